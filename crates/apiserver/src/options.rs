@@ -1,0 +1,48 @@
+//! How a server is set up.
+
+use std::net::SocketAddr;
+
+use ipnet::IpNet;
+
+/// Who may do what.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AuthorizationMode {
+    /// Every authenticated request is allowed.
+    #[default]
+    AlwaysAllow,
+    /// The stored RBAC objects decide.
+    Rbac,
+}
+
+/// How a server is set up. [`Options::default`] suits tests: a random port, everything allowed.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where to listen; port 0 picks a free one.
+    pub listen: SocketAddr,
+    /// Who may do what.
+    pub authorization: AuthorizationMode,
+    /// Namespace purge, garbage collection, default service accounts, endpoint slices.
+    pub built_in_controllers: bool,
+    /// Serve `/debug/`.
+    pub debug_endpoints: bool,
+    /// The range of cluster IPs.
+    pub service_cidr: IpNet,
+    /// The first and last node port.
+    pub node_ports: (u16, u16),
+    /// The issuer of service-account tokens.
+    pub issuer: String,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            authorization: AuthorizationMode::default(),
+            built_in_controllers: true,
+            debug_endpoints: false,
+            service_cidr: IpNet::from(ipnet::Ipv4Net::new_assert([10, 96, 0, 0].into(), 16)),
+            node_ports: (30_000, 32_767),
+            issuer: "https://kubernetes.default.svc".to_owned(),
+        }
+    }
+}

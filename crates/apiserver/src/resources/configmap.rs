@@ -1,0 +1,7 @@
+//! The rules of this kind.
+
+use super::Strategy;
+
+pub(crate) struct ConfigMap;
+
+impl Strategy for ConfigMap {}

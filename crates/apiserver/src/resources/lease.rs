@@ -1,0 +1,7 @@
+//! The rules of this kind.
+
+use super::Strategy;
+
+pub(crate) struct Lease;
+
+impl Strategy for Lease {}

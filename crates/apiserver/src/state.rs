@@ -1,0 +1,22 @@
+//! What all requests share.
+
+use tokio::sync::watch;
+
+use crate::auth::Auth;
+use crate::faults::Faults;
+use crate::options::Options;
+use crate::resources::service::Pools;
+use crate::store::Store;
+
+/// The server's memory.
+pub(crate) struct State {
+    pub(crate) options: Options,
+    pub(crate) store: Store,
+    pub(crate) pools: Pools,
+    pub(crate) auth: Auth,
+    pub(crate) faults: Faults,
+    /// Counted up to end all watches.
+    pub(crate) watch_cuts: watch::Sender<u64>,
+    /// `host:port` clients reach the server by.
+    pub(crate) address: String,
+}

@@ -1,0 +1,245 @@
+//! The answers that are not objects: `Status`, with code, reason, message and details.
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use crate::field_error::FieldError;
+
+/// An error as the API shows it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ApiError {
+    pub(crate) code: StatusCode,
+    pub(crate) reason: Option<&'static str>,
+    pub(crate) message: String,
+    pub(crate) details: Option<Value>,
+    /// Sent as `Retry-After`, in seconds, and as `details.retryAfterSeconds`.
+    pub(crate) retry_after: Option<u32>,
+    /// `metadata.continue`: where to go on after an expired list.
+    pub(crate) continue_token: Option<String>,
+}
+
+pub(crate) type ApiResult<T> = Result<T, ApiError>;
+
+/// The group and plural (or Kind) that errors name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Named<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) kind: &'a str,
+}
+
+impl Named<'_> {
+    /// `leases.coordination.k8s.io`, or just `services` for the core group.
+    pub(crate) fn qualified(&self) -> String {
+        match self.group {
+            "" => self.kind.to_owned(),
+            group => format!("{}.{group}", self.kind),
+        }
+    }
+
+    fn details(&self, name: &str) -> Map<String, Value> {
+        let mut details = Map::new();
+        for (key, text) in [("name", name), ("group", self.group), ("kind", self.kind)] {
+            if !text.is_empty() {
+                details.insert(key.to_owned(), text.into());
+            }
+        }
+        details
+    }
+}
+
+impl ApiError {
+    fn new(code: StatusCode, reason: Option<&'static str>, message: impl Into<String>) -> Self {
+        ApiError { code, reason, message: message.into(), details: None, retry_after: None, continue_token: None }
+    }
+
+    fn with_details(mut self, details: impl Into<Value>) -> Self {
+        self.details = Some(details.into());
+        self
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, Some("BadRequest"), message)
+    }
+
+    pub(crate) fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, Some("Unauthorized"), "Unauthorized")
+    }
+
+    /// `services "a" is forbidden: why`.
+    pub(crate) fn forbidden(what: Named<'_>, name: &str, why: &str) -> Self {
+        let subject = match (what.kind, name) {
+            ("", _) => "forbidden".to_owned(),
+            (_, "") => format!("{} is forbidden", what.qualified()),
+            _ => format!("{} {name:?} is forbidden", what.qualified()),
+        };
+        Self::new(StatusCode::FORBIDDEN, Some("Forbidden"), format!("{subject}: {why}"))
+            .with_details(what.details(name))
+    }
+
+    /// Adds an entry to `details.causes`.
+    pub(crate) fn with_cause(mut self, cause: Value) -> Self {
+        let details = self.details.get_or_insert_with(|| json!({}));
+        match details.get_mut("causes").and_then(Value::as_array_mut) {
+            Some(causes) => causes.push(cause),
+            None => details["causes"] = json!([cause]),
+        }
+        self
+    }
+
+    pub(crate) fn not_found(what: Named<'_>, name: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, Some("NotFound"), format!("{} {name:?} not found", what.qualified()))
+            .with_details(what.details(name))
+    }
+
+    /// No such resource, subresource or version.
+    pub(crate) fn no_such_resource() -> Self {
+        Self::new(StatusCode::NOT_FOUND, Some("NotFound"), "the server could not find the requested resource")
+            .with_details(json!({}))
+    }
+
+    pub(crate) fn method_not_allowed() -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            Some("MethodNotAllowed"),
+            "the server does not allow this method on the requested resource",
+        )
+        .with_details(json!({}))
+    }
+
+    pub(crate) fn not_acceptable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_ACCEPTABLE, Some("NotAcceptable"), message)
+    }
+
+    pub(crate) fn unsupported_media_type(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Some("UnsupportedMediaType"), message)
+    }
+
+    pub(crate) fn already_exists(what: Named<'_>, name: &str) -> Self {
+        Self::new(StatusCode::CONFLICT, Some("AlreadyExists"), format!("{} {name:?} already exists", what.qualified()))
+            .with_details(what.details(name))
+    }
+
+    /// `Operation cannot be fulfilled on services "a": why`.
+    pub(crate) fn conflict(what: Named<'_>, name: &str, why: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", what.qualified());
+        Self::new(StatusCode::CONFLICT, Some("Conflict"), message).with_details(what.details(name))
+    }
+
+    /// The usual conflict: somebody else wrote in between.
+    pub(crate) fn modified(what: Named<'_>, name: &str) -> Self {
+        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(what, name, why)
+    }
+
+    /// A conflict with a message of its own (server-side apply).
+    pub(crate) fn conflict_with_causes(message: impl Into<String>, causes: Vec<Value>) -> Self {
+        Self::new(StatusCode::CONFLICT, Some("Conflict"), message).with_details(json!({"causes": causes}))
+    }
+
+    pub(crate) fn expired(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GONE, Some("Expired"), message)
+    }
+
+    pub(crate) fn too_large(limit: usize) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            Some("RequestEntityTooLarge"),
+            format!("Request entity too large: limit is {limit}"),
+        )
+    }
+
+    /// `Service "a" is invalid: …` with one cause per error.
+    pub(crate) fn invalid(what: Named<'_>, name: &str, errors: &[FieldError]) -> Self {
+        let mut texts: Vec<String> = Vec::new();
+        for error in errors {
+            let text = error.to_string();
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        let list = match texts.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let mut details = what.details(name);
+        details.insert("causes".into(), errors.iter().map(FieldError::cause).collect());
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            Some("Invalid"),
+            format!("{} {name:?} is invalid: {list}", what.qualified()),
+        )
+        .with_details(details)
+    }
+
+    /// 422 for a JSON patch that does not apply.
+    pub(crate) fn rejected_patch() -> Self {
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            Some("Invalid"),
+            "the server rejected our request due to an error in our request",
+        )
+        .with_details(json!({}))
+    }
+
+    pub(crate) fn too_many_requests(message: impl Into<String>, retry_after: u32) -> Self {
+        let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, Some("TooManyRequests"), message);
+        error.retry_after = Some(retry_after);
+        error.with_details(json!({"retryAfterSeconds": retry_after}))
+    }
+
+    /// What upstream makes of a plain Go error: 500 with nothing but a message.
+    pub(crate) fn plain(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, None, message)
+    }
+
+    /// 500 with reason `InternalError` and the cause upstream adds.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        let message = message.into();
+        let details = json!({"causes": [{"message": message}]});
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            Some("InternalError"),
+            format!("Internal error occurred: {message}"),
+        )
+        .with_details(details)
+    }
+
+    /// 504 for a resourceVersion that the server has not reached.
+    pub(crate) fn too_large_resource_version(wanted: u64, current: u64) -> Self {
+        let message = format!("Too large resource version: {wanted}, current: {current}");
+        let mut error = Self::new(StatusCode::GATEWAY_TIMEOUT, Some("Timeout"), format!("Timeout: {message}"));
+        error.retry_after = Some(1);
+        error.with_details(json!({
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+            "retryAfterSeconds": 1,
+        }))
+    }
+
+    /// A bare status code, for injected faults.
+    pub(crate) fn injected(code: StatusCode, reason: Option<&'static str>, message: impl Into<String>) -> Self {
+        Self::new(code, reason, message)
+    }
+
+    /// The object sent to the client.
+    pub(crate) fn to_status(&self) -> Value {
+        let mut metadata = json!({});
+        if let Some(token) = &self.continue_token {
+            metadata["continue"] = token.clone().into();
+        }
+        let mut status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": metadata,
+            "status": "Failure",
+            "message": self.message,
+            "code": self.code.as_u16(),
+        });
+        if let Some(reason) = self.reason {
+            status["reason"] = reason.into();
+        }
+        if let Some(details) = &self.details {
+            status["details"] = details.clone();
+        }
+        status
+    }
+}

@@ -1,0 +1,359 @@
+//! The objects, their one revision counter, and a bounded history that watches replay.
+//!
+//! ```text
+//!            ┌ objects   BTreeMap<Key, Arc<Stored>>       what is
+//! Collection ┤
+//!            └ history   VecDeque<Arc<Change>>            what happened, oldest first
+//!                  ▲ position of each watcher (no queue per watcher, so memory does not grow with them)
+//! ```
+//!
+//! * One lock guards everything; nothing is parsed or serialised under it. A write arrives as a [`Draft`] whose
+//!   bytes are ready but for the revision, which is spliced in.
+//! * An object is its serialised bytes. The same allocation is the body of a GET, an item of a list and the line
+//!   of a watch event, shared by all readers.
+//! * The state at an older revision is the present state with the later changes undone, for as long as history
+//!   reaches back; then it is gone (410).
+//! * A watcher that falls behind the history is told so and must list again.
+
+mod object;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Bound;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+pub(crate) use object::{Draft, Key, Stored, Verb};
+
+use crate::resources::RESOURCES;
+
+/// How much history a collection keeps.
+const HISTORY_CHANGES: usize = 10_000;
+const HISTORY_BYTES: usize = 40 << 20;
+
+/// One change of one object.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) verb: Verb,
+    /// The object after the change; of a deletion, its last state with the revision of the deletion.
+    pub(crate) object: Arc<Stored>,
+    pub(crate) previous: Option<Arc<Stored>>,
+}
+
+/// What a write expects to find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expect {
+    Absent,
+    Revision(u64),
+}
+
+/// Why a write was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Exists,
+    Missing,
+    /// Somebody else wrote in between.
+    Changed,
+}
+
+/// A consistent view of (part of) a collection.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) revision: u64,
+    pub(crate) objects: Vec<Arc<Stored>>,
+}
+
+/// The wanted revision is no longer (or never was) available; `oldest` is the first that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooOld {
+    pub(crate) oldest: u64,
+}
+
+/// A watcher's place in the history of one collection.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    storage: &'static str,
+    position: u64,
+    signal: watch::Receiver<u64>,
+}
+
+/// What a watcher finds when it looks.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// Changes in order; with `caught_up` set, nothing up to that revision is missing.
+    Changes { changes: Vec<Arc<Change>>, caught_up: Option<u64> },
+    /// History moved on past this watcher.
+    Lagged,
+}
+
+/// All objects of the server.
+#[derive(Debug)]
+pub(crate) struct Store {
+    inner: RwLock<Inner>,
+    signals: HashMap<&'static str, watch::Sender<u64>>,
+    revision: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    revision: u64,
+    collections: HashMap<&'static str, Collection>,
+}
+
+#[derive(Debug, Default)]
+struct Collection {
+    objects: BTreeMap<Key, Arc<Stored>>,
+    history: VecDeque<Arc<Change>>,
+    /// The position of the first change in `history`.
+    first: u64,
+    /// Changes up to this revision are no longer in `history`.
+    forgotten: u64,
+    bytes: usize,
+    /// The revision of the latest change.
+    version: u64,
+}
+
+// === Reading ===
+
+impl Store {
+    pub(crate) fn new() -> Store {
+        let storages = || RESOURCES.iter().filter(|r| !r.is_virtual()).map(|r| r.storage);
+        Store {
+            inner: RwLock::new(Inner {
+                revision: 1,
+                collections: storages().map(|s| (s, Collection::default())).collect(),
+            }),
+            signals: storages().map(|s| (s, watch::Sender::new(0))).collect(),
+            revision: watch::Sender::new(1),
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The latest revision of anything.
+    pub(crate) fn revision(&self) -> u64 {
+        self.read().revision
+    }
+
+    /// The revision of the latest change in one collection; lets caches see whether they are stale.
+    pub(crate) fn version(&self, storage: &str) -> u64 {
+        self.read().collection(storage).version
+    }
+
+    pub(crate) fn get(&self, storage: &str, namespace: &str, name: &str) -> Option<Arc<Stored>> {
+        self.read().collection(storage).objects.get(&Key::new(namespace, name)).cloned()
+    }
+
+    /// Everything in a collection, or in one namespace of it, in key order.
+    pub(crate) fn list(&self, storage: &str, namespace: Option<&str>) -> Snapshot {
+        let inner = self.read();
+        Snapshot { revision: inner.revision, objects: inner.collection(storage).range(namespace).cloned().collect() }
+    }
+
+    /// The same as it was at an older revision.
+    pub(crate) fn list_at(&self, storage: &str, namespace: Option<&str>, revision: u64) -> Result<Snapshot, TooOld> {
+        let inner = self.read();
+        let collection = inner.collection(storage);
+        if revision < collection.forgotten || revision > inner.revision {
+            return Err(TooOld { oldest: collection.forgotten });
+        }
+        let mut objects: BTreeMap<Key, Arc<Stored>> =
+            collection.range(namespace).map(|o| (o.key.clone(), o.clone())).collect();
+        let later = collection.history.iter().rev().take_while(|c| c.object.revision > revision);
+        for change in later.filter(|c| namespace.is_none_or(|ns| *c.object.key.namespace == *ns)) {
+            match &change.previous {
+                Some(previous) => objects.insert(previous.key.clone(), previous.clone()),
+                None => objects.remove(&change.object.key),
+            };
+        }
+        Ok(Snapshot { revision, objects: objects.into_values().collect() })
+    }
+
+    /// Waits until the store has reached a revision; answers the present one.
+    pub(crate) async fn reached(&self, revision: u64, patience: Duration) -> Result<(), u64> {
+        let mut signal = self.revision.subscribe();
+        let reached = tokio::time::timeout(patience, signal.wait_for(|now| *now >= revision)).await;
+        match reached {
+            Ok(_) => Ok(()),
+            Err(_) => Err(self.revision()),
+        }
+    }
+}
+
+// === Writing ===
+
+impl Store {
+    /// Creates or replaces an object.
+    pub(crate) fn put(&self, storage: &'static str, expect: Expect, draft: Draft) -> Result<Arc<Stored>, Refused> {
+        let mut inner = self.write();
+        let revision = inner.revision + 1;
+        let collection = inner.collection_mut(storage);
+        let previous = collection.objects.get(draft.key()).cloned();
+        match (expect, &previous) {
+            (Expect::Absent, Some(_)) => return Err(Refused::Exists),
+            (Expect::Revision(_), None) => return Err(Refused::Missing),
+            (Expect::Revision(wanted), Some(found)) if found.revision != wanted => return Err(Refused::Changed),
+            _ => {}
+        }
+        let verb = if previous.is_some() { Verb::Modified } else { Verb::Added };
+        let object = Arc::new(draft.finish(revision, verb));
+        collection.objects.insert(object.key.clone(), object.clone());
+        let end = collection.record(Change { verb, object: object.clone(), previous });
+        inner.revision = revision;
+        drop(inner);
+        self.announce(storage, end, revision);
+        Ok(object)
+    }
+
+    /// Removes an object; answers its last state with the revision of the deletion.
+    pub(crate) fn delete(&self, storage: &'static str, key: &Key, expected: u64) -> Result<Arc<Stored>, Refused> {
+        let mut inner = self.write();
+        let revision = inner.revision + 1;
+        let collection = inner.collection_mut(storage);
+        let previous = match collection.objects.get(key) {
+            None => return Err(Refused::Missing),
+            Some(found) if found.revision != expected => return Err(Refused::Changed),
+            Some(found) => found.clone(),
+        };
+        collection.objects.remove(key);
+        let object = Arc::new(previous.tombstone(revision));
+        let change = Change { verb: Verb::Deleted, object: object.clone(), previous: Some(previous) };
+        let end = collection.record(change);
+        inner.revision = revision;
+        drop(inner);
+        self.announce(storage, end, revision);
+        Ok(object)
+    }
+
+    fn announce(&self, storage: &str, end: u64, revision: u64) {
+        self.revision.send_modify(|now| *now = revision.max(*now));
+        if let Some(signal) = self.signals.get(storage) {
+            signal.send_modify(|now| *now = end.max(*now));
+        }
+    }
+
+    /// Forgets all history before now.
+    pub(crate) fn compact(&self) {
+        let mut inner = self.write();
+        let revision = inner.revision;
+        for collection in inner.collections.values_mut() {
+            collection.first += collection.history.len() as u64;
+            collection.history.clear();
+            collection.bytes = 0;
+            collection.forgotten = revision;
+        }
+    }
+}
+
+// === Watching ===
+
+impl Store {
+    /// A place right after `revision`.
+    pub(crate) fn subscribe(&self, storage: &'static str, revision: u64) -> Result<Subscription, TooOld> {
+        let inner = self.read();
+        let collection = inner.collection(storage);
+        if revision < collection.forgotten {
+            return Err(TooOld { oldest: collection.forgotten });
+        }
+        let skipped = collection.history.partition_point(|c| c.object.revision <= revision);
+        Ok(self.subscription(storage, collection.first + skipped as u64))
+    }
+
+    /// What there is now, and a place right after it.
+    pub(crate) fn list_and_subscribe(
+        &self,
+        storage: &'static str,
+        namespace: Option<&str>,
+    ) -> (Snapshot, Subscription) {
+        let inner = self.read();
+        let collection = inner.collection(storage);
+        let objects = collection.range(namespace).cloned().collect();
+        let position = collection.first + collection.history.len() as u64;
+        (Snapshot { revision: inner.revision, objects }, self.subscription(storage, position))
+    }
+
+    fn subscription(&self, storage: &'static str, position: u64) -> Subscription {
+        let signal = match self.signals.get(storage) {
+            Some(sender) => sender.subscribe(),
+            None => watch::Sender::new(0).subscribe(),
+        };
+        Subscription { storage, position, signal }
+    }
+
+    /// The next changes for this watcher, at most `most`; an empty batch if there are none.
+    pub(crate) fn next_changes(&self, subscription: &mut Subscription, most: usize) -> Read {
+        let inner = self.read();
+        let collection = inner.collection(subscription.storage);
+        if subscription.position < collection.first {
+            return Read::Lagged;
+        }
+        let skip = (subscription.position - collection.first) as usize;
+        let changes: Vec<_> = collection.history.iter().skip(skip).take(most).cloned().collect();
+        subscription.position += changes.len() as u64;
+        let at_end = subscription.position == collection.first + collection.history.len() as u64;
+        Read::Changes { changes, caught_up: at_end.then_some(inner.revision) }
+    }
+}
+
+impl Subscription {
+    /// Waits until there may be something new.
+    pub(crate) async fn changed(&mut self) {
+        let position = self.position;
+        // The sender lives as long as the store; if it is gone there is nothing left to wait for.
+        if self.signal.wait_for(|end| *end > position).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+// === Inside ===
+
+impl Inner {
+    fn collection(&self, storage: &str) -> &Collection {
+        match self.collections.get(storage) {
+            Some(collection) => collection,
+            None => unreachable!("no collection is called {storage}"),
+        }
+    }
+
+    fn collection_mut(&mut self, storage: &str) -> &mut Collection {
+        match self.collections.get_mut(storage) {
+            Some(collection) => collection,
+            None => unreachable!("no collection is called {storage}"),
+        }
+    }
+}
+
+impl Collection {
+    fn range<'a>(&'a self, namespace: Option<&'a str>) -> impl Iterator<Item = &'a Arc<Stored>> {
+        let start = match namespace {
+            Some(ns) => Bound::Included(Key::new(ns, "")),
+            None => Bound::Unbounded,
+        };
+        self.objects
+            .range((start, Bound::Unbounded))
+            .map(|(_, object)| object)
+            .take_while(move |o| namespace.is_none_or(|ns| *o.key.namespace == *ns))
+    }
+
+    /// Appends to the history and answers the position after it.
+    fn record(&mut self, change: Change) -> u64 {
+        self.version = change.object.revision;
+        self.bytes += change.object.size();
+        self.history.push_back(Arc::new(change));
+        while self.history.len() > HISTORY_CHANGES || self.bytes > HISTORY_BYTES {
+            let Some(oldest) = self.history.pop_front() else { break };
+            self.bytes -= oldest.object.size();
+            self.forgotten = oldest.object.revision;
+            self.first += 1;
+        }
+        self.first + self.history.len() as u64
+    }
+}
