@@ -147,6 +147,10 @@ impl Store {
         self.read().collection(storage).version
     }
 
+    pub(crate) fn count(&self, storage: &str) -> usize {
+        self.read().collection(storage).objects.len()
+    }
+
     pub(crate) fn get(&self, storage: &str, namespace: &str, name: &str) -> Option<Arc<Stored>> {
         self.read().collection(storage).objects.get(&Key::new(namespace, name)).cloned()
     }

@@ -62,6 +62,8 @@ pub(crate) struct Stored {
     pub(crate) labels: BTreeMap<String, String>,
     /// The kind's own field labels and their values.
     pub(crate) fields: Box<[(&'static str, String)]>,
+    /// How `line` announces it.
+    verb: Verb,
     line: Bytes,
     /// Where the object stands in `line`.
     object: Range<usize>,
@@ -82,13 +84,11 @@ impl Stored {
         self.line.slice(self.object.start + self.type_prefix..self.object.end)
     }
 
-    /// The watch event that announced this state.
-    pub(crate) fn line(&self) -> Bytes {
-        self.line.clone()
-    }
-
-    /// The object as a watch event of another type.
-    pub(crate) fn line_as(&self, verb: Verb) -> Bytes {
+    /// The object as a watch event; shared where it is the event that announced this state.
+    pub(crate) fn line_of(&self, verb: Verb) -> Bytes {
+        if self.verb == verb {
+            return self.line.clone();
+        }
         let start = verb.line_start();
         let mut line = BytesMut::with_capacity(start.len() + self.object.len() + LINE_END.len());
         line.put(start.as_bytes());
@@ -197,6 +197,7 @@ impl Draft {
             uid: self.uid,
             labels: self.labels,
             fields: self.fields,
+            verb,
             line: line.freeze(),
             object: start.len()..object_end,
             digits: digits_start..digits_end,
