@@ -5,6 +5,7 @@ mod discovery;
 mod faults;
 mod field_error;
 mod fields;
+mod go_text;
 mod openapi;
 mod options;
 mod patch;
