@@ -23,7 +23,7 @@ use serde_json::Value;
 use crate::schema::{TypeId, schema};
 use crate::status::Named;
 
-pub(crate) use strategy::{Reservation, Strategy, WriteCx};
+pub(crate) use strategy::{Grace, Reservation, Strategy, WriteCx};
 
 /// One resource of one group and version.
 pub(crate) struct Resource {

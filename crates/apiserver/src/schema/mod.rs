@@ -21,7 +21,9 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-pub(crate) use decode::{DecodeError, Decoded, StrictIssue, decode, decode_json, decode_yaml, fill_always, zero};
+pub(crate) use decode::{
+    DecodeError, Decoded, StrictIssue, decode, decode_json, decode_yaml, fill_always, json_error, zero,
+};
 pub(crate) use protobuf::{decode_protobuf, looks_like_protobuf};
 
 /// A type's place in the [`Schema`].
