@@ -89,11 +89,6 @@ impl FieldError {
         Self::new(FieldErrorKind::Duplicate, field, Some(shown(&value.into())), "")
     }
 
-    /// For values that Go shows in a form of its own; `shown` is that form.
-    pub(crate) fn duplicate_shown(field: impl Into<String>, shown: impl Into<String>) -> Self {
-        Self::new(FieldErrorKind::Duplicate, field, Some(shown.into()), "")
-    }
-
     pub(crate) fn not_found(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::NotFound, field, Some(shown(&value.into())), "")
     }

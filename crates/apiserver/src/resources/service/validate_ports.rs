@@ -95,7 +95,7 @@ fn repeated_ports(svc: &Value) -> Vec<FieldError> {
     for (i, port) in svc.list(PORTS).iter().enumerate() {
         let key = (port.text("protocol"), port.int("port").unwrap_or_default());
         if !seen.insert(key) {
-            errors.push(FieldError::duplicate_shown(format!("{PORTS}[{i}]"), shown_key(key)));
+            errors.push(FieldError::duplicate_as(format!("{PORTS}[{i}]"), shown_key(key), ""));
         }
     }
     errors
