@@ -92,3 +92,13 @@ pub(crate) fn check_escalation(
 pub(crate) fn bootstrap_objects() -> Vec<Value> {
     Vec::new()
 }
+
+/// `GET /.well-known/openid-configuration`.
+pub(crate) fn openid_configuration(_state: &State) -> Value {
+    Value::Null
+}
+
+/// `GET /openid/v1/jwks`.
+pub(crate) fn jwks(_state: &State) -> Value {
+    Value::Null
+}

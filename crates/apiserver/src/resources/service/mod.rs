@@ -10,7 +10,7 @@ impl Strategy for Service {}
 pub(crate) struct Pools;
 
 impl Pools {
-    pub(crate) fn new(_range: &str, _ports: std::ops::RangeInclusive<u16>) -> Pools {
+    pub(crate) fn new(_range: ipnet::IpNet, _ports: (u16, u16)) -> Pools {
         Pools
     }
 }
