@@ -113,7 +113,8 @@ impl Quantity {
         Quantity { amount, format, written: None }
     }
 
-    fn into_text(self) -> String {
+    /// The text it is written as.
+    pub(crate) fn into_text(self) -> String {
         match self.written {
             Some(text) => text,
             None => self.canonical_text(),
