@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::{Strategy, View, WriteCx};
 use crate::field_error::{FieldError, go_struct};
+use crate::go_text;
 use crate::validation;
 use crate::value::Json;
 
@@ -233,7 +234,7 @@ const FIXED: &[Fixed] = &[
 ];
 
 fn show_text(value: &Value) -> String {
-    crate::field_error::go_quote(value.as_str().unwrap_or_default())
+    go_text::quote(value.as_str().unwrap_or_default())
 }
 
 fn show_number(value: &Value) -> String {

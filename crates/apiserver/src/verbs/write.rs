@@ -57,8 +57,9 @@ impl Write<'_> {
         }
     }
 
+    /// Errors name the kind that is stored, also where it is written through a view.
     fn invalid(&self, name: &str, errors: &[crate::field_error::FieldError]) -> ApiError {
-        ApiError::invalid(self.resource.named_kind(), name, errors)
+        ApiError::invalid(resources::of_storage(self.resource.storage).named_kind(), name, errors)
     }
 
     pub(crate) fn writer<'a>(&'a self, now: &'a str) -> Writer<'a> {
