@@ -180,6 +180,11 @@ impl Store {
         Ok(Snapshot { revision, objects: objects.into_values().collect() })
     }
 
+    /// Follows the revision as it grows.
+    pub(crate) fn revisions(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
     /// Waits until the store has reached a revision; answers the present one.
     pub(crate) async fn reached(&self, revision: u64, patience: Duration) -> Result<(), u64> {
         let mut signal = self.revision.subscribe();

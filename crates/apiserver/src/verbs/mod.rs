@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
 use serde_json::Value;
 
-pub(crate) use delete::{DeleteOptions, Deleted, delete_object};
+pub(crate) use delete::{DeleteOptions, Deleted, Propagation, delete_object};
 pub(crate) use list::ContinueToken;
 pub(crate) use write::{Raced, Write, create_object, now, update_object};
 
