@@ -153,13 +153,15 @@ impl ApiError {
         )
     }
 
-    /// `Service "a" is invalid: …` with one cause per error.
+    /// `Service "a" is invalid: …` with one cause per error; an error found twice is told once.
     pub(crate) fn invalid(what: Named<'_>, name: &str, errors: &[FieldError]) -> Self {
         let mut texts: Vec<String> = Vec::new();
+        let mut causes: Vec<Value> = Vec::new();
         for error in errors {
             let text = error.to_string();
             if !texts.contains(&text) {
                 texts.push(text);
+                causes.push(error.cause());
             }
         }
         let list = match texts.as_slice() {
@@ -167,7 +169,7 @@ impl ApiError {
             many => format!("[{}]", many.join(", ")),
         };
         let mut details = what.details(name);
-        details.insert("causes".into(), errors.iter().map(FieldError::cause).collect());
+        details.insert("causes".into(), causes.into());
         Self::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             Some("Invalid"),
