@@ -263,8 +263,16 @@ mod tests {
     fn groups_are_listed_once_with_their_versions() {
         let groups = group_list();
         let names: Vec<&str> = groups.list("groups").iter().map(|g| g.text("name")).collect();
-        assert_eq!(names.len(), 7);
-        assert_eq!(names[0], "events.k8s.io");
+        let expected = [
+            "apps",
+            "events.k8s.io",
+            "authentication.k8s.io",
+            "authorization.k8s.io",
+            "rbac.authorization.k8s.io",
+            "coordination.k8s.io",
+            "discovery.k8s.io",
+        ];
+        assert_eq!(names, expected);
         let version = json!({"groupVersion": "apps/v1", "version": "v1"});
         let apps = json!({"kind": "APIGroup", "apiVersion": "v1", "name": "apps", "preferredVersion": version,
                           "versions": [version]});

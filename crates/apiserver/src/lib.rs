@@ -7,6 +7,7 @@ mod discovery;
 mod faults;
 mod field_error;
 mod fields;
+mod go_text;
 mod http;
 mod metrics;
 mod openapi;

@@ -28,11 +28,11 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let object = 0..4u8;
     prop_oneof![
-        object.clone().prop_map(Step::Create),
+        2 => object.clone().prop_map(Step::Create),
         4 => object.clone().prop_map(Step::Increment),
-        (object.clone(), 0..3u8).prop_map(|(o, l)| Step::Label(o, l)),
-        object.clone().prop_map(Step::Delete),
-        object.prop_map(Step::Repeat),
+        1 => (object.clone(), 0..3u8).prop_map(|(o, l)| Step::Label(o, l)),
+        1 => object.clone().prop_map(Step::Delete),
+        1 => object.prop_map(Step::Repeat),
     ]
 }
 

@@ -125,12 +125,26 @@ fn decode_text(body: &[u8], expected: Expected<'_>, peek: Peek, decode: Decode) 
 fn peek_json(body: &[u8]) -> Result<TypeMeta, String> {
     match serde_json::from_slice::<Option<TypeMeta>>(body) {
         Ok(meta) => Ok(meta.unwrap_or_default()),
-        Err(e) => Err(format!(
-            "couldn't get version/kind; json parse error: {} ({})",
-            schema::json_error(body, &e),
-            excerpt(body)
-        )),
+        Err(e) => {
+            let why = if e.is_data() { not_an_object(body) } else { schema::json_error(body, &e) };
+            Err(format!("couldn't get version/kind; json parse error: {why} ({})", excerpt(body)))
+        }
     }
+}
+
+/// upstream: Go names the anonymous struct it reads the two fields into.
+fn not_an_object(body: &[u8]) -> String {
+    let found = match body.trim_ascii_start().first() {
+        Some(b'"') => "string",
+        Some(b'[') => "array",
+        Some(b't' | b'f') => "bool",
+        Some(b'{') => return "the fields apiVersion and kind must be strings".into(),
+        _ => "number",
+    };
+    format!(
+        "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
+         \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+    )
 }
 
 fn peek_yaml(body: &[u8]) -> Result<TypeMeta, String> {

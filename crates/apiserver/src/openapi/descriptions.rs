@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::schema::{Field, Ty, schema};
+use crate::schema::Field;
 
 /// What one line of the table says.
 struct Entry {
@@ -23,13 +23,9 @@ pub(super) fn of_type(name: &str) -> Option<&'static str> {
     ENTRIES.get(name).map(|entry| entry.text)
 }
 
-/// What the field is for. Where its own line is missing, the type of what it holds may tell.
+/// What the field is for.
 pub(super) fn of_field(type_name: &str, field: &Field) -> Option<&'static str> {
-    let own = field_entry(type_name, field).map(|entry| entry.text);
-    own.or_else(|| field_entry("*", field).map(|entry| entry.text)).or_else(|| match &field.ty {
-        Ty::Struct(id) => of_type(schema().get(*id).name),
-        _ => None,
-    })
+    field_entry(type_name, field).or_else(|| field_entry("*", field)).map(|entry| entry.text)
 }
 
 /// The values the field can have.
@@ -46,16 +42,20 @@ fn parse(text: &'static str) -> HashMap<String, Entry> {
     let mut current = "";
     for line in text.lines().filter(|l| !l.starts_with('#') && !l.trim().is_empty()) {
         let (head, text) = line.trim_start().split_once(": ").unwrap_or((line, ""));
-        if !line.starts_with(' ') {
-            current = head;
-            entries.insert(current.to_owned(), Entry { text, values: None });
-            continue;
-        }
-        let (field, values) = match head.split_once(" = ") {
-            Some((field, values)) => (field, Some(values.split(" | ").collect())),
+        let (name, values) = match head.split_once(" = ") {
+            Some((name, values)) => (name, Some(values.split(" | ").collect())),
             None => (head, None),
         };
-        entries.insert(format!("{current}:{field}"), Entry { text, values });
+        let key = match line.starts_with(' ') {
+            true => format!("{current}:{name}"),
+            false => {
+                current = name;
+                current.to_owned()
+            }
+        };
+        if !text.is_empty() {
+            entries.insert(key, Entry { text, values });
+        }
     }
     entries
 }
@@ -64,6 +64,7 @@ fn parse(text: &'static str) -> HashMap<String, Entry> {
 mod tests {
     use super::*;
     use crate::resources::RESOURCES;
+    use crate::schema::schema;
 
     #[test]
     fn every_line_is_about_something_that_exists() {

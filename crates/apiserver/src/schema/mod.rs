@@ -12,8 +12,12 @@
 //!                         └─► openapi    documents for kubectl
 //! ```
 
+mod bytes;
 mod decode;
+mod go_types;
+mod json_syntax;
 mod protobuf;
+mod time;
 pub(crate) mod yaml;
 
 use std::collections::HashMap;

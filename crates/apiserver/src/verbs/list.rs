@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::{Deserialize, Serialize};
 
 use super::{Call, ok};
@@ -12,6 +13,14 @@ use crate::http::query::{ListOptions, Match};
 use crate::http::respond::{Answer, List, Object};
 use crate::status::{ApiError, ApiResult};
 use crate::store::{Key, Snapshot, Stored};
+
+/// upstream: Go minds neither padding nor bits left over at the end.
+const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// How long a reader waits for a revision that is yet to come.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
