@@ -79,7 +79,9 @@ impl Server {
         // Left open by `by_ref`: the server may print more, and must not find its output closed.
         let stdout = child.stdout.as_mut().unwrap();
         BufReader::with_capacity(1, stdout.by_ref()).read_line(&mut ready).unwrap();
-        Server { child, scratch, ready }
+        let server = Server { child, scratch, ready };
+        assert!(server.ready.starts_with("API server ready at "), "it did not start, but said {:?}", server.ready);
+        server
     }
 
     pub fn kubeconfig(&self) -> PathBuf {
