@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An installed kubectl.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
+pub(crate) struct Program {
     path: PathBuf,
     /// 29 for version 1.29.
     minor: u32,
@@ -21,7 +21,7 @@ pub struct Program {
 
 /// Every kubectl there is: those in `BOWLINE_KUBECTL` (separated by `:`), the one on the path, and those named
 /// `kubectl.1.N` beside it. One of each minor version is enough.
-pub fn installed() -> Vec<Program> {
+pub(crate) fn installed() -> Vec<Program> {
     let named = std::env::var_os("BOWLINE_KUBECTL").unwrap_or_default();
     let mut paths: Vec<PathBuf> = std::env::split_paths(&named).collect();
     if let Some(path) = on_path("kubectl") {
@@ -58,7 +58,7 @@ impl Program {
 }
 
 /// Runs a story once for every kubectl, each time on a new server.
-pub fn with_every_kubectl(story: &str, flags: &[&str], tell: impl Fn(&Kubectl)) {
+pub(crate) fn with_every_kubectl(story: &str, flags: &[&str], tell: impl Fn(&Kubectl)) {
     let programs = installed();
     if programs.is_empty() {
         return skip("no kubectl");
@@ -69,33 +69,33 @@ pub fn with_every_kubectl(story: &str, flags: &[&str], tell: impl Fn(&Kubectl)) 
 }
 
 /// A kubectl and the server it talks to.
-pub struct Kubectl {
+pub(crate) struct Kubectl {
     program: Program,
-    pub server: Server,
+    pub(crate) server: Server,
 }
 
 impl Kubectl {
     /// Whether it is version 1.`minor` or newer.
-    pub fn since(&self, minor: u32) -> bool {
+    pub(crate) fn since(&self, minor: u32) -> bool {
         self.program.minor >= minor
     }
 
     /// Runs a command that has to work. Arguments are separated by white space; none contains any.
-    pub fn run(&self, arguments: &str) -> Answer {
+    pub(crate) fn run(&self, arguments: &str) -> Answer {
         let answer = self.ask(arguments);
         assert_eq!(answer.code, Some(0), "{answer}");
         answer
     }
 
     /// Runs a command that has to end with exit code 1.
-    pub fn refused(&self, arguments: &str) -> Answer {
+    pub(crate) fn refused(&self, arguments: &str) -> Answer {
         let answer = self.ask(arguments);
         assert_eq!(answer.code, Some(1), "{answer}");
         answer
     }
 
     /// Runs a command, whatever comes of it.
-    pub fn ask(&self, arguments: &str) -> Answer {
+    pub(crate) fn ask(&self, arguments: &str) -> Answer {
         let output = finish(self.spawn(arguments), PATIENCE);
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Answer {
@@ -107,7 +107,7 @@ impl Kubectl {
     }
 
     /// Starts a command that goes on until it is ended.
-    pub fn follow(&self, arguments: &str) -> Following {
+    pub(crate) fn follow(&self, arguments: &str) -> Following {
         let mut child = self.spawn(arguments);
         let stdout = child.stdout.take().unwrap();
         let (send, lines) = channel();
@@ -143,23 +143,23 @@ impl Kubectl {
     }
 
     /// Puts a manifest where `-f` can name it.
-    pub fn manifest(&self, name: &str, text: &str) -> String {
+    pub(crate) fn manifest(&self, name: &str, text: &str) -> String {
         self.server.scratch.file(name, text).display().to_string()
     }
 }
 
 /// What a command came to.
-pub struct Answer {
+pub(crate) struct Answer {
     command: String,
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Answer {
     /// Checks that each text was printed, on either stream.
     #[track_caller]
-    pub fn says(&self, texts: &[&str]) -> &Answer {
+    pub(crate) fn says(&self, texts: &[&str]) -> &Answer {
         for text in texts {
             assert!(self.stdout.contains(text) || self.stderr.contains(text), "{text:?} is missing in {self}");
         }
@@ -168,7 +168,7 @@ impl Answer {
 
     /// Checks that a line consists of these words, however they are spaced.
     #[track_caller]
-    pub fn lists(&self, words: &str) -> &Answer {
+    pub(crate) fn lists(&self, words: &str) -> &Answer {
         let same = |line: &str| line.split_whitespace().eq(words.split_whitespace());
         assert!(self.stdout.lines().any(same), "no line {words:?} in {self}");
         self
@@ -176,7 +176,7 @@ impl Answer {
 
     /// Checks the first word of every line.
     #[track_caller]
-    pub fn lists_in_order(&self, names: &[&str]) -> &Answer {
+    pub(crate) fn lists_in_order(&self, names: &[&str]) -> &Answer {
         let first: Vec<_> = self.stdout.lines().filter_map(|line| line.split_whitespace().next()).collect();
         assert_eq!(first, names, "{self}");
         self
@@ -184,7 +184,7 @@ impl Answer {
 
     /// Checks the whole of the output.
     #[track_caller]
-    pub fn prints(&self, text: &str) {
+    pub(crate) fn prints(&self, text: &str) {
         assert_eq!(self.stdout.trim_end(), text, "{self}");
     }
 }
@@ -197,7 +197,7 @@ impl std::fmt::Display for Answer {
 }
 
 /// A command that goes on; ended with the value.
-pub struct Following {
+pub(crate) struct Following {
     child: Child,
     lines: Receiver<String>,
     command: String,
@@ -206,7 +206,7 @@ pub struct Following {
 impl Following {
     /// Waits for a line that contains all these texts, passing over others.
     #[track_caller]
-    pub fn sees(&self, texts: &[&str]) {
+    pub(crate) fn sees(&self, texts: &[&str]) {
         let mut seen = Vec::new();
         while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
             if texts.iter().all(|text| line.contains(text)) {
@@ -219,7 +219,7 @@ impl Following {
 
     /// Waits until it ends by itself, well.
     #[track_caller]
-    pub fn ends(mut self) {
+    pub(crate) fn ends(mut self) {
         let status = crate::support::within(PATIENCE, || self.child.try_wait().unwrap());
         assert!(status.is_some_and(|status| status.success()), "{} ended with {status:?}", self.command);
     }

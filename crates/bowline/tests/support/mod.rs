@@ -9,23 +9,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The program under test.
-pub const BOWLINE: &str = env!("CARGO_BIN_EXE_bowline");
+pub(crate) const BOWLINE: &str = env!("CARGO_BIN_EXE_bowline");
 
 /// The root of the workspace.
-pub fn workspace() -> PathBuf {
+pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
 /// Says that a test did nothing, past the test runner's capture, in the form that the gate counts.
-pub fn skip(why: &str) {
-    writeln!(std::io::stderr(), "\nSKIPPED: {why}\n1 skipped").unwrap();
+pub(crate) fn skip(why: &str) {
+    // Not `eprintln!`, which is what the runner captures.
+    let line = format!("\nSKIPPED: {why}\n1 skipped\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
 /// A folder that goes away with the value.
-pub struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    pub fn new(test: &str) -> Scratch {
+    pub(crate) fn new(test: &str) -> Scratch {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("bowline-{test}-{}-{number}", std::process::id()));
@@ -33,12 +35,12 @@ impl Scratch {
         Scratch(path)
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
     /// Puts a file there.
-    pub fn file(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+    pub(crate) fn file(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         fs::write(self.path(name), text).unwrap();
         self.path(name)
     }
@@ -51,21 +53,21 @@ impl Drop for Scratch {
 }
 
 /// A running `bowline apiserver` (or `playground`), stopped with the value.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
-    pub scratch: Scratch,
+    pub(crate) scratch: Scratch,
     /// The line that said it is ready.
-    pub ready: String,
+    pub(crate) ready: String,
 }
 
 impl Server {
     /// Starts the API server on a free port and waits until it says that it is ready.
-    pub fn start(test: &str, flags: &[&str]) -> Server {
+    pub(crate) fn start(test: &str, flags: &[&str]) -> Server {
         let flags: Vec<_> = ["--listen=127.0.0.1:0"].iter().chain(flags).copied().collect();
         Server::start_command(test, "apiserver", &flags)
     }
 
-    pub fn start_command(test: &str, command: &str, flags: &[&str]) -> Server {
+    pub(crate) fn start_command(test: &str, command: &str, flags: &[&str]) -> Server {
         let scratch = Scratch::new(test);
         let mut child = Command::new(BOWLINE)
             .arg(command)
@@ -84,17 +86,17 @@ impl Server {
         server
     }
 
-    pub fn kubeconfig(&self) -> PathBuf {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.scratch.path("kubeconfig")
     }
 
     /// The address in the ready line.
-    pub fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         self.ready.split_whitespace().find(|word| word.starts_with("https://")).unwrap()
     }
 
     /// Sends a signal and waits for the end.
-    pub fn stop(&mut self, signal: &str) -> ExitStatus {
+    pub(crate) fn stop(&mut self, signal: &str) -> ExitStatus {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
         let status = within(Duration::from_secs(20), || self.child.try_wait().unwrap());
@@ -102,7 +104,7 @@ impl Server {
     }
 
     /// All it printed after the ready line, once it has ended.
-    pub fn rest_of_output(&mut self) -> String {
+    pub(crate) fn rest_of_output(&mut self) -> String {
         let mut text = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
         text
@@ -117,7 +119,7 @@ impl Drop for Server {
 }
 
 /// Waits for a program with little to say; one that does not end in time is ended, and shows up as killed.
-pub fn finish(mut child: Child, patience: Duration) -> Output {
+pub(crate) fn finish(mut child: Child, patience: Duration) -> Output {
     if within(patience, || child.try_wait().unwrap()).is_none() {
         child.kill().unwrap();
     }
@@ -125,7 +127,7 @@ pub fn finish(mut child: Child, patience: Duration) -> Output {
 }
 
 /// Asks again and again until there is an answer, or time is up.
-pub fn within<T>(patience: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+pub(crate) fn within<T>(patience: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + patience;
     loop {
         if let Some(answer) = ask() {
