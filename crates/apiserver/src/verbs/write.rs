@@ -58,7 +58,8 @@ impl Write<'_> {
     }
 
     fn invalid(&self, name: &str, errors: &[crate::field_error::FieldError]) -> ApiError {
-        ApiError::invalid(self.resource.named_kind(), name, errors)
+        // upstream: validation is about the stored kind, whatever view of it was written.
+        ApiError::invalid(resources::of_storage(self.resource.storage).named_kind(), name, errors)
     }
 
     pub(crate) fn writer<'a>(&'a self, now: &'a str) -> Writer<'a> {
