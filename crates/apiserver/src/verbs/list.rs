@@ -122,7 +122,7 @@ impl ContinueToken {
     pub(crate) fn decode(text: &str) -> ApiResult<ContinueToken> {
         let invalid =
             |why: String| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-        let raw = BASE64.decode(text.trim_end_matches('=')).map_err(|_| invalid("illegal base64 data".into()))?;
+        let raw = LENIENT_BASE64.decode(text).map_err(|_| invalid("illegal base64 data".into()))?;
         let token: ContinueToken =
             serde_json::from_slice(&raw).map_err(|e| invalid(crate::schema::json_error(&raw, &e)))?;
         if token.v != TOKEN_VERSION {

@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_full_range_is_an_internal_error() {
         let pools = Pools::new("10.96.0.0/30".parse().unwrap(), (30_000, 32_767));
-        let mut take = || for_new(&pools, false, &mut service("a", json!({"type": "ClusterIP"})));
+        let take = || for_new(&pools, false, &mut service("a", json!({"type": "ClusterIP"})));
         take().unwrap().unwrap().commit();
         take().unwrap().unwrap().commit();
         let full = take().err().unwrap();

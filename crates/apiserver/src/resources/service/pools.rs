@@ -132,6 +132,12 @@ impl Pools {
     pub(super) fn has_port(&self, port: i64) -> bool {
         self.shared.ports.has(slot(port))
     }
+
+    /// How many addresses and ports are taken.
+    #[cfg(test)]
+    pub(super) fn in_use(&self) -> (usize, usize) {
+        (self.shared.addresses.lock().len(), self.shared.ports.lock().len())
+    }
 }
 
 /// Without the network's own address and, for IPv4, its broadcast address.

@@ -31,7 +31,9 @@ fn create(pools: &Pools, spec: Value) -> Result<Value, String> {
         let reservation = allocate::for_new(pools, false, &mut svc)?;
         carry_over::drop_internal_policy_of_external_name(&mut svc);
         let svc = checked(svc.clone(), &validate::create(&svc))?;
-        reservation.map(crate::resources::Reservation::commit);
+        if let Some(reservation) = reservation {
+            reservation.commit();
+        }
         Ok(svc)
     };
     write().map(|mut svc| svc["spec"].take()).map_err(|e: ApiError| e.message)
@@ -46,7 +48,9 @@ fn replace(pools: &Pools, old: &Value, spec: Value) -> Result<Value, String> {
         carry_over::drop_type_dependent(&mut svc, &old);
         carry_over::drop_internal_policy_of_external_name(&mut svc);
         let svc = checked(svc.clone(), &validate::update(&svc, &old))?;
-        reservation.map(crate::resources::Reservation::commit);
+        if let Some(reservation) = reservation {
+            reservation.commit();
+        }
         Ok(svc)
     };
     write().map(|mut svc| svc["spec"].take()).map_err(|e: ApiError| e.message)
@@ -130,6 +134,36 @@ fn what_a_refused_write_took_is_free_again() {
     create(&pools, bad).unwrap_err();
     create(&pools, json!({"type": "NodePort", "clusterIP": "10.96.0.7", "ports": [{"port": 80, "nodePort": 30_007}]}))
         .unwrap();
+}
+
+proptest::proptest! {
+    #[test]
+    fn the_pools_hold_what_the_services_hold(steps in proptest::collection::vec((0..4_usize, 0..8_usize), 1..60)) {
+        let pools = pools();
+        let mut services: [Option<Value>; 4] = Default::default();
+        for (service, step) in steps {
+            let current = &mut services[service];
+            match (current.as_ref(), SORTS.get(step)) {
+                (None, Some(sort)) => *current = create(&pools, of_sort(sort)).ok(),
+                (Some(old), Some(sort)) => *current = replace(&pools, old, of_sort(sort)).ok().or(Some(old.clone())),
+                (Some(old), None) => {
+                    allocate::release(&pools, &json!({"spec": old}));
+                    *current = None;
+                }
+                (None, None) => {}
+            }
+            let held: Vec<(usize, usize)> = services.iter().flatten().map(numbers).collect();
+            let total = held.iter().fold((0, 0), |sum, held| (sum.0 + held.0, sum.1 + held.1));
+            proptest::prop_assert_eq!(pools.in_use(), total);
+        }
+    }
+}
+
+/// How many addresses and ports a spec holds.
+fn numbers(spec: &Value) -> (usize, usize) {
+    let addresses = spec.texts("clusterIPs").iter().filter(|ip| **ip != "None").count();
+    let ports = spec.list("ports").iter().filter(|port| port.has("nodePort")).count();
+    (addresses, ports + usize::from(spec.has("healthCheckNodePort")))
 }
 
 #[test]
