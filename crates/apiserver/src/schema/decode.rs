@@ -418,7 +418,7 @@ pub(crate) fn fill_always(id: TypeId, object: &mut Map<String, Value>) {
 /// The zero value of a type, as Go writes it.
 pub(crate) fn zero(ty: &Ty) -> Value {
     match ty {
-        Ty::String => "".into(),
+        Ty::String | Ty::Bytes => "".into(),
         Ty::Int32 | Ty::Int64 | Ty::Double | Ty::IntOrString => 0.into(),
         Ty::Bool => false.into(),
         Ty::Quantity => "0".into(),
