@@ -116,6 +116,11 @@ fn run<'de, D: Deserializer<'de>>(id: TypeId, source: D) -> Result<Decoded, D::E
     Ok(Decoded { value, issues: cx.issues.into_inner() })
 }
 
+/// The words for a JSON text that cannot be read.
+pub(crate) fn json_error(text: &[u8], error: &serde_json::Error) -> String {
+    go_syntax_error(text).unwrap_or_else(|| without_position(error))
+}
+
 /// serde_json appends " at line L column C" to errors of ours; Go has no such suffix.
 fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();

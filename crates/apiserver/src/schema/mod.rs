@@ -26,9 +26,8 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 pub(crate) use decode::{
-    DecodeError, Decoded, StrictIssue, decode, decode_json, decode_yaml, fill_always, strict_summary, zero,
+    DecodeError, Decoded, StrictIssue, decode, decode_json, decode_yaml, fill_always, json_error, strict_summary, zero,
 };
-pub(crate) use json_syntax::go_syntax_error;
 pub(crate) use protobuf::{decode_protobuf, looks_like_protobuf};
 
 /// A type's place in the [`Schema`].
