@@ -193,7 +193,10 @@ async fn run(settings: &Settings, nodes: usize) -> Result<f64> {
     println!("\n{nodes} nodes\n  start to first answer        {:>9.1} ms", server.start_up.as_secs_f64() * 1e3);
     let begin = Instant::now();
     let size = fill(&server.target, settings.clients, nodes).await?;
-    println!("  create                       {:>9.0} /s ({size} bytes each)", nodes as f64 / begin.elapsed().as_secs_f64());
+    println!(
+        "  create                       {:>9.0} /s ({size} bytes each)",
+        nodes as f64 / begin.elapsed().as_secs_f64()
+    );
     println!("  memory with the nodes        {:>9} MiB", server.memory()?.0);
     list(&server.target, nodes).await?;
 
@@ -237,7 +240,11 @@ async fn list(target: &Target, nodes: usize) -> Result<()> {
     let begin = Instant::now();
     let body = target.connect().await?.call(Method::GET, "/api/v1/nodes", "", Bytes::new()).await?;
     let seconds = begin.elapsed().as_secs_f64();
-    println!("  list of all                  {:>9.1} ms ({:.1} MB, {nodes} items)", seconds * 1e3, body.len() as f64 / 1e6);
+    println!(
+        "  list of all                  {:>9.1} ms ({:.1} MB, {nodes} items)",
+        seconds * 1e3,
+        body.len() as f64 / 1e6
+    );
     Ok(())
 }
 

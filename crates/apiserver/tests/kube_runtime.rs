@@ -143,7 +143,8 @@ async fn a_controller_reconciles_everything_although_watches_are_cut() -> Result
         let maps: Api<ConfigMap> = Api::namespaced((*client).clone(), "kube-public");
         let value = map.data.as_ref().and_then(|d| d.get("k").cloned()).unwrap_or_default();
         let patch = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"annotations": {"seen": value}}});
-        let applied = maps.patch(&map.name_any(), &PatchParams::apply("controller").force(), &Patch::Apply(patch)).await;
+        let applied =
+            maps.patch(&map.name_any(), &PatchParams::apply("controller").force(), &Patch::Apply(patch)).await;
         match applied {
             Ok(_) => Ok(Action::await_change()),
             Err(kube::Error::Api(e)) if e.code == 404 => Ok(Action::await_change()),

@@ -399,7 +399,8 @@ pub(super) fn keeps(field: &Field, value: &Value) -> bool {
         Value::String(s) => !s.is_empty(),
         Value::Number(n) => n.as_f64() != Some(0.0),
         Value::Bool(b) => *b,
-        Value::Array(items) => !items.is_empty(),
+        // upstream: an empty list of managed fields is a request of its own: it clears them.
+        Value::Array(items) => !items.is_empty() || field.name == "managedFields",
         Value::Object(entries) => !entries.is_empty(),
     }
 }

@@ -14,6 +14,7 @@
 
 mod bytes;
 mod decode;
+mod encode;
 mod go_types;
 mod json_syntax;
 mod protobuf;
@@ -28,6 +29,7 @@ use serde_json::Value;
 pub(crate) use decode::{
     DecodeError, Decoded, StrictIssue, decode, decode_json, decode_yaml, fill_always, json_error, zero,
 };
+pub(crate) use encode::ordered_json;
 pub(crate) use protobuf::{decode_protobuf, looks_like_protobuf};
 
 /// A type's place in the [`Schema`].

@@ -113,7 +113,10 @@ fn apply(call: &Call, options: &WriteOptions, manager: &str, warnings: &mut Vec<
             _ if call.path.subresource.is_some() => {
                 Err(ApiError::not_found(call.resource().named(), &call.path.name).into())
             }
-            _ => create_object(&write, new, true, warnings).map(created).map_err(Raced::from),
+            _ => {
+                update::may_create(call)?;
+                create_object(&write, new, true, warnings).map(created).map_err(Raced::from)
+            }
         };
         match result {
             Ok(answer) => return Ok(answer),
