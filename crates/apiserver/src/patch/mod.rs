@@ -1,5 +1,7 @@
 //! The patch types that need no ownership: JSON patch, merge patch, strategic merge patch.
 
+pub(crate) mod go_text;
+
 use serde_json::Value;
 
 use crate::schema::TypeId;
