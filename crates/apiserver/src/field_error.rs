@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use crate::go_text;
+use crate::schema::{Ty, schema};
+
 /// The sort of an error, with the names the API gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldErrorKind {
@@ -73,6 +76,16 @@ impl FieldError {
         Self::new(FieldErrorKind::Invalid, field, Some(shown(&value.into())), detail)
     }
 
+    /// Like [`FieldError::invalid`] for a value that is already shown the way Go shows it.
+    pub(crate) fn invalid_as(field: impl Into<String>, shown: String, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Invalid, field, Some(shown), detail)
+    }
+
+    /// Like [`FieldError::duplicate`] for a value that is already shown the way Go shows it.
+    pub(crate) fn duplicate_as(field: impl Into<String>, shown: String, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Duplicate, field, Some(shown), detail)
+    }
+
     pub(crate) fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::Duplicate, field, Some(shown(&value.into())), "")
     }
@@ -136,7 +149,72 @@ impl fmt::Display for FieldError {
     }
 }
 
+// === Showing values as Go does ===
+
 /// Text is quoted, everything else is shown as JSON.
 fn shown(value: &Value) -> String {
-    value.to_string()
+    match value {
+        Value::String(text) => go_text::quote(text),
+        other => go_json(other),
+    }
+}
+
+/// JSON with the characters escaped that Go escapes for the sake of HTML.
+fn go_json(value: &Value) -> String {
+    let mut text = value.to_string();
+    for (c, escaped) in
+        [('<', "\\u003c"), ('>', "\\u003e"), ('&', "\\u0026"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")]
+    {
+        if text.contains(c) {
+            text = text.replace(c, escaped);
+        }
+    }
+    text
+}
+
+/// JSON with the fields of objects in the order of their type's declaration, as Go writes structs.
+pub(crate) fn typed_json(ty: &Ty, value: &Value) -> String {
+    match (ty, value) {
+        (Ty::Struct(id), Value::Object(object)) => {
+            let fields = &schema().get(*id).fields;
+            let given = fields.iter().filter_map(|f| object.get(f.name).map(|v| (f.name, typed_json(&f.ty, v))));
+            braced(given)
+        }
+        (Ty::List(item), Value::Array(items)) => {
+            let items: Vec<String> = items.iter().map(|v| typed_json(item, v)).collect();
+            format!("[{}]", items.join(","))
+        }
+        _ => go_json(value),
+    }
+}
+
+/// A struct of the real server's own types, which have no JSON names: fields go by their Go names, in order, and
+/// none is left out.
+pub(crate) fn go_struct(fields: &[(&str, Value)]) -> String {
+    braced(fields.iter().map(|(name, value)| (*name, go_json(value))))
+}
+
+fn braced<'a>(members: impl Iterator<Item = (&'a str, String)>) -> String {
+    let members: Vec<String> = members.map(|(name, value)| format!("\"{name}\":{value}")).collect();
+    format!("{{{}}}", members.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_shown_as_json_with_html_escaped() {
+        let error = FieldError::invalid("f", json!(["<a>", "b"]), "d");
+        assert_eq!(error.to_string(), r#"f: Invalid value: ["\u003ca\u003e","b"]: d"#);
+    }
+
+    #[test]
+    fn structs_are_shown_in_the_order_of_their_declaration() {
+        let ty = Ty::Struct(schema().id("meta/v1.OwnerReference"));
+        let owner = json!({"uid": "u", "name": "x", "kind": "K", "controller": true, "apiVersion": "v1"});
+        assert_eq!(typed_json(&ty, &owner), r#"{"apiVersion":"v1","kind":"K","name":"x","uid":"u","controller":true}"#);
+        let shown = go_struct(&[("Type", "InternalIP".into()), ("Address", Value::Null)]);
+        assert_eq!(shown, r#"{"Type":"InternalIP","Address":null}"#);
+    }
 }

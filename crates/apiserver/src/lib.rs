@@ -1,10 +1,15 @@
 //! An embedded Kubernetes API server.
 
 mod auth;
+mod bootstrap;
+mod controllers;
 mod discovery;
 mod faults;
 mod field_error;
 mod fields;
+mod go_text;
+mod http;
+mod metrics;
 mod openapi;
 mod options;
 mod patch;
@@ -12,11 +17,17 @@ mod quantity;
 mod resources;
 mod schema;
 mod selectors;
+mod server;
 mod state;
 mod status;
 mod store;
 mod table;
+mod tls;
 mod validation;
 mod value;
+mod verbs;
 
+pub use faults::{Effect, FaultRule, Faults};
 pub use options::{AuthorizationMode, Options};
+pub use server::{ApiServer, StartError};
+pub use tls::TlsError;

@@ -46,3 +46,20 @@ impl Default for Options {
         }
     }
 }
+
+impl Options {
+    /// Says what cannot be meant.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let (first, last) = self.node_ports;
+        if first == 0 || first > last {
+            return Err(format!(
+                "the node port range {first}-{last} is empty: give FIRST-LAST with FIRST <= LAST, from 1"
+            ));
+        }
+        let bits = self.service_cidr.max_prefix_len() - self.service_cidr.prefix_len();
+        if bits < 3 {
+            return Err(format!("the service range {} is too small: give at least eight addresses", self.service_cidr));
+        }
+        Ok(())
+    }
+}

@@ -20,3 +20,10 @@ pub(crate) struct State {
     /// `host:port` clients reach the server by.
     pub(crate) address: String,
 }
+
+impl State {
+    /// Ends all watches, cleanly.
+    pub(crate) fn cut_watches(&self) {
+        self.watch_cuts.send_modify(|cuts| *cuts += 1);
+    }
+}

@@ -57,6 +57,11 @@ impl ApiError {
         self
     }
 
+    /// Adds the empty `details` that upstream's router errors carry.
+    pub(crate) fn with_empty_details(self) -> Self {
+        self.with_details(json!({}))
+    }
+
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, Some("BadRequest"), message)
     }
@@ -148,13 +153,15 @@ impl ApiError {
         )
     }
 
-    /// `Service "a" is invalid: …` with one cause per error.
+    /// `Service "a" is invalid: …` with one cause per error; an error found twice is told once.
     pub(crate) fn invalid(what: Named<'_>, name: &str, errors: &[FieldError]) -> Self {
         let mut texts: Vec<String> = Vec::new();
+        let mut causes: Vec<Value> = Vec::new();
         for error in errors {
             let text = error.to_string();
             if !texts.contains(&text) {
                 texts.push(text);
+                causes.push(error.cause());
             }
         }
         let list = match texts.as_slice() {
@@ -162,7 +169,7 @@ impl ApiError {
             many => format!("[{}]", many.join(", ")),
         };
         let mut details = what.details(name);
-        details.insert("causes".into(), errors.iter().map(FieldError::cause).collect());
+        details.insert("causes".into(), causes.into());
         Self::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             Some("Invalid"),
@@ -215,9 +222,28 @@ impl ApiError {
         }))
     }
 
-    /// A bare status code, for injected faults.
-    pub(crate) fn injected(code: StatusCode, reason: Option<&'static str>, message: impl Into<String>) -> Self {
-        Self::new(code, reason, message)
+    /// A fault asked for by a test, with the reason that goes with its code.
+    pub(crate) fn injected(code: StatusCode, message: &str, retry_after: Option<u32>) -> Self {
+        let reason = match code.as_u16() {
+            400 => Some("BadRequest"),
+            401 => Some("Unauthorized"),
+            403 => Some("Forbidden"),
+            404 => Some("NotFound"),
+            409 => Some("Conflict"),
+            410 => Some("Expired"),
+            422 => Some("Invalid"),
+            429 => Some("TooManyRequests"),
+            500 => Some("InternalError"),
+            503 => Some("ServiceUnavailable"),
+            504 => Some("Timeout"),
+            _ => None,
+        };
+        let mut error = Self::new(code, reason, message);
+        error.retry_after = retry_after;
+        match retry_after {
+            Some(seconds) => error.with_details(json!({"retryAfterSeconds": seconds})),
+            None => error,
+        }
     }
 
     /// The object sent to the client.

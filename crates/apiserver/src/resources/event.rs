@@ -1,14 +1,397 @@
-//! The rules of this kind.
+//! Event, under its two addresses.
+//!
+//! ```text
+//!  core/v1            reads and writes what is stored; few rules, for the sake of old clients
+//!  events.k8s.io/v1   a view with other names ([`view`]); strict rules, which speak of the core names all the same
+//! ```
+//!
+//! Whatever its address, an event with an eventTime is a "new" one and says who reports it and what was done.
 
-use super::Strategy;
+mod view;
 
-pub(crate) struct CoreEvent;
+use serde_json::Value;
 
-impl Strategy for CoreEvent {}
-
-pub(crate) struct NewEvent;
-
-impl Strategy for NewEvent {}
+use super::{Strategy, View, WriteCx};
+use crate::field_error::{FieldError, go_struct};
+use crate::go_text;
+use crate::validation;
+use crate::value::Json;
 
 /// `events.k8s.io` shows the same objects under other names.
-pub(crate) const VIEW: super::View = super::View { to_stored: |v| v, from_stored: |v| v };
+pub(crate) const VIEW: View = View { to_stored: view::to_core, from_stored: view::from_core };
+
+const SHORT_TEXT_MAX: usize = 128;
+const MESSAGE_MAX: usize = 1024;
+
+/// Events under `core/v1`.
+pub(crate) struct CoreEvent;
+
+impl Strategy for CoreEvent {
+    fn validate_create(&self, _cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
+        basic_errors(obj, "reportingComponent")
+    }
+
+    fn validate_update(&self, _cx: &WriteCx<'_>, new: &Value, _old: &Value) -> Vec<FieldError> {
+        basic_errors(new, "reportingComponent")
+    }
+
+    fn validate_name(&self, name: &str, prefix: bool) -> Vec<String> {
+        validation::path_segment(name, prefix)
+    }
+
+    fn field_labels(&self) -> Option<&'static [&'static str]> {
+        Some(CORE_LABELS)
+    }
+
+    fn field_value(&self, obj: &Value, label: &str) -> String {
+        label_value(obj, label)
+    }
+}
+
+/// Events under `events.k8s.io/v1`. Objects are in this group's own form.
+pub(crate) struct NewEvent;
+
+impl Strategy for NewEvent {
+    fn validate_create(&self, _cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
+        strict_errors(&view::to_core(obj.clone()))
+    }
+
+    fn validate_update(&self, _cx: &WriteCx<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
+        strict_update_errors(&view::to_core(new.clone()), &view::to_core(old.clone()))
+    }
+
+    fn field_labels(&self) -> Option<&'static [&'static str]> {
+        Some(NEW_LABELS)
+    }
+
+    /// Reads the stored form, like everything about field labels.
+    fn field_value(&self, obj: &Value, label: &str) -> String {
+        label_value(obj, self.field_alias(label))
+    }
+
+    fn field_alias<'l>(&self, label: &'l str) -> &'l str {
+        let core = NEW_LABELS.iter().zip(NEW_LABELS_IN_CORE).find(|(new, _)| **new == label);
+        core.map_or(label, |(_, core)| core)
+    }
+}
+
+// === Field labels ===
+
+const CORE_LABELS: &[&str] = &[
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+];
+
+const NEW_LABELS: &[&str] = &[
+    "reason",
+    "regarding.kind",
+    "regarding.namespace",
+    "regarding.name",
+    "regarding.uid",
+    "regarding.apiVersion",
+    "regarding.resourceVersion",
+    "regarding.fieldPath",
+    "reportingController",
+    "type",
+];
+
+/// What [`NEW_LABELS`] are called in the stored form.
+const NEW_LABELS_IN_CORE: &[&str] = &[
+    "reason",
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reportingComponent",
+    "type",
+];
+
+/// Reads a label off the stored form. `source` is whoever reported the event, in either generation's field.
+fn label_value(obj: &Value, label: &str) -> String {
+    let value = match label {
+        "source" if obj.text("source.component").is_empty() => obj.text("reportingComponent"),
+        "source" => obj.text("source.component"),
+        _ => obj.text(label),
+    };
+    value.to_owned()
+}
+
+// === Rules, on the core form ===
+
+/// What holds for every event. `reporter` is the name the reporting component goes by in errors.
+fn basic_errors(event: &Value, reporter: &str) -> Vec<FieldError> {
+    let is_new = event.has("eventTime");
+    let mut errors: Vec<FieldError> = namespace_error(event, is_new).into_iter().collect();
+    if is_new {
+        errors.extend(reporter_errors(event, reporter));
+    }
+    errors
+}
+
+fn namespace_error(event: &Value, is_new: bool) -> Option<FieldError> {
+    let (own, involved) = (event.text("metadata.namespace"), event.text("involvedObject.namespace"));
+    let agrees = match (is_new, involved) {
+        (false, "") => matches!(own, "" | "default"),
+        (false, _) => own == involved,
+        (true, "") => matches!(own, "default" | "kube-system"),
+        (true, _) => true,
+    };
+    (!agrees).then(|| FieldError::invalid("involvedObject.namespace", involved, "does not match event.namespace"))
+}
+
+fn reporter_errors(event: &Value, reporter: &str) -> Vec<FieldError> {
+    let component = event.text("reportingComponent");
+    let mut errors = Vec::new();
+    if component.is_empty() {
+        errors.push(FieldError::required(reporter, ""));
+    }
+    errors.extend(validation::invalid_each(reporter, component, validation::qualified_name(component)));
+    for field in ["reportingInstance", "action", "reason"] {
+        match event.text(field) {
+            "" => errors.push(FieldError::required(field, "")),
+            text => errors.extend(longer_than(field, text, SHORT_TEXT_MAX)),
+        }
+    }
+    errors.extend(longer_than("message", event.text("message"), MESSAGE_MAX));
+    errors
+}
+
+fn longer_than(field: &str, text: &str, max: usize) -> Option<FieldError> {
+    (text.len() > max).then(|| FieldError::invalid(field, "", format!("can have at most {max} characters")))
+}
+
+/// What a new event under `events.k8s.io` must keep to: fields of the old generation stay empty.
+fn strict_errors(event: &Value) -> Vec<FieldError> {
+    let mut errors = basic_errors(event, "reportingController");
+    errors.extend(series_errors(event));
+    if !event.has("eventTime") {
+        errors.push(FieldError::required("eventTime", ""));
+    }
+    let kind = event.text("type");
+    if !matches!(kind, "Normal" | "Warning") {
+        errors.push(FieldError::invalid("type", "", format!("has invalid value: {kind}")));
+    }
+    let source_set = !event.text("source.component").is_empty() || !event.text("source.host").is_empty();
+    let old_fields = [
+        ("firstTimestamp", event.has("firstTimestamp")),
+        ("lastTimestamp", event.has("lastTimestamp")),
+        ("count", event.has("count")),
+        ("source", source_set),
+    ];
+    let set = old_fields.iter().filter(|(_, is_set)| *is_set);
+    errors.extend(set.map(|(field, _)| FieldError::invalid(*field, "", "needs to be unset")));
+    errors
+}
+
+fn series_errors(event: &Value) -> Vec<FieldError> {
+    if !event.has("series") {
+        return Vec::new();
+    }
+    let mut errors = Vec::new();
+    if event.int("series.count").unwrap_or_default() < 2 {
+        errors.push(FieldError::invalid("series.count", "", "should be at least 2"));
+    }
+    if !event.has("series.lastObservedTime") {
+        errors.push(FieldError::required("series.lastObservedTime", ""));
+    }
+    errors
+}
+
+/// Under `events.k8s.io` only the series (and metadata) may change.
+fn strict_update_errors(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = basic_errors(new, "reportingController");
+    if new.at("series") != old.at("series") {
+        errors.extend(series_errors(new));
+    }
+    let changed = FIXED.iter().filter(|fixed| new.at(fixed.path) != old.at(fixed.path));
+    errors.extend(changed.map(|fixed| {
+        FieldError::invalid_as(fixed.told_as, (fixed.show)(new.at(fixed.path)), validation::FIELD_IMMUTABLE)
+    }));
+    errors
+}
+
+/// A field that may not change, the name errors give it, and how they show its value.
+struct Fixed {
+    path: &'static str,
+    told_as: &'static str,
+    show: fn(&Value) -> String,
+}
+
+const fn fixed(path: &'static str, show: fn(&Value) -> String) -> Fixed {
+    Fixed { path, told_as: path, show }
+}
+
+const FIXED: &[Fixed] = &[
+    fixed("involvedObject", show_reference),
+    fixed("reason", show_text),
+    fixed("message", show_text),
+    fixed("source", show_source),
+    fixed("firstTimestamp", show_plain),
+    fixed("lastTimestamp", show_plain),
+    fixed("count", show_number),
+    fixed("type", show_text),
+    fixed("eventTime", show_plain),
+    fixed("action", show_text),
+    fixed("related", show_reference),
+    Fixed { path: "reportingComponent", told_as: "reportingController", show: show_text },
+    fixed("reportingInstance", show_text),
+];
+
+fn show_text(value: &Value) -> String {
+    go_text::quote(value.as_str().unwrap_or_default())
+}
+
+fn show_number(value: &Value) -> String {
+    value.as_i64().unwrap_or_default().to_string()
+}
+
+fn show_plain(value: &Value) -> String {
+    value.to_string()
+}
+
+fn show_source(value: &Value) -> String {
+    go_struct(&[("Component", value.text("component").into()), ("Host", value.text("host").into())])
+}
+
+fn show_reference(value: &Value) -> String {
+    const PARTS: &[(&str, &str)] = &[
+        ("Kind", "kind"),
+        ("Namespace", "namespace"),
+        ("Name", "name"),
+        ("UID", "uid"),
+        ("APIVersion", "apiVersion"),
+        ("ResourceVersion", "resourceVersion"),
+        ("FieldPath", "fieldPath"),
+    ];
+    if value.is_null() {
+        return "null".to_owned();
+    }
+    let parts: Vec<(&str, Value)> = PARTS.iter().map(|(go, json)| (*go, value.text(json).into())).collect();
+    go_struct(&parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn texts(errors: Vec<FieldError>) -> Vec<String> {
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    /// A valid event of the new generation, with changes.
+    fn event(changes: Value) -> Value {
+        let mut event = json!({
+            "metadata": {"name": "a", "namespace": "n"},
+            "involvedObject": {"kind": "Service", "namespace": "n", "name": "s", "apiVersion": "v1"},
+            "reason": "R", "message": "M", "type": "Normal", "eventTime": "2024-01-02T03:04:05.123456Z",
+            "reportingComponent": "example.com/c", "reportingInstance": "i-1", "action": "Do",
+            "source": {}, "firstTimestamp": null, "lastTimestamp": null,
+        });
+        for (key, value) in changes.as_object().into_iter().flatten() {
+            event[key] = value.clone();
+        }
+        event
+    }
+
+    #[test]
+    fn an_old_event_lies_in_the_namespace_of_its_object() {
+        let old = |own: &str, involved: &str| {
+            let event =
+                json!({"metadata": {"namespace": own}, "involvedObject": {"namespace": involved}, "eventTime": null});
+            texts(basic_errors(&event, "reportingComponent"))
+        };
+        assert_eq!(old("n", "n"), [""; 0]);
+        assert_eq!(old("default", ""), [""; 0]);
+        assert_eq!(old("n", ""), ["involvedObject.namespace: Invalid value: \"\": does not match event.namespace"]);
+        assert_eq!(
+            old("n", "other"),
+            ["involvedObject.namespace: Invalid value: \"other\": does not match event.namespace"]
+        );
+    }
+
+    #[test]
+    fn a_new_event_says_who_reports_it() {
+        assert_eq!(texts(strict_errors(&event(json!({})))), [""; 0]);
+        for field in ["reportingInstance", "action", "reason"] {
+            assert_eq!(texts(strict_errors(&event(json!({field: ""})))), [format!("{field}: Required value")]);
+        }
+        let long = texts(strict_errors(&event(json!({"action": "x".repeat(129), "message": "x".repeat(1025)}))));
+        assert_eq!(
+            long,
+            [
+                "action: Invalid value: \"\": can have at most 128 characters",
+                "message: Invalid value: \"\": can have at most 1024 characters"
+            ]
+        );
+        let nobody = texts(basic_errors(&event(json!({"reportingComponent": ""})), "reportingComponent"));
+        assert_eq!(nobody[0], "reportingComponent: Required value");
+        assert_eq!(nobody[1], "reportingComponent: Invalid value: \"\": name part must be non-empty");
+    }
+
+    #[test]
+    fn the_new_address_wants_no_fields_of_the_old_generation() {
+        let errors = texts(strict_errors(&event(json!({
+            "eventTime": null, "type": "Odd", "count": 1, "source": {"host": "h"}, "firstTimestamp": "2024-01-02T03:04:05Z",
+            "series": {"lastObservedTime": null},
+        }))));
+        assert_eq!(
+            errors,
+            [
+                "series.count: Invalid value: \"\": should be at least 2",
+                "series.lastObservedTime: Required value",
+                "eventTime: Required value",
+                "type: Invalid value: \"\": has invalid value: Odd",
+                "firstTimestamp: Invalid value: \"\": needs to be unset",
+                "count: Invalid value: \"\": needs to be unset",
+                "source: Invalid value: \"\": needs to be unset",
+            ]
+        );
+    }
+
+    #[test]
+    fn under_the_new_address_only_the_series_changes() {
+        let old = event(json!({}));
+        let series = json!({"series": {"count": 3, "lastObservedTime": "2024-01-02T03:04:09.000000Z"}});
+        assert_eq!(strict_update_errors(&event(series), &old), []);
+        assert_eq!(
+            texts(strict_update_errors(&event(json!({"message": "changed"})), &old)),
+            ["message: Invalid value: \"changed\": field is immutable"]
+        );
+        let changes = json!({"involvedObject": {"kind": "K", "namespace": "n"}, "related": {"name": "r"}, "count": 2, "source": {"host": "h"}, "reportingComponent": "ex.com/d"});
+        assert_eq!(
+            texts(strict_update_errors(&event(changes), &old)),
+            [
+                r#"involvedObject: Invalid value: {"Kind":"K","Namespace":"n","Name":"","UID":"","APIVersion":"","ResourceVersion":"","FieldPath":""}: field is immutable"#,
+                r#"source: Invalid value: {"Component":"","Host":"h"}: field is immutable"#,
+                "count: Invalid value: 2: field is immutable",
+                r#"related: Invalid value: {"Kind":"","Namespace":"","Name":"r","UID":"","APIVersion":"","ResourceVersion":"","FieldPath":""}: field is immutable"#,
+                "reportingController: Invalid value: \"ex.com/d\": field is immutable",
+            ]
+        );
+    }
+
+    #[test]
+    fn both_addresses_select_by_the_stored_fields() {
+        let stored = event(json!({"source": {"component": "x"}}));
+        assert_eq!(CoreEvent.field_value(&stored, "involvedObject.kind"), "Service");
+        assert_eq!(CoreEvent.field_value(&stored, "source"), "x");
+        assert_eq!(CoreEvent.field_value(&event(json!({})), "source"), "example.com/c");
+        assert_eq!(NewEvent.field_alias("regarding.name"), "involvedObject.name");
+        assert_eq!(NewEvent.field_value(&stored, "regarding.name"), "s");
+        assert_eq!(NewEvent.field_value(&stored, "reportingController"), "example.com/c");
+        assert_eq!(NewEvent.field_value(&stored, "reason"), "R");
+    }
+}

@@ -23,7 +23,7 @@ use serde_json::Value;
 use crate::schema::{TypeId, schema};
 use crate::status::Named;
 
-pub(crate) use strategy::{Reservation, Strategy, WriteCx};
+pub(crate) use strategy::{Grace, Reservation, Strategy, WriteCx};
 
 /// One resource of one group and version.
 pub(crate) struct Resource {
@@ -293,6 +293,32 @@ pub(crate) static RESOURCES: &[Resource] = &[
         ..BASE
     },
     Resource {
+        group: "apps",
+        kind: "DaemonSet",
+        plural: "daemonsets",
+        singular: "daemonset",
+        short_names: &["ds"],
+        categories: &["all"],
+        subresources: &[status("DaemonSet")],
+        type_name: "apps/v1.DaemonSet",
+        storage: "daemonsets",
+        strategy: &apps::DaemonSet,
+        ..BASE
+    },
+    Resource {
+        group: "apps",
+        kind: "Deployment",
+        plural: "deployments",
+        singular: "deployment",
+        short_names: &["deploy"],
+        categories: &["all"],
+        subresources: &[SCALE, status("Deployment")],
+        type_name: "apps/v1.Deployment",
+        storage: "deployments",
+        strategy: &apps::Deployment,
+        ..BASE
+    },
+    Resource {
         group: "events.k8s.io",
         kind: "Event",
         plural: "events",
@@ -353,32 +379,6 @@ pub(crate) static RESOURCES: &[Resource] = &[
         singular: "subjectaccessreview",
         type_name: "authorization/v1.SubjectAccessReview",
         ..REVIEW
-    },
-    Resource {
-        group: "apps",
-        kind: "DaemonSet",
-        plural: "daemonsets",
-        singular: "daemonset",
-        short_names: &["ds"],
-        categories: &["all"],
-        subresources: &[status("DaemonSet")],
-        type_name: "apps/v1.DaemonSet",
-        storage: "daemonsets",
-        strategy: &apps::DaemonSet,
-        ..BASE
-    },
-    Resource {
-        group: "apps",
-        kind: "Deployment",
-        plural: "deployments",
-        singular: "deployment",
-        short_names: &["deploy"],
-        categories: &["all"],
-        subresources: &[SCALE, status("Deployment")],
-        type_name: "apps/v1.Deployment",
-        storage: "deployments",
-        strategy: &apps::Deployment,
-        ..BASE
     },
     Resource {
         group: "rbac.authorization.k8s.io",

@@ -137,6 +137,17 @@ pub(crate) trait Strategy: Sync {
         Grace::Now
     }
 
+    /// Marks an object that DELETE cannot remove at once. The default sets both deletion fields.
+    fn mark_deleted(&self, obj: &mut Value, time: &str, grace: i64) {
+        obj.put("metadata.deletionTimestamp", time);
+        obj.put("metadata.deletionGracePeriodSeconds", grace);
+    }
+
+    /// Something beside `metadata.finalizers` keeps a marked object (`spec.finalizers` of a Namespace).
+    fn is_held(&self, _obj: &Value) -> bool {
+        false
+    }
+
     /// Gives back what an object held; called once, after it is gone.
     fn released(&self, _state: &State, _obj: &Value) {}
 
@@ -156,7 +167,8 @@ pub(crate) trait Strategy: Sync {
         }
     }
 
-    /// The label a client's spelling stands for (`spec.host` for `spec.nodeName`).
+    /// The stored label a client's spelling stands for (`spec.host` for `spec.nodeName`). A label is known if it is one
+    /// of [`Strategy::field_labels`] or has an alias.
     fn field_alias<'l>(&self, label: &'l str) -> &'l str {
         label
     }

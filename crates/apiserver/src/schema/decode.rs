@@ -8,31 +8,33 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::sync::LazyLock;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use jiff::Timestamp;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::{Field, Ty, TypeId, schema};
-use crate::quantity;
+use super::json_syntax::{go_syntax_error, repaired};
+use super::{Field, Ty, TypeId, bytes, go_types, schema, time};
+use crate::{go_text, quantity};
+
+/// No more strict issues than this are reported.
+const MAX_ISSUES: usize = 100;
 
 /// Something strict validation objects to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StrictIssue {
     Unknown(String),
     Duplicate(String),
-    /// A duplicate key found while reading YAML: line and key.
+    /// A duplicate key found while reading YAML: line and key, the latter as Go prints it (quoted if it is text).
     YamlDuplicate(u64, String),
 }
 
 impl fmt::Display for StrictIssue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StrictIssue::Unknown(path) => write!(f, "unknown field {path:?}"),
-            StrictIssue::Duplicate(path) => write!(f, "duplicate field {path:?}"),
-            StrictIssue::YamlDuplicate(line, key) => write!(f, "line {line}: key {key:?} already set in map"),
+            StrictIssue::Unknown(path) => write!(f, "unknown field {}", go_text::quote(path)),
+            StrictIssue::Duplicate(path) => write!(f, "duplicate field {}", go_text::quote(path)),
+            StrictIssue::YamlDuplicate(line, key) => write!(f, "line {line}: key {key} already set in map"),
         }
     }
 }
@@ -68,12 +70,22 @@ pub(crate) fn decode(id: TypeId, value: &Value) -> Result<Decoded, DecodeError> 
 
 /// Decodes JSON text.
 pub(crate) fn decode_json(id: TypeId, text: &[u8]) -> Result<Decoded, DecodeError> {
-    let mut reader = serde_json::Deserializer::from_slice(text);
-    let decoded = run(id, &mut reader).and_then(|d| reader.end().map(|()| d));
-    decoded.map_err(|e| match e.classify() {
-        serde_json::error::Category::Data => DecodeError::Type(without_position(&e)),
-        _ => DecodeError::Syntax(e.to_string()),
+    decode_text(id, text).or_else(|error| {
+        if let Some(syntax) = go_syntax_error(text) {
+            return Err(DecodeError::Syntax(syntax));
+        }
+        if error.is_data() {
+            return Err(DecodeError::Type(without_position(&error)));
+        }
+        decode_text(id, repaired(text).as_bytes()).map_err(|e| DecodeError::Type(without_position(&e)))
     })
+}
+
+fn decode_text(id: TypeId, text: &[u8]) -> Result<Decoded, serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let decoded = run(id, &mut reader)?;
+    reader.end()?;
+    Ok(decoded)
 }
 
 /// Decodes YAML text. As upstream, YAML becomes JSON first, so keys are visited in sorted order.
@@ -86,9 +98,14 @@ pub(crate) fn decode_yaml(id: TypeId, text: &[u8]) -> Result<Decoded, DecodeErro
 
 fn run<'de, D: Deserializer<'de>>(id: TypeId, source: D) -> Result<Decoded, D::Error> {
     let cx = Cx::default();
-    let value = TypedSeed { ty: &Ty::Struct(id), root: true, cx: &cx }.deserialize(source)?;
+    let value = TypedSeed { ty: &Ty::Struct(id), root: true, start: None, cx: &cx }.deserialize(source)?;
     let value = if value.is_null() { zero(&Ty::Struct(id)) } else { value };
     Ok(Decoded { value, issues: cx.issues.into_inner() })
+}
+
+/// The words for a JSON text that cannot be read.
+pub(crate) fn json_error(text: &[u8], error: &serde_json::Error) -> String {
+    go_syntax_error(text).unwrap_or_else(|| without_position(error))
 }
 
 /// serde_json appends " at line L column C" to errors of ours; Go has no such suffix.
@@ -109,7 +126,7 @@ struct Cx {
 }
 
 enum Step {
-    Field { owner: &'static str, name: String },
+    Field { owner: &'static str, name: &'static str },
     Key(String),
     Index(usize),
 }
@@ -122,70 +139,60 @@ impl Cx {
         result
     }
 
+    /// Notes an issue, once.
+    fn note(&self, issue: StrictIssue) {
+        let mut issues = self.issues.borrow_mut();
+        if issues.len() < MAX_ISSUES && !issues.contains(&issue) {
+            issues.push(issue);
+        }
+    }
+
     /// `spec.ports[0].name`, the way strict errors print it.
     fn strict_path(&self, last: &str) -> String {
         let mut text = String::new();
         for step in self.path.borrow().iter() {
             match step {
-                Step::Field { name, .. } | Step::Key(name) => {
-                    if !text.is_empty() {
-                        text.push('.');
-                    }
-                    text.push_str(name);
-                }
+                Step::Field { name, .. } => push_name(&mut text, name),
+                Step::Key(name) => push_name(&mut text, name),
                 Step::Index(i) => text.push_str(&format!("[{i}]")),
             }
         }
-        if !text.is_empty() {
-            text.push('.');
-        }
-        text + last
+        push_name(&mut text, last);
+        text
     }
 
-    /// `ServicePort.spec.ports.port`, the way Go names the field in type errors.
-    fn go_path(&self) -> Option<String> {
-        let path = self.path.borrow();
-        let owner = path.iter().rev().find_map(|s| match s {
-            Step::Field { owner, .. } => Some(*owner),
-            _ => None,
-        })?;
-        let names: Vec<&str> = path
-            .iter()
-            .filter_map(|s| match s {
-                Step::Field { name, .. } => Some(name.as_str()),
-                _ => None,
-            })
-            .collect();
-        Some(format!("{owner}.{}", names.join(".")))
-    }
-
+    /// Go's words for a value of the wrong type, which name the field as `ServicePort.spec.ports.port`.
     fn mismatch<E: de::Error>(&self, got: &str, ty: &Ty) -> E {
-        let wanted = go_type(ty);
-        E::custom(match self.go_path() {
-            Some(path) => format!("json: cannot unmarshal {got} into Go struct field {path} of type {wanted}"),
-            None => format!("json: cannot unmarshal {got} into Go value of type {wanted}"),
-        })
+        let path = self.path.borrow();
+        let fields: Vec<_> = path.iter().filter_map(Step::field).collect();
+        let Some((owner, name)) = fields.last() else {
+            return E::custom(format!("json: cannot unmarshal {got} into Go value of type {}", go_types::of(ty)));
+        };
+        let inside = path.iter().rev().take_while(|step| step.field().is_none()).count();
+        let wanted = match go_types::declared(owner, name, inside) {
+            Some(declared) => declared.to_owned(),
+            None => go_types::of(ty),
+        };
+        let names: Vec<&str> = fields.iter().map(|(_, name)| *name).collect();
+        let field = names.join(".");
+        E::custom(format!("json: cannot unmarshal {got} into Go struct field {owner}.{field} of type {wanted}"))
     }
 }
 
-fn go_type(ty: &Ty) -> String {
-    match ty {
-        Ty::String => "string".into(),
-        Ty::Int32 => "int32".into(),
-        Ty::Int64 => "int64".into(),
-        Ty::Bool => "bool".into(),
-        Ty::Double => "float64".into(),
-        Ty::Bytes => "[]uint8".into(),
-        Ty::Quantity => "resource.Quantity".into(),
-        Ty::IntOrString => "intstr.IntOrString".into(),
-        Ty::Time => "string".into(),
-        Ty::MicroTime => "string".into(),
-        Ty::Raw | Ty::Fields => "object".into(),
-        Ty::Strings => "[]string".into(),
-        Ty::Struct(id) => format!("v1.{}", schema().get(*id).short_name()),
-        Ty::List(item) => format!("[]{}", go_type(item)),
-        Ty::Map(item) => format!("map[string]{}", go_type(item)),
+impl Step {
+    fn field(&self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Step::Field { owner, name } => Some((owner, name)),
+            _ => None,
+        }
     }
+}
+
+fn push_name(path: &mut String, name: &str) {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(name);
 }
 
 // === One value ===
@@ -194,6 +201,8 @@ struct TypedSeed<'a> {
     ty: &'a Ty,
     /// The object itself, which also has `kind` and `apiVersion`.
     root: bool,
+    /// What an earlier field of the same name left behind: a struct or map given twice is read into twice.
+    start: Option<Map<String, Value>>,
     cx: &'a Cx,
 }
 
@@ -209,11 +218,14 @@ impl<'de> Visitor<'de> for TypedSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&go_type(self.ty))
+        f.write_str(&go_types::of(self.ty))
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
+        match (self.ty, self.start) {
+            (Ty::Struct(_), Some(start)) => Ok(Value::Object(start)),
+            _ => Ok(Value::Null),
+        }
     }
 
     fn visit_none<E: de::Error>(self) -> Result<Value, E> {
@@ -223,6 +235,7 @@ impl<'de> Visitor<'de> for TypedSeed<'_> {
     fn visit_bool<E: de::Error>(self, v: bool) -> Result<Value, E> {
         match self.ty {
             Ty::Bool | Ty::Raw => Ok(Value::Bool(v)),
+            Ty::Quantity => self.quantity("true"),
             ty => Err(self.cx.mismatch("bool", ty)),
         }
     }
@@ -231,18 +244,19 @@ impl<'de> Visitor<'de> for TypedSeed<'_> {
         match self.ty {
             Ty::Int64 | Ty::Raw | Ty::Double => Ok(v.into()),
             Ty::Int32 | Ty::IntOrString if i32::try_from(v).is_ok() => Ok(v.into()),
-            Ty::Int32 => Err(self.cx.mismatch(&format!("number {v}"), self.ty)),
-            Ty::IntOrString => Err(E::custom(format!("json: cannot unmarshal number {v} into Go value of type int32"))),
+            Ty::Int32 | Ty::IntOrString => Err(self.cx.mismatch(&format!("number {v}"), self.ty)),
             Ty::Quantity => self.quantity(&v.to_string()),
             ty => Err(self.cx.mismatch("number", ty)),
         }
     }
 
     fn visit_u64<E: de::Error>(self, v: u64) -> Result<Value, E> {
-        match i64::try_from(v) {
-            Ok(v) => self.visit_i64(v),
-            Err(_) if matches!(self.ty, Ty::Raw | Ty::Double) => Ok(v.into()),
-            Err(_) => Err(self.cx.mismatch(&format!("number {v}"), self.ty)),
+        match (i64::try_from(v), self.ty) {
+            (Ok(v), _) => self.visit_i64(v),
+            (_, Ty::Raw | Ty::Double) => Ok(v.into()),
+            (_, Ty::Quantity) => self.quantity(&v.to_string()),
+            (_, Ty::Int32 | Ty::Int64 | Ty::IntOrString) => Err(self.cx.mismatch(&format!("number {v}"), self.ty)),
+            (_, ty) => Err(self.cx.mismatch("number", ty)),
         }
     }
 
@@ -250,7 +264,9 @@ impl<'de> Visitor<'de> for TypedSeed<'_> {
         match self.ty {
             Ty::Double | Ty::Raw => Ok(v.into()),
             Ty::Quantity => self.quantity(&v.to_string()),
-            Ty::Int32 | Ty::Int64 => Err(self.cx.mismatch(&format!("number {v}"), self.ty)),
+            Ty::Int32 | Ty::Int64 | Ty::IntOrString => {
+                Err(self.cx.mismatch(&format!("number {}", Value::from(v)), self.ty))
+            }
             ty => Err(self.cx.mismatch("number", ty)),
         }
     }
@@ -259,9 +275,9 @@ impl<'de> Visitor<'de> for TypedSeed<'_> {
         match self.ty {
             Ty::String | Ty::IntOrString | Ty::Raw => Ok(v.into()),
             Ty::Quantity => self.quantity(v),
-            Ty::Time => time(v).map_err(E::custom),
-            Ty::MicroTime => micro_time(v).map_err(E::custom),
-            Ty::Bytes => bytes(v).map_err(E::custom),
+            Ty::Time => time::seconds(v).map_err(E::custom),
+            Ty::MicroTime => time::micros(v).map_err(E::custom),
+            Ty::Bytes => bytes::canonical(v).map(Value::String).map_err(E::custom),
             ty => Err(self.cx.mismatch("string", ty)),
         }
     }
@@ -271,11 +287,12 @@ impl<'de> Visitor<'de> for TypedSeed<'_> {
             Ty::List(item) => item,
             Ty::Strings => &Ty::String,
             Ty::Raw => &Ty::Raw,
+            Ty::Quantity => return self.quantity("[]"),
             ty => return Err(self.cx.mismatch("array", ty)),
         };
         let mut items = Vec::new();
         loop {
-            let seed = TypedSeed { ty: item_ty, root: false, cx: self.cx };
+            let seed = TypedSeed { ty: item_ty, root: false, start: None, cx: self.cx };
             match self.cx.within(Step::Index(items.len()), || seq.next_element_seed(seed))? {
                 None => return Ok(Value::Array(items)),
                 Some(Value::Null) => items.push(zero(item_ty)),
@@ -288,10 +305,20 @@ impl<'de> Visitor<'de> for TypedSeed<'_> {
         match self.ty {
             Ty::Struct(id) => self.visit_struct(*id, map),
             Ty::Map(item) => self.visit_entries(item, map),
-            Ty::Raw | Ty::Fields => self.visit_entries(&Ty::Raw, map),
+            Ty::Raw | Ty::Fields => visit_raw(map),
+            Ty::Quantity => self.quantity("{}"),
             ty => Err(self.cx.mismatch("object", ty)),
         }
     }
+}
+
+/// An object that is kept as it is, and not looked into.
+fn visit_raw<'de, A: MapAccess<'de>>(mut map: A) -> Result<Value, A::Error> {
+    let mut entries = Map::new();
+    while let Some((key, value)) = map.next_entry::<String, Value>()? {
+        entries.insert(key, value);
+    }
+    Ok(Value::Object(entries))
 }
 
 impl TypedSeed<'_> {
@@ -300,45 +327,42 @@ impl TypedSeed<'_> {
     }
 
     fn visit_entries<'de, A: MapAccess<'de>>(self, item: &Ty, mut map: A) -> Result<Value, A::Error> {
+        // Only what has fields inside needs the key for its path.
+        let deep = matches!(item, Ty::Struct(_) | Ty::Map(_) | Ty::List(_));
         let mut entries = Map::new();
         while let Some(key) = map.next_key::<String>()? {
-            let seed = TypedSeed { ty: item, root: false, cx: self.cx };
-            let value = self.cx.within(Step::Key(key.clone()), || map.next_value_seed(seed))?;
-            let value = if value.is_null() { zero(item) } else { value };
             if entries.contains_key(&key) {
-                let path = self.cx.strict_path(&key);
-                self.cx.issues.borrow_mut().push(StrictIssue::Duplicate(path));
+                self.cx.note(StrictIssue::Duplicate(self.cx.strict_path(&key)));
             }
-            entries.insert(key, value);
+            let seed = TypedSeed { ty: item, root: false, start: None, cx: self.cx };
+            let step = Step::Key(if deep { key.clone() } else { String::new() });
+            let value = self.cx.within(step, || map.next_value_seed(seed))?;
+            entries.insert(key, if value.is_null() { zero(item) } else { value });
+        }
+        if let Some(mut start) = self.start {
+            start.append(&mut entries);
+            entries = start;
         }
         Ok(Value::Object(entries))
     }
 
     fn visit_struct<'de, A: MapAccess<'de>>(self, id: TypeId, mut map: A) -> Result<Value, A::Error> {
         let ty = schema().get(id);
-        let mut object = Map::new();
+        let mut object = self.start.unwrap_or_default();
         let mut seen: Vec<&'static str> = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
-            if self.root && (key == "kind" || key == "apiVersion") {
-                let seed = TypedSeed { ty: &Ty::String, root: false, cx: self.cx };
-                let step = Step::Field { owner: ty.short_name(), name: key.clone() };
-                let value = self.cx.within(step, || map.next_value_seed(seed))?;
-                object.insert(key, value);
-                continue;
-            }
-            let Some(field) = ty.field(&key) else {
+            let Some(field) = ty.field(&key).or_else(|| type_meta(self.root, &key)) else {
+                self.cx.note(StrictIssue::Unknown(self.cx.strict_path(&key)));
                 map.next_value::<IgnoredAny>()?;
-                let path = self.cx.strict_path(&key);
-                self.cx.issues.borrow_mut().push(StrictIssue::Unknown(path));
                 continue;
             };
             if seen.contains(&field.name) {
-                let path = self.cx.strict_path(&key);
-                self.cx.issues.borrow_mut().push(StrictIssue::Duplicate(path));
+                self.cx.note(StrictIssue::Duplicate(self.cx.strict_path(&key)));
             }
             seen.push(field.name);
-            let seed = TypedSeed { ty: &field.ty, root: false, cx: self.cx };
-            let step = Step::Field { owner: ty.short_name(), name: key.clone() };
+            let start = earlier(&mut object, &key);
+            let seed = TypedSeed { ty: &field.ty, root: false, start, cx: self.cx };
+            let step = Step::Field { owner: ty.short_name(), name: field.name };
             let value = self.cx.within(step, || map.next_value_seed(seed))?;
             match keeps(field, &value) {
                 true => object.insert(key, value),
@@ -350,10 +374,25 @@ impl TypedSeed<'_> {
     }
 }
 
+/// `kind` and `apiVersion`, which only the object itself has.
+fn type_meta(root: bool, key: &str) -> Option<&'static Field> {
+    static FIELDS: LazyLock<[Field; 2]> =
+        LazyLock::new(|| ["kind", "apiVersion"].map(|name| Field::new(name, Ty::String)));
+    FIELDS.iter().find(|field| root && field.name == key)
+}
+
+/// The object an earlier field of the same name holds.
+fn earlier(object: &mut Map<String, Value>, key: &str) -> Option<Map<String, Value>> {
+    match object.get_mut(key).map(Value::take) {
+        Some(Value::Object(earlier)) => Some(earlier),
+        _ => None,
+    }
+}
+
 // === What Go would write ===
 
 /// Whether a given value of this field is written again.
-fn keeps(field: &Field, value: &Value) -> bool {
+pub(super) fn keeps(field: &Field, value: &Value) -> bool {
     match value {
         Value::Null => false,
         _ if field.always || field.pointer => true,
@@ -392,58 +431,6 @@ pub(crate) fn zero(ty: &Ty) -> Value {
     }
 }
 
-/// Reads an RFC 3339 time and writes it in UTC with whole seconds.
-fn time(text: &str) -> Result<Value, String> {
-    if text.is_empty() {
-        return Ok(Value::Null);
-    }
-    let stamp = parse_time(text, "2006-01-02T15:04:05Z07:00")?;
-    Ok(stamp.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into())
-}
-
-/// Reads a time with exactly six digits of fraction, as Go's `MicroTime` insists.
-fn micro_time(text: &str) -> Result<Value, String> {
-    const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
-    if text.is_empty() {
-        return Ok(Value::Null);
-    }
-    let rest = text.get(19..).unwrap_or_default();
-    let digits = rest.strip_prefix('.').map_or(0, |f| f.bytes().take_while(u8::is_ascii_digit).count());
-    let stamp = parse_time(text, LAYOUT)?;
-    if digits != 6 {
-        // upstream: Go prints the rest of the layout it could not match, then the rest of the text.
-        let found = if digits == 0 { rest } else { rest.get(7..).unwrap_or(rest) };
-        let element = if digits > 6 { "Z07:00" } else { ".000000" };
-        let found = if digits < 6 { rest } else { found };
-        return Err(format!("parsing time {text:?} as {LAYOUT:?}: cannot parse {found:?} as {element:?}"));
-    }
-    Ok(stamp.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string().into())
-}
-
-fn parse_time(text: &str, layout: &str) -> Result<Timestamp, String> {
-    let shaped = text.len() >= 20 && text.as_bytes()[10] == b'T';
-    match text.parse::<Timestamp>() {
-        Ok(stamp) if shaped => Ok(stamp),
-        _ => Err(format!("parsing time {text:?} as {layout:?}: cannot parse {text:?} as \"2006\"")),
-    }
-}
-
-fn bytes(text: &str) -> Result<Value, String> {
-    // upstream: Go's decoder passes over line breaks.
-    let compact: String = text.chars().filter(|c| !matches!(c, '\n' | '\r')).collect();
-    match BASE64.decode(compact.as_bytes()) {
-        Ok(raw) => Ok(BASE64.encode(raw).into()),
-        Err(e) => Err(format!("illegal base64 data at input byte {}", base64_position(&e, compact.len()))),
-    }
-}
-
-fn base64_position(error: &base64::DecodeError, length: usize) -> usize {
-    match error {
-        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => *at,
-        _ => length / 4 * 4,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -459,33 +446,107 @@ mod tests {
         assert_eq!(got, json!({"kind": "Service", "metadata": {}, "spec": {}, "status": {"loadBalancer": {}}}));
     }
 
+    fn issues(ty: &str, text: &str) -> Vec<String> {
+        let decoded = decode_json(schema().id(ty), text.as_bytes()).unwrap();
+        decoded.issues.iter().map(ToString::to_string).collect()
+    }
+
     #[test]
-    fn strict_issues_keep_document_order() {
-        let text = br#"{"spec":{"foo":1,"ports":[{"port":80,"prot":"TCP"}]},"zip":1,"zip":2,"metadata":{"name":"a","name":"b"}}"#;
-        let issues = decode_json(schema().id("core/v1.Service"), text).map(|d| d.issues).unwrap_or_default();
-        let texts: Vec<String> = issues.iter().map(ToString::to_string).collect();
+    fn strict_issues_keep_document_order_and_are_told_once() {
+        let text = r#"{"spec":{"foo":1,"ports":[{"port":80,"prot":"TCP"}]},"zip":1,"zip":2,
+            "metadata":{"name":"a","name":"b"},"kind":"Service","kind":"Service"}"#;
         assert_eq!(
-            texts,
+            issues("core/v1.Service", text),
             [
                 "unknown field \"spec.foo\"",
                 "unknown field \"spec.ports[0].prot\"",
                 "unknown field \"zip\"",
-                "unknown field \"zip\"",
-                "duplicate field \"metadata.name\""
+                "duplicate field \"metadata.name\"",
+                "duplicate field \"kind\""
             ]
         );
+        let many: Vec<String> = (0..200).map(|i| format!("\"f{i}\":1")).collect();
+        assert_eq!(issues("core/v1.Service", &format!("{{{}}}", many.join(","))).len(), 100);
+    }
+
+    #[test]
+    fn a_struct_or_map_given_twice_is_read_into_twice() {
+        let text = r#"{"metadata":{"name":"a","labels":{"x":"1"}},"data":{"a":"1"},
+            "metadata":{"labels":{"y":"2"},"namespace":"n"},"data":{"b":"2"}}"#;
+        let decoded = decode_json(schema().id("core/v1.ConfigMap"), text.as_bytes()).unwrap();
+        let metadata = json!({"name": "a", "namespace": "n", "labels": {"x": "1", "y": "2"}});
+        assert_eq!(decoded.value, json!({"metadata": metadata, "data": {"a": "1", "b": "2"}}));
+        assert_eq!(issues("core/v1.ConfigMap", text), ["duplicate field \"metadata\"", "duplicate field \"data\""]);
+    }
+
+    #[test]
+    fn broken_text_is_told_before_wrong_types() {
+        let error = decode_json(schema().id("core/v1.ConfigMap"), br#"{"metadata":{"name":5}} x"#).unwrap_err();
+        assert_eq!(error, DecodeError::Syntax("invalid character 'x' after top-level value".into()));
+    }
+
+    #[test]
+    fn text_that_go_repairs_is_repaired() {
+        let decoded = decode_json(schema().id("core/v1.ConfigMap"), b"{\"data\":{\"k\":\"\\ud800 \xff\"}}").unwrap();
+        assert_eq!(decoded.value["data"]["k"], "\u{fffd} \u{fffd}");
+    }
+
+    #[test]
+    fn wrong_types_are_named_as_go_declares_them() {
+        for (ty, value, want) in [
+            (
+                "core/v1.Service",
+                json!({"spec": {"type": 5}}),
+                "number into Go struct field ServiceSpec.spec.type of type v1.ServiceType",
+            ),
+            (
+                "core/v1.Service",
+                json!({"spec": {"ipFamilies": [1]}}),
+                "number into Go struct field ServiceSpec.spec.ipFamilies of type v1.IPFamily",
+            ),
+            (
+                "core/v1.Service",
+                json!({"spec": {"ports": {}}}),
+                "object into Go struct field ServiceSpec.spec.ports of type []v1.ServicePort",
+            ),
+            (
+                "core/v1.Service",
+                json!({"spec": {"ports": [{"port": "x"}]}}),
+                "string into Go struct field ServicePort.spec.ports.port of type int32",
+            ),
+            (
+                "core/v1.Service",
+                json!({"spec": {"ports": [{"targetPort": 1.5}]}}),
+                "number 1.5 into Go struct field ServicePort.spec.ports.targetPort of type int32",
+            ),
+            (
+                "core/v1.ConfigMap",
+                json!({"data": {"k": 1}}),
+                "number into Go struct field ConfigMap.data of type string",
+            ),
+            (
+                "core/v1.ConfigMap",
+                json!({"data": []}),
+                "array into Go struct field ConfigMap.data of type map[string]string",
+            ),
+            (
+                "core/v1.ConfigMap",
+                json!({"metadata": "x"}),
+                "string into Go struct field ConfigMap.metadata of type v1.ObjectMeta",
+            ),
+            (
+                "core/v1.Node",
+                json!({"metadata": {"creationTimestamp": 1}}),
+                "number into Go struct field ObjectMeta.metadata.creationTimestamp of type string",
+            ),
+        ] {
+            assert_eq!(decoded(ty, value), format!("json: cannot unmarshal {want}"));
+        }
     }
 
     #[test]
     fn a_wrong_type_is_named_as_go_names_it() {
         let got = decoded("core/v1.ConfigMap", json!({"metadata": {"name": 5}}));
         assert_eq!(got, "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.name of type string");
-    }
-
-    #[test]
-    fn times_are_normalised() {
-        assert_eq!(time("2026-01-02T05:04:05+02:00"), Ok("2026-01-02T03:04:05Z".into()));
-        assert_eq!(micro_time("2026-01-02T03:04:05.000001Z"), Ok("2026-01-02T03:04:05.000001Z".into()));
-        assert!(micro_time("2026-01-02T03:04:05Z").is_err());
     }
 }

@@ -12,8 +12,13 @@
 //!                         └─► openapi    documents for kubectl
 //! ```
 
+mod bytes;
 mod decode;
+mod encode;
+mod go_types;
+mod json_syntax;
 mod protobuf;
+mod time;
 pub(crate) mod yaml;
 
 use std::collections::HashMap;
@@ -21,7 +26,10 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-pub(crate) use decode::{DecodeError, Decoded, StrictIssue, decode, decode_json, decode_yaml, fill_always, zero};
+pub(crate) use decode::{
+    DecodeError, Decoded, StrictIssue, decode, decode_json, decode_yaml, fill_always, json_error, zero,
+};
+pub(crate) use encode::ordered_json;
 pub(crate) use protobuf::{decode_protobuf, looks_like_protobuf};
 
 /// A type's place in the [`Schema`].

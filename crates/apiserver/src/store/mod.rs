@@ -147,6 +147,10 @@ impl Store {
         self.read().collection(storage).version
     }
 
+    pub(crate) fn count(&self, storage: &str) -> usize {
+        self.read().collection(storage).objects.len()
+    }
+
     pub(crate) fn get(&self, storage: &str, namespace: &str, name: &str) -> Option<Arc<Stored>> {
         self.read().collection(storage).objects.get(&Key::new(namespace, name)).cloned()
     }
@@ -174,6 +178,11 @@ impl Store {
             };
         }
         Ok(Snapshot { revision, objects: objects.into_values().collect() })
+    }
+
+    /// Follows the revision as it grows.
+    pub(crate) fn revisions(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
     }
 
     /// Waits until the store has reached a revision; answers the present one.

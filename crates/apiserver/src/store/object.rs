@@ -62,6 +62,10 @@ pub(crate) struct Stored {
     pub(crate) labels: BTreeMap<String, String>,
     /// The kind's own field labels and their values.
     pub(crate) fields: Box<[(&'static str, String)]>,
+    /// The uids of its owners.
+    pub(crate) owners: Box<[Box<str>]>,
+    /// How `line` announces it.
+    verb: Verb,
     line: Bytes,
     /// Where the object stands in `line`.
     object: Range<usize>,
@@ -82,13 +86,11 @@ impl Stored {
         self.line.slice(self.object.start + self.type_prefix..self.object.end)
     }
 
-    /// The watch event that announced this state.
-    pub(crate) fn line(&self) -> Bytes {
-        self.line.clone()
-    }
-
-    /// The object as a watch event of another type.
-    pub(crate) fn line_as(&self, verb: Verb) -> Bytes {
+    /// The object as a watch event; shared where it is the event that announced this state.
+    pub(crate) fn line_of(&self, verb: Verb) -> Bytes {
+        if self.verb == verb {
+            return self.line.clone();
+        }
         let start = verb.line_start();
         let mut line = BytesMut::with_capacity(start.len() + self.object.len() + LINE_END.len());
         line.put(start.as_bytes());
@@ -118,6 +120,7 @@ impl Stored {
             uid: self.uid.clone(),
             labels: self.labels.clone(),
             fields: self.fields.clone(),
+            owners: self.owners.clone(),
             head: self.line[self.object.start..self.digits.start].to_vec(),
             tail: self.line[self.digits.end..self.object.end].to_vec(),
             type_prefix: self.type_prefix,
@@ -133,6 +136,7 @@ pub(crate) struct Draft {
     uid: Box<str>,
     labels: BTreeMap<String, String>,
     fields: Box<[(&'static str, String)]>,
+    owners: Box<[Box<str>]>,
     head: Vec<u8>,
     tail: Vec<u8>,
     type_prefix: usize,
@@ -162,6 +166,7 @@ impl Draft {
             uid: object.text("metadata.uid").into(),
             labels: labels(object),
             fields: fields(resource, object),
+            owners: object.list("metadata.ownerReferences").iter().map(|o| o.text("uid").into()).collect(),
             head,
             tail,
             type_prefix,
@@ -197,6 +202,8 @@ impl Draft {
             uid: self.uid,
             labels: self.labels,
             fields: self.fields,
+            owners: self.owners,
+            verb,
             line: line.freeze(),
             object: start.len()..object_end,
             digits: digits_start..digits_end,

@@ -1,16 +1,96 @@
-//! The rules of this kind.
+//! The rules of Services.
+//!
+//! ```text
+//!  defaults ─► allocate ─┬─► carry_over   what a change inherits
+//!                        ├─► families     IP families and their policy
+//!                        └─► node_ports   from the Pools, through a Claim
+//!           ─► carry_over (what a change clears) ─► validate ─► warnings
+//! ```
 
-use super::Strategy;
+mod allocate;
+mod carry_over;
+mod claim;
+mod defaults;
+mod families;
+mod node_ports;
+mod pools;
+mod shape;
+#[cfg(test)]
+mod stories;
+mod validate;
+mod validate_ips;
+mod validate_ports;
+mod warnings;
+
+use serde_json::Value;
+
+use super::strategy::{clear_status, keep_status};
+use super::{Reservation, Strategy, WriteCx};
+use crate::field_error::FieldError;
+use crate::state::State;
+use crate::status::ApiResult;
+use crate::validation;
+
+pub(crate) use pools::Pools;
 
 pub(crate) struct Service;
 
-impl Strategy for Service {}
+impl Strategy for Service {
+    fn apply_defaults(&self, obj: &mut Value) {
+        defaults::apply(obj);
+    }
 
-/// The shared pools of cluster IPs and node ports.
-pub(crate) struct Pools;
+    fn begin_create(&self, cx: &WriteCx<'_>, obj: &mut Value) -> ApiResult<Option<Reservation>> {
+        allocate::for_new(&cx.state.pools, cx.dry_run, obj)
+    }
 
-impl Pools {
-    pub(crate) fn new(_range: &str, _ports: std::ops::RangeInclusive<u16>) -> Pools {
-        Pools
+    fn begin_update(&self, cx: &WriteCx<'_>, new: &mut Value, old: &Value) -> ApiResult<Option<Reservation>> {
+        match cx.subresource {
+            // The spec is not changed by those.
+            Some(_) => Ok(None),
+            None => allocate::for_change(&cx.state.pools, cx.dry_run, new, old),
+        }
+    }
+
+    fn prepare_create(&self, cx: &WriteCx<'_>, obj: &mut Value) {
+        clear_status(cx, obj);
+        carry_over::drop_internal_policy_of_external_name(obj);
+    }
+
+    fn prepare_update(&self, cx: &WriteCx<'_>, new: &mut Value, old: &Value) {
+        keep_status(cx, new, old);
+        carry_over::drop_type_dependent(new, old);
+        carry_over::drop_internal_policy_of_external_name(new);
+    }
+
+    fn validate_create(&self, _cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
+        validate::create(obj)
+    }
+
+    fn validate_update(&self, _cx: &WriteCx<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
+        validate::update(new, old)
+    }
+
+    fn validate_status_update(&self, _cx: &WriteCx<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
+        validate::status_update(new, old)
+    }
+
+    fn validate_name(&self, name: &str, prefix: bool) -> Vec<String> {
+        validation::dns_label(&validation::masked(name, prefix))
+    }
+
+    fn warnings(&self, cx: &WriteCx<'_>, new: &Value, _old: Option<&Value>) -> Vec<String> {
+        match cx.subresource {
+            Some(_) => warnings::of_status(new),
+            None => warnings::of_service(new),
+        }
+    }
+
+    fn released(&self, state: &State, obj: &Value) {
+        allocate::release(&state.pools, obj);
+    }
+
+    fn field_labels(&self) -> Option<&'static [&'static str]> {
+        Some(&["spec.clusterIP", "spec.type"])
     }
 }

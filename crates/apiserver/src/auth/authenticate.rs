@@ -1,0 +1,202 @@
+//! From credentials to a [`User`]: client certificates and bearer tokens.
+//!
+//! No credentials make an anonymous user; credentials that are not good are refused, they never fall back to
+//! anonymous.
+
+use std::sync::Arc;
+
+use x509_cert::Certificate;
+use x509_cert::attr::AttributeTypeAndValue;
+use x509_cert::der::Decode as _;
+use x509_cert::der::asn1::ObjectIdentifier;
+
+use super::service_account::{self, Recognised};
+use super::{ANONYMOUS, AUTHENTICATED, Auth, CREDENTIAL_ID, UNAUTHENTICATED, User, joined, memo};
+use crate::state::State;
+use crate::status::{ApiError, ApiResult};
+
+pub(super) const INVALID_TOKEN: &str = "invalid bearer token";
+
+const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
+const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
+const KUBERNETES_UID: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.4.1.57683.2");
+
+/// Recognises the client by its certificate (DER, already verified against our CA) or its bearer token.
+pub(crate) fn authenticate(state: &State, certificate: Option<&[u8]>, authorization: Option<&str>) -> ApiResult<User> {
+    let by_certificate = certificate.map(|der| certificate_user(&state.auth, der));
+    if let Some(Ok(Some(user))) = by_certificate {
+        return Ok(user.as_ref().clone());
+    }
+    match (authorization.and_then(bearer), by_certificate) {
+        (Some(token), _) => match recognise_token(state, token, state.auth.audiences()) {
+            Ok(recognised) => Ok(recognised.user),
+            Err(_) => Err(ApiError::unauthorized()),
+        },
+        (None, Some(Err(Unreadable))) => Err(ApiError::unauthorized()),
+        (None, _) => Ok(anonymous()),
+    }
+}
+
+fn anonymous() -> User {
+    User { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..User::default() }
+}
+
+/// The token of an `Authorization` header; other schemes and an empty token count as none.
+fn bearer(header: &str) -> Option<&str> {
+    let mut parts = header.trim().splitn(3, ' ');
+    let scheme = parts.next().filter(|s| s.eq_ignore_ascii_case("bearer"));
+    scheme.and(parts.next()).filter(|token| !token.is_empty())
+}
+
+/// Adds the group of everybody who is known, unless the credentials already speak of it.
+fn authenticated(mut user: User) -> User {
+    if user.name != ANONYMOUS && !user.in_group(UNAUTHENTICATED) {
+        user.join(AUTHENTICATED);
+    }
+    user
+}
+
+// === Tokens ===
+
+/// Recognises a bearer token meant for one of `audiences`; the error is the text a TokenReview shows.
+pub(super) fn recognise_token(state: &State, token: &str, audiences: &[String]) -> Result<Recognised, String> {
+    if let Some(user) = state.auth.owner_of(&memo::digest(token.as_bytes())) {
+        // Such a token is good for everything this server is.
+        let ours: Vec<String> = state.auth.audiences().iter().filter(|a| audiences.contains(a)).cloned().collect();
+        if ours.is_empty() {
+            return Err(INVALID_TOKEN.to_owned());
+        }
+        return Ok(Recognised { user: authenticated(user.as_ref().clone()), audiences: ours });
+    }
+    match service_account::recognise(state, token, audiences) {
+        Ok(found) => Ok(Recognised { user: authenticated(found.user), ..found }),
+        // upstream: its loopback tokens are tried first, and their refusal stays in the text.
+        Err(why) => Err(joined(&[INVALID_TOKEN.to_owned(), why])),
+    }
+}
+
+// === Certificates ===
+
+/// The certificate cannot be made sense of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Unreadable;
+
+/// The subject of a certificate as a user; `None` if it names nobody.
+fn certificate_user(auth: &Auth, der: &[u8]) -> Result<Option<Arc<User>>, Unreadable> {
+    let key = memo::digest(der);
+    if let Some(user) = auth.certificates.get(&key) {
+        return Ok(Some(user));
+    }
+    let Some(mut user) = subject(der)? else { return Ok(None) };
+    let fingerprint: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    user.extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={fingerprint}")]);
+    let user = Arc::new(authenticated(user));
+    auth.certificates.insert(key, user.clone());
+    Ok(Some(user))
+}
+
+/// The common name is the user, each organization a group.
+fn subject(der: &[u8]) -> Result<Option<User>, Unreadable> {
+    let certificate = Certificate::from_der(der).map_err(|_| Unreadable)?;
+    let names = || certificate.tbs_certificate.subject.0.iter().flat_map(|rdn| rdn.0.iter());
+    let texts = |oid: ObjectIdentifier| names().filter(move |n| n.oid == oid).filter_map(text);
+    let name = match texts(COMMON_NAME).last() {
+        Some(name) if !name.is_empty() => name,
+        _ => return Ok(None),
+    };
+    let mut uids = texts(KUBERNETES_UID);
+    let uid = match (uids.next(), uids.next()) {
+        (None, _) => String::new(),
+        (Some(uid), None) if !uid.is_empty() => uid,
+        _ => return Err(Unreadable),
+    };
+    let groups = texts(ORGANIZATION).collect();
+    Ok(Some(User { name, uid, groups, ..User::default() }))
+}
+
+fn text(name: &AttributeTypeAndValue) -> Option<String> {
+    String::from_utf8(name.value.value().to_vec()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+
+    use super::*;
+    use crate::auth::fixture::{state, store};
+    use serde_json::json;
+
+    fn certificate(names: &[(DnType, &str)]) -> Vec<u8> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        for (kind, text) in names {
+            params.distinguished_name.push(kind.clone(), *text);
+        }
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec()
+    }
+
+    #[test]
+    fn a_certificate_names_a_user_and_a_group() {
+        let state = state();
+        let der = certificate(&[(DnType::CommonName, "admin"), (DnType::OrganizationName, "system:masters")]);
+        for _ in 0..2 {
+            let user = authenticate(&state, Some(&der), None).unwrap();
+            assert_eq!(user.name, "admin");
+            assert_eq!(user.groups, ["system:masters", "system:authenticated"]);
+            assert!(user.extra[CREDENTIAL_ID][0].starts_with("X509SHA256="));
+        }
+    }
+
+    #[test]
+    fn the_certificate_wins_over_the_token() {
+        let state = state();
+        let der = certificate(&[(DnType::CommonName, "jane")]);
+        assert_eq!(authenticate(&state, Some(&der), Some("Bearer garbage")).unwrap().name, "jane");
+    }
+
+    #[test]
+    fn a_certificate_without_a_common_name_is_anonymous_and_a_broken_one_refused() {
+        let state = state();
+        let der = certificate(&[(DnType::OrganizationName, "x")]);
+        assert_eq!(authenticate(&state, Some(&der), None).unwrap(), anonymous());
+        assert_eq!(authenticate(&state, Some(b"nonsense"), None), Err(ApiError::unauthorized()));
+    }
+
+    #[test]
+    fn no_credentials_are_anonymous_and_bad_ones_are_refused() {
+        let state = state();
+        for header in [None, Some(""), Some("Basic YTpi"), Some("Bearer"), Some("Bearer "), Some("Bearer  x")] {
+            assert_eq!(authenticate(&state, None, header), Ok(anonymous()), "{header:?}");
+        }
+        for header in ["Bearer garbage", "bearer a.b.c", "BEARER x y"] {
+            assert_eq!(authenticate(&state, None, Some(header)), Err(ApiError::unauthorized()), "{header}");
+        }
+    }
+
+    #[test]
+    fn a_token_given_out_by_hand_is_known() {
+        let state = state();
+        let jane = User { name: "jane".into(), groups: vec!["dev".into()], ..User::default() };
+        state.auth.add_token("secret", jane);
+        let user = authenticate(&state, None, Some("Bearer secret")).unwrap();
+        assert_eq!(
+            (user.name.as_str(), user.groups.as_slice()),
+            ("jane", ["dev", AUTHENTICATED].map(String::from).as_slice())
+        );
+        let elsewhere = recognise_token(&state, "secret", &["other".to_owned()]);
+        assert_eq!(elsewhere, Err(INVALID_TOKEN.to_owned()));
+    }
+
+    #[test]
+    fn everybody_known_is_in_the_group_of_the_known() {
+        let state = state();
+        store(
+            &state,
+            json!({"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "bot", "namespace": "n"}}),
+        );
+        let token = crate::auth::fixture::token(&state, "n", "bot");
+        let user = authenticate(&state, None, Some(&format!("Bearer {token}"))).unwrap();
+        assert_eq!(user.name, "system:serviceaccount:n:bot");
+        assert_eq!(user.groups, ["system:serviceaccounts", "system:serviceaccounts:n", "system:authenticated"]);
+    }
+}

@@ -1,0 +1,91 @@
+//! A server's memory for tests of this module, without a server.
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::{Auth, User, request_token};
+use crate::faults::Faults;
+use crate::options::{AuthorizationMode, Options};
+use crate::resources::{self, service::Pools};
+use crate::state::State;
+use crate::store::{Draft, Expect, Store};
+use crate::value::Json;
+
+/// Nothing stored but the default roles; rules decide.
+pub(super) fn state() -> State {
+    let state = new_state(AuthorizationMode::Rbac);
+    for object in super::bootstrap_objects() {
+        store(&state, object);
+    }
+    state
+}
+
+/// Nothing stored; everything allowed.
+pub(super) fn open_state() -> State {
+    new_state(AuthorizationMode::AlwaysAllow)
+}
+
+fn new_state(authorization: AuthorizationMode) -> State {
+    let options = Options { authorization, ..Options::default() };
+    State {
+        store: Store::new(),
+        pools: Pools::new(options.service_cidr, options.node_ports),
+        auth: Auth::new(&options),
+        faults: Faults::default(),
+        watch_cuts: watch::Sender::new(0),
+        address: "127.0.0.1:6443".to_owned(),
+        options,
+    }
+}
+
+/// Stores an object, over the present one if there is one. Its uid is its name unless it has one.
+pub(super) fn store(state: &State, mut object: Value) {
+    let resource = resources::find_kind(object.text("apiVersion"), object.text("kind")).unwrap();
+    if !object.has("metadata.uid") {
+        let name = object.text("metadata.name").to_owned();
+        object.put("metadata.uid", name);
+    }
+    let present = state.store.get(resource.storage, object.text("metadata.namespace"), object.text("metadata.name"));
+    let expect = present.map_or(Expect::Absent, |found| Expect::Revision(found.revision));
+    state.store.put(resource.storage, expect, Draft::new(resource, &object)).unwrap();
+}
+
+/// Removes an object.
+pub(super) fn remove(state: &State, storage: &'static str, namespace: &str, name: &str) {
+    let found = state.store.get(storage, namespace, name).unwrap();
+    state.store.delete(storage, &found.key, found.revision).unwrap();
+}
+
+/// Stores a service account.
+pub(super) fn account(state: &State, namespace: &str, name: &str) {
+    let metadata = json!({"name": name, "namespace": namespace});
+    store(state, json!({"kind": "ServiceAccount", "apiVersion": "v1", "metadata": metadata}));
+}
+
+/// A fresh token of an account.
+pub(super) fn token(state: &State, namespace: &str, name: &str) -> String {
+    let request = json!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "metadata": {}, "spec": {}});
+    request_token(state, namespace, name, request, false).unwrap().text("status.token").to_owned()
+}
+
+/// Stores a role of one rule and binds it to a user, within a namespace or, if it is empty, everywhere.
+pub(super) fn allow(state: &State, namespace: &str, user: &str, rule: Value) {
+    let prefix = if namespace.is_empty() { "Cluster" } else { "" };
+    let metadata = json!({"name": format!("for-{user}"), "namespace": namespace});
+    let api = "rbac.authorization.k8s.io/v1";
+    store(state, json!({"kind": format!("{prefix}Role"), "apiVersion": api, "metadata": metadata, "rules": [rule]}));
+    store(
+        state,
+        json!({
+            "kind": format!("{prefix}RoleBinding"),
+            "apiVersion": api,
+            "metadata": metadata,
+            "roleRef": {"apiGroup": super::policy::GROUP, "kind": format!("{prefix}Role"), "name": format!("for-{user}")},
+            "subjects": [{"kind": "User", "name": user}],
+        }),
+    );
+}
+
+pub(super) fn user(name: &str, groups: &[&str]) -> User {
+    User { name: name.into(), groups: groups.iter().map(|g| (*g).to_owned()).collect(), ..User::default() }
+}

@@ -1,0 +1,99 @@
+//! The objects every cluster starts with.
+
+use serde_json::{Value, json};
+
+use crate::auth::{self, User};
+use crate::resources;
+use crate::schema;
+use crate::state::State;
+use crate::status::{ApiError, ApiResult};
+use crate::value::Json;
+use crate::verbs::{Write, create_object};
+
+/// Makes the first objects through the ordinary create path.
+pub(crate) fn run(state: &State, authority: &str) -> ApiResult<()> {
+    let user = User {
+        name: "system:apiserver".into(),
+        groups: vec!["system:masters".into(), "system:authenticated".into()],
+        ..User::default()
+    };
+    for namespace in ["default", "kube-system", "kube-public", "kube-node-lease"] {
+        create(state, &user, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))?;
+    }
+    for object in auth::bootstrap_objects() {
+        create(state, &user, object)?;
+    }
+    create(state, &user, authentication_config(authority))?;
+    create(state, &user, own_service(state))?;
+    if let Some(slice) = own_endpoint_slice(state) {
+        create(state, &user, slice)?;
+    }
+    Ok(())
+}
+
+fn create(state: &State, user: &User, object: Value) -> ApiResult<()> {
+    let (api_version, kind) = (object.text("apiVersion").to_owned(), object.text("kind").to_owned());
+    let Some(resource) = resources::find_kind(&api_version, &kind) else {
+        return Err(ApiError::plain(format!("no resource is called {kind} in {api_version}")));
+    };
+    let mut decoded = schema::decode(resource.type_id(), &object).map_err(|e| ApiError::plain(e.to_string()))?.value;
+    decoded.put("apiVersion", api_version);
+    decoded.put("kind", kind);
+    let namespace = object.text("metadata.namespace");
+    let write =
+        Write { state, resource, subresource: None, namespace, user, manager: "kube-apiserver", dry_run: false };
+    create_object(&write, decoded, false, &mut Vec::new()).map(|_| ())
+}
+
+/// Where Go servers with delegated authentication find the client authority.
+fn authentication_config(authority: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+        "data": {"client-ca-file": authority},
+    })
+}
+
+fn own_service(state: &State) -> Value {
+    let address = state.options.service_cidr.hosts().next().unwrap_or(state.options.service_cidr.addr());
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": address.to_string(),
+            "clusterIPs": [address.to_string()],
+            "ports": [{"name": "https", "port": 443, "targetPort": port(state), "protocol": "TCP"}],
+        },
+    })
+}
+
+fn port(state: &State) -> u16 {
+    state.address.rsplit(':').next().and_then(|p| p.parse().ok()).unwrap_or(443)
+}
+
+/// The slice behind our own Service. A loopback address may not stand in a slice, so there is none then.
+fn own_endpoint_slice(state: &State) -> Option<Value> {
+    let address: std::net::SocketAddr = state.address.parse().ok()?;
+    if address.ip().is_loopback() || address.ip().is_unspecified() {
+        return None;
+    }
+    Some(json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"kubernetes.io/service-name": "kubernetes"},
+        },
+        "addressType": if address.is_ipv4() { "IPv4" } else { "IPv6" },
+        "endpoints": [{"addresses": [address.ip().to_string()], "conditions": {"ready": true}}],
+        "ports": [{"name": "https", "port": address.port(), "protocol": "TCP"}],
+    }))
+}

@@ -1,0 +1,63 @@
+//! What ends by itself: events after an hour, and pods whose grace period is over.
+//!
+//! A real kubelet ends its pods; here nobody runs them, so a pod that is marked for deletion goes when its time has
+//! come.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Hands, kind};
+use crate::resources::Resource;
+use crate::store::{Change, Key, Verb};
+use crate::value::Json;
+use crate::verbs::DeleteOptions;
+
+const EVENT_LIFE: SignedDuration = SignedDuration::from_hours(1);
+
+/// When each object ends.
+#[derive(Default)]
+pub(super) struct Expiry {
+    events: BTreeMap<Key, Timestamp>,
+    pods: BTreeMap<Key, Timestamp>,
+}
+
+impl Expiry {
+    pub(super) fn fold(&mut self, resource: &Resource, change: &Change) {
+        let key = change.object.key.clone();
+        let gone = change.verb == Verb::Deleted;
+        match resource.storage {
+            "events" if gone => {
+                self.events.remove(&key);
+            }
+            // upstream: the hour starts anew with every write.
+            "events" => {
+                self.events.insert(key, Timestamp::now() + EVENT_LIFE);
+            }
+            "pods" if gone => {
+                self.pods.remove(&key);
+            }
+            "pods" => {
+                let marked = change.object.value().text("metadata.deletionTimestamp").parse().ok();
+                if let Some(time) = marked {
+                    self.pods.insert(key, time);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn work(&mut self, hands: &Hands) {
+        let now = Timestamp::now();
+        for (resource, due) in [(kind("v1", "Event"), &mut self.events), (kind("v1", "Pod"), &mut self.pods)] {
+            let over: Vec<Key> = due.iter().filter(|(_, time)| **time <= now).map(|(key, _)| key.clone()).collect();
+            for key in over {
+                let options = DeleteOptions { grace: Some(0), ..DeleteOptions::default() };
+                let write = hands.write(resource, &key.namespace, None);
+                // Already gone is as good; held by a finalizer means it is not ours to end.
+                let _ = crate::verbs::delete_object(&write, &key.name, &options);
+                due.remove(&key);
+            }
+        }
+    }
+}

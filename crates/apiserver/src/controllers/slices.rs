@@ -1,0 +1,176 @@
+//! Endpoint slices: for each Service with a selector, one slice with the addresses of its pods.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Hands, kind};
+use crate::resources::Resource;
+use crate::store::{Change, Stored, Verb};
+use crate::value::Json;
+use crate::verbs::{DeleteOptions, create_object, update_object};
+
+const MANAGER: &str = "endpointslice-controller.k8s.io";
+
+/// The namespaces in which something changed.
+#[derive(Default)]
+pub(super) struct Slices {
+    dirty: BTreeSet<String>,
+}
+
+impl Slices {
+    pub(super) fn fold(&mut self, resource: &Resource, change: &Change) {
+        let ours = match resource.storage {
+            "services" | "pods" => true,
+            "endpointslices" => change.verb == Verb::Deleted,
+            _ => false,
+        };
+        if ours {
+            self.dirty.insert(change.object.key.namespace.to_string());
+        }
+    }
+
+    pub(super) fn work(&mut self, hands: &Hands) {
+        for namespace in std::mem::take(&mut self.dirty) {
+            let pods: Vec<Arc<Stored>> = hands.state.store.list("pods", Some(&namespace)).objects;
+            for service in hands.state.store.list("services", Some(&namespace)).objects {
+                sync(hands, &service, &pods);
+            }
+        }
+    }
+}
+
+/// Brings the slice of one Service up to date.
+fn sync(hands: &Hands, service: &Stored, pods: &[Arc<Stored>]) {
+    let value = service.value();
+    let existing = slice_of(hands, service);
+    let wanted = match value.map("spec.selector") {
+        Some(selector) if !selector.is_empty() && value.text("spec.type") != "ExternalName" => {
+            desired(&value, pods.iter().filter(|p| selects(selector, p)))
+        }
+        _ => return,
+    };
+    if value.has("metadata.deletionTimestamp") {
+        return;
+    }
+    let resource = kind("discovery.k8s.io/v1", "EndpointSlice");
+    let write = hands.write(resource, &service.key.namespace, None);
+    // Whatever is refused here is tried again with the next change in the namespace.
+    match existing {
+        None => {
+            let _ = create_object(&write, wanted, false, &mut Vec::new());
+        }
+        Some(slice) if slice.value().text("addressType") != wanted.text("addressType") => {
+            let _ = hands.delete(resource, &slice, &DeleteOptions::default());
+        }
+        Some(slice) => {
+            let old = slice.value();
+            let mut new = old.clone();
+            new.put("endpoints", wanted.at("endpoints").clone());
+            new.put("ports", wanted.at("ports").clone());
+            let _ = update_object(&write, &slice, &old, new, false, &mut Vec::new());
+        }
+    }
+}
+
+fn slice_of(hands: &Hands, service: &Stored) -> Option<Arc<Stored>> {
+    let slices = hands.state.store.list("endpointslices", Some(&service.key.namespace)).objects;
+    slices.into_iter().find(|slice| {
+        let label = |key: &str| slice.labels.get(key).map(String::as_str);
+        label("kubernetes.io/service-name") == Some(&service.key.name)
+            && label("endpointslice.kubernetes.io/managed-by") == Some(MANAGER)
+    })
+}
+
+fn selects(selector: &serde_json::Map<String, Value>, pod: &Stored) -> bool {
+    selector.iter().all(|(key, value)| pod.labels.get(key).map(String::as_str) == value.as_str())
+}
+
+fn desired<'a>(service: &Value, pods: impl Iterator<Item = &'a Arc<Stored>>) -> Value {
+    let family = service.texts("spec.ipFamilies").first().copied().unwrap_or("IPv4").to_owned();
+    let pods: Vec<Value> = pods.map(|p| p.value()).collect();
+    let endpoints: Vec<Value> = pods.iter().filter_map(|p| endpoint(service, p, &family)).collect();
+    let ports: Vec<Value> = service.list("spec.ports").iter().filter_map(|p| port(p, &pods)).collect();
+    let name = service.text("metadata.name");
+    json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "generateName": format!("{name}-"),
+            "labels": {
+                "kubernetes.io/service-name": name,
+                "endpointslice.kubernetes.io/managed-by": MANAGER,
+            },
+            "ownerReferences": [{
+                "apiVersion": "v1",
+                "kind": "Service",
+                "name": name,
+                "uid": service.text("metadata.uid"),
+                "controller": true,
+                "blockOwnerDeletion": true,
+            }],
+        },
+        "addressType": family,
+        "endpoints": endpoints,
+        "ports": ports,
+    })
+}
+
+/// The endpoint a pod is, if it has an address and is not finished.
+fn endpoint(service: &Value, pod: &Value, family: &str) -> Option<Value> {
+    if matches!(pod.text("status.phase"), "Succeeded" | "Failed") {
+        return None;
+    }
+    let listed = pod.list("status.podIPs").iter().map(|ip| ip.text("ip"));
+    let address = listed.chain([pod.text("status.podIP")]).find(|ip| is_of(ip, family))?.to_owned();
+    let is_ready =
+        pod.list("status.conditions").iter().any(|c| c.text("type") == "Ready" && c.text("status") == "True");
+    let terminating = pod.has("metadata.deletionTimestamp");
+    let publish = service.at("spec.publishNotReadyAddresses").as_bool() == Some(true);
+    let mut endpoint = json!({
+        "addresses": [address],
+        "conditions": {"ready": publish || (is_ready && !terminating), "serving": is_ready, "terminating": terminating},
+        "targetRef": {
+            "kind": "Pod",
+            "namespace": pod.text("metadata.namespace"),
+            "name": pod.text("metadata.name"),
+            "uid": pod.text("metadata.uid"),
+        },
+    });
+    if pod.has("spec.nodeName") {
+        endpoint["nodeName"] = pod.text("spec.nodeName").into();
+    }
+    Some(endpoint)
+}
+
+fn is_of(text: &str, family: &str) -> bool {
+    match text.parse::<IpAddr>() {
+        Ok(ip) => ip.is_ipv4() == (family == "IPv4"),
+        Err(_) => false,
+    }
+}
+
+/// The slice's port for a Service's; a named target is looked up in the pods.
+fn port(port: &Value, pods: &[Value]) -> Option<Value> {
+    let target = match port.at("targetPort") {
+        Value::Number(n) => n.as_i64()?,
+        Value::String(name) => pods.iter().find_map(|pod| named_port(pod, name))?,
+        _ => port.int("port")?,
+    };
+    let mut slice_port = json!({
+        "name": port.text("name"),
+        "port": target,
+        "protocol": if port.has("protocol") { port.text("protocol") } else { "TCP" },
+    });
+    if port.has("appProtocol") {
+        slice_port["appProtocol"] = port.text("appProtocol").into();
+    }
+    Some(slice_port)
+}
+
+fn named_port(pod: &Value, name: &str) -> Option<i64> {
+    let containers = pod.list("spec.containers").iter();
+    containers.flat_map(|c| c.list("ports")).find(|p| p.text("name") == name)?.int("containerPort")
+}

@@ -1,0 +1,42 @@
+//! `/debug/`: test knobs over HTTP.
+//!
+//! | request | does |
+//! |---|---|
+//! | `POST /debug/compact` | forgets all history before now |
+//! | `POST /debug/cut-watches` | ends all watches |
+//! | `GET /debug/faults` | lists the fault rules |
+//! | `POST /debug/faults` | adds a rule (JSON) |
+//! | `DELETE /debug/faults` | removes all rules |
+//! | `POST /debug/seed` | seeds the dice of the rules (a JSON number) |
+
+use http::{Method, Response, StatusCode};
+use serde::de::DeserializeOwned;
+
+use super::respond::{Body, text_response};
+use super::site::not_found;
+use crate::faults::FaultRule;
+use crate::state::State;
+use crate::status::{ApiError, ApiResult};
+
+pub(super) fn serve(state: &State, method: &Method, path: &str, body: &[u8]) -> ApiResult<Response<Body>> {
+    match (method, path) {
+        (&Method::POST, "/debug/compact") => state.store.compact(),
+        (&Method::POST, "/debug/cut-watches") => state.cut_watches(),
+        (&Method::POST, "/debug/faults") => state.faults.add(parse::<FaultRule>(body)?),
+        (&Method::DELETE, "/debug/faults") => state.faults.clear(),
+        (&Method::POST, "/debug/seed") => state.faults.seed(parse(body)?),
+        (&Method::GET, "/debug/faults") => {
+            let rules = serde_json::to_string(&state.faults.list()).unwrap_or_default();
+            return Ok(text_response(StatusCode::OK, rules));
+        }
+        (_, "/debug/compact" | "/debug/cut-watches" | "/debug/faults" | "/debug/seed") => {
+            return Err(ApiError::method_not_allowed());
+        }
+        _ => return Ok(not_found()),
+    }
+    Ok(text_response(StatusCode::OK, "ok"))
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
+    serde_json::from_slice(body).map_err(|e| ApiError::bad_request(format!("the body is not what this takes: {e}")))
+}

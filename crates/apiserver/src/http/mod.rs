@@ -1,0 +1,218 @@
+//! From an HTTP request to an answer.
+//!
+//! ```text
+//! request ─► authenticate ─► what is the path about? ─► authorize ─► faults ─► read body ─► verb ─► answer
+//! ```
+
+pub(crate) mod body;
+mod debug;
+pub(crate) mod negotiate;
+pub(crate) mod path;
+pub(crate) mod query;
+pub(crate) mod respond;
+mod site;
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+use http::{Method, Request, Response};
+use http_body::Body as HttpBody;
+
+use crate::auth::{self, Attributes, User};
+use crate::faults::Effect;
+use crate::resources::Resource;
+use crate::selectors::FieldSelector;
+use crate::state::State;
+use crate::status::{ApiError, ApiResult};
+use crate::verbs::{self, Call};
+
+use self::negotiate::Wants;
+use self::path::{ResourcePath, Target};
+use self::query::Query;
+use self::respond::Body;
+
+/// What is known of a connection.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Peer {
+    /// The client's certificate (DER), verified by TLS.
+    pub(crate) certificate: Option<Arc<[u8]>>,
+    /// Set for clients within the process, which need no credentials.
+    pub(crate) trusted: Option<Arc<User>>,
+}
+
+/// Serves one request. An error breaks the connection off without an answer; only fault rules ask for that.
+pub(crate) async fn serve<B>(state: Arc<State>, peer: Peer, request: Request<B>) -> io::Result<Response<Body>>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (parts, body) = request.into_parts();
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let mut context = Context { state, query, parts, warnings: Vec::new() };
+    let outcome = context.serve(peer, body).await;
+    let mut response = match outcome {
+        Ok(response) => response,
+        Err(Failure::Api(error)) => {
+            let wants = Wants::for_errors(&context.parts.headers, &context.query);
+            respond::error_response(&wants, &context.parts.headers, &error)
+        }
+        Err(Failure::Reset) => return Err(io::Error::new(io::ErrorKind::ConnectionReset, "reset on request")),
+    };
+    respond::add_warnings(&mut response, &context.warnings);
+    tracing::debug!(method = %context.parts.method, uri = %context.parts.uri, code = response.status().as_u16(), "served");
+    Ok(response)
+}
+
+/// Why a request got no ordinary answer.
+enum Failure {
+    Api(ApiError),
+    Reset,
+}
+
+impl From<ApiError> for Failure {
+    fn from(error: ApiError) -> Failure {
+        Failure::Api(error)
+    }
+}
+
+struct Context {
+    state: Arc<State>,
+    query: Query,
+    parts: Parts,
+    warnings: Vec<String>,
+}
+
+impl Context {
+    async fn serve<B>(&mut self, peer: Peer, body: B) -> Result<Response<Body>, Failure>
+    where
+        B: HttpBody<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let user = self.authenticate(&peer)?;
+        match path::parse(self.parts.uri.path()) {
+            Target::Resource(path) => self.resource(path, user, body).await,
+            target => {
+                self.admit(user, &self.path_attributes())?;
+                let body = body::read(body).await?;
+                Ok(self.site(target, &body)?)
+            }
+        }
+    }
+
+    fn authenticate(&self, peer: &Peer) -> ApiResult<User> {
+        if let Some(user) = &peer.trusted {
+            return Ok(User::clone(user));
+        }
+        let header = self.parts.headers.get(AUTHORIZATION).and_then(|v| v.to_str().ok());
+        auth::authenticate(&self.state, peer.certificate.as_deref(), header)
+    }
+
+    /// Takes the user for whom they ask to be taken, and lets them pass if they may.
+    fn admit(&self, user: User, wants: &Attributes) -> ApiResult<User> {
+        let user = auth::impersonate(&self.state, &user, &self.parts.headers, wants)?.unwrap_or(user);
+        auth::authorize(&self.state, &user, wants)?;
+        Ok(user)
+    }
+
+    fn path_attributes(&self) -> Attributes {
+        Attributes {
+            verb: self.parts.method.as_str().to_ascii_lowercase(),
+            path: self.parts.uri.path().to_owned(),
+            ..Attributes::default()
+        }
+    }
+
+    fn resource_attributes(&self, path: &ResourcePath, verb: String) -> Attributes {
+        // upstream: requests about a Namespace itself carry its name as their namespace.
+        let namespace = if path.resource.plural == "namespaces" { &path.name } else { &path.namespace };
+        Attributes {
+            group: path.resource.group.into(),
+            version: path.resource.version.into(),
+            resource: path.resource.plural.into(),
+            subresource: path.subresource.map(|s| s.name.to_owned()).unwrap_or_default(),
+            namespace: namespace.clone(),
+            name: self.selected_name(path, &verb).unwrap_or_else(|| path.name.clone()),
+            path: String::new(),
+            verb,
+        }
+    }
+
+    /// Listing or watching one object by its name takes no more rights than to that object.
+    fn selected_name(&self, path: &ResourcePath, verb: &str) -> Option<String> {
+        if !path.name.is_empty() || !matches!(verb, "list" | "watch") {
+            return None;
+        }
+        let selector = FieldSelector::parse(path.resource, self.query.get("fieldSelector")?).ok()?;
+        selector.exact_name().map(str::to_owned)
+    }
+
+    async fn resource<B>(&mut self, path: ResourcePath, user: User, body: B) -> Result<Response<Body>, Failure>
+    where
+        B: HttpBody<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.warn_of_deprecation(path.resource);
+        let verb = verbs::verb_of(&self.parts.method, &path, &self.query);
+        let wanted =
+            verb.as_ref().map_or_else(|_| self.parts.method.as_str().to_ascii_lowercase(), |v| (*v).to_owned());
+        let user = self.admit(user, &self.resource_attributes(&path, wanted))?;
+        let verb = verb?;
+        let tear_watch = self.inject(verb, &path).await?;
+        let body = body::read(body).await?;
+        let mut call = Call {
+            state: self.state.clone(),
+            path,
+            query: self.query.clone(),
+            headers: self.parts.headers.clone(),
+            user,
+            body,
+            warnings: Vec::new(),
+            tear_watch,
+        };
+        let outcome = call.run(verb).await;
+        self.warnings.append(&mut call.warnings);
+        Ok(outcome?)
+    }
+
+    fn warn_of_deprecation(&mut self, resource: &Resource) {
+        if resource.kind == "Endpoints" {
+            self.warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".into());
+        }
+    }
+
+    /// Plays out the faults that are in force for this request; says whether the watch is to be torn.
+    async fn inject(&self, verb: &str, path: &ResourcePath) -> Result<bool, Failure> {
+        let mut tear = false;
+        for effect in self.state.faults.decide(verb, path.resource.plural, &path.namespace, &path.name) {
+            match effect {
+                Effect::Latency(delay) => tokio::time::sleep(delay).await,
+                Effect::Reset => return Err(Failure::Reset),
+                Effect::PartialWatchLine => tear = true,
+                Effect::Status { code, message, retry_after } => {
+                    return Err(Failure::Api(ApiError::injected(code, &message, retry_after)));
+                }
+            }
+        }
+        Ok(tear)
+    }
+
+    fn site(&mut self, target: Target, body: &[u8]) -> ApiResult<Response<Body>> {
+        let request = site::SiteRequest {
+            state: &self.state,
+            method: &self.parts.method,
+            path: self.parts.uri.path(),
+            query: &self.query,
+            headers: &self.parts.headers,
+            body,
+        };
+        site::serve(&request, target)
+    }
+}
+
+/// Only these methods read.
+pub(crate) fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}

@@ -1,0 +1,397 @@
+//! Answers: objects, lists, statuses and streams in the negotiated form.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures::Stream;
+use futures::stream;
+use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, VARY, WARNING};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use serde_json::{Value, json};
+
+use super::negotiate::{Format, Shape, Wants};
+use crate::resources::Resource;
+use crate::schema::{self, yaml};
+use crate::status::{ApiError, ApiResult};
+use crate::store::Stored;
+use crate::table::{self, Include};
+use crate::value::Json;
+
+/// The body of every answer.
+pub(crate) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
+
+/// Answers at least this large are compressed for clients that ask for it.
+const COMPRESS_FROM: usize = 128 << 10;
+
+/// How much of a list is put together at a time.
+const CHUNK: usize = 64 << 10;
+
+/// What a verb answers, before it takes its negotiated form.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// An object in the form of its resource.
+    Object {
+        code: StatusCode,
+        object: Object,
+    },
+    /// An object that is no resource of ours (`Scale`, `TokenRequest`, a review, `Status`): sent as it is.
+    Plain {
+        code: StatusCode,
+        value: Value,
+    },
+    List(List),
+}
+
+/// An object to send: as stored, or made for this answer.
+#[derive(Debug)]
+pub(crate) enum Object {
+    Stored(Arc<Stored>),
+    Value(Value),
+}
+
+impl Object {
+    /// The object in the form of `resource`.
+    pub(crate) fn into_value(self, resource: &Resource) -> Value {
+        match (self, resource.view) {
+            (Object::Stored(stored), Some(view)) => (view.from_stored)(stored.value()),
+            (Object::Stored(stored), None) => stored.value(),
+            (Object::Value(value), _) => value,
+        }
+    }
+
+    fn json(self, resource: &Resource) -> Bytes {
+        match (self, resource.view) {
+            (Object::Stored(stored), None) => stored.json(),
+            (object, _) => object.into_value(resource).to_string().into(),
+        }
+    }
+}
+
+/// A list and its metadata.
+#[derive(Debug)]
+pub(crate) struct List {
+    pub(crate) objects: Vec<Arc<Stored>>,
+    pub(crate) revision: u64,
+    pub(crate) continue_token: Option<String>,
+    pub(crate) remaining: Option<usize>,
+}
+
+impl List {
+    fn metadata(&self) -> Value {
+        let mut metadata = json!({"resourceVersion": self.revision.to_string()});
+        if let Some(token) = &self.continue_token {
+            metadata["continue"] = token.clone().into();
+        }
+        if let Some(remaining) = self.remaining {
+            metadata["remainingItemCount"] = remaining.into();
+        }
+        metadata
+    }
+}
+
+/// Puts an answer into its negotiated form.
+pub(crate) fn answer(
+    resource: &'static Resource,
+    wants: &Wants,
+    include: Include,
+    request: &HeaderMap,
+    answer: Answer,
+) -> ApiResult<Response<Body>> {
+    match answer {
+        Answer::Plain { code, value } if resource.is_virtual() && wants.format == Format::Json && !wants.pretty => {
+            let text = schema::ordered_json(resource.type_id(), &value);
+            Ok(bytes_response(code, "application/json", request, text.into()))
+        }
+        Answer::Plain { code, value } => Ok(value_response(code, wants, request, &value)),
+        Answer::Object { code, object } => object_response(resource, wants, include, request, code, object),
+        Answer::List(list) => list_response(resource, wants, include, request, list),
+    }
+}
+
+fn object_response(
+    resource: &'static Resource,
+    wants: &Wants,
+    include: Include,
+    request: &HeaderMap,
+    code: StatusCode,
+    object: Object,
+) -> ApiResult<Response<Body>> {
+    match &wants.shape {
+        Shape::Object if wants.format == Format::Json && !wants.pretty => {
+            Ok(bytes_response(code, "application/json", request, object.json(resource)))
+        }
+        Shape::Object => Ok(value_response(code, wants, request, &object.into_value(resource))),
+        Shape::Table { version } => {
+            let value = object.into_value(resource);
+            let metadata = json!({"resourceVersion": value.text("metadata.resourceVersion")});
+            let table = table::render(resource, &[value], metadata, include, true, version);
+            Ok(value_response(code, wants, request, &table))
+        }
+        Shape::Partial { version, list: false } => {
+            Ok(value_response(code, wants, request, &partial(&object.into_value(resource), version)))
+        }
+        Shape::Partial { list: true, .. } => Err(ApiError::not_acceptable(format!(
+            "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
+            go_package(resource),
+            resource.kind
+        ))),
+    }
+}
+
+fn list_response(
+    resource: &'static Resource,
+    wants: &Wants,
+    include: Include,
+    request: &HeaderMap,
+    list: List,
+) -> ApiResult<Response<Body>> {
+    match &wants.shape {
+        Shape::Object if wants.format == Format::Json && !wants.pretty && resource.view.is_none() => {
+            Ok(streamed_list(resource, request, list))
+        }
+        Shape::Object => Ok(value_response(StatusCode::OK, wants, request, &list_value(resource, list))),
+        Shape::Table { version } => {
+            let metadata = list.metadata();
+            let values: Vec<Value> = list.objects.into_iter().map(|o| Object::Stored(o).into_value(resource)).collect();
+            let table = table::render(resource, &values, metadata, include, true, version);
+            Ok(value_response(StatusCode::OK, wants, request, &table))
+        }
+        Shape::Partial { version, list: true } => {
+            let metadata = list.metadata();
+            let items: Vec<Value> =
+                list.objects.into_iter().map(|o| partial(&Object::Stored(o).into_value(resource), version)).collect();
+            let value = json!({
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": format!("meta.k8s.io/{version}"),
+                "metadata": metadata,
+                "items": items,
+            });
+            Ok(value_response(StatusCode::OK, wants, request, &value))
+        }
+        Shape::Partial { list: false, .. } => Err(ApiError::not_acceptable(format!(
+            "you requested PartialObjectMetadata, but the requested object is a list (*{}.{}List)",
+            go_package(resource),
+            resource.kind
+        ))),
+    }
+}
+
+/// `core`, `apps`, `rbac`: upstream's messages name Go packages.
+fn go_package(resource: &Resource) -> &'static str {
+    match resource.group {
+        "" | "events.k8s.io" => "core",
+        group => group.split('.').next().unwrap_or(group),
+    }
+}
+
+/// An object cut down to its metadata.
+pub(crate) fn partial(object: &Value, version: &str) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": format!("meta.k8s.io/{version}"),
+        "metadata": object["metadata"],
+    })
+}
+
+fn list_value(resource: &'static Resource, list: List) -> Value {
+    let metadata = list.metadata();
+    let items: Vec<Value> = list
+        .objects
+        .into_iter()
+        .map(|o| {
+            let mut item = Object::Stored(o).into_value(resource);
+            item.take_at("kind");
+            item.take_at("apiVersion");
+            item
+        })
+        .collect();
+    json!({
+        "kind": format!("{}List", resource.kind),
+        "apiVersion": resource.api_version(),
+        "metadata": metadata,
+        "items": items,
+    })
+}
+
+/// The list as a stream of chunks made from the stored bytes; nothing is parsed.
+fn streamed_list(resource: &'static Resource, request: &HeaderMap, list: List) -> Response<Body> {
+    let head = format!(
+        "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{},\"items\":[",
+        resource.kind,
+        resource.api_version(),
+        list.metadata()
+    );
+    let size: usize = list.objects.iter().map(|o| o.size()).sum();
+    let mut chunks = ListChunks { head: Some(head), objects: list.objects, next: 0, closed: false };
+    if size < CHUNK {
+        let whole = chunks.next().unwrap_or_default();
+        return bytes_response(StatusCode::OK, "application/json", request, whole);
+    }
+    let mut response = response(StatusCode::OK, "application/json");
+    if size >= COMPRESS_FROM && accepts_gzip(request) {
+        mark_compressed(&mut response);
+        *response.body_mut() = stream_body(stream::iter(gzip_chunks(chunks).map(Ok)));
+    } else {
+        *response.body_mut() = stream_body(stream::iter(chunks.map(Ok)));
+    }
+    response
+}
+
+struct ListChunks {
+    head: Option<String>,
+    objects: Vec<Arc<Stored>>,
+    next: usize,
+    closed: bool,
+}
+
+impl Iterator for ListChunks {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.closed {
+            return None;
+        }
+        let mut chunk = BytesMut::with_capacity(CHUNK);
+        if let Some(head) = self.head.take() {
+            chunk.extend_from_slice(head.as_bytes());
+        }
+        while let Some(object) = self.objects.get(self.next) {
+            if chunk.len() >= CHUNK {
+                return Some(chunk.freeze());
+            }
+            chunk.extend_from_slice(if self.next == 0 { b"{" } else { b",{" });
+            chunk.extend_from_slice(&object.item_tail());
+            self.next += 1;
+        }
+        chunk.extend_from_slice(b"]}");
+        self.closed = true;
+        Some(chunk.freeze())
+    }
+}
+
+fn gzip_chunks(chunks: impl Iterator<Item = Bytes>) -> impl Iterator<Item = Bytes> {
+    let mut encoder = Some(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+    let mut chunks = chunks;
+    std::iter::from_fn(move || {
+        let writer = encoder.as_mut()?;
+        for chunk in chunks.by_ref() {
+            // Writing into memory cannot fail.
+            let _ = writer.write_all(&chunk);
+            if writer.get_ref().len() >= CHUNK {
+                return Some(std::mem::take(writer.get_mut()).into());
+            }
+        }
+        encoder.take().and_then(|e| e.finish().ok()).map(Bytes::from)
+    })
+}
+
+// === Building responses ===
+
+/// An empty response with the headers every answer has.
+pub(crate) fn response(code: StatusCode, content_type: &'static str) -> Response<Body> {
+    let mut response = Response::new(full(Bytes::new()));
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(HeaderName::from_static("audit-id"), audit_id());
+    response
+}
+
+fn audit_id() -> HeaderValue {
+    HeaderValue::from_str(&uuid::Uuid::new_v4().to_string()).unwrap_or(HeaderValue::from_static(""))
+}
+
+pub(crate) fn full(bytes: Bytes) -> Body {
+    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A body from a stream of chunks; an error breaks the connection off.
+pub(crate) fn stream_body(chunks: impl Stream<Item = Result<Bytes, std::io::Error>> + Send + 'static) -> Body {
+    use futures::StreamExt as _;
+    StreamBody::new(chunks.map(|chunk| chunk.map(Frame::data))).boxed_unsync()
+}
+
+fn accepts_gzip(request: &HeaderMap) -> bool {
+    let values = request.get_all(ACCEPT_ENCODING).into_iter().filter_map(|v| v.to_str().ok());
+    values.flat_map(|v| v.split(',')).any(|e| e.split(';').next().unwrap_or_default().trim() == "gzip")
+}
+
+fn mark_compressed(response: &mut Response<Body>) {
+    response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    response.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+}
+
+/// A whole answer, compressed if it is large and the client asks for it.
+pub(crate) fn bytes_response(
+    code: StatusCode,
+    content_type: &'static str,
+    request: &HeaderMap,
+    bytes: Bytes,
+) -> Response<Body> {
+    let mut response = response(code, content_type);
+    let compressed = bytes.len() >= COMPRESS_FROM && accepts_gzip(request);
+    let bytes = if compressed {
+        mark_compressed(&mut response);
+        gzip_chunks(std::iter::once(bytes))
+            .fold(BytesMut::new(), |mut all, chunk| {
+                all.extend_from_slice(&chunk);
+                all
+            })
+            .freeze()
+    } else {
+        bytes
+    };
+    *response.body_mut() = full(bytes);
+    response
+}
+
+/// A value in the negotiated format.
+pub(crate) fn value_response(code: StatusCode, wants: &Wants, request: &HeaderMap, value: &Value) -> Response<Body> {
+    let (content_type, text) = match wants.format {
+        Format::Yaml => ("application/yaml", yaml::to_text(value)),
+        Format::Json if wants.pretty => ("application/json", pretty_json(value)),
+        Format::Json => ("application/json", value.to_string()),
+    };
+    bytes_response(code, content_type, request, text.into())
+}
+
+fn pretty_json(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+/// An error as a Status.
+pub(crate) fn error_response(wants: &Wants, request: &HeaderMap, error: &ApiError) -> Response<Body> {
+    let mut response = value_response(error.code, wants, request, &error.to_status());
+    if let Some(seconds) = error.retry_after {
+        response.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+/// A text, as the health endpoints and the router's own 404 answer.
+pub(crate) fn text_response(code: StatusCode, text: impl Into<String>) -> Response<Body> {
+    let mut response = response(code, "text/plain; charset=utf-8");
+    let headers = response.headers_mut();
+    headers.insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
+    *response.body_mut() = full(Bytes::from(text.into()));
+    response
+}
+
+/// Adds a `Warning` header for each text.
+pub(crate) fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
+    for (at, text) in warnings.iter().enumerate() {
+        if warnings[..at].contains(text) {
+            continue;
+        }
+        let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+        let clean: String = quoted.chars().filter(|c| !c.is_control()).collect();
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{clean}\"")) {
+            response.headers_mut().append(WARNING, value);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! OpenAPI v3, made from the schema and the resource table.
+//!
+//! kubectl reads these documents to learn whether the server checks fields, how lists merge (apply, diff), and what
+//! to tell about a field (explain). There is one document per group and version; each is made when it is first asked
+//! for and kept. Version 2 of the format is not served.
+//!
+//! ```text
+//!  index ──► document(api/v1) ──► paths ──► components ──► schema table
+//!                                                     └──► descriptions.txt
+//! ```
+
+mod components;
+mod descriptions;
+mod operations;
+mod parameters;
+
+use std::sync::{LazyLock, OnceLock};
+
+use bytes::Bytes;
+use ring::digest::{SHA512, digest};
+use serde_json::{Map, Value, json};
+
+use crate::discovery::{GroupVersion, group_versions};
+use components::Components;
+
+/// `GET /openapi/v3`.
+pub(crate) fn index() -> Bytes {
+    static INDEX: LazyLock<Bytes> = LazyLock::new(|| {
+        let paths: Map<String, Value> = DOCUMENTS.iter().map(|d| (d.path.clone(), index_entry(d))).collect();
+        Bytes::from(json!({"paths": paths}).to_string())
+    });
+    INDEX.clone()
+}
+
+/// `GET /openapi/v3/PATH` (`api/v1`, `apis/apps/v1`); JSON.
+pub(crate) fn document(path: &str) -> Option<Bytes> {
+    DOCUMENTS.iter().find(|d| d.path == path).map(|d| d.bytes().clone())
+}
+
+/// The document of one group and version.
+struct Document {
+    /// `api/v1`.
+    path: String,
+    group_version: GroupVersion,
+    bytes: OnceLock<Bytes>,
+}
+
+static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
+    let document = |group_version| Document { path: root(group_version), group_version, bytes: OnceLock::new() };
+    group_versions().into_iter().map(document).collect()
+});
+
+impl Document {
+    fn bytes(&self) -> &Bytes {
+        self.bytes.get_or_init(|| Bytes::from(generate(self.group_version).to_string()))
+    }
+}
+
+/// Where the group and version is served, without the leading slash.
+fn root(group_version: GroupVersion) -> String {
+    let prefix = if group_version.group.is_empty() { "api" } else { "apis" };
+    format!("{prefix}/{}", group_version.name())
+}
+
+/// Clients keep a document for as long as its hash stays the same.
+fn index_entry(document: &Document) -> Value {
+    let hash: String = digest(&SHA512, document.bytes()).as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
+    json!({"serverRelativeURL": format!("/openapi/v3/{}?hash={hash}", document.path)})
+}
+
+fn generate(group_version: GroupVersion) -> Value {
+    let mut components = Components::new(group_version);
+    let root = root(group_version);
+    let paths: Map<String, Value> =
+        group_version.resources().flat_map(|resource| operations::paths(resource, &root, &mut components)).collect();
+    json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "unversioned"},
+        "paths": paths,
+        "components": {
+            "schemas": components.finish(),
+            "securitySchemes": {"BearerToken": {
+                "type": "apiKey",
+                "in": "header",
+                "name": "authorization",
+                "description": "A token, after the word Bearer.",
+            }},
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,289 @@
+//! Starting, reaching and stopping a server.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+use crate::auth::{Auth, User};
+use crate::faults::Faults;
+use crate::http::respond::Body;
+use crate::http::{Peer, serve};
+use crate::options::Options;
+use crate::resources::service::Pools;
+use crate::state::State;
+use crate::store::Store;
+use crate::tls::{self, Authority, TlsError};
+use crate::{bootstrap, controllers};
+
+/// How long a client may take for its TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long shutdown waits for requests in flight.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// The user in kubeconfig files that may do everything.
+const ADMIN: (&str, &[&str]) = ("kubernetes-admin", &["system:masters"]);
+
+/// Why a server did not start, or a client could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address could not be listened on.
+    #[error("cannot listen on {address}: {source}; is another server running there?")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Certificates could not be made.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The options contradict each other or themselves.
+    #[error("{0}")]
+    Options(String),
+    /// The objects every cluster starts with could not be made.
+    #[error("cannot make the first objects: {0}")]
+    Bootstrap(String),
+    /// The kubeconfig was refused by the client library.
+    #[error("cannot make a client: {0}")]
+    Client(String),
+}
+
+/// A running server. Dropping it stops it; [`ApiServer::shutdown`] does so cleanly.
+///
+/// ```
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use bowline_apiserver::{ApiServer, Options};
+///
+/// let server = ApiServer::start(Options::default()).await?;
+/// let client: kube::Client = server.client().await?;
+/// std::fs::write("kubeconfig", server.kubeconfig())?;
+/// server.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
+pub struct ApiServer {
+    state: Arc<State>,
+    address: SocketAddr,
+    authority: Authority,
+    admin: String,
+    stop: watch::Sender<bool>,
+    accepting: JoinHandle<()>,
+    controllers: JoinHandle<()>,
+}
+
+impl ApiServer {
+    /// Starts a server and answers once it accepts requests.
+    pub async fn start(options: Options) -> Result<ApiServer, StartError> {
+        options.check().map_err(StartError::Options)?;
+        let wanted = options.listen;
+        let listen_error = |source| StartError::Listen { address: wanted, source };
+        let listener = TcpListener::bind(wanted).await.map_err(listen_error)?;
+        let address = listener.local_addr().map_err(listen_error)?;
+        let authority = Authority::new()?;
+        let config = authority.server_config(address.ip(), service_address(&options))?;
+        let admin_identity = authority.client(ADMIN.0, ADMIN.1)?;
+        let admin = tls::kubeconfig(&url(address), &authority, ADMIN.0, &admin_identity);
+
+        let state = Arc::new(new_state(options, address));
+        bootstrap::run(&state, &authority.pem()).map_err(|e| StartError::Bootstrap(e.message))?;
+        let (stop, stopped) = watch::channel(false);
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let accepting = tokio::spawn(accept(listener, acceptor, state.clone(), stopped.clone()));
+        let controllers = tokio::spawn(controllers::run(state.clone(), stopped, authority.pem()));
+        Ok(ApiServer { state, address, authority, admin, stop, accepting, controllers })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `https://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        url(self.address)
+    }
+
+    /// A kubeconfig for an administrator in `system:masters`.
+    pub fn kubeconfig(&self) -> String {
+        self.admin.clone()
+    }
+
+    /// A kubeconfig for somebody else, recognised by a client certificate.
+    pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> Result<String, StartError> {
+        let identity = self.authority.client(user, groups)?;
+        Ok(tls::kubeconfig(&self.url(), &self.authority, user, &identity))
+    }
+
+    /// A client for the administrator, over TLS.
+    pub async fn client(&self) -> Result<kube::Client, StartError> {
+        client_from(&self.admin).await
+    }
+
+    /// A client for somebody else, over TLS.
+    pub async fn client_for(&self, user: &str, groups: &[&str]) -> Result<kube::Client, StartError> {
+        client_from(&self.kubeconfig_for(user, groups)?).await
+    }
+
+    /// A client for the administrator that calls the server directly: no sockets, so it works under paused time.
+    pub fn in_process_client(&self) -> kube::Client {
+        kube::Client::new(InProcess::new(self.state.clone()), "default")
+    }
+
+    /// Forgets all history before now: older resourceVersions are gone (410).
+    pub fn compact(&self) {
+        self.state.store.compact();
+    }
+
+    /// Ends all watches, cleanly.
+    pub fn cut_watches(&self) {
+        self.state.cut_watches();
+    }
+
+    /// The fault rules in force.
+    pub fn faults(&self) -> &Faults {
+        &self.state.faults
+    }
+
+    /// Ends all watches, lets requests in flight finish, and stops.
+    pub async fn shutdown(mut self) {
+        self.stop.send_replace(true);
+        self.state.cut_watches();
+        // Either task may have ended already; there is nothing to learn from how.
+        let _ = tokio::time::timeout(DRAIN, &mut self.accepting).await;
+        let _ = tokio::time::timeout(DRAIN, &mut self.controllers).await;
+    }
+}
+
+impl Drop for ApiServer {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        self.state.cut_watches();
+        self.accepting.abort();
+        self.controllers.abort();
+    }
+}
+
+fn url(address: SocketAddr) -> String {
+    format!("https://{address}")
+}
+
+fn new_state(options: Options, address: SocketAddr) -> State {
+    State {
+        store: Store::new(),
+        pools: Pools::new(options.service_cidr, options.node_ports),
+        auth: Auth::new(&options),
+        faults: Faults::default(),
+        watch_cuts: watch::Sender::new(0),
+        address: address.to_string(),
+        options,
+    }
+}
+
+/// The first address of the service range, which the server itself has in the cluster.
+fn service_address(options: &Options) -> IpAddr {
+    options.service_cidr.hosts().next().unwrap_or(options.service_cidr.addr())
+}
+
+async fn client_from(kubeconfig: &str) -> Result<kube::Client, StartError> {
+    let refused = |e: &dyn std::fmt::Display| StartError::Client(e.to_string());
+    let kubeconfig = kube::config::Kubeconfig::from_yaml(kubeconfig).map_err(|e| refused(&e))?;
+    let config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.map_err(|e| refused(&e))?;
+    kube::Client::try_from(config).map_err(|e| refused(&e))
+}
+
+// === Connections ===
+
+async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<State>, mut stopped: watch::Receiver<bool>) {
+    let graceful = GracefulShutdown::new();
+    loop {
+        tokio::select! {
+            () = until_stopped(&mut stopped) => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    tokio::spawn(connection(stream, acceptor.clone(), state.clone(), graceful.watcher()));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            },
+        }
+    }
+    graceful.shutdown().await;
+}
+
+/// Waits for the word to stop; a sender that is gone means the same.
+async fn until_stopped(stopped: &mut watch::Receiver<bool>) {
+    let _ = stopped.wait_for(|stop| *stop).await.is_ok();
+}
+
+async fn connection(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    state: Arc<State>,
+    watcher: hyper_util::server::graceful::Watcher,
+) {
+    // Small answers and watch events must not wait for each other.
+    let _ = stream.set_nodelay(true);
+    let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
+        Err(_) => return tracing::debug!("TLS handshake took too long"),
+    };
+    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let peer = Peer { certificate: certificate.map(|c| Arc::from(c.as_ref())), trusted: None };
+    let service = service_fn(move |request: Request<Incoming>| serve(state.clone(), peer.clone(), request));
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).keep_alive(true);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(250);
+    let serving = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    if let Err(error) = watcher.watch(serving).await {
+        tracing::debug!(error, "connection ended");
+    }
+}
+
+// === Within the process ===
+
+/// The server as a service, for clients in the same process.
+#[derive(Clone)]
+struct InProcess {
+    state: Arc<State>,
+    peer: Peer,
+}
+
+impl InProcess {
+    fn new(state: Arc<State>) -> InProcess {
+        let groups = ADMIN.1.iter().copied().chain(["system:authenticated"]).map(str::to_owned).collect();
+        let admin = User { name: ADMIN.0.into(), groups, ..User::default() };
+        InProcess { state, peer: Peer { certificate: None, trusted: Some(Arc::new(admin)) } }
+    }
+}
+
+impl tower::Service<Request<kube::client::Body>> for InProcess {
+    type Response = Response<Body>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, Result<Response<Body>, io::Error>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), io::Error>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
+        Box::pin(serve(self.state.clone(), self.peer.clone(), request))
+    }
+}

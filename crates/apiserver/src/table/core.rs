@@ -1,0 +1,50 @@
+//! Kinds whose row is little more than a name: namespaces, config maps, secrets, service accounts, leases.
+
+use serde_json::Value;
+
+use super::{AGE, NAME, Printer, name, text};
+use crate::value::Json;
+
+pub(super) static NAMESPACE: Printer =
+    Printer::new(&[NAME, text("Status", "The phase of the namespace's life."), AGE], |namespace, clock| {
+        vec![name(namespace), namespace.text("status.phase").into(), clock.age(namespace)]
+    });
+
+pub(super) static CONFIG_MAP: Printer =
+    Printer::new(&[NAME, text("Data", "How many entries there are, text and binary."), AGE], |map, clock| {
+        vec![name(map), (entries(map, "data") + entries(map, "binaryData")).into(), clock.age(map)]
+    });
+
+pub(super) static SECRET: Printer = Printer::new(
+    &[NAME, text("Type", "What the entries are for."), text("Data", "How many entries there are."), AGE],
+    |secret, clock| vec![name(secret), secret.text("type").into(), entries(secret, "data").into(), clock.age(secret)],
+);
+
+pub(super) static SERVICE_ACCOUNT: Printer =
+    Printer::new(&[NAME, AGE], |account, clock| vec![name(account), clock.age(account)]);
+
+pub(super) static LEASE: Printer =
+    Printer::new(&[NAME, text("Holder", "Who holds the lease."), AGE], |lease, clock| {
+        vec![name(lease), lease.text("spec.holderIdentity").into(), clock.age(lease)]
+    });
+
+fn entries(object: &Value, path: &str) -> usize {
+    object.map(path).map_or(0, |map| map.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::table::age::Clock;
+
+    #[test]
+    fn data_counts_text_and_binary_entries() {
+        let clock = Clock::at("2024-01-01T00:00:00Z".parse().unwrap());
+        let map = json!({"metadata": {"name": "a"}, "data": {"a": "1"}, "binaryData": {"b": "AA=="}});
+        assert_eq!((CONFIG_MAP.cells)(&map, clock), [json!("a"), json!(2), json!("<unknown>")]);
+        let secret = json!({"metadata": {"name": "a"}, "type": "Opaque", "data": {"a": "1", "b": "2"}});
+        assert_eq!((SECRET.cells)(&secret, clock)[1..3], [json!("Opaque"), json!(2)]);
+    }
+}

@@ -1,0 +1,130 @@
+//! The server's own certificate authority: serving certificate, client certificates, kubeconfig files.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose, SanType,
+};
+use rustls::RootCertStore;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+
+/// Why certificates could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A certificate could not be made or signed.
+    #[error("cannot make a certificate: {0}")]
+    Certificate(#[from] rcgen::Error),
+    /// The TLS library refused what we made.
+    #[error("cannot set up TLS: {0}")]
+    Rustls(#[from] rustls::Error),
+    /// The client-certificate verifier could not be built.
+    #[error("cannot set up client certificates: {0}")]
+    Verifier(#[from] rustls::server::VerifierBuilderError),
+}
+
+/// The authority that signs everything this server hands out.
+pub(crate) struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+/// A certificate and its key, as PEM.
+pub(crate) struct Identity {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Result<Authority, TlsError> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = name("bowline-apiserver-ca", &[]);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        Ok(Authority { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate()?)? })
+    }
+
+    /// The authority's own certificate.
+    pub(crate) fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// A client certificate: the user is the common name, the groups are the organisations.
+    pub(crate) fn client(&self, user: &str, groups: &[&str]) -> Result<Identity, TlsError> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = name(user, groups);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok(Identity { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+
+    /// The TLS configuration of a server at this address (and the names a cluster knows it by).
+    pub(crate) fn server_config(&self, address: IpAddr, service: IpAddr) -> Result<rustls::ServerConfig, TlsError> {
+        let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
+        let mut params = CertificateParams::new(names.map(str::to_owned))?;
+        let loopback = [IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])];
+        params.subject_alt_names.extend(loopback.into_iter().chain([address, service]).map(SanType::IpAddress));
+        params.distinguished_name = name("bowline-apiserver", &[]);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(self.issuer.der().clone())?;
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .allow_unauthenticated()
+            .build()?;
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_client_cert_verifier(clients)
+            .with_single_cert(vec![certificate.der().clone()], key)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+}
+
+fn name(common_name: &str, organisations: &[&str]) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, common_name);
+    for organisation in organisations {
+        name.push(DnType::OrganizationName, *organisation);
+    }
+    name
+}
+
+/// A kubeconfig with one cluster and one user.
+pub(crate) fn kubeconfig(url: &str, authority: &Authority, user: &str, identity: &Identity) -> String {
+    let encode = |pem: &str| BASE64.encode(pem);
+    format!(
+        "apiVersion: v1\n\
+         kind: Config\n\
+         clusters:\n\
+         - name: bowline\n\
+         \x20 cluster:\n\
+         \x20   server: {url}\n\
+         \x20   certificate-authority-data: {}\n\
+         users:\n\
+         - name: {user:?}\n\
+         \x20 user:\n\
+         \x20   client-certificate-data: {}\n\
+         \x20   client-key-data: {}\n\
+         contexts:\n\
+         - name: bowline\n\
+         \x20 context:\n\
+         \x20   cluster: bowline\n\
+         \x20   user: {user:?}\n\
+         current-context: bowline\n",
+        encode(&authority.pem()),
+        encode(&identity.certificate),
+        encode(&identity.key),
+    )
+}

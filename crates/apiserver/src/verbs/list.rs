@@ -1,0 +1,233 @@
+//! GET of one object or of a collection: resourceVersion semantics, selectors, paging.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde::{Deserialize, Serialize};
+
+use super::{Call, ok};
+use crate::http::query::{ListOptions, Match};
+use crate::http::respond::{Answer, List, Object};
+use crate::status::{ApiError, ApiResult};
+use crate::store::{Key, Snapshot, Stored};
+
+/// upstream: Go minds neither padding nor bits left over at the end.
+const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// How long a reader waits for a revision that is yet to come.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+
+const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. \
+    You can start a new list without the continue parameter, or use the continue token in this response to retrieve \
+    the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that \
+    were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+
+pub(super) async fn get(call: &mut Call) -> ApiResult<Answer> {
+    if let Some(text) = call.query.get("resourceVersion").filter(|v| !v.is_empty()) {
+        let revision = parse_version(text).map_err(ApiError::plain)?;
+        reach(call, revision).await?;
+    }
+    Ok(ok(Object::Stored(call.stored_or_404()?)))
+}
+
+pub(super) async fn list(call: &mut Call) -> ApiResult<Answer> {
+    let options = ListOptions::parse(call.resource(), &call.query, false)?;
+    if options.continue_token.is_empty() && !options.resource_version.is_empty() {
+        let revision = parse_version(&options.resource_version)
+            .map_err(|e| ApiError::bad_request(format!("invalid resource version: {e}")))?;
+        reach(call, revision).await?;
+    }
+    let page = Page::start(call, &options)?;
+    Ok(Answer::List(page.fill(call, &options)))
+}
+
+pub(super) fn parse_version(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| {
+        format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax")
+    })
+}
+
+/// Waits a little for a revision that is yet to come.
+pub(super) async fn reach(call: &Call, revision: u64) -> ApiResult<()> {
+    let reached = call.state.store.reached(revision, PATIENCE).await;
+    reached.map_err(|current| ApiError::too_large_resource_version(revision, current))
+}
+
+/// The namespace a collection request is about.
+pub(super) fn namespace(call: &Call) -> Option<&str> {
+    Some(call.path.namespace.as_str()).filter(|ns| !ns.is_empty())
+}
+
+/// The objects a collection request starts from (no selectors, no paging yet).
+pub(super) fn snapshot(call: &Call, options: &ListOptions) -> ApiResult<Snapshot> {
+    let (store, storage) = (&call.state.store, call.resource().storage);
+    match exact_version(options) {
+        Some(revision) => store
+            .list_at(storage, namespace(call), revision)
+            .map_err(|_| ApiError::expired("The resourceVersion for the provided list is too old.")),
+        None => Ok(store.list(storage, namespace(call))),
+    }
+}
+
+/// upstream: a limited list at a resourceVersion is meant exactly, unless it says otherwise.
+fn exact_version(options: &ListOptions) -> Option<u64> {
+    let revision = options.resource_version.parse().ok().filter(|r| *r != 0)?;
+    match options.version_match {
+        Some(Match::Exact) => Some(revision),
+        None if options.limit > 0 => Some(revision),
+        _ => None,
+    }
+}
+
+// === Paging ===
+
+/// Where a list goes on, and at which revision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ContinueToken {
+    #[serde(default)]
+    v: String,
+    /// -1: at the newest state.
+    #[serde(default)]
+    rv: i64,
+    /// The first key not yet listed, relative to the collection.
+    #[serde(default)]
+    start: String,
+}
+
+const TOKEN_VERSION: &str = "meta.k8s.io/v1";
+
+impl ContinueToken {
+    /// Goes on right after `key`.
+    fn after(key: &Key, namespaced: bool, revision: i64) -> ContinueToken {
+        let start = if namespaced || key.namespace.is_empty() {
+            format!("/{}\0", key.name)
+        } else {
+            format!("/{}/{}\0", key.namespace, key.name)
+        };
+        ContinueToken { v: TOKEN_VERSION.into(), rv: revision, start }
+    }
+
+    pub(crate) fn encode(&self) -> String {
+        BASE64.encode(serde_json::to_string(self).unwrap_or_default())
+    }
+
+    pub(crate) fn decode(text: &str) -> ApiResult<ContinueToken> {
+        let invalid =
+            |why: String| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+        let raw = LENIENT_BASE64.decode(text).map_err(|_| invalid("illegal base64 data".into()))?;
+        let token: ContinueToken =
+            serde_json::from_slice(&raw).map_err(|e| invalid(crate::schema::json_error(&raw, &e)))?;
+        if token.v != TOKEN_VERSION {
+            return Err(invalid(format!("server does not recognize this encoded version {}", token.v)));
+        }
+        if token.rv == 0 {
+            return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)".into()));
+        }
+        Ok(token)
+    }
+
+    /// The first key of the next page.
+    fn key(&self, namespace: Option<&str>, namespaced: bool) -> Key {
+        let start = self.start.strip_prefix('/').unwrap_or(&self.start);
+        match (namespace, start.split_once('/')) {
+            (Some(namespace), _) => Key::new(namespace, start),
+            (None, Some((namespace, name))) if namespaced => Key::new(namespace, name),
+            (None, _) if namespaced => Key::new(start, ""),
+            (None, _) => Key::new("", start),
+        }
+    }
+}
+
+/// A list in the making.
+struct Page {
+    found: Snapshot,
+    first: usize,
+    limit: usize,
+}
+
+impl Page {
+    fn start(call: &Call, options: &ListOptions) -> ApiResult<Page> {
+        // upstream: answers from the cache ("0") are never cut into pages.
+        let limit = if options.resource_version == "0" || options.limit == 0 { usize::MAX } else { options.limit };
+        if options.continue_token.is_empty() {
+            return Ok(Page { found: snapshot(call, options)?, first: 0, limit });
+        }
+        if !matches!(options.resource_version.as_str(), "" | "0") {
+            return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
+        }
+        let token = ContinueToken::decode(&options.continue_token)?;
+        let found = Page::resume(call, &token)?;
+        let key = token.key(namespace(call), call.resource().namespaced);
+        let first = found.objects.partition_point(|o| o.key < key);
+        Ok(Page { found, first, limit })
+    }
+
+    fn resume(call: &Call, token: &ContinueToken) -> ApiResult<Snapshot> {
+        let (store, storage) = (&call.state.store, call.resource().storage);
+        let Ok(revision) = u64::try_from(token.rv) else {
+            return Ok(store.list(storage, namespace(call)));
+        };
+        store.list_at(storage, namespace(call), revision).map_err(|_| {
+            let mut error = ApiError::expired(CONTINUE_EXPIRED);
+            error.continue_token = Some(ContinueToken { rv: -1, ..token.clone() }.encode());
+            error
+        })
+    }
+
+    fn fill(self, call: &Call, options: &ListOptions) -> List {
+        let selects = !options.labels.is_empty() || !options.fields.is_empty();
+        let mut objects: Vec<Arc<Stored>> = Vec::new();
+        let mut next = self.first;
+        let total = self.found.objects.len();
+        for object in &self.found.objects[self.first.min(total)..] {
+            if objects.len() == self.limit {
+                break;
+            }
+            next += 1;
+            if options.matches(object) {
+                objects.push(object.clone());
+            }
+        }
+        let remaining = total.saturating_sub(next);
+        let last = self.found.objects.get(next.wrapping_sub(1)).filter(|_| remaining > 0);
+        let revision = i64::try_from(self.found.revision).unwrap_or(i64::MAX);
+        let namespaced = namespace(call).is_some();
+        let token = last.map(|o| ContinueToken::after(&o.key, namespaced, revision).encode());
+        List {
+            objects,
+            revision: self.found.revision,
+            remaining: token.as_ref().filter(|_| !selects).map(|_| remaining),
+            continue_token: token,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_goes_on_right_after_the_last_key() {
+        let last = Key::new("ns", "b");
+        let token = ContinueToken::after(&last, false, 7);
+        let decoded = ContinueToken::decode(&token.encode()).unwrap();
+        assert_eq!(decoded, token);
+        let key = decoded.key(None, true);
+        assert!(last < key && key < Key::new("ns", "ba"));
+        assert!(key < Key::new("ns", "c"));
+    }
+
+    #[test]
+    fn tokens_are_accepted_without_the_slash() {
+        let token = ContinueToken::decode("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6Miwic3RhcnQiOiJhXHUwMDAwIn0").unwrap();
+        assert_eq!(token.key(Some("n"), true), Key::new("n", "a\0"));
+    }
+}

@@ -1,0 +1,149 @@
+//! What a request does: one module per verb, all generic over the resource.
+
+mod create;
+mod delete;
+mod list;
+mod patch;
+mod special;
+mod update;
+mod watch;
+mod write;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response, StatusCode};
+use serde_json::Value;
+
+pub(crate) use delete::{DeleteOptions, Deleted, Propagation, delete_object};
+pub(crate) use list::ContinueToken;
+pub(crate) use write::{Raced, Write, create_object, now, update_object};
+
+use crate::auth::User;
+use crate::http::negotiate::Wants;
+use crate::http::path::ResourcePath;
+use crate::http::query::Query;
+use crate::http::respond::{self, Answer, Body, Object};
+use crate::resources::Resource;
+use crate::state::State;
+use crate::status::{ApiError, ApiResult};
+use crate::store::Stored;
+
+/// A request about a resource: authenticated, authorised, its body read.
+pub(crate) struct Call {
+    pub(crate) state: Arc<State>,
+    pub(crate) path: ResourcePath,
+    pub(crate) query: Query,
+    pub(crate) headers: HeaderMap,
+    pub(crate) user: User,
+    pub(crate) body: Bytes,
+    /// Texts for `Warning` headers.
+    pub(crate) warnings: Vec<String>,
+    /// A fault rule wants the watch to break off in the middle of a line.
+    pub(crate) tear_watch: bool,
+}
+
+/// What a method means for a path; the word that authorisation knows it by.
+pub(crate) fn verb_of(method: &Method, path: &ResourcePath, query: &Query) -> ApiResult<&'static str> {
+    let collection = path.name.is_empty();
+    let verb = match *method {
+        Method::GET if path.watch || (collection && query.flag("watch")) => "watch",
+        Method::GET if collection => "list",
+        Method::GET => "get",
+        Method::POST if collection || path.subresource.is_some() => "create",
+        Method::PUT if !collection => "update",
+        Method::PATCH if !collection => "patch",
+        Method::DELETE if collection => "deletecollection",
+        Method::DELETE => "delete",
+        _ => return Err(ApiError::method_not_allowed()),
+    };
+    let offered = match path.subresource {
+        Some(sub) => sub.verbs.contains(&verb),
+        None => path.resource.allows(verb),
+    };
+    let everywhere = path.resource.namespaced && path.namespace.is_empty();
+    if !offered || (everywhere && !matches!(verb, "list" | "watch")) {
+        return Err(ApiError::method_not_allowed());
+    }
+    Ok(verb)
+}
+
+impl Call {
+    pub(crate) fn resource(&self) -> &'static Resource {
+        self.path.resource
+    }
+
+    /// Carries the request out.
+    pub(crate) async fn run(&mut self, verb: &str) -> ApiResult<Response<Body>> {
+        if verb == "watch" {
+            return watch::watch(self).await;
+        }
+        let wants = Wants::negotiate(&self.headers, &self.query)?;
+        let include = self.query.include()?;
+        let answer = match (verb, self.path.subresource) {
+            (_, Some(sub)) if special::handles(sub.name) => special::run(self, sub.name, verb)?,
+            ("create", _) => create::create(self)?,
+            ("get", _) => list::get(self).await?,
+            ("list", _) => list::list(self).await?,
+            ("update", _) => update::update(self)?,
+            ("patch", _) => patch::patch(self)?,
+            ("delete", _) => delete::delete(self)?,
+            ("deletecollection", _) => delete::delete_collection(self)?,
+            _ => return Err(ApiError::method_not_allowed()),
+        };
+        respond::answer(self.resource(), &wants, include, &self.headers, answer)
+    }
+
+    fn stored(&self) -> Option<Arc<Stored>> {
+        self.state.store.get(self.resource().storage, &self.path.namespace, &self.path.name)
+    }
+
+    fn stored_or_404(&self) -> ApiResult<Arc<Stored>> {
+        self.stored().ok_or_else(|| ApiError::not_found(self.resource().named(), &self.path.name))
+    }
+
+    /// The object in the form of this request's resource.
+    fn seen(&self, stored: &Stored) -> Value {
+        match self.resource().view {
+            Some(view) => (view.from_stored)(stored.value()),
+            None => stored.value(),
+        }
+    }
+
+    fn subresource_name(&self) -> Option<&'static str> {
+        self.path.subresource.map(|s| s.name)
+    }
+
+    /// The name changes are recorded under: the given one, or the start of the User-Agent.
+    fn manager(&self, given: Option<&str>) -> String {
+        const LONGEST: usize = 128;
+        match given {
+            Some(name) => name.to_owned(),
+            None => {
+                let agent = self.headers.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok());
+                let name = agent.unwrap_or_default().split('/').next().unwrap_or_default();
+                name.chars().filter(|c| !c.is_control()).take(LONGEST).collect()
+            }
+        }
+    }
+
+    fn writer<'a>(&'a self, manager: &'a str, dry_run: bool) -> Write<'a> {
+        Write {
+            state: &self.state,
+            resource: self.resource(),
+            subresource: self.subresource_name(),
+            namespace: &self.path.namespace,
+            user: &self.user,
+            manager,
+            dry_run,
+        }
+    }
+}
+
+fn ok(object: Object) -> Answer {
+    Answer::Object { code: StatusCode::OK, object }
+}
+
+fn created(object: Object) -> Answer {
+    Answer::Object { code: StatusCode::CREATED, object }
+}

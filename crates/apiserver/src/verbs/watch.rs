@@ -1,0 +1,332 @@
+//! Watching a collection: a stream of events from a place in its history.
+//!
+//! A watcher holds a position, not a queue. It takes the next changes from the store, keeps those its selectors let
+//! through, and writes lines that are shared with every other watcher of the same form.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream;
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::sync::watch as signal;
+use tokio::time::Instant;
+
+use super::Call;
+use super::list::{namespace, parse_version, reach};
+use crate::http::negotiate::{Shape, Wants};
+use crate::http::query::ListOptions;
+use crate::http::respond::{self, Body, Object, partial};
+use crate::resources::Resource;
+use crate::state::State;
+use crate::status::{ApiError, ApiResult};
+use crate::store::{Change, Read, Snapshot, Stored, Subscription, Verb};
+use crate::table::{self, Include};
+use crate::value::Json;
+
+/// How many changes are taken from the store at a time.
+const BATCH: usize = 64;
+
+/// How often a client that asked for bookmarks gets one.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+
+/// How long a watch lasts if the client does not say: 30 to 60 minutes, spread so that not all end at once.
+const SHORTEST: u64 = 1800;
+
+pub(super) async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
+    let wants = Wants::negotiate_watch(&call.headers, &call.query)?;
+    let include = call.query.include()?;
+    let mut options = ListOptions::parse(call.resource(), &call.query, true)?;
+    if !call.path.name.is_empty() {
+        let by_name = format!("metadata.name={}", call.path.name);
+        options.fields = crate::selectors::FieldSelector::parse(call.resource(), &by_name)?;
+    }
+    let start = start(call, &options).await?;
+    let watcher = Watcher::new(call, wants.shape, include, options, start);
+    let mut response = respond::response(StatusCode::OK, "application/json");
+    *response.body_mut() = respond::stream_body(stream::unfold(watcher, |mut watcher| async move {
+        let item = watcher.next().await?;
+        Some((item, watcher))
+    }));
+    Ok(response)
+}
+
+/// Where a watch begins.
+enum Start {
+    /// What there is, then changes.
+    Snapshot(Snapshot, Subscription),
+    /// Changes after a revision.
+    After(u64, Subscription),
+    /// One ERROR event, then the end.
+    Refused(ApiError),
+}
+
+async fn start(call: &Call, options: &ListOptions) -> ApiResult<Start> {
+    let (store, storage) = (&call.state.store, call.resource().storage);
+    let revision = match options.resource_version.as_str() {
+        "" | "0" => 0,
+        text => parse_version(text).map_err(ApiError::plain)?,
+    };
+    match options.send_initial_events {
+        Some(true) => {
+            if let Err(error) = reach(call, revision).await {
+                return Ok(Start::Refused(error));
+            }
+            let (snapshot, subscription) = store.list_and_subscribe(storage, namespace(call));
+            return Ok(Start::Snapshot(snapshot, subscription));
+        }
+        Some(false) if revision == 0 => {
+            let (snapshot, subscription) = store.list_and_subscribe(storage, namespace(call));
+            return Ok(Start::After(snapshot.revision, subscription));
+        }
+        _ => {}
+    }
+    if revision == 0 {
+        let (snapshot, subscription) = store.list_and_subscribe(storage, namespace(call));
+        return Ok(Start::Snapshot(snapshot, subscription));
+    }
+    match store.subscribe(storage, revision) {
+        Ok(subscription) => Ok(Start::After(revision, subscription)),
+        Err(too_old) => {
+            let message = format!("too old resource version: {revision} ({})", too_old.oldest);
+            Ok(Start::Refused(ApiError::expired(message)))
+        }
+    }
+}
+
+struct Watcher {
+    state: Arc<State>,
+    resource: &'static Resource,
+    namespace: Option<String>,
+    options: ListOptions,
+    form: Form,
+    subscription: Option<Subscription>,
+    /// What there was at the start and is still to be sent; made into lines one by one.
+    initial: std::vec::IntoIter<Arc<Stored>>,
+    /// Initial events come first, and their end is to be marked.
+    marks_end: bool,
+    /// Changes up to here are not for this watcher.
+    after: u64,
+    /// Lines ready to be sent.
+    ready: VecDeque<Bytes>,
+    deadline: Instant,
+    bookmark_at: Instant,
+    cuts: signal::Receiver<u64>,
+    /// Break off in the middle of the next line.
+    tear: bool,
+    ended: bool,
+}
+
+impl Watcher {
+    fn new(call: &Call, shape: Shape, include: Include, options: ListOptions, start: Start) -> Watcher {
+        let seconds = match options.timeout_seconds {
+            Some(seconds) if seconds > 0 => seconds.unsigned_abs(),
+            _ => SHORTEST + u64::from(uuid::Uuid::new_v4().as_bytes()[0]) * SHORTEST / 256,
+        };
+        let begin = Instant::now();
+        let mut cuts = call.state.watch_cuts.subscribe();
+        cuts.mark_unchanged();
+        let mut watcher = Watcher {
+            state: call.state.clone(),
+            resource: call.resource(),
+            namespace: namespace(call).map(str::to_owned),
+            form: Form { resource: call.resource(), shape, include, columns_sent: false },
+            marks_end: options.send_initial_events == Some(true) && options.bookmarks,
+            options,
+            subscription: None,
+            initial: Vec::new().into_iter(),
+            after: 0,
+            ready: VecDeque::new(),
+            deadline: begin + Duration::from_secs(seconds.min(1 << 31)),
+            bookmark_at: begin + BOOKMARK_EVERY,
+            cuts,
+            tear: call.tear_watch,
+            ended: false,
+        };
+        watcher.begin(start);
+        watcher
+    }
+
+    fn begin(&mut self, start: Start) {
+        match start {
+            Start::Refused(error) => {
+                self.ready.push_back(error_line(&error));
+                self.ended = true;
+            }
+            Start::After(revision, subscription) => {
+                self.after = revision;
+                self.subscription = Some(subscription);
+            }
+            Start::Snapshot(snapshot, subscription) => {
+                self.after = snapshot.revision;
+                self.subscription = Some(subscription);
+                self.initial = snapshot.objects.into_iter();
+            }
+        }
+    }
+
+    /// The next piece of the stream; `None` at its end.
+    async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        loop {
+            if let Some(line) = self.ready.pop_front() {
+                return Some(self.sent(line));
+            }
+            if self.ended {
+                return None;
+            }
+            match self.next_initial() {
+                Some(line) => self.ready.push_back(line),
+                None => self.advance().await,
+            }
+        }
+    }
+
+    /// The next initial event, or the bookmark after the last one.
+    fn next_initial(&mut self) -> Option<Bytes> {
+        let options = &self.options;
+        if let Some(object) = self.initial.find(|o| options.matches(o)) {
+            return Some(self.form.line(Verb::Added, &object));
+        }
+        let marks_end = std::mem::take(&mut self.marks_end);
+        marks_end.then(|| self.bookmark(self.after, true))
+    }
+
+    /// A line, or half of it and an error if the watch is to be torn.
+    fn sent(&mut self, line: Bytes) -> io::Result<Bytes> {
+        if !self.tear {
+            return Ok(line);
+        }
+        if self.ended {
+            return Err(io::Error::new(io::ErrorKind::ConnectionReset, "torn on request"));
+        }
+        self.ended = true;
+        let half = line.slice(..line.len() / 2);
+        self.ready.clear();
+        self.ready.push_back(Bytes::new());
+        Ok(half)
+    }
+
+    /// Takes what is new, or waits until something is.
+    async fn advance(&mut self) {
+        let Some(subscription) = self.subscription.as_mut() else {
+            self.ended = true;
+            return;
+        };
+        match self.state.store.next_changes(subscription, BATCH) {
+            Read::Lagged => self.ended = true,
+            Read::Changes { changes, caught_up } if changes.is_empty() => self.wait(caught_up).await,
+            Read::Changes { changes, .. } => {
+                for change in changes {
+                    if let Some(line) = self.event(&change) {
+                        self.ready.push_back(line);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn wait(&mut self, caught_up: Option<u64>) {
+        let Some(subscription) = self.subscription.as_mut() else { return };
+        let wake = self.deadline.min(if self.options.bookmarks { self.bookmark_at } else { self.deadline });
+        tokio::select! {
+            () = subscription.changed() => {}
+            _ = self.cuts.changed() => self.ended = true,
+            () = tokio::time::sleep_until(wake) => self.time_passed(caught_up),
+        }
+    }
+
+    fn time_passed(&mut self, caught_up: Option<u64>) {
+        let now = Instant::now();
+        self.ended = now >= self.deadline;
+        if self.options.bookmarks {
+            self.bookmark_at = now + BOOKMARK_EVERY;
+            if let Some(revision) = caught_up {
+                self.ready.push_back(self.bookmark(revision, false));
+            }
+        }
+    }
+
+    /// The event a change is for this watcher, if it is one.
+    fn event(&mut self, change: &Change) -> Option<Bytes> {
+        let object = &change.object;
+        if object.revision <= self.after || self.namespace.as_deref().is_some_and(|ns| *ns != *object.key.namespace) {
+            return None;
+        }
+        let was = change.previous.as_deref().is_some_and(|p| self.options.matches(p));
+        let is = change.verb != Verb::Deleted && self.options.matches(object);
+        match (was, is) {
+            (false, false) => None,
+            (false, true) => Some(self.form.line(Verb::Added, object)),
+            (true, true) => Some(self.form.line(Verb::Modified, object)),
+            (true, false) if change.verb == Verb::Deleted => Some(self.form.line(Verb::Deleted, object)),
+            // It left the selection: shown as it last was inside, with the revision at which it left.
+            (true, false) => {
+                let last = change.previous.as_deref()?.at_revision(object.revision, Verb::Deleted);
+                Some(self.form.line(Verb::Deleted, &Arc::new(last)))
+            }
+        }
+    }
+
+    fn bookmark(&self, revision: u64, initial_end: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if initial_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object = match &self.form.shape {
+            Shape::Table { version } => json!({
+                "kind": "Table", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata,
+                "columnDefinitions": [], "rows": [],
+            }),
+            Shape::Partial { version, .. } => json!({
+                "kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata,
+            }),
+            Shape::Object => bare_object(self.resource, metadata),
+        };
+        line("BOOKMARK", &object)
+    }
+}
+
+/// An object with nothing but metadata, and the fields its type always has.
+fn bare_object(resource: &Resource, metadata: Value) -> Value {
+    json!({"kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata})
+}
+
+fn line(event_type: &str, object: &Value) -> Bytes {
+    Bytes::from(format!("{{\"type\":\"{event_type}\",\"object\":{object}}}\n"))
+}
+
+fn error_line(error: &ApiError) -> Bytes {
+    line("ERROR", &error.to_status())
+}
+
+/// How events are written for one watcher.
+struct Form {
+    resource: &'static Resource,
+    shape: Shape,
+    include: Include,
+    columns_sent: bool,
+}
+
+impl Form {
+    fn line(&mut self, verb: Verb, object: &Arc<Stored>) -> Bytes {
+        match (&self.shape, self.resource.view) {
+            (Shape::Object, None) => object.line_of(verb),
+            (Shape::Object, Some(_)) => line(verb.event_type(), &self.seen(object)),
+            (Shape::Partial { version, .. }, _) => line(verb.event_type(), &partial(&self.seen(object), version)),
+            (Shape::Table { version }, _) => {
+                let value = self.seen(object);
+                let metadata = json!({"resourceVersion": value.text("metadata.resourceVersion")});
+                let table = table::render(self.resource, &[value], metadata, self.include, !self.columns_sent, version);
+                self.columns_sent = true;
+                line(verb.event_type(), &table)
+            }
+        }
+    }
+
+    fn seen(&self, object: &Arc<Stored>) -> Value {
+        Object::Stored(object.clone()).into_value(self.resource)
+    }
+}

@@ -1,0 +1,328 @@
+//! Creating and updating: the steps every write goes through, whoever asks.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::auth::User;
+use crate::fields::{self, Writer};
+use crate::http::respond::Object;
+use crate::resources::{self, Resource, WriteCx, meta};
+use crate::state::State;
+use crate::status::{ApiError, ApiResult, Named};
+use crate::store::{Draft, Expect, Refused, Stored};
+use crate::value::Json;
+
+/// A write: where, by whom, and whether for real.
+#[derive(Clone, Copy)]
+pub(crate) struct Write<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) resource: &'static Resource,
+    pub(crate) subresource: Option<&'a str>,
+    pub(crate) namespace: &'a str,
+    pub(crate) user: &'a User,
+    pub(crate) manager: &'a str,
+    pub(crate) dry_run: bool,
+}
+
+/// Why an update was not made.
+#[derive(Debug)]
+pub(crate) enum Raced {
+    /// Somebody else wrote in between: read again and try again.
+    Again,
+    Refused(ApiError),
+}
+
+impl From<ApiError> for Raced {
+    fn from(error: ApiError) -> Raced {
+        Raced::Refused(error)
+    }
+}
+
+/// The present time as the API writes it.
+pub(crate) fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+impl Write<'_> {
+    pub(super) fn cx(&self) -> WriteCx<'_> {
+        WriteCx {
+            state: self.state,
+            resource: self.resource,
+            subresource: self.subresource,
+            namespace: self.namespace,
+            user: self.user,
+            dry_run: self.dry_run,
+        }
+    }
+
+    /// Errors name the kind that is stored, also where it is written through a view.
+    fn invalid(&self, name: &str, errors: &[crate::field_error::FieldError]) -> ApiError {
+        // upstream: validation is about the stored kind, whatever view of it was written.
+        ApiError::invalid(resources::of_storage(self.resource.storage).named_kind(), name, errors)
+    }
+
+    pub(crate) fn writer<'a>(&'a self, now: &'a str) -> Writer<'a> {
+        Writer { manager: self.manager, resource: self.resource, subresource: self.subresource, now }
+    }
+
+    /// The object as it is stored, serialised.
+    fn draft(&self, object: &Value) -> Draft {
+        let storage = resources::of_storage(self.resource.storage);
+        match self.resource.view {
+            Some(view) => Draft::new(storage, &(view.to_stored)(object.clone())),
+            None => Draft::new(storage, object),
+        }
+    }
+}
+
+// === Create ===
+
+/// Creates a decoded object. With `owned` its managed fields are already set (server-side apply).
+pub(crate) fn create_object(
+    write: &Write<'_>,
+    mut obj: Value,
+    owned: bool,
+    warnings: &mut Vec<String>,
+) -> ApiResult<Object> {
+    let strategy = write.resource.strategy;
+    let cx = write.cx();
+    strategy.apply_defaults(&mut obj);
+    let given_version = obj.take_at("metadata.resourceVersion").is_some();
+    stamp(write, &mut obj);
+    if !owned {
+        fields::record_update(write.writer(&now()), None, &mut obj)?;
+    }
+    let generated = name_from_prefix(&mut obj);
+    check_namespace(write, &obj)?;
+    strategy.admit_create(&cx, &mut obj)?;
+    let reservation = strategy.begin_create(&cx, &mut obj)?;
+    strategy.prepare_create(&cx, &mut obj);
+    warnings.extend(meta::tidy(&mut obj));
+    let mut errors = meta::validate_create(&cx, &obj);
+    errors.extend(strategy.validate_create(&cx, &obj));
+    if !errors.is_empty() {
+        return Err(write.invalid(obj.text("metadata.name"), &errors));
+    }
+    warnings.extend(strategy.warnings(&cx, &obj, None));
+    if given_version {
+        return Err(ApiError::plain("resourceVersion should not be set on objects to be created"));
+    }
+    let object = insert(write, obj, generated)?;
+    if let Some(reservation) = reservation.filter(|_| !write.dry_run) {
+        reservation.commit();
+    }
+    Ok(object)
+}
+
+/// Sets what the server owns.
+fn stamp(write: &Write<'_>, obj: &mut Value) {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        obj.take_at(&format!("metadata.{field}"));
+    }
+    obj.put("metadata.uid", uuid::Uuid::new_v4().to_string());
+    obj.put("metadata.creationTimestamp", now());
+    if write.resource.namespaced {
+        obj.put("metadata.namespace", write.namespace);
+    } else {
+        obj.take_at("metadata.namespace");
+    }
+}
+
+/// Stores the new object; a generated name that is taken is drawn again.
+fn insert(write: &Write<'_>, mut obj: Value, generated: bool) -> ApiResult<Object> {
+    const DRAWS: usize = 8;
+    for draw in 0..DRAWS {
+        let refused = match try_insert(write, &obj) {
+            Ok(object) => return Ok(object),
+            Err(refused) => refused,
+        };
+        if !generated || draw + 1 == DRAWS {
+            return Err(refused);
+        }
+        obj.take_at("metadata.name");
+        name_from_prefix(&mut obj);
+    }
+    Err(ApiError::plain("no free name was found"))
+}
+
+fn try_insert(write: &Write<'_>, obj: &Value) -> ApiResult<Object> {
+    let name = obj.text("metadata.name");
+    let storage = write.resource.storage;
+    if write.dry_run {
+        return match write.state.store.get(storage, obj.text("metadata.namespace"), name) {
+            Some(found) => Err(already_exists(write, name, &found)),
+            None => Ok(Object::Value(obj.clone())),
+        };
+    }
+    match write.state.store.put(storage, Expect::Absent, write.draft(obj)) {
+        Ok(stored) => Ok(Object::Stored(stored)),
+        Err(_) => match write.state.store.get(storage, obj.text("metadata.namespace"), name) {
+            Some(found) => Err(already_exists(write, name, &found)),
+            None => Err(ApiError::already_exists(write.resource.named(), name)),
+        },
+    }
+}
+
+fn already_exists(write: &Write<'_>, name: &str, found: &Stored) -> ApiError {
+    let mut error = ApiError::already_exists(write.resource.named(), name);
+    if found.value().has("metadata.deletionTimestamp") {
+        error.message = format!("object is being deleted: {}", error.message);
+    }
+    error
+}
+
+/// Makes a name out of `generateName`; says whether it did.
+fn name_from_prefix(obj: &mut Value) -> bool {
+    let prefix = obj.text("metadata.generateName");
+    if prefix.is_empty() || !obj.text("metadata.name").is_empty() {
+        return false;
+    }
+    let name = generate_name(prefix);
+    obj.put("metadata.name", name);
+    true
+}
+
+/// The prefix, cut to fit, and five letters and digits that cannot form words.
+pub(crate) fn generate_name(prefix: &str) -> String {
+    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    const LONGEST_PREFIX: usize = 58;
+    let random = uuid::Uuid::new_v4().into_bytes();
+    let head: String = prefix.chars().take(LONGEST_PREFIX).collect();
+    let tail = random.iter().take(5).map(|b| char::from(ALPHABET[usize::from(*b) % ALPHABET.len()]));
+    head.chars().chain(tail).collect()
+}
+
+/// Refuses new content in a namespace that is absent or on its way out.
+fn check_namespace(write: &Write<'_>, obj: &Value) -> ApiResult<()> {
+    if !write.resource.namespaced {
+        return Ok(());
+    }
+    let namespaces = Named { group: "", kind: "namespaces" };
+    let Some(found) = write.state.store.get("namespaces", "", write.namespace) else {
+        return Err(ApiError::not_found(namespaces, write.namespace));
+    };
+    let terminating = found.fields.iter().any(|(label, value)| *label == "status.phase" && value == "Terminating");
+    if !terminating {
+        return Ok(());
+    }
+    let why = format!("unable to create new content in namespace {} because it is being terminated", write.namespace);
+    let cause = serde_json::json!({
+        "reason": "NamespaceTerminating",
+        "message": format!("namespace {} is being terminated", write.namespace),
+        "field": "metadata.namespace",
+    });
+    Err(ApiError::forbidden(write.resource.named(), obj.text("metadata.name"), &why).with_cause(cause))
+}
+
+// === Update ===
+
+/// Writes `new` over `old`, the present state `current` in this resource's form. With `owned` its managed fields are
+/// already set (server-side apply).
+pub(crate) fn update_object(
+    write: &Write<'_>,
+    current: &Arc<Stored>,
+    old: &Value,
+    mut new: Value,
+    owned: bool,
+    warnings: &mut Vec<String>,
+) -> Result<Object, Raced> {
+    let strategy = write.resource.strategy;
+    let cx = write.cx();
+    strategy.apply_defaults(&mut new);
+    carry_over(&mut new, old);
+    if !owned {
+        fields::record_update(write.writer(&now()), Some(old), &mut new)?;
+    }
+    strategy.admit_update(&cx, &mut new, old)?;
+    let reservation = strategy.begin_update(&cx, &mut new, old)?;
+    match write.subresource {
+        Some("status") => strategy.prepare_status_update(&cx, &mut new, old),
+        _ => strategy.prepare_update(&cx, &mut new, old),
+    }
+    warnings.extend(meta::tidy(&mut new));
+    validate_update(write, &cx, &new, old)?;
+    warnings.extend(strategy.warnings(&cx, &new, Some(old)));
+    let object = replace(write, current, old, new)?;
+    if let Some(reservation) = reservation.filter(|_| !write.dry_run) {
+        reservation.commit();
+    }
+    Ok(object)
+}
+
+/// Metadata that an update cannot change and need not repeat.
+fn carry_over(new: &mut Value, old: &Value) {
+    for field in ["creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        let path = format!("metadata.{field}");
+        let keeps_new = matches!(field, "deletionTimestamp" | "deletionGracePeriodSeconds") && !old.has(&path);
+        match old.at(&path) {
+            Value::Null if keeps_new => {}
+            Value::Null => {
+                new.take_at(&path);
+            }
+            value => new.put(&path, value.clone()),
+        }
+    }
+    for field in ["uid", "namespace"] {
+        let path = format!("metadata.{field}");
+        if !new.has(&path) && old.has(&path) {
+            new.put(&path, old.at(&path).clone());
+        }
+    }
+    new.put("metadata.resourceVersion", old.at("metadata.resourceVersion").clone());
+}
+
+fn validate_update(write: &Write<'_>, cx: &WriteCx<'_>, new: &Value, old: &Value) -> ApiResult<()> {
+    let mut errors = meta::validate_update(cx, new, old);
+    errors.extend(match write.subresource {
+        Some("status") => write.resource.strategy.validate_status_update(cx, new, old),
+        _ => write.resource.strategy.validate_update(cx, new, old),
+    });
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(write.invalid(old.text("metadata.name"), &errors)),
+    }
+}
+
+/// Stores the new state, unless it is the old one, or is the end of the object.
+fn replace(write: &Write<'_>, current: &Arc<Stored>, old: &Value, new: Value) -> Result<Object, Raced> {
+    if is_finished(write, &new) {
+        return finish(write, current, new);
+    }
+    let draft = write.draft(&new);
+    if draft.equals(current) || fields::same_but_for_times(old, &new) {
+        return Ok(Object::Stored(current.clone()));
+    }
+    if write.dry_run {
+        return Ok(Object::Value(new));
+    }
+    match write.state.store.put(write.resource.storage, Expect::Revision(current.revision), draft) {
+        Ok(stored) => Ok(Object::Stored(stored)),
+        Err(Refused::Missing) => Err(ApiError::not_found(write.resource.named(), new.text("metadata.name")).into()),
+        Err(_) => Err(Raced::Again),
+    }
+}
+
+/// Marked for deletion, and nothing holds it any more.
+fn is_finished(write: &Write<'_>, obj: &Value) -> bool {
+    obj.has("metadata.deletionTimestamp")
+        && obj.list("metadata.finalizers").is_empty()
+        && obj.int("metadata.deletionGracePeriodSeconds").unwrap_or(0) == 0
+        && !write.resource.strategy.is_held(obj)
+}
+
+/// The update that lets go of an object removes it; the answer is its last state.
+fn finish(write: &Write<'_>, current: &Arc<Stored>, new: Value) -> Result<Object, Raced> {
+    if write.dry_run {
+        return Ok(Object::Value(new));
+    }
+    match write.state.store.delete(write.resource.storage, &current.key, current.revision) {
+        Ok(_) => {
+            write.resource.strategy.released(write.state, &new);
+            Ok(Object::Value(new))
+        }
+        Err(Refused::Missing) => Err(ApiError::not_found(write.resource.named(), new.text("metadata.name")).into()),
+        Err(_) => Err(Raced::Again),
+    }
+}

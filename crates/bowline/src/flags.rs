@@ -1,0 +1,107 @@
+//! The value types of flags: how a text becomes a value, and what the user reads when it does not. clap puts the flag
+//! and the text in front of each message, so a message here says what would be right.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use ipnet::IpNet;
+
+/// An address to listen on. Names are not looked up: what a name resolves to may change between machines.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "expected an IP address and a port, such as 127.0.0.1:6443 or [::1]:6443")
+}
+
+/// A boolean.
+// upstream: Go's flags take exactly these spellings.
+pub(crate) fn go_bool(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("expected true or false"),
+    }
+}
+
+/// A range of addresses, named by its first.
+pub(crate) fn cidr(text: &str) -> Result<IpNet, String> {
+    let net: IpNet = text.parse().map_err(|_| "expected a range such as 10.96.0.0/16 or fd00:10:96::/112")?;
+    if net != net.trunc() {
+        return Err(format!("bits are set behind the prefix; the range is written {}", net.trunc()));
+    }
+    Ok(net)
+}
+
+/// A range of ports, such as `30000-32767`.
+pub(crate) fn port_range(text: &str) -> Result<PortRange, &'static str> {
+    const EXPECTED: &str = "expected two ports, the lower one first and above 0, such as 30000-32767";
+    let (first, last) = text.split_once('-').ok_or(EXPECTED)?;
+    match (first.parse(), last.parse()) {
+        (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(PortRange { first, last }),
+        _ => Err(EXPECTED),
+    }
+}
+
+/// The issuer of tokens: an https URL, as those who check tokens elsewhere require.
+pub(crate) fn issuer(text: &str) -> Result<String, &'static str> {
+    match text.strip_prefix("https://") {
+        Some(rest) if !rest.is_empty() && !rest.contains(char::is_whitespace) => Ok(text.to_owned()),
+        _ => Err("expected a URL that starts with https://, such as https://kubernetes.default.svc"),
+    }
+}
+
+/// The first and the last port of a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PortRange {
+    first: u16,
+    last: u16,
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
+impl From<(u16, u16)> for PortRange {
+    fn from((first, last): (u16, u16)) -> PortRange {
+        PortRange { first, last }
+    }
+}
+
+impl From<PortRange> for (u16, u16) {
+    fn from(range: PortRange) -> (u16, u16) {
+        (range.first, range.last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_ranges_that_make_no_sense_are_refused() {
+        for text in ["", "-", "30000", "30000-", "-32767", "0-10", "2-1", "30000-70000", "a-b", "1-2-3"] {
+            assert!(port_range(text).is_err(), "{text}");
+        }
+        assert_eq!(port_range("30000-30000"), Ok(PortRange { first: 30_000, last: 30_000 }));
+    }
+
+    #[test]
+    fn a_port_range_prints_as_it_is_written() {
+        assert_eq!(port_range("30000-32767").unwrap().to_string(), "30000-32767");
+    }
+
+    #[test]
+    fn booleans_of_other_languages_are_refused() {
+        for text in ["", "yes", "no", "on", "tRUE", "2"] {
+            assert!(go_bool(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_range_with_host_bits_is_refused_with_the_range_it_meant() {
+        assert_eq!(
+            cidr("10.96.3.0/16").unwrap_err(),
+            "bits are set behind the prefix; the range is written 10.96.0.0/16"
+        );
+    }
+}

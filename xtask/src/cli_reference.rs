@@ -1,0 +1,95 @@
+//! The reference page of the command line, from its clap definition.
+
+use std::fmt::Write as _;
+
+use clap::{Arg, Command};
+
+const HEAD: &str = "\
+# Command line
+
+<!-- Made by `cargo xtask generate` from crates/bowline/src/cli.rs; change that instead. -->
+
+A boolean flag takes `--flag`, `--flag=true` and `--flag=false`; other values may follow a space or `=`. Input that \
+cannot work ends the program with exit code 2 and a message that names the flag, the value and what would be right; \
+any other failure ends it with exit code 1.
+";
+
+/// The page for `program` and all its commands.
+pub(crate) fn page(mut program: Command) -> String {
+    // Fills in what clap derives late: usage lines, version flags.
+    program.build();
+    let mut page = HEAD.to_owned();
+    section(&mut page, &program);
+    page
+}
+
+/// A command, then those below it.
+fn section(page: &mut String, command: &Command) {
+    let name = command.get_bin_name().unwrap_or(command.get_name());
+    let usage = command.clone().render_usage().to_string();
+    let about = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
+    push(page, format_args!("\n## `{name}`\n\n{about}\n\n```text\n{usage}\n```\n"));
+    flags(page, command);
+    if let Some(after) = command.get_after_help() {
+        push(page, format_args!("\n{after}\n"));
+    }
+    for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+        section(page, below);
+    }
+}
+
+/// The table of a command's own flags; `--help` and `--version` explain themselves.
+fn flags(page: &mut String, command: &Command) {
+    let own = |flag: &&Arg| !flag.is_hide_set() && !matches!(flag.get_id().as_str(), "help" | "version");
+    let mut flags = command.get_arguments().filter(own).peekable();
+    if flags.peek().is_none() {
+        return;
+    }
+    push(page, format_args!("\n| flag | default | meaning |\n|---|---|---|\n"));
+    for flag in flags {
+        row(page, flag);
+    }
+}
+
+fn row(page: &mut String, flag: &Arg) {
+    let default = flag.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy()));
+    let default = default.reduce(|all, one| format!("{all}, {one}"));
+    let missing = if flag.is_required_set() { "required" } else { "" };
+    let help = flag.get_help().map(ToString::to_string).unwrap_or_default().replace('\n', " ");
+    let cells = [format!("`{}`", spelling(flag)), default.unwrap_or(missing.to_owned()), help];
+    push(page, format_args!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | ")));
+}
+
+/// How a flag is written: `--size N`, or `--fast[=true|false]` where the value may be left out.
+fn spelling(flag: &Arg) -> String {
+    let name = flag.get_long().unwrap_or(flag.get_id().as_str());
+    match flag.get_value_names().and_then(|names| names.first()) {
+        Some(value) if flag.is_require_equals_set() => format!("--{name}[={value}]"),
+        Some(value) => format!("--{name} {value}"),
+        None => format!("--{name}"),
+    }
+}
+
+/// Writing to a `String` cannot fail.
+fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
+    let _ = page.write_fmt(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_is_a_row_with_its_default_and_meaning() {
+        let flag = Arg::new("size").long("size").value_name("A|B").default_value("A").help("How large.");
+        let page = page(Command::new("demo").arg(flag));
+        assert!(page.contains("| `--size A\\|B` | `A` | How large. |"), "{page}");
+    }
+
+    #[test]
+    fn commands_below_have_sections_of_their_own() {
+        let page = page(Command::new("demo").subcommand(Command::new("run").about("Runs it.")));
+        assert!(page.contains("## `demo run`\n\nRuns it.\n"), "{page}");
+        assert!(!page.contains("demo help"), "{page}");
+    }
+}

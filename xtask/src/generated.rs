@@ -1,0 +1,47 @@
+//! The list of generated files. A new one is one more line in [`all`].
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+
+use crate::cli_reference;
+
+/// A file that is made from the code.
+struct Generated {
+    /// Its place below the root of the workspace.
+    path: &'static str,
+    text: String,
+}
+
+fn all() -> Vec<Generated> {
+    vec![Generated { path: "docs/reference/cli.md", text: cli_reference::page(bowline::cli()) }]
+}
+
+/// Writes every file.
+pub(crate) fn write() -> anyhow::Result<()> {
+    for file in all() {
+        let path = root().join(file.path);
+        fs::write(&path, file.text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Fails, naming every file that differs from what [`write`] would write.
+pub(crate) fn check() -> anyhow::Result<()> {
+    let stale: Vec<_> = all().into_iter().filter(is_stale).map(|file| file.path).collect();
+    if !stale.is_empty() {
+        bail!("out of date: {}; run `cargo xtask generate` and commit what it writes", stale.join(", "));
+    }
+    Ok(())
+}
+
+fn is_stale(file: &Generated) -> bool {
+    fs::read_to_string(root().join(file.path)).map_or(true, |text| text != file.text)
+}
+
+/// The workspace, wherever the command was started from.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}

@@ -1,0 +1,31 @@
+//! Chores that need the code itself. `cargo xtask generate` writes every generated file; with `--check` it writes
+//! nothing and fails if one of them is out of date.
+
+mod cli_reference;
+mod generated;
+
+use clap::{Parser, Subcommand};
+
+/// Bowline's own chores.
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Debug, Subcommand)]
+enum Chore {
+    /// Write the files that are made from the code.
+    Generate {
+        /// Write nothing; fail if a file is not what would be written.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().chore {
+        Chore::Generate { check: false } => generated::write(),
+        Chore::Generate { check: true } => generated::check(),
+    }
+}
