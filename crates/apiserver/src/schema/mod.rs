@@ -28,6 +28,10 @@ use serde_json::Value;
 pub(crate) use decode::{
     DecodeError, Decoded, StrictIssue, decode, decode_json, decode_yaml, fill_always, json_error, strict_summary, zero,
 };
+#[cfg(test)]
+pub(crate) use json_syntax::go_syntax_error;
+#[cfg(test)]
+pub(crate) use protobuf::encode as protobuf_encode;
 pub(crate) use protobuf::{decode_protobuf, looks_like_protobuf};
 
 /// A type's place in the [`Schema`].
