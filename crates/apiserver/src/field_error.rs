@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use crate::go_text;
 use crate::schema::{Ty, schema};
 
 /// The sort of an error, with the names the API gives it.
@@ -99,9 +100,14 @@ impl FieldError {
 
     /// `supported` is listed in the given order.
     pub(crate) fn not_supported(field: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
+        Self::not_supported_as(field, shown(&value.into()), supported)
+    }
+
+    /// Like [`FieldError::not_supported`] for a value that is already shown the way Go shows it.
+    pub(crate) fn not_supported_as(field: impl Into<String>, shown: String, supported: &[&str]) -> Self {
         let list: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
         let detail = if list.is_empty() { String::new() } else { format!("supported values: {}", list.join(", ")) };
-        Self::new(FieldErrorKind::NotSupported, field, Some(shown(&value.into())), detail)
+        Self::new(FieldErrorKind::NotSupported, field, Some(shown), detail)
     }
 
     /// A text or size over its limit; `max` in bytes.
@@ -153,47 +159,9 @@ impl fmt::Display for FieldError {
 /// Text is quoted, everything else is shown as JSON.
 fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) => go_quote(text),
+        Value::String(text) => go_text::quote(text),
         other => go_json(other),
     }
-}
-
-/// Text in double quotes, escaped as Go's `%q` does it.
-pub(crate) fn go_quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        push_go_escaped(&mut quoted, c);
-    }
-    quoted.push('"');
-    quoted
-}
-
-fn push_go_escaped(to: &mut String, c: char) {
-    match c {
-        '"' | '\\' => to.extend(['\\', c]),
-        '\x07' => to.push_str("\\a"),
-        '\x08' => to.push_str("\\b"),
-        '\x0c' => to.push_str("\\f"),
-        '\n' => to.push_str("\\n"),
-        '\r' => to.push_str("\\r"),
-        '\t' => to.push_str("\\t"),
-        '\x0b' => to.push_str("\\v"),
-        _ if is_printable(c) => to.push(c),
-        _ if c.is_ascii() => to.push_str(&format!("\\x{:02x}", u32::from(c))),
-        _ if u32::from(c) < 0x10000 => to.push_str(&format!("\\u{:04x}", u32::from(c))),
-        _ => to.push_str(&format!("\\U{:08x}", u32::from(c))),
-    }
-}
-
-/// Close to Go's idea of printable: letters, marks, numbers, punctuation, symbols and the plain space.
-pub(crate) fn is_printable(c: char) -> bool {
-    if c.is_ascii() {
-        return (' '..='~').contains(&c);
-    }
-    // A mark alone is escaped, behind a letter it is not.
-    let behind_a_letter = String::from_iter(['a', c]);
-    behind_a_letter.escape_debug().count() == 2
 }
 
 /// JSON with the characters escaped that Go escapes for the sake of HTML.
@@ -239,21 +207,6 @@ fn braced<'a>(members: impl Iterator<Item = (&'a str, String)>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_is_quoted_as_go_quotes_it() {
-        let cases = [
-            ("it's a b", r#""it's a b""#),
-            ("q\"\\", r#""q\"\\""#),
-            ("\n\t\u{0}\u{7f}", r#""\n\t\x00\x7f""#),
-            ("ä\u{301}", "\"ä\u{301}\""),
-            ("\u{a0}\u{200b}\u{1f600}", "\"\\u00a0\\u200b\u{1f600}\""),
-            ("<&>", r#""<&>""#),
-        ];
-        for (text, wanted) in cases {
-            assert_eq!(go_quote(text), wanted, "{text:?}");
-        }
-    }
 
     #[test]
     fn lists_are_shown_as_json_with_html_escaped() {

@@ -53,9 +53,12 @@ fn push_code(out: &mut String, c: char) {
     };
 }
 
-/// Rust's idea of "printable" is Go's, except for the quote characters it escapes for its own sake.
-fn is_printable(c: char) -> bool {
-    matches!(c, '\'' | '"') || c.escape_debug().eq([c])
+/// Beyond ASCII, Rust's idea of "printable" is Go's, except that a mark needs a letter before it.
+pub(crate) fn is_printable(c: char) -> bool {
+    match c.is_ascii() {
+        true => (' '..='~').contains(&c),
+        false => String::from_iter(['a', c]).escape_debug().eq(['a', c]),
+    }
 }
 
 /// Bytes as text; every byte that is not part of valid UTF-8 becomes one replacement character.
@@ -82,6 +85,7 @@ mod tests {
             ("a\"b\\c", r#""a\"b\\c""#),
             ("tab\tbell\u{7}nul\0", r#""tab\tbell\anul\x00""#),
             ("é\u{81}\u{feff}", r#""é\u0081\ufeff""#),
+            ("e\u{301}\u{a0}", "\"e\u{301}\\u00a0\""),
             ("\u{e0001}", r#""\U000e0001""#),
         ] {
             assert_eq!(quote(text), quoted);

@@ -27,6 +27,11 @@ const BAD_INPUT: u8 = 2;
 #[error("{0}")]
 struct BadInput(String);
 
+/// The programs in the guide are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/apiserver.md")]
+struct Guide;
+
 /// The definition of the command line, from which `--help` and the reference page are made.
 ///
 /// ```

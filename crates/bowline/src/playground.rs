@@ -6,12 +6,12 @@ use std::path::Path;
 use bowline_apiserver::Options;
 
 use crate::cli::PlaygroundArgs;
-use crate::serve;
+use crate::serve::{self, Running};
 
 pub(crate) async fn run(args: PlaygroundArgs) -> anyhow::Result<()> {
-    let server = serve::start(Options::from(&args), &args.kubeconfig).await?;
+    let running = Running::start(Options::from(&args), &args.kubeconfig).await?;
     serve::say(format_args!("{}", invitation(&args.kubeconfig)));
-    serve::until_stopped(server).await
+    running.until_stopped().await
 }
 
 /// Commands to paste into another terminal in the same folder.

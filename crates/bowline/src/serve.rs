@@ -2,41 +2,52 @@
 
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Context as _;
-use bowline_apiserver::{ApiServer, Options};
+use bowline_apiserver::{ApiServer, Options, StartError};
 
+use crate::BadInput;
 use crate::cli::ApiserverArgs;
 use crate::kubeconfig;
 
-/// How long running requests may take to end after a signal. Watches are told at once; this is for the rest.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 pub(crate) async fn run(args: ApiserverArgs) -> anyhow::Result<()> {
-    let server = start(Options::from(&args), &args.kubeconfig).await?;
-    until_stopped(server).await
+    Running::start(Options::from(&args), &args.kubeconfig).await?.until_stopped().await
 }
 
-/// Starts a server, writes the kubeconfig of its administrator, and then prints the one line that scripts wait for.
-pub(crate) async fn start(options: Options, path: &Path) -> anyhow::Result<ApiServer> {
-    kubeconfig::check(path)?;
-    let listen = options.listen;
-    let server = ApiServer::start(options).await.with_context(|| format!("cannot start the API server on {listen}"))?;
-    kubeconfig::write(path, &server.kubeconfig())?;
-    say(format_args!("API server ready at {} (kubeconfig {})\n", server.url(), path.display()));
-    Ok(server)
+/// A server that said it is ready, and the signals that end it.
+pub(crate) struct Running {
+    server: ApiServer,
+    signals: Signals,
 }
 
-/// Runs until the process is told to stop; a second signal, or too much patience, ends it without waiting further.
-pub(crate) async fn until_stopped(server: ApiServer) -> anyhow::Result<()> {
-    let mut signals = Signals::new()?;
-    signals.next().await;
-    tracing::info!("stopping");
-    tokio::select! {
-        () = server.shutdown() => Ok(()),
-        () = signals.next() => anyhow::bail!("stopped by a second signal before every request had ended"),
-        () = tokio::time::sleep(PATIENCE) => anyhow::bail!("some requests did not end within {PATIENCE:?}"),
+impl Running {
+    /// Starts a server, writes the kubeconfig of its administrator, and then prints the one line that scripts wait for.
+    pub(crate) async fn start(options: Options, path: &Path) -> anyhow::Result<Running> {
+        kubeconfig::check(path)?;
+        // Before the line below: who reads it may send a signal at once, and must not find the default handler.
+        let signals = Signals::new()?;
+        let server = ApiServer::start(options).await.map_err(explain)?;
+        kubeconfig::write(path, &server.kubeconfig())?;
+        say(format_args!("API server ready at {} (kubeconfig {})\n", server.url(), path.display()));
+        Ok(Running { server, signals })
+    }
+
+    /// Runs until the process is told to stop; a second signal does not wait further.
+    pub(crate) async fn until_stopped(mut self) -> anyhow::Result<()> {
+        self.signals.next().await;
+        tracing::info!("stopping");
+        tokio::select! {
+            () = self.server.shutdown() => Ok(()),
+            () = self.signals.next() => anyhow::bail!("stopped by a second signal before every request had ended"),
+        }
+    }
+}
+
+/// Options that the server refuses came from our flags.
+fn explain(error: StartError) -> anyhow::Error {
+    match error {
+        StartError::Options(what) => BadInput(what).into(),
+        other => anyhow::Error::new(other).context("cannot start the API server"),
     }
 }
 

@@ -24,6 +24,7 @@ use http_body::Body as HttpBody;
 use crate::auth::{self, Attributes, User};
 use crate::faults::Effect;
 use crate::resources::Resource;
+use crate::selectors::FieldSelector;
 use crate::state::State;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs::{self, Call};
@@ -94,7 +95,7 @@ impl Context {
         match path::parse(self.parts.uri.path()) {
             Target::Resource(path) => self.resource(path, user, body).await,
             target => {
-                auth::authorize(&self.state, &user, &self.path_attributes())?;
+                self.admit(user, &self.path_attributes())?;
                 let body = body::read(body).await?;
                 Ok(self.site(target, &body)?)
             }
@@ -109,12 +110,43 @@ impl Context {
         auth::authenticate(&self.state, peer.certificate.as_deref(), header)
     }
 
+    /// Takes the user for whom they ask to be taken, and lets them pass if they may.
+    fn admit(&self, user: User, wants: &Attributes) -> ApiResult<User> {
+        let user = auth::impersonate(&self.state, &user, &self.parts.headers, wants)?.unwrap_or(user);
+        auth::authorize(&self.state, &user, wants)?;
+        Ok(user)
+    }
+
     fn path_attributes(&self) -> Attributes {
         Attributes {
             verb: self.parts.method.as_str().to_ascii_lowercase(),
             path: self.parts.uri.path().to_owned(),
             ..Attributes::default()
         }
+    }
+
+    fn resource_attributes(&self, path: &ResourcePath, verb: String) -> Attributes {
+        // upstream: requests about a Namespace itself carry its name as their namespace.
+        let namespace = if path.resource.plural == "namespaces" { &path.name } else { &path.namespace };
+        Attributes {
+            group: path.resource.group.into(),
+            version: path.resource.version.into(),
+            resource: path.resource.plural.into(),
+            subresource: path.subresource.map(|s| s.name.to_owned()).unwrap_or_default(),
+            namespace: namespace.clone(),
+            name: self.selected_name(path, &verb).unwrap_or_else(|| path.name.clone()),
+            path: String::new(),
+            verb,
+        }
+    }
+
+    /// Listing or watching one object by its name takes no more rights than to that object.
+    fn selected_name(&self, path: &ResourcePath, verb: &str) -> Option<String> {
+        if !path.name.is_empty() || !matches!(verb, "list" | "watch") {
+            return None;
+        }
+        let selector = FieldSelector::parse(path.resource, self.query.get("fieldSelector")?).ok()?;
+        selector.exact_name().map(str::to_owned)
     }
 
     async fn resource<B>(&mut self, path: ResourcePath, user: User, body: B) -> Result<Response<Body>, Failure>
@@ -126,7 +158,7 @@ impl Context {
         let verb = verbs::verb_of(&self.parts.method, &path, &self.query);
         let wanted =
             verb.as_ref().map_or_else(|_| self.parts.method.as_str().to_ascii_lowercase(), |v| (*v).to_owned());
-        auth::authorize(&self.state, &user, &resource_attributes(&path, wanted))?;
+        let user = self.admit(user, &self.resource_attributes(&path, wanted))?;
         let verb = verb?;
         let tear_watch = self.inject(verb, &path).await?;
         let body = body::read(body).await?;
@@ -177,20 +209,6 @@ impl Context {
             body,
         };
         site::serve(&request, target)
-    }
-}
-
-fn resource_attributes(path: &ResourcePath, verb: String) -> Attributes {
-    Attributes {
-        verb,
-        group: path.resource.group.into(),
-        version: path.resource.version.into(),
-        resource: path.resource.plural.into(),
-        subresource: path.subresource.map(|s| s.name.to_owned()).unwrap_or_default(),
-        // upstream: requests about a Namespace itself carry its name as their namespace.
-        namespace: if path.resource.plural == "namespaces" { path.name.clone() } else { path.namespace.clone() },
-        name: path.name.clone(),
-        path: String::new(),
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::negotiate::{Format, Shape, Wants};
 use crate::resources::Resource;
-use crate::schema::yaml;
+use crate::schema::{self, yaml};
 use crate::status::{ApiError, ApiResult};
 use crate::store::Stored;
 use crate::table::{self, Include};
@@ -102,6 +102,10 @@ pub(crate) fn answer(
     answer: Answer,
 ) -> ApiResult<Response<Body>> {
     match answer {
+        Answer::Plain { code, value } if resource.is_virtual() && wants.format == Format::Json && !wants.pretty => {
+            let text = schema::ordered_json(resource.type_id(), &value);
+            Ok(bytes_response(code, "application/json", request, text.into()))
+        }
         Answer::Plain { code, value } => Ok(value_response(code, wants, request, &value)),
         Answer::Object { code, object } => object_response(resource, wants, include, request, code, object),
         Answer::List(list) => list_response(resource, wants, include, request, list),

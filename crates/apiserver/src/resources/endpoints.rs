@@ -11,9 +11,6 @@ use crate::value::Json;
 
 pub(crate) use slice::EndpointSlice;
 
-/// Sent as a `Warning` with every answer about Endpoints, reads and errors included.
-pub(crate) const DEPRECATION: &str = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
-
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpoint-controller";
 

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::{Strategy, View, WriteCx};
 use crate::field_error::{FieldError, go_struct};
+use crate::go_text;
 use crate::validation;
 use crate::value::Json;
 
@@ -63,12 +64,14 @@ impl Strategy for NewEvent {
         Some(NEW_LABELS)
     }
 
+    /// Reads the stored form, like everything about field labels.
     fn field_value(&self, obj: &Value, label: &str) -> String {
-        match (label, label.strip_prefix("regarding.")) {
-            (_, Some(part)) => obj.text(&format!("involvedObject.{part}")).to_owned(),
-            ("reportingController", _) => obj.text("reportingComponent").to_owned(),
-            _ => label_value(obj, label),
-        }
+        label_value(obj, self.field_alias(label))
+    }
+
+    fn field_alias<'l>(&self, label: &'l str) -> &'l str {
+        let core = NEW_LABELS.iter().zip(NEW_LABELS_IN_CORE).find(|(new, _)| **new == label);
+        core.map_or(label, |(_, core)| core)
     }
 }
 
@@ -98,6 +101,20 @@ const NEW_LABELS: &[&str] = &[
     "regarding.resourceVersion",
     "regarding.fieldPath",
     "reportingController",
+    "type",
+];
+
+/// What [`NEW_LABELS`] are called in the stored form.
+const NEW_LABELS_IN_CORE: &[&str] = &[
+    "reason",
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reportingComponent",
     "type",
 ];
 
@@ -233,7 +250,7 @@ const FIXED: &[Fixed] = &[
 ];
 
 fn show_text(value: &Value) -> String {
-    crate::field_error::go_quote(value.as_str().unwrap_or_default())
+    go_text::quote(value.as_str().unwrap_or_default())
 }
 
 fn show_number(value: &Value) -> String {
@@ -372,6 +389,7 @@ mod tests {
         assert_eq!(CoreEvent.field_value(&stored, "involvedObject.kind"), "Service");
         assert_eq!(CoreEvent.field_value(&stored, "source"), "x");
         assert_eq!(CoreEvent.field_value(&event(json!({})), "source"), "example.com/c");
+        assert_eq!(NewEvent.field_alias("regarding.name"), "involvedObject.name");
         assert_eq!(NewEvent.field_value(&stored, "regarding.name"), "s");
         assert_eq!(NewEvent.field_value(&stored, "reportingController"), "example.com/c");
         assert_eq!(NewEvent.field_value(&stored, "reason"), "R");

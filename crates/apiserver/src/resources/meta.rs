@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Resource, WriteCx};
-use crate::field_error::{FieldError, go_quote, is_printable, typed_json};
+use crate::field_error::{FieldError, typed_json};
+use crate::go_text;
 use crate::schema::{Ty, schema};
 use crate::validation;
 use crate::value::Json;
@@ -202,7 +203,7 @@ fn new_finalizers(new: &Value, old: &Value) -> Option<FieldError> {
     if added.is_empty() {
         return None;
     }
-    let list: Vec<String> = added.into_iter().map(go_quote).collect();
+    let list: Vec<String> = added.into_iter().map(go_text::quote).collect();
     let detail = format!(
         "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
         list.join(", ")
@@ -257,7 +258,7 @@ pub(crate) fn validate_manager(field: impl Fn() -> String, manager: &str) -> Vec
     if manager.len() > MANAGER_MAX {
         errors.push(FieldError::too_long(field(), MANAGER_MAX));
     }
-    for (at, c) in manager.char_indices().filter(|(_, c)| !is_printable(*c)) {
+    for (at, c) in manager.char_indices().filter(|(_, c)| !go_text::is_printable(*c)) {
         let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
         errors.push(FieldError::invalid(field(), manager, detail));
     }

@@ -4,12 +4,14 @@
 //! [`Strategy`], one module per kind.
 
 mod apps;
+mod check;
 mod configmap;
 mod endpoints;
 mod event;
+mod label_selector;
 mod lease;
 pub(crate) mod meta;
-mod namespace;
+pub(crate) mod namespace;
 mod node;
 mod pod;
 mod rbac;
@@ -17,6 +19,7 @@ mod secret;
 pub(crate) mod service;
 mod serviceaccount;
 mod strategy;
+pub(crate) mod subresources;
 
 use serde_json::Value;
 

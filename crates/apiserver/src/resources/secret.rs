@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::configmap::{DATA_MAX, decoded_len, entries, frozen, key_errors};
 use super::{Resource, Strategy, WriteCx, meta};
 use crate::field_error::FieldError;
+use crate::schema::json_error;
 use crate::validation;
 use crate::value::Json;
 
@@ -119,20 +120,9 @@ fn not_an_object(text: &[u8]) -> Option<String> {
         Ok(Value::String(_)) => "string",
         Ok(Value::Number(_)) => "number",
         Ok(Value::Bool(_)) => "bool",
-        Err(error) => return Some(syntax_error(text, &error)),
+        Err(error) => return Some(json_error(text, &error)),
     };
     Some(format!("json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"))
-}
-
-fn syntax_error(text: &[u8], error: &serde_json::Error) -> String {
-    let line = text.split(|&b| b == b'\n').nth(error.line().saturating_sub(1));
-    let byte = line.and_then(|line| line.get(error.column().saturating_sub(1)));
-    match byte {
-        Some(&byte) if !error.is_eof() => {
-            format!("invalid character {:?} looking for beginning of value", char::from(byte))
-        }
-        _ => "unexpected end of JSON input".to_owned(),
-    }
 }
 
 /// The bytes of one entry of `data`.
@@ -160,6 +150,13 @@ mod tests {
         let mut obj = json!({"data": {"k": "AA==", "l": "AQ=="}, "stringData": {"k": "new"}});
         Secret.apply_defaults(&mut obj);
         assert_eq!(obj, json!({"data": {"k": "bmV3", "l": "AQ=="}, "type": "Opaque"}));
+    }
+
+    #[test]
+    fn a_null_value_is_empty_data() {
+        let id = find("", "v1", "secrets").unwrap().type_id();
+        let decoded = crate::schema::decode(id, &json!({"data": {"k": null}})).unwrap();
+        assert_eq!(decoded.value["data"], json!({"k": ""}));
     }
 
     #[test]

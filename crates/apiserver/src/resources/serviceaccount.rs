@@ -1,7 +1,53 @@
-//! The rules of this kind.
+//! Service accounts: names for programs, and the secrets that come with them.
 
-use super::Strategy;
+use serde_json::{Value, json};
+
+use super::{Strategy, WriteCx};
+use crate::value::Json;
 
 pub(crate) struct ServiceAccount;
 
-impl Strategy for ServiceAccount {}
+const ENFORCE_MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
+
+impl Strategy for ServiceAccount {
+    fn prepare_create(&self, _cx: &WriteCx<'_>, obj: &mut Value) {
+        bare_secret_names(obj);
+    }
+
+    fn prepare_update(&self, _cx: &WriteCx<'_>, new: &mut Value, _old: &Value) {
+        bare_secret_names(new);
+    }
+
+    fn warnings(&self, _cx: &WriteCx<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let enforces = |account: &Value| account.at("metadata.annotations").get(ENFORCE_MOUNTABLE).is_some();
+        match enforces(new) && !old.is_some_and(enforces) {
+            false => Vec::new(),
+            true => vec![format!(
+                "metadata.annotations[{ENFORCE_MOUNTABLE}]: deprecated in v1.32+; prefer separate namespaces to \
+                 isolate access to mounted secrets"
+            )],
+        }
+    }
+}
+
+/// Only the name of a secret means anything here.
+fn bare_secret_names(account: &mut Value) {
+    for secret in account.list_mut("secrets").into_iter().flatten() {
+        *secret = match secret.text("name") {
+            "" => json!({}),
+            name => json!({"name": name}),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_to_secrets_are_names() {
+        let mut account = json!({"secrets": [{"name": "s", "namespace": "elsewhere"}, {"kind": "Secret"}]});
+        bare_secret_names(&mut account);
+        assert_eq!(account, json!({"secrets": [{"name": "s"}, {}]}));
+    }
+}

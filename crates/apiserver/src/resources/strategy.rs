@@ -167,7 +167,8 @@ pub(crate) trait Strategy: Sync {
         }
     }
 
-    /// The label a client's spelling stands for (`spec.host` for `spec.nodeName`).
+    /// The stored label a client's spelling stands for (`spec.host` for `spec.nodeName`). A label is known if it is one
+    /// of [`Strategy::field_labels`] or has an alias.
     fn field_alias<'l>(&self, label: &'l str) -> &'l str {
         label
     }

@@ -412,7 +412,8 @@ pub(super) fn keeps(field: &Field, value: &Value) -> bool {
         Value::String(s) => !s.is_empty(),
         Value::Number(n) => n.as_f64() != Some(0.0),
         Value::Bool(b) => *b,
-        Value::Array(items) => !items.is_empty(),
+        // upstream: an empty list of managed fields is a request of its own: it clears them.
+        Value::Array(items) => !items.is_empty() || field.name == "managedFields",
         Value::Object(entries) => !entries.is_empty(),
     }
 }
@@ -430,7 +431,7 @@ pub(crate) fn fill_always(id: TypeId, object: &mut Map<String, Value>) {
 /// The zero value of a type, as Go writes it.
 pub(crate) fn zero(ty: &Ty) -> Value {
     match ty {
-        Ty::String => "".into(),
+        Ty::String | Ty::Bytes => "".into(),
         Ty::Int32 | Ty::Int64 | Ty::Double | Ty::IntOrString => 0.into(),
         Ty::Bool => false.into(),
         Ty::Quantity => "0".into(),

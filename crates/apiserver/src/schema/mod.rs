@@ -14,6 +14,7 @@
 
 mod bytes;
 mod decode;
+mod encode;
 mod go_types;
 mod json_syntax;
 mod protobuf;
@@ -28,6 +29,7 @@ use serde_json::Value;
 pub(crate) use decode::{
     DecodeError, Decoded, StrictIssue, decode, decode_json, decode_yaml, fill_always, json_error, strict_summary, zero,
 };
+pub(crate) use encode::ordered_json;
 #[cfg(test)]
 pub(crate) use json_syntax::go_syntax_error;
 #[cfg(test)]

@@ -67,6 +67,17 @@ fn create_by_put(
     if !resource.put_creates || call.path.subresource.is_some() {
         return Err(ApiError::not_found(resource.named(), &call.path.name));
     }
+    may_create(call)?;
+    if !matches!(object.text("metadata.uid"), "") {
+        return Err(uid_conflict(call, object.text("metadata.uid"), ""));
+    }
+    object.take_at("metadata.resourceVersion");
+    Ok(created(create_object(&call.writer(manager, dry_run), object, false, warnings)?))
+}
+
+/// The right to change an object is not the right to make it.
+pub(super) fn may_create(call: &Call) -> ApiResult<()> {
+    let resource = call.resource();
     let wants = Attributes {
         verb: "create".into(),
         group: resource.group.into(),
@@ -76,12 +87,7 @@ fn create_by_put(
         name: call.path.name.clone(),
         ..Attributes::default()
     };
-    auth::authorize(&call.state, &call.user, &wants)?;
-    if !matches!(object.text("metadata.uid"), "") {
-        return Err(uid_conflict(call, object.text("metadata.uid"), ""));
-    }
-    object.take_at("metadata.resourceVersion");
-    Ok(created(create_object(&call.writer(manager, dry_run), object, false, warnings)?))
+    auth::authorize(&call.state, &call.user, &wants)
 }
 
 /// A uid or resourceVersion in the body must be the present one.

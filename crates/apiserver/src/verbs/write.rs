@@ -263,7 +263,7 @@ fn carry_over(new: &mut Value, old: &Value) {
             value => new.put(&path, value.clone()),
         }
     }
-    for field in ["uid", "namespace", "generateName"] {
+    for field in ["uid", "namespace"] {
         let path = format!("metadata.{field}");
         if !new.has(&path) && old.has(&path) {
             new.put(&path, old.at(&path).clone());

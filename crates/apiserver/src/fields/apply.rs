@@ -1,0 +1,202 @@
+//! Server-side apply.
+//!
+//! ```text
+//!  live ──┐
+//!         ├─► merge ─► prune ─► compare with live ─► conflicts? ─► new object + owners
+//!  config ┘              ▲            │
+//!        what this manager applied    └─ fields that others own and that now differ
+//!        before and nobody else owns
+//! ```
+
+use serde_json::Value;
+
+use super::conflict::{self, Conflict};
+use super::entry::{self, Entry, Operation, Owner};
+use super::set::FieldSet;
+use super::shape::Shape;
+use super::{Writer, compare, extract, last_applied, merge, scope, update, validate};
+use crate::patch;
+use crate::resources::Resource;
+use crate::schema;
+use crate::status::{ApiError, ApiResult};
+
+/// Who owns what was there before anybody applied.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// See [`super::apply`].
+pub(super) fn apply(writer: Writer<'_>, live: Option<&Value>, config: &Value, force: bool) -> ApiResult<Value> {
+    let request = Request::new(writer, live, config)?;
+    let outcome = request.attempt(force).or_else(|conflicts| request.forgive_kubectl(conflicts));
+    let Outcome { object, entries } = outcome.map_err(conflict::error)?;
+    let mut object = request.decode(object)?;
+    update::put_entries(&mut object, entry::to_list(entries));
+    if writer.manager == last_applied::MANAGER {
+        last_applied::refresh(&mut object, config);
+    }
+    Ok(object)
+}
+
+/// One apply request: what there is, and what is wanted.
+struct Request<'a> {
+    writer: Writer<'a>,
+    shape: Shape,
+    /// Without managed fields.
+    live: Value,
+    config: &'a Value,
+    /// Who owns what now.
+    entries: Vec<Entry>,
+}
+
+/// An apply that went through.
+struct Outcome {
+    object: Value,
+    entries: Vec<Entry>,
+}
+
+impl<'a> Request<'a> {
+    fn new(writer: Writer<'a>, live: Option<&Value>, config: &'a Value) -> ApiResult<Self> {
+        check_kind(writer.resource, config)?;
+        if config.get("metadata").and_then(|m| m.get("managedFields")).is_some_and(Value::is_array) {
+            return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+        }
+        let shape = Shape::root(writer.resource.type_id());
+        validate::validate(shape, config).map_err(|why| {
+            ApiError::plain(format!("failed to create typed patch object ({}): {why}", identity(config)))
+        })?;
+        let mut live = live.cloned().unwrap_or_else(|| update::blank(writer.resource));
+        let stored = update::take_list(&mut live).unwrap_or_default();
+        let entries = match stored.is_empty() {
+            true => first_entries(writer, &live),
+            false => update::known_entries(writer.resource, stored),
+        };
+        Ok(Request { writer, shape, live, config, entries })
+    }
+
+    fn attempt(&self, force: bool) -> Result<Outcome, Vec<Conflict>> {
+        let owner = self.writer.owner(Operation::Apply);
+        let (own, mut others): (Vec<Entry>, Vec<Entry>) =
+            self.entries.iter().cloned().partition(|e| e.owner.is(&owner));
+        let applied = self.applied_fields();
+        let merged = merge::merge(self.shape, Some(&self.live), Some(self.config)).unwrap_or_default();
+        let object = match own.first() {
+            Some(before) if !before.is_empty() => self.prune(&merged, &before.set(), &applied, &others),
+            _ => merged,
+        };
+        let changes = update::changes_between(self.writer, &self.live, &object);
+        let written = changes.written();
+        let conflicts = conflicts_with(&others, &owner, &written);
+        if !force && !conflicts.is_empty() {
+            return Err(conflicts);
+        }
+        for other in others.iter_mut().filter(|e| e.owner.api_version == owner.api_version) {
+            other.subtract(&written);
+            other.subtract(&changes.removed);
+        }
+        // upstream: the time is that of the last apply that changed the object.
+        let time = match compare::same(&self.live, &object) {
+            true => own.into_iter().next().and_then(|e| e.time),
+            false => Some(self.writer.now.to_owned()),
+        };
+        others.push(Entry::new(owner, &applied.without(scope::server_set()), time));
+        others.retain(|e| !e.is_empty());
+        Ok(Outcome { object, entries: others })
+    }
+
+    /// The fields that the request mentions and that this address can set.
+    fn applied_fields(&self) -> FieldSet {
+        let mut fields = extract::fields_of(self.shape, self.config);
+        fields.subtract_whole(&scope::out_of_reach(self.writer.resource, self.writer.subresource));
+        fields
+    }
+
+    /// Takes out what this manager applied before, does not apply any more, and nobody else owns.
+    ///
+    /// A field goes with everything below it only if all of that may go; so fields are first taken out, then what
+    /// somebody owns comes back, and in the end only what this manager itself had owned is really gone.
+    fn prune(&self, merged: &Value, before: &FieldSet, applied: &FieldSet, others: &[Entry]) -> Value {
+        let with_parents = |set: &FieldSet| extract::with_parents(Some(self.shape), set);
+        let fields = |value: &Value| with_parents(&extract::fields_of(self.shape, value));
+        let before = with_parents(before);
+        let all = fields(merged);
+        let mut owned = applied.clone();
+        for other in others {
+            owned.unite(&other.set());
+        }
+        let bare = extract::without(self.shape, merged, &before);
+        let ownerless = all.without(&fields(&bare).with(&with_parents(&owned)));
+        let kept = extract::without(self.shape, merged, &ownerless);
+        let gone = all.without(&fields(&kept)).intersection(&before);
+        extract::without(self.shape, merged, &gone)
+    }
+
+    /// Lets `kubectl` have the fields it had set by client-side apply.
+    fn forgive_kubectl(&self, mut conflicts: Vec<Conflict>) -> Result<Outcome, Vec<Conflict>> {
+        if self.writer.manager != last_applied::MANAGER {
+            return Err(conflicts);
+        }
+        let Some(allowed) = last_applied::kubectl_fields(self.writer.resource, &self.live) else {
+            return Err(conflicts);
+        };
+        for conflict in &mut conflicts {
+            conflict.fields.subtract(&allowed);
+        }
+        conflicts.retain(|c| !c.fields.is_empty());
+        if conflicts.is_empty() { self.attempt(true) } else { Err(conflicts) }
+    }
+
+    /// The object as its type has it.
+    fn decode(&self, mut object: Value) -> ApiResult<Value> {
+        let ty = self.writer.resource.type_id();
+        patch::whole_numbers(&mut object);
+        schema::decode(ty, &object).map(|decoded| decoded.value).map_err(|error| {
+            let why = patch::conversion_complaint(ty, &object, &error);
+            let (identity, kind) = (identity(self.config), kind_text(self.config));
+            ApiError::plain(format!(
+                "failed to convert new object ({identity}) to proper version: \
+                 unable to convert unstructured object to {kind}: {why}"
+            ))
+        })
+    }
+}
+
+/// Gives everything in an object that has no owners to one.
+fn first_entries(writer: Writer<'_>, live: &Value) -> Vec<Entry> {
+    let earlier = Writer { manager: BEFORE_FIRST_APPLY, ..writer };
+    let changes = update::changes_between(earlier, &update::blank(writer.resource), live);
+    update::take_over(earlier, Vec::new(), &changes)
+}
+
+fn conflicts_with(others: &[Entry], owner: &Owner, written: &FieldSet) -> Vec<Conflict> {
+    let same_version = others.iter().filter(|e| e.owner.api_version == owner.api_version);
+    let conflict = |e: &Entry| Conflict { owner: e.owner.clone(), fields: e.set().intersection(written) };
+    same_version.map(conflict).filter(|c| !c.fields.is_empty()).collect()
+}
+
+fn check_kind(resource: &Resource, config: &Value) -> ApiResult<()> {
+    let matches = text(config, "kind") == resource.kind && text(config, "apiVersion") == resource.api_version();
+    match matches {
+        true => Ok(()),
+        false => Err(ApiError::bad_request(format!("invalid object type: {}", kind_text(config)))),
+    }
+}
+
+fn text<'v>(object: &'v Value, key: &str) -> &'v str {
+    object.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// `namespace/name; group/version, Kind=K`.
+fn identity(object: &Value) -> String {
+    let metadata = object.get("metadata").unwrap_or(&Value::Null);
+    format!("{}/{}; {}", text(metadata, "namespace"), text(metadata, "name"), kind_text(object))
+}
+
+/// `apps/v1, Kind=Deployment`; the core group leaves its place empty.
+fn kind_text(object: &Value) -> String {
+    let kind = text(object, "kind");
+    match text(object, "apiVersion").split('/').collect::<Vec<_>>().as_slice() {
+        [version] => format!("/{version}, Kind={kind}"),
+        [group, version] => format!("{group}/{version}, Kind={kind}"),
+        // upstream: a version that cannot be read takes the kind along.
+        _ => "/, Kind=".to_owned(),
+    }
+}

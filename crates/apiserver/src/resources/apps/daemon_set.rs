@@ -1,0 +1,200 @@
+//! The rules of DaemonSets.
+
+use serde_json::{Value, json};
+
+use super::{counters, default, rollout};
+use crate::field_error::FieldError;
+use crate::resources::check::{Findings, Path};
+use crate::resources::strategy::{clear_status, keep_all_but_status, keep_status};
+use crate::resources::{Strategy, WriteCx, label_selector, pod};
+use crate::validation;
+use crate::value::Json;
+
+pub(crate) struct DaemonSet;
+
+/// upstream: the number of the template was once a field of the spec; `apps/v1` shows it as an annotation.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+impl Strategy for DaemonSet {
+    fn apply_defaults(&self, obj: &mut Value) {
+        let Some(spec) = obj.get_mut("spec") else { return };
+        default(spec, "updateStrategy.type", "RollingUpdate");
+        if spec.text("updateStrategy.type") == "RollingUpdate" {
+            default(spec, "updateStrategy.rollingUpdate", json!({}));
+            default(spec, "updateStrategy.rollingUpdate.maxUnavailable", 1);
+            default(spec, "updateStrategy.rollingUpdate.maxSurge", 0);
+        }
+        default(spec, "revisionHistoryLimit", 10);
+        if let Some(template) = spec.get_mut("template") {
+            pod::template_defaults(template);
+        }
+    }
+
+    fn prepare_create(&self, cx: &WriteCx<'_>, obj: &mut Value) {
+        clear_status(cx, obj);
+        obj.put("metadata.generation", 1);
+        let generation = template_generation(obj).max(1);
+        set_template_generation(obj, generation);
+        pod::drop_disabled_in_template(obj);
+    }
+
+    fn prepare_update(&self, cx: &WriteCx<'_>, new: &mut Value, old: &Value) {
+        keep_status(cx, new, old);
+        pod::drop_disabled_in_template(new);
+        let differs = |path: &str| new.at(path) != old.at(path);
+        let (template, spec) = (differs("spec.template"), differs("spec"));
+        set_template_generation(new, template_generation(old) + i64::from(template));
+        pod::bump_generation(new, old, spec);
+    }
+
+    fn prepare_status_update(&self, _cx: &WriteCx<'_>, new: &mut Value, old: &Value) {
+        keep_all_but_status(new, old);
+        set_template_generation(new, template_generation(old));
+    }
+
+    fn validate_create(&self, _cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
+        let mut found = Findings::default();
+        validate_spec(obj.at("spec"), &mut found);
+        found.into_errors()
+    }
+
+    fn validate_update(&self, _cx: &WriteCx<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut found = Findings::default();
+        found.extend(super::selector_unchanged(new, old));
+        validate_spec(new.at("spec"), &mut found);
+        found.into_errors()
+    }
+
+    fn validate_status_update(&self, _cx: &WriteCx<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
+        const COUNTERS: &[&str] = &[
+            "currentNumberScheduled",
+            "numberMisscheduled",
+            "desiredNumberScheduled",
+            "numberReady",
+            "observedGeneration",
+            "updatedNumberScheduled",
+            "numberAvailable",
+            "numberUnavailable",
+            "collisionCount",
+        ];
+        let mut found = Findings::default();
+        counters(new, COUNTERS, &mut found);
+        super::collisions(new, old, &mut found);
+        found.into_errors()
+    }
+
+    fn warnings(&self, cx: &WriteCx<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let unchanged = old.is_some_and(|old| template_generation(old) == template_generation(new));
+        match cx.subresource {
+            None if !unchanged => pod::template_warnings(new.at("spec.template"), "spec.template"),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn template_generation(obj: &Value) -> i64 {
+    let text = obj.at("metadata.annotations").get(TEMPLATE_GENERATION).and_then(Value::as_str);
+    text.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+fn set_template_generation(obj: &mut Value, generation: i64) {
+    if !obj.at("metadata.annotations").is_object() {
+        obj.put("metadata.annotations", json!({}));
+    }
+    if let Some(annotations) = obj.at_mut("metadata.annotations").and_then(Value::as_object_mut) {
+        annotations.insert(TEMPLATE_GENERATION.to_owned(), generation.to_string().into());
+    }
+}
+
+fn validate_spec(spec: &Value, found: &mut Findings) {
+    let at = Path::new("spec");
+    let selector = spec.at("selector");
+    let errors = validation::label_selector("spec.selector", selector);
+    if errors.is_empty() {
+        found.extend(super::selector_misses_template(spec));
+    }
+    found.extend(errors);
+    if !selector.is_null() && label_selector::is_empty(selector) {
+        found.push(super::selector_error(selector, "empty selector is invalid for daemonset"));
+    }
+    super::endless_template(spec.at("template"), "DaemonSet", found);
+    found.not_negative(at.child("minReadySeconds"), spec.int("minReadySeconds").unwrap_or(0));
+    validate_strategy(spec.at("updateStrategy"), at.child("updateStrategy"), found);
+    found.not_negative(at.child("revisionHistoryLimit"), spec.int("revisionHistoryLimit").unwrap_or(0));
+}
+
+fn validate_strategy(strategy: &Value, at: Path<'_>, found: &mut Findings) {
+    const TYPES: &[&str] = &["RollingUpdate", "OnDelete"];
+    match strategy.text("type") {
+        "OnDelete" => {}
+        "RollingUpdate" => rollout::daemon_set(strategy.at("rollingUpdate"), at.child("rollingUpdate"), found),
+        _ => found.push(rollout::unknown_type(strategy, "spec.updateStrategy", TYPES)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{decode, schema};
+
+    fn daemon_set(spec: Value) -> Value {
+        let given = json!({"kind": "DaemonSet", "apiVersion": "apps/v1", "metadata": {"name": "a"}, "spec": spec});
+        let mut object = decode(schema().id("apps/v1.DaemonSet"), &given).expect("decodes").value;
+        DaemonSet.apply_defaults(&mut object);
+        object
+    }
+
+    fn minimal() -> Value {
+        json!({
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        })
+    }
+
+    fn complaints(change: impl FnOnce(&mut Value)) -> Vec<String> {
+        let mut spec = minimal();
+        change(&mut spec);
+        let mut found = Findings::default();
+        validate_spec(daemon_set(spec).at("spec"), &mut found);
+        found.into_errors().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_recorded_defaults_are_filled_in() {
+        let got = daemon_set(minimal());
+        assert_eq!(
+            got["spec"]["updateStrategy"],
+            json!({"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}, "type": "RollingUpdate"})
+        );
+        assert_eq!(got["spec"]["revisionHistoryLimit"], 10);
+    }
+
+    #[test]
+    fn the_number_of_the_template_is_an_annotation() {
+        let mut object = daemon_set(minimal());
+        assert_eq!(template_generation(&object), 0);
+        set_template_generation(&mut object, 2);
+        assert_eq!(object["metadata"]["annotations"], json!({TEMPLATE_GENERATION: "2"}));
+        assert_eq!(template_generation(&object), 2);
+    }
+
+    #[test]
+    fn the_selector_selects_the_template() {
+        assert_eq!(complaints(|_| ()), Vec::<String>::new());
+        assert_eq!(complaints(|spec| spec["template"]["metadata"]["labels"] = json!({})).len(), 1);
+        assert_eq!(
+            complaints(|spec| spec["selector"] = json!({})),
+            ["spec.selector: Invalid value: {}: empty selector is invalid for daemonset"]
+        );
+    }
+
+    #[test]
+    fn an_unknown_strategy_is_refused() {
+        let got = complaints(|spec| spec["updateStrategy"] = json!({"type": "Odd"}));
+        assert_eq!(
+            got,
+            ["spec.updateStrategy: Unsupported value: {\"Type\":\"Odd\",\"RollingUpdate\":null}: supported values: \
+              \"RollingUpdate\", \"OnDelete\""]
+        );
+    }
+}

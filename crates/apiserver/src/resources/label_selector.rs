@@ -1,0 +1,100 @@
+//! Label selectors that stand inside objects: `{matchLabels, matchExpressions}`.
+//!
+//! What they select, and how they read as the `labelSelector` parameter; their form is checked by
+//! [`crate::validation::label_selector`].
+
+use serde_json::{Map, Value};
+
+use crate::value::Json;
+
+/// Selects nothing in particular: present, but without requirements.
+pub(crate) fn is_empty(selector: &Value) -> bool {
+    selector.map("matchLabels").is_none_or(Map::is_empty) && selector.list("matchExpressions").is_empty()
+}
+
+/// Whether the selector (which must be valid) selects these labels. An absent selector selects nothing, an empty
+/// one everything.
+pub(crate) fn matches(selector: &Value, labels: Option<&Map<String, Value>>) -> bool {
+    let label = |key: &str| labels.and_then(|l| l.get(key)).and_then(Value::as_str);
+    let mut pairs = selector.map("matchLabels").into_iter().flatten();
+    !selector.is_null()
+        && pairs.all(|(key, value)| label(key) == value.as_str())
+        && selector.list("matchExpressions").iter().all(|e| requirement_matches(e, label(e.text("key"))))
+}
+
+fn requirement_matches(expression: &Value, label: Option<&str>) -> bool {
+    let listed = label.is_some_and(|l| expression.texts("values").contains(&l));
+    match expression.text("operator") {
+        "In" => listed,
+        "NotIn" => !listed,
+        "Exists" => label.is_some(),
+        "DoesNotExist" => label.is_none(),
+        _ => false,
+    }
+}
+
+/// The selector as the `labelSelector` parameter spells it, requirements sorted by key.
+pub(crate) fn text(selector: &Value) -> String {
+    let pairs = selector.map("matchLabels").into_iter().flatten();
+    let mut parts: Vec<(String, String)> =
+        pairs.map(|(key, value)| (key.clone(), format!("{key}={}", value.as_str().unwrap_or_default()))).collect();
+    parts.extend(selector.list("matchExpressions").iter().map(|e| (e.text("key").to_owned(), requirement_text(e))));
+    parts.sort_by(|a, b| a.0.cmp(&b.0));
+    let texts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
+    texts.join(",")
+}
+
+fn requirement_text(expression: &Value) -> String {
+    let key = expression.text("key");
+    let mut values = expression.texts("values");
+    values.sort_unstable();
+    match expression.text("operator") {
+        "In" => format!("{key} in ({})", values.join(",")),
+        "NotIn" => format!("{key} notin ({})", values.join(",")),
+        "DoesNotExist" => format!("!{key}"),
+        _ => key.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_absent_selector_matches_nothing_and_an_empty_one_everything() {
+        assert!(!matches(&Value::Null, None));
+        assert!(matches(&json!({}), None));
+        assert!(is_empty(&json!({"matchLabels": {}})));
+    }
+
+    #[test]
+    fn all_requirements_must_hold() {
+        let labels = json!({"a": "b", "c": "d"});
+        let table = [
+            (json!({"matchLabels": {"a": "b"}}), true),
+            (json!({"matchLabels": {"a": "b", "c": "x"}}), false),
+            (json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["b", "z"]}]}), true),
+            (json!({"matchExpressions": [{"key": "q", "operator": "NotIn", "values": ["b"]}]}), true),
+            (json!({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}), false),
+            (json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]}), true),
+        ];
+        for (selector, expected) in table {
+            assert_eq!(matches(&selector, labels.as_object()), expected, "{selector}");
+        }
+    }
+
+    #[test]
+    fn the_text_form_is_sorted_by_key() {
+        let selector = json!({
+            "matchLabels": {"z": "1", "a": "b"},
+            "matchExpressions": [
+                {"key": "m", "operator": "In", "values": ["y", "x"]},
+                {"key": "n", "operator": "NotIn", "values": ["x"]},
+                {"key": "o", "operator": "Exists"},
+                {"key": "p", "operator": "DoesNotExist"},
+            ],
+        });
+        assert_eq!(text(&selector), "a=b,m in (x,y),n notin (x),o,!p,z=1");
+    }
+}

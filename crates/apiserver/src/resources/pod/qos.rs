@@ -1,0 +1,80 @@
+//! A pod's quality-of-service class, from what its containers ask for.
+
+use serde_json::Value;
+
+use super::amount::Amount;
+use crate::value::Json;
+
+const GUARANTEED: &str = "Guaranteed";
+const BURSTABLE: &str = "Burstable";
+const BEST_EFFORT: &str = "BestEffort";
+
+/// The class of a pod with this spec.
+pub(super) fn class(spec: &Value) -> &'static str {
+    let of_pod = spec.at("resources");
+    if of_pod.map("requests").or(of_pod.map("limits")).is_some_and(|amounts| !amounts.is_empty()) {
+        return of_resources(of_pod);
+    }
+    let containers = ["initContainers", "containers"].into_iter().flat_map(|list| spec.list(list));
+    combined(containers.map(|container| of_resources(container.at("resources")))).unwrap_or(BEST_EFFORT)
+}
+
+/// Several classes make one only if they are all the same.
+fn combined(mut classes: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    let first = classes.next()?;
+    Some(if classes.all(|class| class == first) { first } else { BURSTABLE })
+}
+
+fn of_resources(resources: &Value) -> &'static str {
+    let of = |name: &str| of_amounts(amount(resources, "requests", name), amount(resources, "limits", name));
+    let asks_for_something = ["requests", "limits"].iter().any(|list| resources.has(list));
+    match (asks_for_something, combined(["cpu", "memory"].into_iter().map(of))) {
+        (true, Some(class)) => class,
+        _ => BEST_EFFORT,
+    }
+}
+
+fn amount(resources: &Value, list: &str, name: &str) -> Amount {
+    Amount::of(resources.at(list).text(name))
+}
+
+fn of_amounts(request: Amount, limit: Amount) -> &'static str {
+    match request == limit {
+        false => BURSTABLE,
+        true if request == Amount::ZERO => BEST_EFFORT,
+        true => GUARANTEED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_class_follows_requests_and_limits() {
+        let full = json!({"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1000m", "memory": "1Gi"}});
+        let table = [
+            (json!([{}]), BEST_EFFORT),
+            (json!([{"resources": {}}]), BEST_EFFORT),
+            (json!([{"resources": full}]), GUARANTEED),
+            (json!([{"resources": full}, {"resources": full}]), GUARANTEED),
+            (json!([{"resources": full}, {}]), BURSTABLE),
+            (json!([{"resources": {"requests": {"cpu": "1"}}}]), BURSTABLE),
+            (json!([{"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}]), BURSTABLE),
+            (json!([{"resources": {"requests": {"nvidia.com/gpu": "1"}}}]), BEST_EFFORT),
+        ];
+        for (containers, expected) in table {
+            assert_eq!(class(&json!({"containers": containers})), expected, "{containers}");
+        }
+    }
+
+    #[test]
+    fn pod_level_resources_decide_alone() {
+        let spec = json!({
+            "resources": {"requests": {"cpu": "1", "memory": "1"}, "limits": {"cpu": "1", "memory": "1"}},
+            "containers": [{"resources": {"requests": {"cpu": "1"}}}],
+        });
+        assert_eq!(class(&spec), GUARANTEED);
+    }
+}

@@ -1,0 +1,346 @@
+//! The parts of objects that have an address of their own and a kind of their own: `deployments/scale`,
+//! `pods/binding` and `pods/eviction`.
+//!
+//! Everything here works on values; reading, writing and deleting is up to the verbs.
+//!
+//! ```text
+//!  scale     GET: scale_of(deployment)     PUT, PATCH: scale_of ─► change ─► apply_scale ─► ordinary update
+//!  binding   POST: label_binding ─► bind(pod) ─► write (no further rules) ─► created()
+//!  eviction  POST: eviction_options ─► check_preconditions ─► mark_evicted ─► status update ─► DELETE ─► created()
+//! ```
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::check::{Findings, Path};
+use super::{label_selector, pod};
+use crate::field_error::FieldError;
+use crate::status::{ApiError, ApiResult, Named};
+use crate::validation;
+use crate::value::Json;
+
+/// The answer to a POST that leaves nothing to show.
+pub(crate) fn created() -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+}
+
+// === Scale ===
+
+/// The scale of a deployment.
+pub(crate) fn scale_of(deployment: &Value) -> Value {
+    let mut metadata = json!({});
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = deployment.at("metadata").get(field) {
+            metadata.put(field, value.clone());
+        }
+    }
+    let mut spec = json!({});
+    if let Some(replicas) = deployment.int("spec.replicas").filter(|replicas| *replicas != 0) {
+        spec.put("replicas", replicas);
+    }
+    let mut status = json!({"replicas": deployment.int("status.replicas").unwrap_or(0)});
+    let selector = label_selector::text(deployment.at("spec.selector"));
+    if !selector.is_empty() {
+        status.put("selector", selector);
+    }
+    json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status,
+    })
+}
+
+/// Changes a deployment to what its scale became. The scale's resourceVersion becomes the deployment's, so that
+/// the write it goes into notices when somebody else was faster.
+pub(crate) fn apply_scale(deployment: &mut Value, scale: &Value) -> ApiResult<()> {
+    let name = deployment.text("metadata.name").to_owned();
+    let replicas = scale.int("spec.replicas").unwrap_or(0);
+    let mut found = Findings::default();
+    found.not_negative(Path::new("spec.replicas"), replicas);
+    let errors = found.into_errors();
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(Named { group: "autoscaling", kind: "Scale" }, &name, &errors));
+    }
+    let (wanted, found) = (scale.text("metadata.uid"), deployment.text("metadata.uid"));
+    if !wanted.is_empty() && wanted != found {
+        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
+        return Err(ApiError::conflict(Named { group: "apps", kind: "deployments/scale" }, &name, &why));
+    }
+    deployment.put("spec.replicas", replicas);
+    deployment.put("metadata.resourceVersion", scale.text("metadata.resourceVersion"));
+    Ok(())
+}
+
+// === Binding ===
+
+/// Gives a binding the topology labels of the node it names, which the pod will then carry.
+pub(crate) fn label_binding(binding: &mut Value, node_labels: &BTreeMap<String, String>) {
+    if binding.text("target.kind") == "Node" {
+        pod::copy_topology(binding, node_labels);
+    }
+}
+
+/// Puts a pod on the node that a binding names.
+pub(crate) fn bind(pod: &mut Value, binding: &Value) -> ApiResult<()> {
+    let name = pod.text("metadata.name").to_owned();
+    if binding.text("metadata.name") != name {
+        return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
+    }
+    check_target(binding.at("target"))?;
+    check_identity(pod, binding)?;
+    if let Some(why) = cannot_be_bound(pod, &name) {
+        return Err(ApiError::conflict(Named { group: "", kind: "pods/binding" }, &name, &why));
+    }
+    pod.put("spec.nodeName", binding.text("target.name"));
+    pod.take_at("status.nominatedNodeName");
+    for map in ["metadata.annotations", "metadata.labels"] {
+        merge(pod, binding, map);
+    }
+    if let Some(status) = pod.get_mut("status") {
+        pod::set_condition(status, "PodScheduled", "True", None, &pod::now());
+    }
+    Ok(())
+}
+
+/// upstream: these errors are not turned into a Status of their own, so they are plain 500s.
+fn check_target(target: &Value) -> ApiResult<()> {
+    let mut found = Findings::default();
+    let at = Path::new("target");
+    let (kind, name) = (target.text("kind"), target.text("name"));
+    if !matches!(kind, "" | "Node") {
+        found.one_of(at.child("kind"), kind, &["Node", "<empty>"]);
+    }
+    match name {
+        "" => found.required(at.child("name"), ""),
+        _ if matches!(kind, "" | "Node") => found.form(at.child("name"), name, validation::dns_subdomain(name)),
+        _ => {}
+    }
+    let texts: Vec<String> = found.into_errors().iter().map(FieldError::to_string).collect();
+    match texts.as_slice() {
+        [] => Ok(()),
+        [one] => Err(ApiError::plain(one.as_str())),
+        many => Err(ApiError::plain(format!("[{}]", many.join(", ")))),
+    }
+}
+
+/// A binding may say which pod it means, and which state of it.
+fn check_identity(pod: &Value, binding: &Value) -> ApiResult<()> {
+    for (field, word) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+        let (wanted, found) = (binding.at("metadata").text(field), pod.at("metadata").text(field));
+        if !wanted.is_empty() && wanted != found {
+            let (namespace, name) = (pod.text("metadata.namespace"), pod.text("metadata.name"));
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: /registry/pods/{namespace}/{name}, ResourceVersion: 0, \
+                 AdditionalErrorMsg: Precondition failed: {word} in precondition: {wanted}, {word} in object meta: \
+                 {found}"
+            );
+            return Err(ApiError::conflict(Named { group: "", kind: "pods" }, name, &why));
+        }
+    }
+    Ok(())
+}
+
+fn cannot_be_bound(pod: &Value, name: &str) -> Option<String> {
+    let node = pod.text("spec.nodeName");
+    if pod.has("metadata.deletionTimestamp") {
+        Some(format!("pod {name} is being deleted, cannot be assigned to a host"))
+    } else if !node.is_empty() {
+        Some(format!("pod {name} is already assigned to node {node:?}"))
+    } else if !pod.list("spec.schedulingGates").is_empty() {
+        Some(format!("pod {name} has non-empty .spec.schedulingGates"))
+    } else {
+        None
+    }
+}
+
+fn merge(into: &mut Value, from: &Value, map: &str) {
+    let Some(entries) = from.map(map).filter(|entries| !entries.is_empty()) else { return };
+    if !into.at(map).is_object() {
+        into.put(map, json!({}));
+    }
+    if let Some(target) = into.at_mut(map).and_then(Value::as_object_mut) {
+        target.extend(entries.iter().map(|(key, value)| (key.clone(), value.clone())));
+    }
+}
+
+// === Eviction ===
+
+/// The DeleteOptions that an eviction of the pod `name` asks for; `dry_run` is what the request itself says.
+pub(crate) fn eviction_options(name: &str, eviction: &Value, dry_run: bool) -> ApiResult<Value> {
+    if eviction.text("metadata.name") != name {
+        return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let mut options = match eviction.at("deleteOptions") {
+        Value::Null => json!({}),
+        given => given.clone(),
+    };
+    const BREAKING: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+    if options.at(BREAKING) == true {
+        let field = format!("deleteOptions.{BREAKING}");
+        let detail = "can not be set for pod eviction, try after removing the option";
+        let error = FieldError::invalid(field, true, detail);
+        return Err(ApiError::invalid(Named { group: "policy", kind: "Eviction" }, name, &[error]));
+    }
+    if dry_run {
+        options.put("dryRun", json!(["All"]));
+    }
+    Ok(options)
+}
+
+/// Whether the pod is the one, in the state, that the options of an eviction mean.
+pub(crate) fn check_preconditions(pod: &Value, options: &Value) -> ApiResult<()> {
+    const CHECKS: [(&str, &str, &str); 2] =
+        [("uid", "UID", "deleted and then recreated"), ("resourceVersion", "ResourceVersion", "modified")];
+    for (field, word, fate) in CHECKS {
+        let (wanted, found) = (options.at("preconditions").text(field), pod.at("metadata").text(field));
+        if !wanted.is_empty() && wanted != found {
+            let why = format!(
+                "the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). The object \
+                 might have been {fate}"
+            );
+            // upstream: names the kind where other conflicts name the resource.
+            return Err(ApiError::conflict(Named { group: "", kind: "Pod" }, pod.text("metadata.name"), &why));
+        }
+    }
+    Ok(())
+}
+
+/// Notes on a pod that it is being evicted.
+pub(crate) fn mark_evicted(pod: &mut Value) {
+    if let Some(status) = pod.get_mut("status") {
+        let why = ("EvictionByEvictionAPI", "Eviction API: evicting");
+        pod::set_condition(status, "DisruptionTarget", "True", Some(why), &pod::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deployment() -> Value {
+        json!({
+            "kind": "Deployment", "apiVersion": "apps/v1",
+            "metadata": {
+                "name": "a", "namespace": "n", "uid": "u", "resourceVersion": "5",
+                "creationTimestamp": "2026-01-02T03:04:05Z", "labels": {"x": "y"}, "generation": 1,
+            },
+            "spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}}, "status": {},
+        })
+    }
+
+    fn message(result: ApiResult<()>) -> String {
+        result.expect_err("refused").message
+    }
+
+    #[test]
+    fn the_recorded_scale() {
+        assert_eq!(
+            scale_of(&deployment()),
+            json!({
+                "apiVersion": "autoscaling/v1", "kind": "Scale",
+                "metadata": {
+                    "creationTimestamp": "2026-01-02T03:04:05Z", "name": "a", "namespace": "n",
+                    "resourceVersion": "5", "uid": "u",
+                },
+                "spec": {"replicas": 1}, "status": {"replicas": 0, "selector": "a=b"},
+            })
+        );
+    }
+
+    #[test]
+    fn a_scale_changes_replicas_only() {
+        let mut object = deployment();
+        let mut scale = scale_of(&object);
+        scale["spec"]["replicas"] = 5.into();
+        assert_eq!(apply_scale(&mut object, &scale), Ok(()));
+        let mut expected = deployment();
+        expected["spec"]["replicas"] = 5.into();
+        assert_eq!(object, expected);
+        scale["spec"] = json!({});
+        assert_eq!(apply_scale(&mut object, &scale), Ok(()));
+        assert_eq!(object["spec"]["replicas"], 0);
+    }
+
+    #[test]
+    fn a_bad_scale_is_refused() {
+        let mut object = deployment();
+        let mut scale = scale_of(&object);
+        scale["spec"]["replicas"] = json!(-1);
+        assert_eq!(
+            message(apply_scale(&mut object, &scale)),
+            "Scale.autoscaling \"a\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0"
+        );
+        let mut other = scale_of(&object);
+        other["metadata"]["uid"] = "v".into();
+        assert_eq!(
+            message(apply_scale(&mut object, &other)),
+            "Operation cannot be fulfilled on deployments/scale.apps \"a\": Precondition failed: UID in precondition: \
+             v, UID in object meta: u"
+        );
+    }
+
+    fn pod_and_binding() -> (Value, Value) {
+        let pod = json!({"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {}, "status": {"phase": "Pending"}});
+        let binding =
+            json!({"metadata": {"name": "p", "labels": {"l": "1"}}, "target": {"kind": "Node", "name": "node"}});
+        (pod, binding)
+    }
+
+    #[test]
+    fn binding_puts_a_pod_on_a_node() {
+        let (mut pod, mut binding) = pod_and_binding();
+        label_binding(&mut binding, &BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), "z".to_owned())]));
+        assert_eq!(bind(&mut pod, &binding), Ok(()));
+        assert_eq!(pod["spec"], json!({"nodeName": "node"}));
+        assert_eq!(pod["metadata"]["labels"], json!({"l": "1", "topology.kubernetes.io/zone": "z"}));
+        assert_eq!(pod["status"]["conditions"][0]["type"], "PodScheduled");
+        assert_eq!(
+            message(bind(&mut pod, &binding)),
+            "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"node\""
+        );
+    }
+
+    #[test]
+    fn binding_needs_the_right_pod_and_a_node() {
+        let (mut pod, mut binding) = pod_and_binding();
+        binding["metadata"]["uid"] = "other".into();
+        assert!(message(bind(&mut pod, &binding)).ends_with("UID in precondition: other, UID in object meta: u"));
+        binding["metadata"] = json!({"name": "q"});
+        assert_eq!(message(bind(&mut pod, &binding)), "name in URL does not match name in Binding object");
+        let (mut pod, mut binding) = pod_and_binding();
+        binding["target"] = json!({"kind": "Moon"});
+        assert_eq!(
+            message(bind(&mut pod, &binding)),
+            "[target.kind: Unsupported value: \"Moon\": supported values: \"Node\", \"<empty>\", target.name: Required value]"
+        );
+    }
+
+    #[test]
+    fn an_eviction_carries_delete_options() {
+        let eviction = json!({"metadata": {"name": "p"}, "deleteOptions": {"gracePeriodSeconds": 5}});
+        assert_eq!(eviction_options("p", &eviction, false), Ok(json!({"gracePeriodSeconds": 5})));
+        assert_eq!(eviction_options("p", &eviction, true), Ok(json!({"gracePeriodSeconds": 5, "dryRun": ["All"]})));
+        assert_eq!(eviction_options("p", &json!({"metadata": {"name": "p"}}), false), Ok(json!({})));
+        assert_eq!(
+            eviction_options("q", &eviction, false).map_err(|e| e.message),
+            Err("name in URL does not match name in Eviction object".to_owned())
+        );
+    }
+
+    #[test]
+    fn an_eviction_may_mean_a_certain_pod() {
+        let pod = json!({"metadata": {"name": "p", "uid": "u", "resourceVersion": "3"}});
+        assert_eq!(check_preconditions(&pod, &json!({"preconditions": {"uid": "u"}})), Ok(()));
+        assert_eq!(
+            message(check_preconditions(&pod, &json!({"preconditions": {"resourceVersion": "2"}}))),
+            "Operation cannot be fulfilled on Pod \"p\": the ResourceVersion in the precondition (2) does not match the \
+             ResourceVersion in record (3). The object might have been modified"
+        );
+    }
+
+    #[test]
+    fn an_evicted_pod_says_so() {
+        let mut pod = json!({"status": {"phase": "Running"}});
+        mark_evicted(&mut pod);
+        assert_eq!(pod["status"]["conditions"][0]["reason"], "EvictionByEvictionAPI");
+    }
+}

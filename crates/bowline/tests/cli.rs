@@ -1,0 +1,82 @@
+//! The binary as a script sees it: exit codes, files, the ready line, signals.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::fs;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use support::{BOWLINE, Scratch, Server};
+
+/// Runs it to its end and checks the exit code and what it said.
+fn refused(arguments: &[&str], code: i32, says: &[&str]) {
+    let child = Command::new(BOWLINE).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let output = support::finish(child, Duration::from_secs(20));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+    for part in says {
+        assert!(text.contains(part), "{arguments:?} should say {part:?}: {text}");
+    }
+    assert!(output.stdout.is_empty(), "{arguments:?} says it is ready and is not");
+}
+
+#[test]
+fn bad_flags_end_it_with_two_and_say_what_would_be_right() {
+    refused(&[], 2, &["Usage"]);
+    refused(&["sail"], 2, &["sail"]);
+    refused(&["apiserver"], 2, &["--kubeconfig"]);
+    refused(&["apiserver", "--kubeconfig=kc", "--knots=8"], 2, &["--knots"]);
+    refused(&["apiserver", "--kubeconfig=kc", "--listen=6443"], 2, &["--listen", "6443", "127.0.0.1:6443"]);
+    refused(&["apiserver", "--kubeconfig=kc", "--built-in-controllers=si"], 2, &["true or false"]);
+    refused(&["apiserver", "--kubeconfig=kc", "--authorization-mode=rbac"], 2, &["AlwaysAllow, RBAC"]);
+}
+
+#[test]
+fn a_kubeconfig_that_cannot_be_written_is_refused_before_anything_starts() {
+    let scratch = Scratch::new("refused");
+    let path = scratch.path("missing/kubeconfig");
+    refused(&["apiserver", "--kubeconfig", path.to_str().unwrap()], 2, &["missing", "does not exist", "make it"]);
+}
+
+#[test]
+fn an_address_that_is_taken_is_a_failure_that_names_it() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let scratch = Scratch::new("taken");
+    let kubeconfig = scratch.path("kubeconfig");
+    refused(&["apiserver", "--listen", &address, "--kubeconfig", kubeconfig.to_str().unwrap()], 1, &[&address]);
+    assert!(!kubeconfig.exists(), "a kubeconfig for a server that is not there");
+}
+
+#[test]
+fn it_says_when_it_is_ready_and_stops_cleanly_on_either_signal() {
+    for signal in ["-INT", "-TERM"] {
+        let mut server = Server::start("signals", &[]);
+        let expected = format!("API server ready at {} (kubeconfig {})\n", server.url(), server.kubeconfig().display());
+        assert_eq!(server.ready, expected);
+        assert!(server.stop(signal).success(), "after {signal}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn the_kubeconfig_is_there_when_it_is_ready_and_is_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let server = Server::start("private", &[]);
+    let text = fs::read_to_string(server.kubeconfig()).unwrap();
+    assert!(text.contains(server.url()), "{text}");
+    assert_eq!(fs::metadata(server.kubeconfig()).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn the_playground_says_what_to_try() {
+    let mut server = Server::start_command("playground", "playground", &[]);
+    assert!(server.stop("-INT").success());
+    let said = server.rest_of_output();
+    for file in said.split_whitespace().filter(|word| word.starts_with("examples/")) {
+        assert!(support::workspace().join(file).is_file(), "it names {file}, which is not there");
+    }
+    assert!(said.contains("kubectl apply -f examples/"), "{said}");
+}

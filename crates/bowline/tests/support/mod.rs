@@ -1,0 +1,141 @@
+//! What the black-box tests share: the running binary, a folder of one's own, and skipping out loud.
+#![allow(dead_code, reason = "every test binary compiles this for itself and uses a part of it")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// The program under test.
+pub(crate) const BOWLINE: &str = env!("CARGO_BIN_EXE_bowline");
+
+/// The root of the workspace.
+pub(crate) fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
+/// Says that a test did nothing, past the test runner's capture, in the form that the gate counts.
+pub(crate) fn skip(why: &str) {
+    // Not `eprintln!`, which is what the runner captures.
+    let line = format!("\nSKIPPED: {why}\n1 skipped\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+}
+
+/// A folder that goes away with the value.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(test: &str) -> Scratch {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("bowline-{test}-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Puts a file there.
+    pub(crate) fn file(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        fs::write(self.path(name), text).unwrap();
+        self.path(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running `bowline apiserver` (or `playground`), stopped with the value.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) scratch: Scratch,
+    /// The line that said it is ready.
+    pub(crate) ready: String,
+}
+
+impl Server {
+    /// Starts the API server on a free port and waits until it says that it is ready.
+    pub(crate) fn start(test: &str, flags: &[&str]) -> Server {
+        let flags: Vec<_> = ["--listen=127.0.0.1:0"].iter().chain(flags).copied().collect();
+        Server::start_command(test, "apiserver", &flags)
+    }
+
+    pub(crate) fn start_command(test: &str, command: &str, flags: &[&str]) -> Server {
+        let scratch = Scratch::new(test);
+        let mut child = Command::new(BOWLINE)
+            .arg(command)
+            .arg("--kubeconfig")
+            .arg(scratch.path("kubeconfig"))
+            .args(flags)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = String::new();
+        // Left open by `by_ref`: the server may print more, and must not find its output closed.
+        let stdout = child.stdout.as_mut().unwrap();
+        BufReader::with_capacity(1, stdout.by_ref()).read_line(&mut ready).unwrap();
+        let server = Server { child, scratch, ready };
+        assert!(server.ready.starts_with("API server ready at "), "it did not start, but said {:?}", server.ready);
+        server
+    }
+
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.scratch.path("kubeconfig")
+    }
+
+    /// The address in the ready line.
+    pub(crate) fn url(&self) -> &str {
+        self.ready.split_whitespace().find(|word| word.starts_with("https://")).unwrap()
+    }
+
+    /// Sends a signal and waits for the end.
+    pub(crate) fn stop(&mut self, signal: &str) -> ExitStatus {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        let status = within(Duration::from_secs(20), || self.child.try_wait().unwrap());
+        status.expect("the server stops when it is told to")
+    }
+
+    /// All it printed after the ready line, once it has ended.
+    pub(crate) fn rest_of_output(&mut self) -> String {
+        let mut text = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits for a program with little to say; one that does not end in time is ended, and shows up as killed.
+pub(crate) fn finish(mut child: Child, patience: Duration) -> Output {
+    if within(patience, || child.try_wait().unwrap()).is_none() {
+        child.kill().unwrap();
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// Asks again and again until there is an answer, or time is up.
+pub(crate) fn within<T>(patience: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + patience;
+    loop {
+        if let Some(answer) = ask() {
+            return Some(answer);
+        }
+        if Instant::now() > deadline {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
