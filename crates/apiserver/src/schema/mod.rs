@@ -30,6 +30,10 @@ pub(crate) use decode::{
     DecodeError, Decoded, StrictIssue, decode, decode_json, decode_yaml, fill_always, json_error, strict_summary, zero,
 };
 pub(crate) use encode::ordered_json;
+#[cfg(test)]
+pub(crate) use json_syntax::go_syntax_error;
+#[cfg(test)]
+pub(crate) use protobuf::encode as protobuf_encode;
 pub(crate) use protobuf::{decode_protobuf, looks_like_protobuf};
 
 /// A type's place in the [`Schema`].
