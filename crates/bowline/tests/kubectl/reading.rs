@@ -89,8 +89,7 @@ fn get_watch_follows_changes() {
 fn describe_gathers_what_belongs_together() {
     with_every_kubectl("describe", &[], |kubectl| {
         a_small_cluster(kubectl);
-        let event = kubectl.manifest("event.yaml", EVENT);
-        kubectl.run(&format!("create -f {event}"));
+        record_event(kubectl);
         let service = kubectl.run("describe service web");
         service
             .lists("Type: LoadBalancer")
@@ -116,11 +115,18 @@ fn describe_gathers_what_belongs_together() {
     });
 }
 
+/// Events belong to an object by its UID.
+fn record_event(kubectl: &Kubectl) {
+    let uid = kubectl.run("get service web -o jsonpath={.metadata.uid}").stdout;
+    let event = kubectl.manifest("event.yaml", &EVENT.replace("UID", &uid));
+    kubectl.run(&format!("create -f {event}")).says(&["event/web.1 created"]);
+}
+
 const EVENT: &str = "
 apiVersion: v1
 kind: Event
 metadata: {name: web.1, namespace: default}
-involvedObject: {apiVersion: v1, kind: Service, name: web, namespace: default}
+involvedObject: {apiVersion: v1, kind: Service, name: web, namespace: default, uid: UID}
 type: Normal
 reason: EnsuringLoadBalancer
 message: Ensuring load balancer
