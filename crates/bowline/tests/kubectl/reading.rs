@@ -58,9 +58,7 @@ fn get_selects_sorts_and_formats() {
         kubectl.run("get svc --sort-by=.spec.type --no-headers").lists_in_order(&["kubernetes", "web"]);
         kubectl.run("get svc web -o yaml").says(&["apiVersion: v1", "kind: Service", "type: LoadBalancer"]);
         kubectl.run("get svc web -o json").says(&[r#""kind": "Service""#]);
-        kubectl
-            .run("get nodes -o custom-columns=N:.metadata.name,T:.spec.taints[*].effect")
-            .lists("worker-1 NoSchedule");
+        kubectl.run("get nodes -o custom-columns=N:.metadata.name,U:.spec.unschedulable").lists("worker-1 <none>");
         kubectl.run("get nodes --chunk-size=1").says(&["worker-1", "worker-2"]);
         kubectl.run("get nodes --show-labels").says(&["LABELS", "kubernetes.io/os=linux"]);
     });

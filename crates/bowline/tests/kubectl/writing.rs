@@ -119,9 +119,9 @@ fn label_and_annotate_add_change_and_remove() {
         kubectl.run("get nodes -l zone=sea -o name").prints("node/worker-1");
         kubectl.run("label node worker-1 zone-").says(&["node/worker-1"]);
         kubectl.run("get nodes -l zone").says(&["No resources found"]);
-        kubectl.run("annotate node --all berth=12").says(&["node/worker-1 annotated", "node/worker-2 annotated"]);
+        kubectl.run("annotate node --all berth=12").says(&["node/worker-1 annotate", "node/worker-2 annotate"]);
         kubectl.run("get node worker-2 -o jsonpath={.metadata.annotations.berth}").prints("12");
-        kubectl.run("annotate node worker-2 berth-").says(&["node/worker-2 annotated"]);
+        kubectl.run("annotate node worker-2 berth-").says(&["node/worker-2 annotate"]);
         kubectl.refused("label node worker-1 zone=not/valid").says(&["invalid"]);
     });
 }
