@@ -236,12 +236,9 @@ fn manager_errors(manager: &str) -> Option<FieldError> {
         return Some(FieldError::too_long("fieldManager", LONGEST));
     }
     let printable = |c: char| !c.is_control() && (c == ' ' || !c.is_whitespace());
-    let position = manager.chars().position(|c| !printable(c))?;
-    Some(FieldError::invalid(
-        "fieldManager",
-        manager,
-        format!("should only contain printable characters (at position {position})"),
-    ))
+    let (position, found) = manager.char_indices().find(|(_, c)| !printable(*c))?;
+    let why = format!("invalid character U+{:04X} (at position {position})", u32::from(found));
+    Some(FieldError::invalid("fieldManager", manager, why))
 }
 
 pub(crate) fn dry_run_errors(values: &[&str]) -> Option<FieldError> {

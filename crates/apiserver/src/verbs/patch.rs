@@ -5,16 +5,15 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Call, Raced, create, create_object, created, ok, update, update_object};
-use crate::field_error::FieldError;
 use crate::fields;
 use crate::http::body::settle_issues;
 use crate::http::negotiate::{PatchType, patch_type};
 use crate::http::query::{FieldValidation, WriteOptions};
 use crate::http::respond::Answer;
-use crate::patch as patches;
+use crate::patch::{self as patches, Attempt, PatchKind};
 use crate::resources::meta;
-use crate::schema;
-use crate::status::{ApiError, ApiResult, Named};
+use crate::schema::{self, TypeId};
+use crate::status::{ApiError, ApiResult};
 use crate::store::Stored;
 use crate::value::Json;
 
@@ -44,7 +43,8 @@ fn modify(
     loop {
         let current = call.stored_or_404()?;
         let old = call.seen(&current);
-        let mut new = patched(call, kind, &old, options.field_validation, warnings)?;
+        let target = Patched { kind, ty: call.resource().type_id(), old: &old, patch: &call.body };
+        let mut new = patched(&target, options.field_validation, warnings)?;
         check_patched(call, &new, &current)?;
         warnings.extend(meta::tidy_patched(&mut new));
         match update_object(&write, &current, &old, new, false, warnings) {
@@ -55,34 +55,41 @@ fn modify(
     }
 }
 
+/// A patch, and what it is for.
+pub(super) struct Patched<'a> {
+    pub(super) kind: PatchType,
+    pub(super) ty: TypeId,
+    pub(super) old: &'a Value,
+    pub(super) patch: &'a [u8],
+}
+
 /// The old object with the patch applied, in canonical form.
-fn patched(
-    call: &Call,
-    kind: PatchType,
-    old: &Value,
+pub(super) fn patched(
+    target: &Patched<'_>,
     validation: FieldValidation,
     warnings: &mut Vec<String>,
 ) -> ApiResult<Value> {
-    let ty = call.resource().type_id();
-    let raw = match kind {
-        PatchType::Json => patches::json(old, &call.body)?,
-        PatchType::Merge => patches::merge(old, &call.body)?,
-        _ => patches::strategic(ty, old, &call.body)?,
+    let Patched { kind, ty, old, patch } = *target;
+    let (kind, raw) = match kind {
+        PatchType::Json => (PatchKind::Json, patches::json(old, patch)?),
+        PatchType::Merge => (PatchKind::Merge, patches::merge(old, patch)?),
+        _ => (PatchKind::Strategic, patches::strategic(ty, old, patch)?),
     };
-    let decoded = schema::decode(ty, &raw).map_err(|e| unfit(&raw, &e.to_string()))?;
-    if let Some(message) = settle_issues(&decoded.issues, validation, warnings) {
-        return Err(unfit(&raw, &message));
+    let attempt = Attempt { kind, ty, current: old, patch, patched: &raw };
+    let decoded = schema::decode(ty, &raw).map_err(|e| attempt.undecodable(&e))?;
+    let issues = match validation {
+        FieldValidation::Ignore => Vec::new(),
+        _ => attempt.strict_issues(&decoded.issues),
+    };
+    match validation {
+        FieldValidation::Strict if !issues.is_empty() => return Err(attempt.not_strict(&issues)),
+        _ => warnings.extend(issues),
     }
     let mut new = decoded.value;
-    new.put("kind", call.resource().kind);
-    new.put("apiVersion", call.resource().api_version());
+    for key in ["kind", "apiVersion"] {
+        new.put(key, old.at(key).clone());
+    }
     Ok(new)
-}
-
-/// The patch gives something that is no object of this kind.
-fn unfit(raw: &Value, why: &str) -> ApiError {
-    let error = FieldError::invalid("patch", raw.to_string(), why);
-    ApiError::invalid(Named { group: "", kind: "" }, "", &[error])
 }
 
 fn check_patched(call: &Call, new: &Value, current: &Stored) -> ApiResult<()> {
@@ -130,26 +137,17 @@ fn apply(call: &Call, options: &WriteOptions, manager: &str, warnings: &mut Vec<
 
 /// The body of an apply: YAML (and so also JSON), with the right kind.
 fn applied_object(call: &Call, validation: FieldValidation, warnings: &mut Vec<String>) -> ApiResult<Value> {
-    let (mut value, duplicate) =
-        schema::yaml::to_value(&call.body).map_err(|e| ApiError::bad_request(format!("error decoding YAML: {e}")))?;
+    let (value, duplicate) =
+        schema::yaml::to_value(&call.body).map_err(|e| ApiError::bad_request(format!("error encoding patch: {e}")))?;
+    let resource = call.resource();
+    let (kind, api_version) = (value.text("kind"), value.text("apiVersion"));
+    if kind != resource.kind || api_version != resource.api_version() {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        return Err(ApiError::bad_request(format!("invalid object type: {group}/{version}, Kind={kind}")));
+    }
     let issues: Vec<_> = duplicate.into_iter().collect();
     if let Some(message) = settle_issues(&issues, validation, warnings) {
         return Err(ApiError::bad_request(format!("error strict decoding YAML: {message}")));
-    }
-    let resource = call.resource();
-    let (kind, api_version) = (value.text("kind").to_owned(), value.text("apiVersion").to_owned());
-    if kind.is_empty() || api_version.is_empty() {
-        return Err(ApiError::bad_request("apiVersion and kind must be set in an applied object"));
-    }
-    if kind != resource.kind || api_version != resource.api_version() {
-        return Err(ApiError::bad_request(format!(
-            "the object applied is a {api_version} {kind}, but the path is about a {} {}",
-            resource.api_version(),
-            resource.kind
-        )));
-    }
-    if value.text("metadata.name").is_empty() {
-        value.put("metadata.name", call.path.name.as_str());
     }
     Ok(value)
 }
