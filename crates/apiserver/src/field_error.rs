@@ -100,9 +100,14 @@ impl FieldError {
 
     /// `supported` is listed in the given order.
     pub(crate) fn not_supported(field: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
+        Self::not_supported_as(field, shown(&value.into()), supported)
+    }
+
+    /// Like [`FieldError::not_supported`] for a value that is already shown the way Go shows it.
+    pub(crate) fn not_supported_as(field: impl Into<String>, shown: String, supported: &[&str]) -> Self {
         let list: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
         let detail = if list.is_empty() { String::new() } else { format!("supported values: {}", list.join(", ")) };
-        Self::new(FieldErrorKind::NotSupported, field, Some(shown(&value.into())), detail)
+        Self::new(FieldErrorKind::NotSupported, field, Some(shown), detail)
     }
 
     /// A text or size over its limit; `max` in bytes.

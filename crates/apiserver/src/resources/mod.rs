@@ -11,7 +11,7 @@ mod event;
 mod label_selector;
 mod lease;
 pub(crate) mod meta;
-pub(crate) mod namespace;
+mod namespace;
 mod node;
 mod pod;
 mod rbac;
