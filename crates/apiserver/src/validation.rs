@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::field_error::FieldError;
 use crate::value::Json;
 
-pub(crate) use address::{is_valid_cidr, is_valid_cidr_legacy, is_valid_ip, is_valid_ip_legacy};
+pub(crate) use address::{is_valid_cidr_legacy, is_valid_ip_legacy};
 
 /// The longest DNS label (RFC 1123), label key name and label value.
 const LABEL_MAX: usize = 63;
@@ -91,19 +91,6 @@ pub(crate) fn dns_label(name: &str) -> Vec<String> {
     })
 }
 
-/// RFC 1035 label: an RFC 1123 label that starts with a letter.
-pub(crate) fn dns_1035_label(name: &str) -> Vec<String> {
-    let starts_with_letter = name.starts_with(|c: char| c.is_ascii_lowercase());
-    form(name, LABEL_MAX, starts_with_letter && is_label(name), || {
-        pattern_error(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', \
-             start with an alphabetic character, and end with an alphanumeric character",
-            "[a-z]([-a-z0-9]*[a-z0-9])?",
-            &["my-name", "abc-123"],
-        )
-    })
-}
-
 /// A domain name of at least two labels; a final dot is allowed.
 pub(crate) fn fully_qualified_domain(field: &str, name: &str) -> Vec<FieldError> {
     if name.is_empty() {
@@ -165,7 +152,7 @@ pub(crate) fn label_value(value: &str) -> Vec<String> {
 
 /// A key of a ConfigMap or Secret.
 pub(crate) fn config_key(key: &str) -> Vec<String> {
-    let chars_ok = !key.is_empty() && key.bytes().all(|b| is_key_inner(b));
+    let chars_ok = !key.is_empty() && key.bytes().all(is_key_inner);
     let mut errors = form(key, SUBDOMAIN_MAX, chars_ok, || {
         pattern_error(
             "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
@@ -444,7 +431,6 @@ mod tests {
             ]
         );
         assert!(dns_label("1a").is_empty());
-        assert_eq!(dns_1035_label("1a").len(), 1);
     }
 
     #[test]

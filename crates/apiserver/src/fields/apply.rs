@@ -14,7 +14,8 @@ use super::conflict::{self, Conflict};
 use super::entry::{self, Entry, Operation, Owner};
 use super::set::FieldSet;
 use super::shape::Shape;
-use super::{Writer, compare, extract, last_applied, scope, update, validate};
+use super::{Writer, compare, extract, last_applied, merge, scope, update, validate};
+use crate::patch;
 use crate::resources::Resource;
 use crate::schema;
 use crate::status::{ApiError, ApiResult};
@@ -76,7 +77,7 @@ impl<'a> Request<'a> {
         let (own, mut others): (Vec<Entry>, Vec<Entry>) =
             self.entries.iter().cloned().partition(|e| e.owner.is(&owner));
         let applied = self.applied_fields();
-        let merged = extract::merge(self.shape, Some(&self.live), Some(self.config)).unwrap_or_default();
+        let merged = merge::merge(self.shape, Some(&self.live), Some(self.config)).unwrap_or_default();
         let object = match own.first() {
             Some(before) if !before.is_empty() => self.prune(&merged, &before.set(), &applied, &others),
             _ => merged,
@@ -144,8 +145,11 @@ impl<'a> Request<'a> {
     }
 
     /// The object as its type has it.
-    fn decode(&self, object: Value) -> ApiResult<Value> {
-        schema::decode(self.writer.resource.type_id(), &object).map(|decoded| decoded.value).map_err(|why| {
+    fn decode(&self, mut object: Value) -> ApiResult<Value> {
+        let ty = self.writer.resource.type_id();
+        patch::whole_numbers(&mut object);
+        schema::decode(ty, &object).map(|decoded| decoded.value).map_err(|error| {
+            let why = patch::conversion_complaint(ty, &object, &error);
             let (identity, kind) = (identity(self.config), kind_text(self.config));
             ApiError::plain(format!(
                 "failed to convert new object ({identity}) to proper version: \

@@ -6,8 +6,8 @@
 //!
 //! ```text
 //!            schema ──► shape          what is one field, and what is many
-//!  old, new object ──► compare        ─► sets added, modified, removed ─► update ─┐
-//!  applied object  ──► extract (+ merge, prune, validate)             ─► apply  ─┴─► entry list
+//!  old, new object ──► compare ─► sets added, modified, removed      ─► update ─┐
+//!  applied object  ──► validate, extract, merge                     ─► apply  ─┴─► entry list
 //!                        set, element    the sets themselves and their JSON
 //! ```
 //!
@@ -20,6 +20,7 @@ mod element;
 mod entry;
 mod extract;
 mod last_applied;
+mod merge;
 mod scope;
 mod set;
 mod shape;

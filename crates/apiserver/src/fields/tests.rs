@@ -299,7 +299,8 @@ fn what_nobody_owned_belongs_to_before_first_apply() {
 #[test]
 fn items_of_keyed_lists_and_sets_are_shared_out() {
     let config = |port: u16, name: &str| {
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "finalizers": [format!("ex.com/{name}")]},
+        let finalizer = format!("ex.com/{name}");
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "finalizers": [finalizer]},
                "spec": {"ports": [{"name": name, "port": port, "protocol": "TCP"}]}})
     };
     let go = |manager: &str, live: Option<&Value>, config: Value| {

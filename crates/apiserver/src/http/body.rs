@@ -85,16 +85,7 @@ pub(crate) fn settle_issues(
             warnings.extend(issues.iter().map(ToString::to_string));
             None
         }
-        FieldValidation::Strict => {
-            let texts: Vec<String> = issues
-                .iter()
-                .map(|i| match i {
-                    StrictIssue::YamlDuplicate(..) => format!("yaml: unmarshal errors:\n  {i}"),
-                    _ => i.to_string(),
-                })
-                .collect();
-            Some(format!("strict decoding error: {}", texts.join(", ")))
-        }
+        FieldValidation::Strict => Some(format!("strict decoding error: {}", schema::strict_summary(issues))),
     }
 }
 

@@ -3,9 +3,9 @@
 //! Several errors of the real server show a value through Go's `fmt`: `map[spec:map[foo:1]]`. Clients see these
 //! texts, so they are made here; nothing else depends on them.
 
-use serde_json::{Number, Value};
+use serde_json::{Map, Number, Value};
 
-/// What Go makes of JSON numbers: the patch decoder keeps whole numbers whole, the YAML decoder makes all of them floats.
+/// What Go makes of numbers: its decoder for patches keeps integers, the one for YAML makes floats of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Numbers {
     AsGiven,
@@ -20,11 +20,14 @@ pub(crate) fn plain(value: &Value, numbers: Numbers) -> String {
         Value::Number(n) => number(n, numbers),
         Value::String(s) => s.clone(),
         Value::Array(items) => list(items, numbers),
-        Value::Object(entries) => {
-            let entries: Vec<String> = entries.iter().map(|(k, v)| format!("{k}:{}", plain(v, numbers))).collect();
-            format!("map[{}]", entries.join(" "))
-        }
+        Value::Object(entries) => object(entries, numbers),
     }
+}
+
+/// `%v` of an object: `map[a:1]`.
+pub(crate) fn object(entries: &Map<String, Value>, numbers: Numbers) -> String {
+    let entries: Vec<String> = entries.iter().map(|(k, v)| format!("{k}:{}", plain(v, numbers))).collect();
+    format!("map[{}]", entries.join(" "))
 }
 
 /// `%v` of a list: `[x y]`.

@@ -1,23 +1,123 @@
 //! The patch types that need no ownership: JSON patch, merge patch, strategic merge patch.
+//!
+//! ```text
+//!  current, patch text ─► merge / json / strategic ─► patched value ─► decoded by the schema (elsewhere)
+//!                                                         │ does not decode, or strict and not clean
+//!                                                         └─► Attempt: 422 `"" is invalid: patch: …`
+//! ```
 
+mod attempt;
 pub(crate) mod go_text;
+pub(crate) mod go_types;
+mod json;
+mod lists;
+mod merge;
+mod restore;
+mod strategic;
+mod strict;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::schema::TypeId;
-use crate::status::ApiResult;
+use crate::schema::{DecodeError, TypeId};
+use crate::status::{ApiError, ApiResult};
+
+pub(crate) use attempt::{Attempt, PatchKind};
 
 /// RFC 7386. `patch` is the request's JSON text.
-pub(crate) fn merge(_current: &Value, _patch: &[u8]) -> ApiResult<Value> {
-    Err(crate::status::ApiError::plain("not written"))
+pub(crate) fn merge(current: &Value, patch: &[u8]) -> ApiResult<Value> {
+    let patch = match parse(patch)? {
+        Value::Object(patch) => patch,
+        Value::Null => return Err(ApiError::bad_request("Invalid JSON Patch")),
+        other => return Err(undecodable_patch(&other, "value of type map[string]interface {}")),
+    };
+    let mut patched = current.clone();
+    if let Value::Object(doc) = &mut patched {
+        merge::merge(doc, patch);
+    }
+    Ok(patched)
 }
 
 /// RFC 6902, with the real server's leniency.
-pub(crate) fn json(_current: &Value, _patch: &[u8]) -> ApiResult<Value> {
-    Err(crate::status::ApiError::plain("not written"))
+pub(crate) fn json(current: &Value, patch: &[u8]) -> ApiResult<Value> {
+    json::apply(current, &parse(patch)?)
 }
 
 /// Strategic merge patch by the schema of `ty`.
-pub(crate) fn strategic(_ty: TypeId, _current: &Value, _patch: &[u8]) -> ApiResult<Value> {
-    Err(crate::status::ApiError::plain("not written"))
+pub(crate) fn strategic(ty: TypeId, current: &Value, patch: &[u8]) -> ApiResult<Value> {
+    strategic_leftover(ty, current, patch).map(|(patched, _)| patched)
 }
+
+/// The patched object, and the patch as far as merging did not use it up.
+fn strategic_leftover(ty: TypeId, current: &Value, patch: &[u8]) -> ApiResult<(Value, Map<String, Value>)> {
+    let mut patch = match parse(patch)? {
+        Value::Object(patch) => patch,
+        Value::Null => Map::new(),
+        other => {
+            let kind = json_kind(&other);
+            let message = format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}");
+            return Err(ApiError::bad_request(message));
+        }
+    };
+    let mut patched = current.clone();
+    if let Value::Object(doc) = &mut patched {
+        strategic::merge(ty, doc, &mut patch)?;
+        // upstream: what kind it is, is not for such a patch to say.
+        for key in ["kind", "apiVersion"] {
+            match current.get(key) {
+                Some(value) => doc.insert(key.to_owned(), value.clone()),
+                None => doc.remove(key),
+            };
+        }
+    }
+    whole_numbers(&mut patched);
+    Ok((patched, patch))
+}
+
+/// Makes 80 of 80.0. Conversion (unlike the JSON decoder) takes whole floats for integers.
+pub(crate) fn whole_numbers(value: &mut Value) {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
+        Value::Number(n) if n.is_f64() => {
+            if let Some(f) = n.as_f64().filter(|f| f.fract() == 0.0 && f.abs() <= EXACT) {
+                *value = Value::from(f as i64);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What conversion has to say about a value that decoding refused with `error`.
+pub(crate) fn conversion_complaint(ty: TypeId, value: &Value, error: &DecodeError) -> String {
+    let words = error.to_string();
+    match restore::complaint(ty, value) {
+        Some(complaint) => complaint,
+        None if words.starts_with("illegal base64") => format!("error decoding from json: {words}"),
+        None => words,
+    }
+}
+
+fn parse(patch: &[u8]) -> ApiResult<Value> {
+    serde_json::from_slice(patch).map_err(|_| ApiError::bad_request("invalid JSON patch"))
+}
+
+fn undecodable_patch(value: &Value, target: &str) -> ApiError {
+    let kind = json_kind(value);
+    ApiError::bad_request(format!("error decoding patch: json: cannot unmarshal {kind} into Go {target}"))
+}
+
+/// What Go's decoder calls a value.
+fn json_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -153,6 +153,13 @@ mod tests {
     }
 
     #[test]
+    fn a_null_value_is_empty_data() {
+        let id = find("", "v1", "secrets").unwrap().type_id();
+        let decoded = crate::schema::decode(id, &json!({"data": {"k": null}})).unwrap();
+        assert_eq!(decoded.value["data"], json!({"k": ""}));
+    }
+
+    #[test]
     fn known_types_ask_for_their_keys() {
         let cases: &[(&str, Value, &[&str])] = &[
             ("kubernetes.io/tls", json!({}), &["data[tls.crt]: Required value", "data[tls.key]: Required value"]),

@@ -39,6 +39,19 @@ impl fmt::Display for StrictIssue {
     }
 }
 
+/// All issues in one text, as a refusal by strict validation lists them.
+pub(crate) fn strict_summary(issues: &[StrictIssue]) -> String {
+    let yaml = |issue: &&StrictIssue| matches!(issue, StrictIssue::YamlDuplicate(..));
+    let lines: Vec<String> = issues.iter().filter(yaml).map(|issue| format!("\n  {issue}")).collect();
+    let mut parts = Vec::new();
+    if !lines.is_empty() {
+        // The YAML library reports all its duplicates as one error.
+        parts.push(format!("yaml: unmarshal errors:{}", lines.concat()));
+    }
+    parts.extend(issues.iter().filter(|issue| !yaml(issue)).map(ToString::to_string));
+    parts.join(", ")
+}
+
 /// A decoded object and what strict validation has to say about the text it came from.
 #[derive(Debug)]
 pub(crate) struct Decoded {
@@ -90,9 +103,9 @@ fn decode_text(id: TypeId, text: &[u8]) -> Result<Decoded, serde_json::Error> {
 
 /// Decodes YAML text. As upstream, YAML becomes JSON first, so keys are visited in sorted order.
 pub(crate) fn decode_yaml(id: TypeId, text: &[u8]) -> Result<Decoded, DecodeError> {
-    let (value, duplicate) = super::yaml::to_value(text).map_err(DecodeError::Syntax)?;
+    let (value, duplicates) = super::yaml::to_value(text).map_err(DecodeError::Syntax)?;
     let mut decoded = decode(id, &value)?;
-    decoded.issues.splice(0..0, duplicate);
+    decoded.issues.splice(0..0, duplicates);
     Ok(decoded)
 }
 
@@ -418,7 +431,7 @@ pub(crate) fn fill_always(id: TypeId, object: &mut Map<String, Value>) {
 /// The zero value of a type, as Go writes it.
 pub(crate) fn zero(ty: &Ty) -> Value {
     match ty {
-        Ty::String => "".into(),
+        Ty::String | Ty::Bytes => "".into(),
         Ty::Int32 | Ty::Int64 | Ty::Double | Ty::IntOrString => 0.into(),
         Ty::Bool => false.into(),
         Ty::Quantity => "0".into(),
@@ -467,6 +480,17 @@ mod tests {
         );
         let many: Vec<String> = (0..200).map(|i| format!("\"f{i}\":1")).collect();
         assert_eq!(issues("core/v1.Service", &format!("{{{}}}", many.join(","))).len(), 100);
+    }
+
+    #[test]
+    fn duplicates_in_yaml_are_one_error_of_several_lines() {
+        let text = b"metadata: {name: a}\ndata: {k: '1', k: '2'}\nbogus: 1\ndata: {}\n";
+        let decoded = decode_yaml(schema().id("core/v1.ConfigMap"), text).unwrap();
+        assert_eq!(
+            strict_summary(&decoded.issues),
+            "yaml: unmarshal errors:\n  line 2: key \"k\" already set in map\n  \
+             line 4: key \"data\" already set in map, unknown field \"bogus\""
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::http::negotiate::{PatchType, patch_type};
 use crate::http::query::{FieldValidation, WriteOptions};
 use crate::http::respond::Answer;
 use crate::patch as patches;
+use crate::resources::meta;
 use crate::schema;
 use crate::status::{ApiError, ApiResult, Named};
 use crate::store::Stored;
@@ -43,8 +44,9 @@ fn modify(
     loop {
         let current = call.stored_or_404()?;
         let old = call.seen(&current);
-        let new = patched(call, kind, &old, options.field_validation, warnings)?;
+        let mut new = patched(call, kind, &old, options.field_validation, warnings)?;
         check_patched(call, &new, &current)?;
+        warnings.extend(meta::tidy_patched(&mut new));
         match update_object(&write, &current, &old, new, false, warnings) {
             Ok(object) => return Ok(ok(object)),
             Err(Raced::Refused(error)) => return Err(error),

@@ -57,7 +57,6 @@ impl Write<'_> {
         }
     }
 
-    /// Errors name the kind that is stored, also where it is written through a view.
     fn invalid(&self, name: &str, errors: &[crate::field_error::FieldError]) -> ApiError {
         // upstream: validation is about the stored kind, whatever view of it was written.
         ApiError::invalid(resources::of_storage(self.resource.storage).named_kind(), name, errors)
@@ -264,7 +263,7 @@ fn carry_over(new: &mut Value, old: &Value) {
             value => new.put(&path, value.clone()),
         }
     }
-    for field in ["uid", "namespace", "generateName"] {
+    for field in ["uid", "namespace"] {
         let path = format!("metadata.{field}");
         if !new.has(&path) && old.has(&path) {
             new.put(&path, old.at(&path).clone());

@@ -15,7 +15,7 @@ const NODE_STATUS: &str = r#"{"status":{
     "conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","message":"ready"}],
     "addresses":[{"type":"InternalIP","address":"10.0.0.7"},{"type":"ExternalIP","address":"203.0.113.7"}],
     "capacity":{"cpu":"4","memory":"8Gi"},
-    "nodeInfo":{"kubeletVersion":"v1.36.0","osImage":"Bowline OS","kernelVersion":"6.1","containerRuntimeVersion":"cri://1",
+    "nodeInfo":{"kubeletVersion":"v1.36.0","osImage":"BowlineOS","kernelVersion":"6.1","containerRuntimeVersion":"cri://1",
         "machineID":"m","systemUUID":"s","bootID":"b","kubeProxyVersion":"","operatingSystem":"linux","architecture":"amd64"}}}"#;
 
 fn set_status(kubectl: &Kubectl, object: &str, status: &str) {
@@ -103,13 +103,13 @@ fn describe_gathers_what_belongs_together() {
         node.lists("Unschedulable: false");
         if kubectl.since(24) {
             set_status(kubectl, "node/worker-1", NODE_STATUS);
-            kubectl.run("describe node worker-1").says(&["KubeletReady", "InternalIP:", "10.0.0.7", "Bowline OS"]);
+            kubectl.run("describe node worker-1").says(&["KubeletReady", "InternalIP:", "10.0.0.7", "BowlineOS"]);
             kubectl.run("get node worker-1 -o wide").says(&[
                 "Ready",
                 "10.0.0.7",
                 "203.0.113.7",
                 "v1.36.0",
-                "Bowline OS",
+                "BowlineOS",
             ]);
         }
         kubectl.run("describe ns default").lists("Status: Active");

@@ -32,7 +32,7 @@ fn apply_creates_changes_and_knows_when_nothing_is_to_do() {
 #[test]
 fn apply_reports_what_is_wrong_with_a_manifest() {
     with_every_kubectl("invalid", &[], |kubectl| {
-        let text = "apiVersion: v1\nkind: Service\nmetadata: {name: odd}\nspec: {ports: [{port: 0}]}";
+        let text = "apiVersion: v1\nkind: Service\nmetadata: {name: odd}\nspec: {ports: [{port: 0, targetPort: 80}]}";
         let odd = kubectl.manifest("odd.yaml", text);
         kubectl.refused(&format!("apply -f {odd}")).says(&[
             r#"The Service "odd" is invalid: spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive"#,

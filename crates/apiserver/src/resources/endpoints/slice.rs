@@ -1,5 +1,8 @@
 //! EndpointSlice: a bounded piece of a Service's endpoints, of one address family.
 
+use std::collections::HashSet;
+use std::net::IpAddr;
+
 use serde_json::Value;
 
 use super::super::{Resource, Strategy, WriteCx, meta};
@@ -175,9 +178,9 @@ fn endpoint_errors(field: &str, endpoint: &Value, kind: &str) -> Vec<FieldError>
 
 fn address_errors(list: &str, i: usize, address: &str, kind: &str) -> Vec<FieldError> {
     let field = format!("{list}[{i}]");
-    let (errors, of_family): (_, fn(&std::net::IpAddr) -> bool) = match kind {
-        "IPv4" => (address::is_valid_ip_legacy(&field, address, &[]), std::net::IpAddr::is_ipv4),
-        "IPv6" => (address::is_valid_ip(&field, address), std::net::IpAddr::is_ipv6),
+    let (errors, of_family): (_, fn(&IpAddr) -> bool) = match kind {
+        "IPv4" => (address::is_valid_ip_legacy(&field, address, &[]), IpAddr::is_ipv4),
+        "IPv6" => (address::is_valid_ip(&field, address), IpAddr::is_ipv6),
         "FQDN" => return validation::fully_qualified_domain(&field, address),
         _ => return Vec::new(),
     };
@@ -192,10 +195,12 @@ fn address_errors(list: &str, i: usize, address: &str, kind: &str) -> Vec<FieldE
     errors
 }
 
+/// Says what is wrong with a name.
+type NameForm = fn(&str) -> Vec<String>;
+
 fn hints_errors(field: &str, hints: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let lists: [(&str, fn(&str) -> Vec<String>); 2] =
-        [("forZones", validation::label_value), ("forNodes", validation::dns_subdomain)];
+    let lists: [(&str, NameForm); 2] = [("forZones", validation::label_value), ("forNodes", validation::dns_subdomain)];
     for (list, form) in lists {
         let (field, hints) = (format!("{field}.{list}"), hints.list(list));
         if hints.len() > HINTS_MAX {
@@ -218,7 +223,7 @@ fn ports_errors(ports: &[Value]) -> Vec<FieldError> {
         return vec![FieldError::too_many("ports", ports.len(), PORTS_MAX)];
     }
     let mut errors = Vec::new();
-    let mut names = std::collections::HashSet::new();
+    let mut names = HashSet::new();
     for (i, port) in ports.iter().enumerate() {
         let (field, name) = (format!("ports[{i}]"), port.text("name"));
         if !name.is_empty() {

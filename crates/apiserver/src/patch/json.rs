@@ -1,0 +1,257 @@
+//! JSON patch (RFC 6902), as lenient and as strict as the real server's.
+//!
+//! Crates that follow the RFC to the letter do not do here: `replace` of a missing key sets it, indices may be
+//! negative, a path need not begin with a slash, `add` needs no value.
+
+use serde_json::Value;
+
+use super::undecodable_patch;
+use crate::status::{ApiError, ApiResult};
+
+/// More operations than this are too many for one patch.
+const MAX_OPERATIONS: usize = 10_000;
+
+/// Applies the operations in order; the first that fails fails the patch.
+pub(super) fn apply(current: &Value, operations: &Value) -> ApiResult<Value> {
+    let operations = checked(operations)?;
+    let mut doc = current.clone();
+    for operation in operations {
+        run(&mut doc, operation).ok_or_else(ApiError::rejected_patch)?;
+    }
+    Ok(doc)
+}
+
+fn checked(operations: &Value) -> ApiResult<&[Value]> {
+    let operations = match operations {
+        Value::Null => &[],
+        Value::Array(operations) => operations.as_slice(),
+        other => return Err(undecodable_patch(other, "value of type []handlers.jsonPatchOp")),
+    };
+    for operation in operations {
+        check_types(operation)?;
+    }
+    if operations.len() > MAX_OPERATIONS {
+        return Err(too_many(operations.len()));
+    }
+    Ok(operations)
+}
+
+fn check_types(operation: &Value) -> ApiResult<()> {
+    let fields = match operation {
+        Value::Null => return Ok(()),
+        Value::Object(fields) => fields,
+        other => return Err(undecodable_patch(other, "value of type handlers.jsonPatchOp")),
+    };
+    for name in ["op", "path", "from"] {
+        if let Some(other) = fields.get(name).filter(|v| !v.is_string() && !v.is_null()) {
+            return Err(undecodable_patch(other, &format!("struct field jsonPatchOp.{name} of type string")));
+        }
+    }
+    Ok(())
+}
+
+fn too_many(count: usize) -> ApiError {
+    let mut error = ApiError::too_large(MAX_OPERATIONS);
+    error.message = format!(
+        "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {count}"
+    );
+    error
+}
+
+/// Runs one operation; `None` if it does not apply.
+fn run(doc: &mut Value, operation: &Value) -> Option<()> {
+    let text = |name: &str| operation.get(name).and_then(Value::as_str);
+    let value = operation.get("value");
+    match text("op")? {
+        "add" => add(doc, text("path")?, value.cloned().unwrap_or_default()),
+        "remove" => remove(doc, text("path")?).map(|_| ()),
+        "replace" => replace(doc, text("path")?, value),
+        "move" => {
+            let moved = remove(doc, text("from")?)?;
+            add(doc, text("path")?, moved)
+        }
+        "copy" => {
+            let copied = lookup(doc, text("from")?)?.cloned().unwrap_or_default();
+            add(doc, text("path")?, copied)
+        }
+        "test" => test(doc, text("path")?, value),
+        _ => None,
+    }
+}
+
+fn add(doc: &mut Value, path: &str, value: Value) -> Option<()> {
+    let (container, key) = container_mut(doc, path)?;
+    match container {
+        Value::Object(fields) => {
+            fields.insert(key, value);
+        }
+        Value::Array(items) if key == "-" => items.push(value),
+        Value::Array(items) => items.insert(index(&key, items.len() + 1)?, value),
+        _ => return None,
+    }
+    Some(())
+}
+
+fn remove(doc: &mut Value, path: &str) -> Option<Value> {
+    let (container, key) = container_mut(doc, path)?;
+    match container {
+        Value::Object(fields) => fields.remove(&key),
+        Value::Array(items) => index(&key, items.len()).map(|at| items.remove(at)),
+        _ => None,
+    }
+}
+
+fn replace(doc: &mut Value, path: &str, value: Option<&Value>) -> Option<()> {
+    if path.is_empty() {
+        *doc = value.filter(|v| v.is_object() || v.is_array())?.clone();
+        return Some(());
+    }
+    let (container, key) = container_mut(doc, path)?;
+    let value = value.cloned().unwrap_or_default();
+    match container {
+        // upstream: a key that is not there is set.
+        Value::Object(fields) => {
+            fields.insert(key, value);
+        }
+        Value::Array(items) => {
+            let at = index(&key, items.len())?;
+            *items.get_mut(at)? = value;
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// A missing key and null are the same here.
+fn test(doc: &mut Value, path: &str, value: Option<&Value>) -> Option<()> {
+    let wanted = value.unwrap_or(&Value::Null);
+    let found = if path.is_empty() { &*doc } else { lookup(doc, path)?.unwrap_or(&Value::Null) };
+    (found == wanted).then_some(())
+}
+
+/// The value at a path: `None` if the way there fails, `Some(None)` if only the last key is missing.
+fn lookup<'d>(doc: &'d mut Value, path: &str) -> Option<Option<&'d Value>> {
+    let (container, key) = container_mut(doc, path)?;
+    match container {
+        Value::Object(fields) => Some(fields.get(&key)),
+        Value::Array(items) => index(&key, items.len()).map(|at| items.get(at)),
+        _ => None,
+    }
+}
+
+/// The object or list that holds the last step of a path, and that step.
+fn container_mut<'d>(doc: &'d mut Value, path: &str) -> Option<(&'d mut Value, String)> {
+    // upstream: whatever stands before the first slash is passed over.
+    let (parents, last) = path.split_once('/').map(|(_, rest)| rest.rsplit_once('/').unwrap_or(("", rest)))?;
+    let has_parents = path.matches('/').count() > 1;
+    let mut at = doc;
+    for step in parents.split('/').filter(|_| has_parents) {
+        at = match at {
+            Value::Object(fields) => fields.get_mut(&unescaped(step))?,
+            Value::Array(items) => {
+                let index = index(&unescaped(step), items.len())?;
+                items.get_mut(index)?
+            }
+            _ => return None,
+        };
+    }
+    Some((at, unescaped(last)))
+}
+
+fn unescaped(step: &str) -> String {
+    step.replace("~1", "/").replace("~0", "~")
+}
+
+/// An index into a list of this length; negative ones count from its end.
+fn index(key: &str, len: usize) -> Option<usize> {
+    let at: i64 = key.parse().ok()?;
+    let at = if at < 0 { at.checked_add(i64::try_from(len).ok()?)? } else { at };
+    usize::try_from(at).ok().filter(|at| *at < len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn patched(operations: Value) -> Option<Value> {
+        let doc = json!({"data": {"a": "1"}, "list": [1, 2, 3], "x/y~": 0});
+        apply(&doc, &operations).ok()
+    }
+
+    fn one(op: &str, path: &str, value: Value) -> Option<Value> {
+        patched(json!([{"op": op, "path": path, "value": value}]))
+    }
+
+    #[test]
+    fn operations_change_objects_and_lists() {
+        assert_eq!(one("add", "/data/b", json!("2")).unwrap()["data"], json!({"a": "1", "b": "2"}));
+        assert_eq!(one("add", "/list/1", json!(9)).unwrap()["list"], json!([1, 9, 2, 3]));
+        assert_eq!(one("add", "/list/-", json!(9)).unwrap()["list"], json!([1, 2, 3, 9]));
+        assert_eq!(one("replace", "/list/0", json!(9)).unwrap()["list"], json!([9, 2, 3]));
+        assert_eq!(one("remove", "/list/2", json!(null)).unwrap()["list"], json!([1, 2]));
+        assert_eq!(one("replace", "/x~1y~0", json!(1)).unwrap()["x/y~"], 1);
+        let moved = patched(json!([{"op": "move", "from": "/data/a", "path": "/b"}])).unwrap();
+        assert_eq!((&moved["data"], &moved["b"]), (&json!({}), &json!("1")));
+        let copied = patched(json!([{"op": "copy", "from": "/list", "path": "/data/l"}])).unwrap();
+        assert_eq!(copied["data"]["l"], json!([1, 2, 3]));
+    }
+
+    #[test]
+    fn the_real_server_is_lenient_about_some_things() {
+        assert_eq!(one("replace", "/data/zz", json!("9")).unwrap()["data"]["zz"], "9");
+        assert_eq!(one("add", "/list/-1", json!(9)).unwrap()["list"], json!([1, 2, 3, 9]));
+        assert_eq!(one("remove", "/list/-1", json!(null)).unwrap()["list"], json!([1, 2]));
+        assert_eq!(one("add", "data/a", json!("1")).unwrap()["a"], "1");
+        assert!(one("test", "/data/zz", json!(null)).is_some());
+        assert_eq!(patched(json!([{"op": "add", "path": "/n"}])).unwrap()["n"], Value::Null);
+        assert!(patched(Value::Null).is_some());
+        assert_eq!(one("replace", "", json!({})).unwrap(), json!({}));
+    }
+
+    #[test]
+    fn what_does_not_apply_is_rejected() {
+        let cases = [
+            json!([{"op": "frob", "path": "/data/a"}]),
+            json!([{"path": "/data/a"}]),
+            json!([null]),
+            json!([{"op": "add", "path": "/nope/zz", "value": 1}]),
+            json!([{"op": "add", "path": "nothing", "value": 1}]),
+            json!([{"op": "add", "path": "", "value": {}}]),
+            json!([{"op": "add", "path": "/list/5", "value": 1}]),
+            json!([{"op": "add", "path": "/data/a/b", "value": 1}]),
+            json!([{"op": "remove", "path": "/data/zz"}]),
+            json!([{"op": "remove", "path": "/list/9"}]),
+            json!([{"op": "remove", "path": "/list/-"}]),
+            json!([{"op": "replace", "path": "/list/3", "value": 1}]),
+            json!([{"op": "replace", "path": "", "value": 1}]),
+            json!([{"op": "test", "path": "/data/a", "value": "9"}]),
+            json!([{"op": "test", "path": "/nope/a", "value": null}]),
+            json!([{"op": "move", "from": "/data", "path": "/data/b"}]),
+        ];
+        for case in cases {
+            assert_eq!(
+                apply(&json!({"data": {"a": "1"}, "list": [1, 2, 3]}), &case),
+                Err(ApiError::rejected_patch()),
+                "{case}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_of_operations_is_a_bad_request() {
+        let message = |operations: Value| apply(&json!({}), &operations).unwrap_err().message;
+        let prefix = "error decoding patch: json: cannot unmarshal";
+        assert_eq!(
+            message(json!({"op": "add"})),
+            format!("{prefix} object into Go value of type []handlers.jsonPatchOp")
+        );
+        assert_eq!(message(json!(["add"])), format!("{prefix} string into Go value of type handlers.jsonPatchOp"));
+        assert_eq!(
+            message(json!([{"op": "add", "path": 5}])),
+            format!("{prefix} number into Go struct field jsonPatchOp.path of type string")
+        );
+        let many = Value::Array(vec![json!({"op": "test", "path": "/a"}); MAX_OPERATIONS + 1]);
+        assert!(message(many).ends_with("The allowed maximum operations in a JSON patch is 10000, got 10001"));
+    }
+}

@@ -1,0 +1,230 @@
+//! YAML in and out, as the real server's library has it: YAML 1.1, converted to and from JSON.
+//!
+//! ```text
+//! text ─► events (granit) ─► nodes ─► load ─► Value        resolve: what a bare word means
+//! Value ─► emit ─► text                                    (emit asks resolve what needs quotes)
+//! ```
+//!
+//! Only the first document of a text counts. Of two equal keys the last one wins, and the pair is reported.
+
+mod emit;
+mod load;
+mod nodes;
+mod problem;
+mod resolve;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::StrictIssue;
+
+/// Reads a YAML document and reports keys that stand twice in a map, in document order.
+pub(crate) fn to_value(text: &[u8]) -> Result<(Value, Vec<StrictIssue>), String> {
+    // Most "YAML" is JSON: apply patches above all.
+    if let Ok(PlainJson(value)) = serde_json::from_slice(text) {
+        return Ok((value, Vec::new()));
+    }
+    let text = problem::checked_text(text)?;
+    let document = nodes::read(text)?;
+    load::load(&document)
+}
+
+/// Writes a value as YAML.
+pub(crate) fn to_text(value: &Value) -> String {
+    emit::emit(value)
+}
+
+/// JSON without duplicate keys, which YAML reads the same way; anything else is an error.
+struct PlainJson(Value);
+
+impl<'de> Deserialize<'de> for PlainJson {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<PlainJson, D::Error> {
+        source.deserialize_any(PlainVisitor).map(PlainJson)
+    }
+}
+
+struct PlainVisitor;
+
+impl<'de> Visitor<'de> for PlainVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, v: bool) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_i64<E>(self, v: i64) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_u64<E>(self, v: u64) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_f64<E: de::Error>(self, v: f64) -> Result<Value, E> {
+        resolve::float(v).map_err(E::custom)
+    }
+
+    fn visit_str<E>(self, v: &str) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_string<E>(self, v: String) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(PlainJson(item)) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut entries = Map::new();
+        while let Some((key, PlainJson(value))) = map.next_entry::<String, _>()? {
+            if entries.insert(key, value).is_some() {
+                return Err(de::Error::custom("duplicate key"));
+            }
+        }
+        Ok(Value::Object(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn value(text: &str) -> Value {
+        to_value(text.as_bytes()).map(|(value, _)| value).unwrap_or_else(|e| json!({"error": e}))
+    }
+
+    fn issues(text: &str) -> Vec<String> {
+        to_value(text.as_bytes()).unwrap().1.iter().map(ToString::to_string).collect()
+    }
+
+    fn error(text: &str) -> String {
+        to_value(text.as_bytes()).unwrap_err()
+    }
+
+    #[test]
+    fn documents_become_json() {
+        let text =
+            "# note\napiVersion: v1\nmetadata: {name: a, labels: {x: 'y'}}\nlist:\n- 1\n- two\ntext: |\n  a\n  b\n";
+        let want = json!({
+            "apiVersion": "v1", "metadata": {"name": "a", "labels": {"x": "y"}}, "list": [1, "two"], "text": "a\nb\n",
+        });
+        assert_eq!(value(text), want);
+        assert_eq!(value(""), Value::Null);
+        assert_eq!(value("{\"a\": [1.0, 1e3, \"\\u00e9\"]}"), json!({"a": [1, 1000, "é"]}));
+    }
+
+    #[test]
+    fn only_the_first_document_counts() {
+        assert_eq!(value("a: 1\n---\nb: [\n"), json!({"a": 1}));
+        assert_eq!(value("---\na: 1\n...\n"), json!({"a": 1}));
+    }
+
+    #[test]
+    fn keys_become_text() {
+        assert_eq!(
+            value("1: a\n0x10: b\ntrue: c\nno: d\n1.5: e\n1e30: f\n"),
+            json!({
+                "1": "a", "16": "b", "true": "c", "false": "d", "1.5": "e", "1e+30": "f",
+            })
+        );
+        assert_eq!(error("null: 1"), "unsupported map key of type: %!s(<nil>), key: <nil>, value: 1");
+        assert_eq!(error("[a]: 1"), "yaml: invalid map key: []interface {}{\"a\"}");
+    }
+
+    #[test]
+    fn duplicate_keys_are_reported_with_the_line_of_the_value_and_the_last_wins() {
+        let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: '1', k: '2'}\nbogus: 1\n";
+        assert_eq!(issues(text), ["line 4: key \"k\" already set in map"]);
+        assert_eq!(value(text)["data"], json!({"k": "2"}));
+        assert_eq!(
+            issues("a: 1\na: {b: 1, b: 2}\n1: x\n1: y\n"),
+            [
+                "line 2: key \"b\" already set in map",
+                "line 2: key \"a\" already set in map",
+                "line 4: key 1 already set in map",
+            ]
+        );
+        assert_eq!(issues("{\"a\": 1,\n\"a\": 2}"), ["line 2: key \"a\" already set in map"]);
+    }
+
+    #[test]
+    fn anchors_and_merges_are_expanded() {
+        let text = "base: &b {w: 1, z: 2}\na:\n  <<: *b\n  z: 3\nb: *b\nc:\n  <<: [{w: 5}, *b]\n";
+        assert_eq!(
+            value(text),
+            json!({
+                "base": {"w": 1, "z": 2}, "a": {"w": 1, "z": 3}, "b": {"w": 1, "z": 2}, "c": {"w": 5, "z": 2},
+            })
+        );
+        assert_eq!(error("a: *nope"), "yaml: unknown anchor 'nope' referenced");
+        assert_eq!(error("a: &x [*x]"), "yaml: anchor 'x' value contains itself");
+        assert_eq!(error("<<: 5"), "yaml: map merge requires map or sequence of maps as the value");
+    }
+
+    #[test]
+    fn alias_bombs_do_not_go_off() {
+        let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for i in 1..10 {
+            let items = vec![format!("*a{}", i - 1); 10].join(", ");
+            text.push_str(&format!("a{i}: &a{i} [{items}]\n"));
+        }
+        assert_eq!(error(&text), "yaml: document contains excessive aliasing");
+    }
+
+    #[test]
+    fn broken_yaml_is_described_as_the_real_library_describes_it() {
+        for (text, want) in [
+            ("a: [", "line 1: did not find expected node content"),
+            ("a: {", "line 1: did not find expected node content"),
+            ("{bad", "line 1: did not find expected ',' or '}'"),
+            ("[a, b", "line 1: did not find expected ',' or ']'"),
+            ("a: b\nx: [\n\n\n", "line 4: did not find expected node content"),
+            ("a: [1,2\nb: 3\n", "line 1: did not find expected ',' or ']'"),
+            ("a: b: c", "mapping values are not allowed in this context"),
+            ("a: b\nfoo: bar: baz\n", "line 2: mapping values are not allowed in this context"),
+            ("a:\n\tb: c", "line 2: found character that cannot start any token"),
+            ("a: @b", "found character that cannot start any token"),
+            ("a: 'x", "found unexpected end of stream"),
+            ("a: \"b\nc: d\n", "line 3: found unexpected end of stream"),
+            ("a: \"\\q\"", "found unknown escape character"),
+            ("- a\nb: c", "line 1: did not find expected '-' indicator"),
+            ("a: b\n- c", "line 1: did not find expected key"),
+            ("a:\n  b: c\n d: e", "line 2: did not find expected key"),
+            ("a: b\nc", "line 3: could not find expected ':'"),
+            ("a: - b", "block sequence entries are not allowed in this context"),
+            ("a: 'b' c", "did not find expected key"),
+            ("a: ]", "did not find expected node content"),
+            ("x: [a, b]]", "did not find expected key"),
+            ("a: {b: [c}\n", "did not find expected ',' or ']'"),
+            ("a: |x\n b", "did not find expected comment or line break"),
+            ("a: \u{1}", "control characters are not allowed"),
+        ] {
+            assert_eq!(error(text), format!("yaml: {want}"), "{text:?}");
+        }
+        assert_eq!(to_value(b"a: \xff").unwrap_err(), "yaml: invalid leading UTF-8 octet");
+        assert_eq!(to_value(b"a: \xc3(").unwrap_err(), "yaml: invalid trailing UTF-8 octet");
+        assert_eq!(to_value(b"a: \xe2\x82").unwrap_err(), "yaml: incomplete UTF-8 octet sequence");
+    }
+
+    #[test]
+    fn deep_nesting_is_refused() {
+        for text in ["[".repeat(5000), "- ".repeat(5000), "a: {".repeat(5000)] {
+            assert!(to_value(text.as_bytes()).is_err());
+        }
+    }
+}

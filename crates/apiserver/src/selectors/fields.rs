@@ -1,0 +1,216 @@
+//! Field selectors: `metadata.name=a,status.phase!=Running`.
+//!
+//! A value may hold `,`, `=` and `\` if each is escaped with `\`. Which fields there are is the kind's business.
+
+use crate::resources::Resource;
+use crate::status::{ApiError, ApiResult};
+use crate::store::Stored;
+
+const NAME: &str = "metadata.name";
+const NAMESPACE: &str = "metadata.namespace";
+
+/// A parsed field selector; an empty one matches everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FieldSelector {
+    terms: Vec<Term>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Term {
+    label: String,
+    value: String,
+    equal: bool,
+}
+
+impl FieldSelector {
+    /// Parses the `fieldSelector` parameter for one resource.
+    pub(crate) fn parse(resource: &Resource, text: &str) -> ApiResult<FieldSelector> {
+        let terms = parse_terms(text).and_then(|terms| {
+            terms.into_iter().map(|term| Ok(Term { label: known_label(resource, &term.label)?, ..term })).collect()
+        });
+        match terms {
+            Ok(terms) => Ok(FieldSelector { terms }),
+            Err(message) => Err(ApiError::bad_request(message)),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    pub(crate) fn matches(&self, object: &Stored) -> bool {
+        self.terms.iter().all(|term| (field(object, &term.label) == term.value) == term.equal)
+    }
+
+    /// The one name `metadata.name=X` asks for.
+    pub(crate) fn exact_name(&self) -> Option<&str> {
+        self.terms.iter().find(|term| term.equal && term.label == NAME).map(|term| term.value.as_str())
+    }
+}
+
+/// The value of a label; one the object does not have is empty.
+fn field<'o>(object: &'o Stored, label: &str) -> &'o str {
+    match label {
+        NAME => &object.key.name,
+        NAMESPACE => &object.key.namespace,
+        label => object.fields.iter().find(|(own, _)| *own == label).map_or("", |(_, value)| value),
+    }
+}
+
+/// The label a client's spelling stands for, if the kind has it.
+fn known_label(resource: &Resource, label: &str) -> Result<String, String> {
+    let Some(own) = resource.strategy.field_labels() else {
+        return match label {
+            NAME | NAMESPACE => Ok(label.to_owned()),
+            _ => Err(format!("{label:?} is not a known field selector: only \"{NAME}\", \"{NAMESPACE}\"")),
+        };
+    };
+    let meant = resource.strategy.field_alias(label);
+    let known = meant == NAME || (meant == NAMESPACE && resource.namespaced) || own.contains(&meant);
+    if known { Ok(meant.to_owned()) } else { Err(format!("field label not supported: {label}")) }
+}
+
+fn parse_terms(text: &str) -> Result<Vec<Term>, String> {
+    let mut parts = split_terms(text);
+    // upstream: terms are looked at in sorted order, which decides what error comes first.
+    parts.sort_unstable();
+    parts.retain(|part| !part.is_empty());
+    parts.into_iter().map(|part| parse_term(text, part)).collect()
+}
+
+/// Splits at commas that are not escaped.
+fn split_terms(text: &str) -> Vec<&str> {
+    let mut escaped = false;
+    let is_end = |c: char| {
+        let ends = c == ',' && !escaped;
+        escaped = c == '\\' && !escaped;
+        ends
+    };
+    text.split(is_end).collect()
+}
+
+fn parse_term(selector: &str, term: &str) -> Result<Term, String> {
+    let (label, equal, value) =
+        split_operator(term).ok_or_else(|| format!("invalid selector: '{selector}'; can't understand '{term}'"))?;
+    Ok(Term { label: label.to_owned(), value: unescape(value)?, equal })
+}
+
+/// The label, whether the value is to be equal, and the value, split at the first operator there is.
+fn split_operator(term: &str) -> Option<(&str, bool, &str)> {
+    const OPERATORS: [(&str, bool); 3] = [("!=", false), ("==", true), ("=", true)];
+    let at = OPERATORS.iter().filter_map(|(operator, _)| term.find(operator)).min()?;
+    let (label, rest) = term.split_at(at);
+    OPERATORS.into_iter().find_map(|(operator, equal)| Some((label, equal, rest.strip_prefix(operator)?)))
+}
+
+fn unescape(value: &str) -> Result<String, String> {
+    let mut out = String::with_capacity(value.len());
+    let mut chars = value.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some(escaped @ ('\\' | ',' | '=')) => out.push(escaped),
+                other => return Err(invalid_escape(other)),
+            },
+            // upstream: the character is shown as its number.
+            ',' | '=' => {
+                let code = u32::from(c);
+                return Err(format!("invalid field selector: unescaped character in value: {code}"));
+            }
+            c => out.push(c),
+        }
+    }
+    Ok(out)
+}
+
+fn invalid_escape(escaped: Option<char>) -> String {
+    let sequence: String = ['\\'].into_iter().chain(escaped).collect();
+    format!("invalid field selector: invalid escape sequence: {sequence}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resources::RESOURCES;
+    use crate::store::{Draft, Expect, Store};
+    use serde_json::{Value, json};
+
+    fn resource(plural: &str) -> &'static Resource {
+        RESOURCES.iter().find(|r| r.plural == plural).unwrap()
+    }
+
+    fn message(plural: &str, selector: &str) -> String {
+        FieldSelector::parse(resource(plural), selector).unwrap_err().message
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_in_the_words_of_the_api() {
+        let unknown = "is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
+        for (plural, selector, want) in [
+            ("configmaps", "metadata.uid=x", format!("\"metadata.uid\" {unknown}")),
+            ("configmaps", "=x", format!("\"\" {unknown}")),
+            (
+                "configmaps",
+                "metadata.name in (a)",
+                "invalid selector: 'metadata.name in (a)'; can't understand 'metadata.name in (a)'".into(),
+            ),
+            (
+                "configmaps",
+                "metadata.name>a",
+                "invalid selector: 'metadata.name>a'; can't understand 'metadata.name>a'".into(),
+            ),
+            ("configmaps", "metadata.name=a\\", "invalid field selector: invalid escape sequence: \\".into()),
+            ("configmaps", "metadata.name=\\a", "invalid field selector: invalid escape sequence: \\a".into()),
+            ("configmaps", "metadata.name=a=b", "invalid field selector: unescaped character in value: 61".into()),
+            ("nodes", "spec.providerID=x", "field label not supported: spec.providerID".into()),
+            ("nodes", "metadata.namespace=x", "field label not supported: metadata.namespace".into()),
+            ("secrets", "data=1", "field label not supported: data".into()),
+            ("events", "count=1", "field label not supported: count".into()),
+        ] {
+            assert_eq!(message(plural, selector), want, "{plural} {selector}");
+        }
+    }
+
+    #[test]
+    fn escapes_keep_commas_and_equal_signs_in_values() {
+        let terms = parse_terms("b=x\\,y\\=\\\\,a!=1,,c==2").unwrap();
+        let shown: Vec<_> = terms.iter().map(|t| (t.label.as_str(), t.equal, t.value.as_str())).collect();
+        assert_eq!(shown, [("a", false, "1"), ("b", true, "x,y=\\"), ("c", true, "2")]);
+    }
+
+    #[test]
+    fn one_name_is_recognised() {
+        let exact = |text| FieldSelector::parse(resource("configmaps"), text).unwrap().exact_name().map(str::to_owned);
+        assert_eq!(exact("metadata.name=a"), Some("a".to_owned()));
+        assert_eq!(exact("metadata.namespace=n,metadata.name==b"), Some("b".to_owned()));
+        assert_eq!(exact("metadata.name!=a"), None);
+        assert_eq!(exact(""), None);
+    }
+
+    fn matches(plural: &str, object: Value, selector: &str) -> bool {
+        let resource = resource(plural);
+        let store = Store::new();
+        let stored = store.put(resource.storage, Expect::Absent, Draft::new(resource, &object)).unwrap();
+        FieldSelector::parse(resource, selector).unwrap().matches(&stored)
+    }
+
+    #[test]
+    fn objects_match_by_key_and_by_the_fields_of_their_kind() {
+        let secret =
+            json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "a", "namespace": "n"}, "type": "t,u"});
+        for (selector, want) in [
+            ("", true),
+            ("metadata.name=a,metadata.namespace=n", true),
+            ("metadata.namespace!=n", false),
+            ("type=t\\,u", true),
+            ("type!=t\\,u", false),
+            ("type=", false),
+            ("type!=x,type!=y", true),
+        ] {
+            assert_eq!(matches("secrets", secret.clone(), selector), want, "{selector}");
+        }
+        let role = json!({"kind": "ClusterRole", "apiVersion": "v1", "metadata": {"name": "r"}});
+        assert!(matches("clusterroles", role.clone(), "metadata.namespace="));
+        assert!(!matches("clusterroles", role, "metadata.namespace=x"));
+    }
+}
