@@ -92,6 +92,23 @@ impl Strategy for DaemonSet {
     }
 }
 
+/// The metadata of an object where it stands alone, in tables and partial objects.
+///
+/// upstream: these are made before the number of a DaemonSet's template becomes an annotation.
+pub(crate) fn partial_metadata(object: &Value) -> Value {
+    let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    if object.text("kind") != "DaemonSet" {
+        return metadata;
+    }
+    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+        annotations.remove(TEMPLATE_GENERATION);
+        if annotations.is_empty() {
+            metadata.take_at("annotations");
+        }
+    }
+    metadata
+}
+
 fn template_generation(obj: &Value) -> i64 {
     let text = obj.at("metadata.annotations").get(TEMPLATE_GENERATION).and_then(Value::as_str);
     text.and_then(|text| text.parse().ok()).unwrap_or(0)
@@ -176,6 +193,7 @@ mod tests {
         set_template_generation(&mut object, 2);
         assert_eq!(object["metadata"]["annotations"], json!({TEMPLATE_GENERATION: "2"}));
         assert_eq!(template_generation(&object), 2);
+        assert_eq!(partial_metadata(&object), json!({"name": "a"}));
     }
 
     #[test]
