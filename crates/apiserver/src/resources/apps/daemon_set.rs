@@ -17,6 +17,9 @@ const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 impl Strategy for DaemonSet {
     fn apply_defaults(&self, obj: &mut Value) {
+        // Whoever writes a DaemonSet without it takes it over, as upstream: there it is a number that is never absent.
+        let generation = template_generation(obj);
+        set_template_generation(obj, generation);
         let Some(spec) = obj.get_mut("spec") else { return };
         default(spec, "updateStrategy.type", "RollingUpdate");
         if spec.text("updateStrategy.type") == "RollingUpdate" {
@@ -189,7 +192,7 @@ mod tests {
     #[test]
     fn the_number_of_the_template_is_an_annotation() {
         let mut object = daemon_set(minimal());
-        assert_eq!(template_generation(&object), 0);
+        assert_eq!(object["metadata"]["annotations"], json!({TEMPLATE_GENERATION: "0"}));
         set_template_generation(&mut object, 2);
         assert_eq!(object["metadata"]["annotations"], json!({TEMPLATE_GENERATION: "2"}));
         assert_eq!(template_generation(&object), 2);
