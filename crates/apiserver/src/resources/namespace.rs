@@ -82,6 +82,15 @@ impl Strategy for Namespace {
         validation::dns_label(validation::masked(name, prefix).as_ref())
     }
 
+    fn mark_deleted(&self, obj: &mut Value, time: &str, _grace: i64) {
+        obj.put("metadata.deletionTimestamp", time);
+        obj.put("status.phase", "Terminating");
+    }
+
+    fn is_held(&self, obj: &Value) -> bool {
+        !obj.list("spec.finalizers").is_empty()
+    }
+
     fn field_labels(&self) -> Option<&'static [&'static str]> {
         Some(&["status.phase"])
     }

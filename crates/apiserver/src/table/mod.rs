@@ -167,9 +167,23 @@ fn row_object(object: &Value, include: Include, version: &str) -> Value {
         _ => json!({
             "kind": "PartialObjectMetadata",
             "apiVersion": meta_version(version),
-            "metadata": object.get("metadata").cloned().unwrap_or_else(|| json!({})),
+            "metadata": row_metadata(object),
         }),
     }
+}
+
+/// upstream: tables are made before the version's own annotation is put on.
+fn row_metadata(object: &Value) -> Value {
+    let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    if object.text("kind") == "DaemonSet" {
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.remove("deprecated.daemonset.template.generation");
+        }
+        if metadata.map("annotations").is_some_and(|a| a.is_empty()) {
+            metadata.take_at("annotations");
+        }
+    }
+    metadata
 }
 
 fn ends_initial_events(object: &Value) -> bool {

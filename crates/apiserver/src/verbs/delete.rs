@@ -210,21 +210,26 @@ fn try_delete(
     options: &DeleteOptions,
 ) -> Result<Deleted, Refused> {
     let strategy = write.resource.strategy;
-    let grace = match strategy.deletion_grace(&value, options.grace) {
-        Grace::Now => 0,
-        Grace::Seconds(seconds) => seconds,
+    let (graceful, grace) = match strategy.deletion_grace(&value, options.grace) {
+        Grace::Now => (false, 0),
+        Grace::Seconds(seconds) => (true, seconds),
     };
     if value.has("metadata.deletionTimestamp") {
         return delete_again(write, current, value, grace);
     }
     set_finalizers(&mut value, options.policy);
     let held = !value.list("metadata.finalizers").is_empty() || strategy.is_held(&value);
-    if grace == 0 && !held {
+    if !graceful && !held {
         return remove(write, current, value);
     }
     strategy.mark_deleted(&mut value, &time_after(grace), grace);
     raise_generation(&mut value);
-    mark(write, current, value)
+    // upstream: kinds with a grace period are marked even when it is over at once.
+    match mark(write, current, value.clone())? {
+        Deleted::Marked(Object::Stored(marked)) if grace == 0 && !held => remove(write, &marked, value),
+        Deleted::Marked(object) if grace == 0 && !held => Ok(Deleted::Gone(object)),
+        marked => Ok(marked),
+    }
 }
 
 /// A marked object stays as it is, unless the new grace period is shorter than the old one.

@@ -10,8 +10,9 @@ use crate::http::body::{self, Expected};
 use crate::http::negotiate::{PatchType, patch_type};
 use crate::http::query::{FieldValidation, WriteOptions};
 use crate::http::respond::Answer;
-use crate::patch::{Attempt, Patch, PatchKind};
-use crate::schema::{self, StrictIssue};
+use crate::patch::{self as patches, Attempt, Patch, PatchKind};
+use crate::resources::meta;
+use crate::schema::{self, StrictIssue, TypeId};
 use crate::status::{ApiError, ApiResult};
 use crate::store::Stored;
 use crate::value::Json;
@@ -21,14 +22,22 @@ pub(super) fn patch(call: &mut Call) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&call.query, "PatchOptions", kind == PatchType::Apply)?;
     let manager = call.manager(options.field_manager.as_deref());
     let mut warnings = Vec::new();
-    let answer = match kind {
-        PatchType::Apply => apply(call, &options, &manager, &mut warnings),
-        PatchType::Json => modify(call, PatchKind::Json, &options, &manager, &mut warnings),
-        PatchType::Merge => modify(call, PatchKind::Merge, &options, &manager, &mut warnings),
-        PatchType::Strategic => modify(call, PatchKind::Strategic, &options, &manager, &mut warnings),
+    let answer = match patch_kind(kind) {
+        Some(kind) => modify(call, kind, &options, &manager, &mut warnings),
+        None => apply(call, &options, &manager, &mut warnings),
     };
     call.warnings.append(&mut warnings);
     answer
+}
+
+/// What a patch is if it is no apply.
+pub(super) fn patch_kind(kind: PatchType) -> Option<PatchKind> {
+    match kind {
+        PatchType::Json => Some(PatchKind::Json),
+        PatchType::Merge => Some(PatchKind::Merge),
+        PatchType::Strategic => Some(PatchKind::Strategic),
+        PatchType::Apply => None,
+    }
 }
 
 // === JSON, merge and strategic merge patch ===
@@ -45,8 +54,9 @@ fn modify(
     loop {
         let current = call.stored_or_404()?;
         let old = call.seen(&current);
-        let new = patched(call, &patch, &old, options.field_validation, warnings)?;
+        let mut new = patched(&patch, call.resource().type_id(), &old, options.field_validation, warnings)?;
         check_patched(call, &new, &current)?;
+        warnings.extend(meta::tidy_patched(&mut new));
         match update_object(&write, &current, &old, new, false, warnings) {
             Ok(object) => return Ok(ok(object)),
             Err(Raced::Refused(error)) => return Err(error),
@@ -56,39 +66,42 @@ fn modify(
 }
 
 /// The old object with the patch applied, in canonical form.
-fn patched(
-    call: &Call,
+pub(super) fn patched(
     patch: &Patch<'_>,
+    ty: TypeId,
     old: &Value,
     validation: FieldValidation,
     warnings: &mut Vec<String>,
 ) -> ApiResult<Value> {
-    let resource = call.resource();
-    let (ty, api_version) = (resource.type_id(), resource.api_version());
     let raw = patch.apply(ty, old)?;
     let attempt = Attempt { patch, ty, current: old, patched: &raw };
-    if let Some(why) = changed_type(&raw, Expected::resource(resource, &api_version)) {
+    if let Some(why) = changed_type(ty, old, &raw) {
         return Err(attempt.invalid(&why));
     }
     let decoded = schema::decode(ty, &raw).map_err(|error| attempt.undecodable(&error))?;
-    if validation != FieldValidation::Ignore {
-        let issues = attempt.strict_issues(&decoded.issues);
-        match validation {
-            FieldValidation::Strict if !issues.is_empty() => return Err(attempt.not_strict(&issues)),
-            _ => warnings.extend(issues),
-        }
+    let issues = match validation {
+        FieldValidation::Ignore => Vec::new(),
+        _ => attempt.strict_issues(&decoded.issues),
+    };
+    match validation {
+        FieldValidation::Strict if !issues.is_empty() => return Err(attempt.not_strict(&issues)),
+        _ => warnings.extend(issues),
     }
     let mut new = decoded.value;
-    new.put("kind", resource.kind);
-    new.put("apiVersion", api_version);
+    for key in ["kind", "apiVersion"] {
+        new.put(key, old.at(key).clone());
+    }
     Ok(new)
 }
 
-/// Why a patch that changed the type of the object cannot pass. Taking it away is no change.
-fn changed_type(raw: &Value, expected: Expected<'_>) -> Option<String> {
-    let or = |text: &str, default: &str| if text.is_empty() { default.to_owned() } else { text.to_owned() };
-    let (version, kind) = (or(raw.text("apiVersion"), expected.api_version), or(raw.text("kind"), expected.kind));
-    body::other_type(&version, &kind, expected)
+/// Why a patch that made another kind of the object cannot pass. To take the kind away is no change.
+fn changed_type(ty: TypeId, old: &Value, new: &Value) -> Option<String> {
+    let text = |key: &str| match new.text(key) {
+        "" => old.text(key),
+        given => given,
+    };
+    let expected = Expected { api_version: old.text("apiVersion"), kind: old.text("kind"), ty };
+    body::other_type(text("apiVersion"), text("kind"), expected)
 }
 
 fn check_patched(call: &Call, new: &Value, current: &Stored) -> ApiResult<()> {
@@ -143,7 +156,7 @@ fn applied_object(body: &[u8]) -> ApiResult<(Value, Vec<StrictIssue>)> {
         Value::Object(_) => Ok((value, issues)),
         Value::Null => Ok((Value::Object(Map::new()), issues)),
         other => {
-            let found = crate::patch::json_kind(&other);
+            let found = patches::json_kind(&other);
             Err(ApiError::bad_request(format!(
                 "error decoding patch: error unmarshaling JSON: while decoding JSON: \
                  json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
