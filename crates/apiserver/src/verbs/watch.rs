@@ -30,6 +30,10 @@ use crate::value::Json;
 /// How many changes are taken from the store at a time.
 const BATCH: usize = 64;
 
+/// A busy watch sends at most this often; what comes in between goes out together. The first event after a pause is
+/// sent at once. Without this every change would cost every watcher a packet of its own.
+const PACE: Duration = Duration::from_millis(5);
+
 /// How often a client that asked for bookmarks gets one.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
@@ -114,6 +118,8 @@ struct Watcher {
     ready: VecDeque<Bytes>,
     deadline: Instant,
     bookmark_at: Instant,
+    /// When changes were last taken.
+    sent_at: Instant,
     cuts: signal::Receiver<u64>,
     /// Break off in the middle of the next line.
     tear: bool,
@@ -142,6 +148,7 @@ impl Watcher {
             ready: VecDeque::new(),
             deadline: begin + Duration::from_secs(seconds.min(1 << 31)),
             bookmark_at: begin + BOOKMARK_EVERY,
+            sent_at: begin - PACE,
             cuts,
             tear: call.tear_watch,
             ended: false,
@@ -217,8 +224,12 @@ impl Watcher {
         };
         match self.state.store.next_changes(subscription, BATCH) {
             Read::Lagged => self.ended = true,
-            Read::Changes { changes, caught_up } if changes.is_empty() => self.wait(caught_up).await,
+            Read::Changes { changes, caught_up } if changes.is_empty() => {
+                self.wait(caught_up).await;
+                tokio::time::sleep_until(self.sent_at + PACE).await;
+            }
             Read::Changes { changes, .. } => {
+                self.sent_at = Instant::now();
                 for change in changes {
                     if let Some(line) = self.event(&change) {
                         self.ready.push_back(line);
