@@ -1,50 +1,391 @@
-//! Faults on demand, for tests of clients.
+//! Faults on demand: errors, delays and broken connections, for tests of clients.
+//!
+//! A [`FaultRule`] says which requests it is about, what happens to them, how likely and how often. Rules are asked in
+//! the order they were added; delays add up, and the first rule that ends the request ends it. The dice are seeded, so
+//! that a run with the same requests in the same order fails the same way again.
+//!
+//! Rules come from code ([`Faults::add`]) or, with debug endpoints on, as JSON to `POST /debug/faults`:
+//!
+//! ```json
+//! {"verb": "update", "resource": "leases", "effect": {"status": {"code": 500}}, "probability": 0.1}
+//! {"resource": "nodes", "name": "node-1", "effect": {"latencyMilliseconds": 250}}
+//! {"effect": {"status": {"code": 429, "message": "slow down", "retryAfterSeconds": 1}}, "times": 3}
+//! {"verb": "watch", "effect": "partialWatchLine", "times": 1}
+//! ```
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-/// The rules in force.
-#[derive(Debug, Default)]
-pub struct Faults {}
-
-/// A rule.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct FaultRule {}
-
 /// What happens to a request.
-#[derive(Debug, Clone)]
+///
+/// # Example
+///
+/// ```
+/// use std::time::Duration;
+/// use bowline_apiserver::Effect;
+///
+/// let effect = Effect::Latency(Duration::from_millis(250));
+/// assert_eq!(serde_json::to_string(&effect)?, r#"{"latencyMilliseconds":250}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Effect {
-    /// An error status.
+    /// The request is answered with this error, and nothing else is done.
+    #[serde(rename_all = "camelCase")]
     Status {
-        /// The code.
+        /// The HTTP status, 400 or above.
+        #[serde(with = "code")]
         code: StatusCode,
-        /// The message.
+        /// The message of the `Status` object.
+        #[serde(default)]
         message: String,
-        /// Seconds for `Retry-After`.
+        /// Asks the client to come back after so many seconds (`Retry-After`).
+        #[serde(default, rename = "retryAfterSeconds", skip_serializing_if = "Option::is_none")]
         retry_after: Option<u32>,
     },
-    /// A delay.
+    /// The request is held up for so long, and then goes on.
+    #[serde(rename = "latencyMilliseconds", with = "milliseconds")]
     Latency(Duration),
-    /// The connection breaks off.
+    /// The connection breaks off without an answer. The request is not carried out.
     Reset,
-    /// A watch breaks off in the middle of a line.
+    /// The watch breaks off in the middle of a line, when its first event is due. Other verbs are left alone.
     PartialWatchLine,
 }
 
-impl Faults {
-    /// Adds a rule.
-    pub fn add(&self, _rule: FaultRule) {}
-    /// Removes all rules.
-    pub fn clear(&self) {}
-    /// The rules in force.
-    pub fn list(&self) -> Vec<FaultRule> {
-        Vec::new()
+impl Effect {
+    /// Whether a request can go on after this.
+    fn ends_request(&self) -> bool {
+        matches!(self, Effect::Status { .. } | Effect::Reset)
     }
-    /// Seeds the dice.
-    pub fn seed(&self, _seed: u64) {}
-    pub(crate) fn decide(&self, _verb: &str, _resource: &str, _namespace: &str, _name: &str) -> Vec<Effect> {
-        Vec::new()
+}
+
+/// Which requests are hit, by what, and how often.
+///
+/// Fields that are `None` match everything. The default rule matches every request, always, and answers 500.
+///
+/// # Example
+///
+/// ```
+/// use bowline_apiserver::{Effect, FaultRule};
+///
+/// let rule: FaultRule = serde_json::from_str(r#"{"verb": "watch", "effect": "reset", "times": 1}"#)?;
+/// assert_eq!(rule, FaultRule {
+///     verb: Some("watch".into()),
+///     effect: Effect::Reset,
+///     times: Some(1),
+///     ..FaultRule::default()
+/// });
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FaultRule {
+    /// The verb as authorization sees it: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`,
+    /// `deletecollection`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verb: Option<String>,
+    /// The plural of the resource: `nodes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// The namespace; the empty text means cluster-scoped requests and those about all namespaces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The name of the object; the empty text means requests about a collection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What happens.
+    pub effect: Effect,
+    /// How likely it happens to a request that matches, from 0 to 1; 1 unless given.
+    #[serde(default = "always")]
+    pub probability: f64,
+    /// How often it still happens; without an end unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<u64>,
+}
+
+fn always() -> f64 {
+    1.0
+}
+
+impl Default for FaultRule {
+    fn default() -> FaultRule {
+        FaultRule {
+            verb: None,
+            resource: None,
+            namespace: None,
+            name: None,
+            effect: Effect::Status {
+                code: StatusCode::INTERNAL_SERVER_ERROR,
+                message: "injected fault".to_owned(),
+                retry_after: None,
+            },
+            probability: always(),
+            times: None,
+        }
+    }
+}
+
+/// A request, as rules see it.
+#[derive(Debug, Clone, Copy)]
+struct Request<'a> {
+    verb: &'a str,
+    resource: &'a str,
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl FaultRule {
+    fn matches(&self, request: Request<'_>) -> bool {
+        let pairs = [
+            (&self.verb, request.verb),
+            (&self.resource, request.resource),
+            (&self.namespace, request.namespace),
+            (&self.name, request.name),
+        ];
+        let applies = self.effect != Effect::PartialWatchLine || request.verb == "watch";
+        applies && pairs.iter().all(|(wanted, found)| wanted.as_deref().is_none_or(|wanted| wanted == *found))
+    }
+}
+
+/// The fault rules in force. One set belongs to a server and is shared by all its requests.
+///
+/// # Example
+///
+/// ```
+/// use bowline_apiserver::{Effect, FaultRule, Faults};
+///
+/// let faults = Faults::default();
+/// faults.seed(7);
+/// faults.add(FaultRule { resource: Some("leases".into()), effect: Effect::Reset, ..FaultRule::default() });
+/// assert_eq!(faults.list().len(), 1);
+/// faults.clear();
+/// assert!(faults.list().is_empty());
+/// ```
+#[derive(Debug, Default)]
+pub struct Faults {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    rules: Vec<FaultRule>,
+    dice: Dice,
+}
+
+impl Faults {
+    /// Adds a rule behind those that are there.
+    pub fn add(&self, rule: FaultRule) {
+        self.lock().rules.push(rule);
+    }
+
+    /// Removes all rules. The dice keep their state.
+    pub fn clear(&self) {
+        self.lock().rules.clear();
+    }
+
+    /// The rules in force, in the order they are asked, each with the number of times it has left.
+    pub fn list(&self) -> Vec<FaultRule> {
+        self.lock().rules.clone()
+    }
+
+    /// Seeds the dice that decide about rules with a probability below one.
+    pub fn seed(&self, seed: u64) {
+        self.lock().dice = Dice(seed);
+    }
+
+    /// What is to happen to a request, in this order. Counts: ask once per request.
+    pub(crate) fn decide(&self, verb: &str, resource: &str, namespace: &str, name: &str) -> Vec<Effect> {
+        let mut inner = self.lock();
+        let Inner { rules, dice } = &mut *inner;
+        let request = Request { verb, resource, namespace, name };
+        let mut effects: Vec<Effect> = Vec::new();
+        for rule in rules.iter_mut().filter(|rule| rule.matches(request)) {
+            if !dice.roll(rule.probability) {
+                continue;
+            }
+            rule.times = rule.times.map(|left| left.saturating_sub(1));
+            effects.push(rule.effect.clone());
+            if rule.effect.ends_request() {
+                break;
+            }
+        }
+        if !effects.is_empty() {
+            rules.retain(|rule| rule.times != Some(0));
+        }
+        effects
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing that runs under the lock leaves it half done.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A small generator of random numbers (SplitMix64): the same seed gives the same sequence everywhere.
+#[derive(Debug, Default)]
+struct Dice(u64);
+
+impl Dice {
+    /// True as often as the probability says. Certainties do not use up a number.
+    fn roll(&mut self, probability: f64) -> bool {
+        if probability >= 1.0 {
+            return true;
+        }
+        probability > 0.0 && self.next_fraction() < probability
+    }
+
+    /// A number from 0 up to, but not including, 1.
+    fn next_fraction(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        (mixed >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// A status code as a number.
+mod code {
+    use http::StatusCode;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(code: &StatusCode, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u16(code.as_u16())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<StatusCode, D::Error> {
+        let number = u16::deserialize(from)?;
+        match StatusCode::from_u16(number) {
+            Ok(code) if code.is_client_error() || code.is_server_error() => Ok(code),
+            _ => Err(de::Error::custom(format!("{number} is not an HTTP error status (400 to 599)"))),
+        }
+    }
+}
+
+/// A duration as whole milliseconds.
+mod milliseconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_millis)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn faults(rules: impl IntoIterator<Item = FaultRule>) -> Faults {
+        let faults = Faults::default();
+        rules.into_iter().for_each(|rule| faults.add(rule));
+        faults
+    }
+
+    fn latency(milliseconds: u64) -> FaultRule {
+        FaultRule { effect: Effect::Latency(Duration::from_millis(milliseconds)), ..FaultRule::default() }
+    }
+
+    #[test]
+    fn a_rule_hits_only_what_it_names() {
+        let rule = FaultRule {
+            verb: Some("update".into()),
+            resource: Some("leases".into()),
+            namespace: Some("ns".into()),
+            name: Some("l".into()),
+            effect: Effect::Reset,
+            ..FaultRule::default()
+        };
+        let faults = faults([rule]);
+        assert_eq!(faults.decide("update", "leases", "ns", "l"), [Effect::Reset]);
+        for (verb, resource, namespace, name) in [
+            ("get", "leases", "ns", "l"),
+            ("update", "nodes", "ns", "l"),
+            ("update", "leases", "other", "l"),
+            ("update", "leases", "ns", "m"),
+        ] {
+            assert!(faults.decide(verb, resource, namespace, name).is_empty());
+        }
+    }
+
+    #[test]
+    fn delays_add_up_until_a_rule_ends_the_request() {
+        let reset = FaultRule { effect: Effect::Reset, ..FaultRule::default() };
+        let faults = faults([latency(1), latency(2), reset, latency(3)]);
+        let want = [latency(1).effect, latency(2).effect, Effect::Reset];
+        assert_eq!(faults.decide("get", "nodes", "", "n"), want);
+    }
+
+    #[test]
+    fn a_rule_with_a_number_of_times_goes_when_it_is_used_up() {
+        let faults = faults([FaultRule { times: Some(2), ..latency(1) }]);
+        assert_eq!(faults.decide("get", "nodes", "", "a").len(), 1);
+        assert_eq!(faults.list().first().and_then(|rule| rule.times), Some(1));
+        assert_eq!(faults.decide("get", "nodes", "", "a").len(), 1);
+        assert!(faults.list().is_empty());
+        assert!(faults.decide("get", "nodes", "", "a").is_empty());
+    }
+
+    #[test]
+    fn lines_are_torn_only_for_watches() {
+        let faults = faults([FaultRule { effect: Effect::PartialWatchLine, times: Some(1), ..FaultRule::default() }]);
+        assert!(faults.decide("list", "nodes", "", "").is_empty());
+        assert_eq!(faults.decide("watch", "nodes", "", ""), [Effect::PartialWatchLine]);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_faults() {
+        let run = |seed| {
+            let faults = faults([FaultRule { probability: 0.3, ..latency(1) }]);
+            faults.seed(seed);
+            (0..1000).map(|_| faults.decide("get", "nodes", "", "a").len()).collect::<Vec<_>>()
+        };
+        assert_eq!(run(7), run(7));
+        assert_ne!(run(7), run(8));
+        let hits: usize = run(7).iter().sum();
+        assert!((250..350).contains(&hits), "{hits} of 1000 with a probability of 0.3");
+    }
+
+    #[test]
+    fn rules_go_through_json() {
+        let rule = FaultRule {
+            resource: Some("nodes".into()),
+            effect: Effect::Status {
+                code: StatusCode::TOO_MANY_REQUESTS,
+                message: "slow down".into(),
+                retry_after: Some(1),
+            },
+            probability: 0.5,
+            times: Some(3),
+            ..FaultRule::default()
+        };
+        let written = serde_json::to_value(&rule).unwrap();
+        let status = json!({"status": {"code": 429, "message": "slow down", "retryAfterSeconds": 1}});
+        assert_eq!(written, json!({"resource": "nodes", "effect": status, "probability": 0.5, "times": 3}));
+        assert_eq!(serde_json::from_value::<FaultRule>(written).unwrap(), rule);
+        let short: FaultRule = serde_json::from_value(json!({"effect": {"latencyMilliseconds": 250}})).unwrap();
+        assert_eq!(short, latency(250));
+        let torn: FaultRule = serde_json::from_value(json!({"effect": "partialWatchLine"})).unwrap();
+        assert_eq!(torn.effect, Effect::PartialWatchLine);
+    }
+
+    #[test]
+    fn mistakes_in_json_rules_are_pointed_out() {
+        let error = |rule| serde_json::from_value::<FaultRule>(rule).unwrap_err().to_string();
+        let bad_code = error(json!({"effect": {"status": {"code": 200}}}));
+        assert!(bad_code.contains("200 is not an HTTP error status"), "{bad_code}");
+        assert!(error(json!({"verb": "get"})).contains("missing field `effect`"));
+        assert!(error(json!({"effect": "reset", "probabilty": 1})).contains("unknown field `probabilty`"));
     }
 }

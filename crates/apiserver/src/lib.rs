@@ -7,6 +7,8 @@ mod discovery;
 mod faults;
 mod field_error;
 mod fields;
+#[cfg(test)]
+mod fuzz_tests;
 mod go_text;
 mod http;
 mod metrics;

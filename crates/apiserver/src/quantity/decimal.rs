@@ -24,7 +24,7 @@ impl Decimal {
     fn normal(mut self) -> Decimal {
         let zeros = self.digits.iter().rev().take_while(|d| **d == 0).count();
         self.digits.truncate(self.digits.len() - zeros);
-        self.exponent += zeros as i64;
+        self.exponent = self.exponent.saturating_add(zeros as i64);
         let lead = self.digits.iter().take_while(|d| **d == 0).count();
         self.digits.drain(..lead);
         if self.digits.is_empty() { Decimal::zero() } else { self }
@@ -55,7 +55,7 @@ impl Decimal {
     /// Moves the point to the right.
     pub(super) fn shifted(mut self, places: i64) -> Decimal {
         if !self.is_zero() {
-            self.exponent += places;
+            self.exponent = self.exponent.saturating_add(places);
         }
         self
     }
@@ -65,7 +65,7 @@ impl Decimal {
         if !self.finer_than(exponent) {
             return self;
         }
-        let dropped = usize::try_from(exponent - self.exponent).unwrap_or(usize::MAX);
+        let dropped = usize::try_from(exponent.saturating_sub(self.exponent)).unwrap_or(usize::MAX);
         // The last digit is never zero, so dropping any digit loses something.
         self.digits.truncate(self.digits.len().saturating_sub(dropped));
         self.exponent = exponent;
@@ -81,7 +81,7 @@ impl Decimal {
         }
     }
 
-    pub(super) fn times_1024(mut self, times: i32) -> Decimal {
+    pub(super) fn times_1024(mut self, times: i64) -> Decimal {
         for _ in 0..times {
             let mut carry: u32 = 0;
             for digit in self.digits.iter_mut().rev() {
@@ -97,7 +97,7 @@ impl Decimal {
 
     /// Digits with a sign, and an exponent that is a multiple of three.
     pub(super) fn in_thousands(&self) -> (String, i64) {
-        let exponent = self.exponent - self.exponent.rem_euclid(3);
+        let exponent = self.exponent.saturating_sub(self.exponent.rem_euclid(3));
         let mut text = String::with_capacity(self.digits.len() + 3);
         if self.negative {
             text.push('-');
@@ -121,7 +121,7 @@ impl Decimal {
 
     /// The number of digits before the point; below one for small numbers.
     fn top(&self) -> i64 {
-        self.digits.len() as i64 + self.exponent
+        self.exponent.saturating_add(self.digits.len() as i64)
     }
 
     fn magnitude_cmp(&self, other: &Decimal) -> Ordering {

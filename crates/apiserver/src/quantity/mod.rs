@@ -195,30 +195,30 @@ impl<'a> Parts<'a> {
         (self.whole.len().max(1) + self.fraction.len()) as i64
     }
 
-    /// The power of ten of the last digit. Exponents wrap around like the 32-bit numbers they are upstream.
-    fn scale(&self, exponent: i32) -> i32 {
-        exponent.wrapping_sub(self.fraction.len() as i32)
+    /// The power of ten of the last digit.
+    fn scale(&self, exponent: i64) -> i64 {
+        exponent.saturating_sub(self.fraction.len() as i64)
     }
 
     /// Whether the number is held exactly, without rounding or capping.
-    fn fits(&self, format: Format, exponent: i32) -> bool {
+    fn fits(&self, format: Format, exponent: i64) -> bool {
         match format {
             Format::Binary => {
                 let digits = self.whole.len().max(1) as i64;
-                self.fraction.is_empty() && 14 - digits - i64::from(exponent) * 3 / 10 >= 0
+                self.fraction.is_empty() && 14 - digits - exponent * 3 / 10 >= 0
             }
-            _ => self.digit_count() <= SHORT_DIGITS && i64::from(self.scale(exponent)) >= NANO,
+            _ => self.digit_count() <= SHORT_DIGITS && self.scale(exponent) >= NANO,
         }
     }
 
-    fn amount(&self, format: Format, exponent: i32) -> Decimal {
+    fn amount(&self, format: Format, exponent: i64) -> Decimal {
         let scale = if format == Format::Binary { self.scale(0) } else { self.scale(exponent) };
-        let amount = Decimal::new(self.negative, self.whole, self.fraction, i64::from(scale));
+        let amount = Decimal::new(self.negative, self.whole, self.fraction, scale);
         if format == Format::Binary { amount.times_1024(exponent / 10) } else { amount }
     }
 
     /// upstream: texts that pass this quick look are shown as they were written, `+1`, `1.500` and `1.Ki` included.
-    fn is_near_canonical(&self, format: Format, exponent: i32) -> bool {
+    fn is_near_canonical(&self, format: Format, exponent: i64) -> bool {
         if format == Format::Binary {
             // The last three bits decide, and they follow from the last three digits.
             let last = &self.whole[self.whole.len().saturating_sub(3)..];
@@ -239,7 +239,7 @@ fn leading_digits(text: &str) -> (&str, &str) {
 }
 
 /// Format and exponent of a suffix: of ten, or of two for binary ones.
-fn interpret(suffix: &str) -> Option<(Format, i32)> {
+fn interpret(suffix: &str) -> Option<(Format, i64)> {
     let found = match suffix {
         "Ki" => (Format::Binary, 10),
         "Mi" => (Format::Binary, 20),
@@ -248,9 +248,8 @@ fn interpret(suffix: &str) -> Option<(Format, i32)> {
         "Pi" => (Format::Binary, 50),
         "Ei" => (Format::Binary, 60),
         _ => match (-3..=6).map(|i| i * 3).find(|e| decimal_suffix(*e) == Some(suffix)) {
-            Some(exponent) => (Format::Decimal, exponent as i32),
-            // upstream: exponents past 32 bits wrap around.
-            None => (Format::Exponent, suffix.strip_prefix(['e', 'E'])?.parse::<i64>().ok()? as i32),
+            Some(exponent) => (Format::Decimal, exponent),
+            None => (Format::Exponent, suffix.strip_prefix(['e', 'E'])?.parse().ok()?),
         },
     };
     Some(found)

@@ -116,6 +116,14 @@ fn run<'de, D: Deserializer<'de>>(id: TypeId, source: D) -> Result<Decoded, D::E
     Ok(Decoded { value, issues: cx.issues.into_inner() })
 }
 
+/// Reads any JSON text that Go would read.
+pub(crate) fn parse_json(text: &[u8]) -> Result<Value, serde_json::Error> {
+    match serde_json::from_slice(text) {
+        Err(_) if go_syntax_error(text).is_none() => serde_json::from_str(&repaired(text)),
+        result => result,
+    }
+}
+
 /// The words for a JSON text that cannot be read.
 pub(crate) fn json_error(text: &[u8], error: &serde_json::Error) -> String {
     go_syntax_error(text).unwrap_or_else(|| without_position(error))
@@ -247,7 +255,7 @@ impl<'de> Visitor<'de> for TypedSeed<'_> {
 
     fn visit_bool<E: de::Error>(self, v: bool) -> Result<Value, E> {
         match self.ty {
-            Ty::Bool | Ty::Raw => Ok(Value::Bool(v)),
+            Ty::Bool | Ty::Raw | Ty::Fields => Ok(Value::Bool(v)),
             Ty::Quantity => self.quantity("true"),
             ty => Err(self.cx.mismatch("bool", ty)),
         }
@@ -255,7 +263,7 @@ impl<'de> Visitor<'de> for TypedSeed<'_> {
 
     fn visit_i64<E: de::Error>(self, v: i64) -> Result<Value, E> {
         match self.ty {
-            Ty::Int64 | Ty::Raw | Ty::Double => Ok(v.into()),
+            Ty::Int64 | Ty::Raw | Ty::Fields | Ty::Double => Ok(v.into()),
             Ty::Int32 | Ty::IntOrString if i32::try_from(v).is_ok() => Ok(v.into()),
             Ty::Int32 | Ty::IntOrString => Err(self.cx.mismatch(&format!("number {v}"), self.ty)),
             Ty::Quantity => self.quantity(&v.to_string()),
@@ -266,7 +274,7 @@ impl<'de> Visitor<'de> for TypedSeed<'_> {
     fn visit_u64<E: de::Error>(self, v: u64) -> Result<Value, E> {
         match (i64::try_from(v), self.ty) {
             (Ok(v), _) => self.visit_i64(v),
-            (_, Ty::Raw | Ty::Double) => Ok(v.into()),
+            (_, Ty::Raw | Ty::Fields | Ty::Double) => Ok(v.into()),
             (_, Ty::Quantity) => self.quantity(&v.to_string()),
             (_, Ty::Int32 | Ty::Int64 | Ty::IntOrString) => Err(self.cx.mismatch(&format!("number {v}"), self.ty)),
             (_, ty) => Err(self.cx.mismatch("number", ty)),
@@ -275,7 +283,7 @@ impl<'de> Visitor<'de> for TypedSeed<'_> {
 
     fn visit_f64<E: de::Error>(self, v: f64) -> Result<Value, E> {
         match self.ty {
-            Ty::Double | Ty::Raw => Ok(v.into()),
+            Ty::Double | Ty::Raw | Ty::Fields => Ok(v.into()),
             Ty::Quantity => self.quantity(&v.to_string()),
             Ty::Int32 | Ty::Int64 | Ty::IntOrString => {
                 Err(self.cx.mismatch(&format!("number {}", Value::from(v)), self.ty))
@@ -286,7 +294,7 @@ impl<'de> Visitor<'de> for TypedSeed<'_> {
 
     fn visit_str<E: de::Error>(self, v: &str) -> Result<Value, E> {
         match self.ty {
-            Ty::String | Ty::IntOrString | Ty::Raw => Ok(v.into()),
+            Ty::String | Ty::IntOrString | Ty::Raw | Ty::Fields => Ok(v.into()),
             Ty::Quantity => self.quantity(v),
             Ty::Time => time::seconds(v).map_err(E::custom),
             Ty::MicroTime => time::micros(v).map_err(E::custom),
@@ -299,7 +307,7 @@ impl<'de> Visitor<'de> for TypedSeed<'_> {
         let item_ty = match self.ty {
             Ty::List(item) => item,
             Ty::Strings => &Ty::String,
-            Ty::Raw => &Ty::Raw,
+            Ty::Raw | Ty::Fields => &Ty::Raw,
             Ty::Quantity => return self.quantity("[]"),
             ty => return Err(self.cx.mismatch("array", ty)),
         };

@@ -36,11 +36,13 @@ pub(super) fn micros_from_unix(seconds: i64, nanos: i32) -> Result<Value, String
 
 fn from_unix(seconds: i64, nanos: i32) -> Result<DateTime, String> {
     let at = EPOCH.checked_add(SignedDuration::from_secs(seconds));
-    let at = at.and_then(|at| at.checked_add(SignedDuration::from_nanos(nanos.into())));
-    at.map_err(|_| OUT_OF_RANGE.to_owned())
+    within_years(at.and_then(|at| at.checked_add(SignedDuration::from_nanos(nanos.into()))).ok())
 }
 
-const OUT_OF_RANGE: &str = "time is outside of the years 0001 to 9999";
+/// A year needs four digits and no sign to be read again.
+fn within_years(at: Option<DateTime>) -> Result<DateTime, String> {
+    at.filter(|at| at.year() >= 0).ok_or_else(|| "year is outside of range [0,9999]".to_owned())
+}
 
 fn write_seconds(at: DateTime) -> Value {
     match at {
@@ -81,7 +83,7 @@ fn parse(text: &str, micros: bool) -> Result<DateTime, String> {
     }
     let date = Date::new(year, month, day).map_err(|_| walk.refused(": day out of range"))?;
     let local = date.at(hour, minute, second, nanos);
-    local.checked_sub(SignedDuration::from_secs(offset)).map_err(|_| OUT_OF_RANGE.to_owned())
+    within_years(local.checked_sub(SignedDuration::from_secs(offset)).ok())
 }
 
 /// The text on its way along the layout.
