@@ -23,7 +23,7 @@ mod workload;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::resources::Resource;
+use crate::resources::{self, Resource};
 use crate::value::Json;
 use age::Clock;
 
@@ -167,23 +167,9 @@ fn row_object(object: &Value, include: Include, version: &str) -> Value {
         _ => json!({
             "kind": "PartialObjectMetadata",
             "apiVersion": meta_version(version),
-            "metadata": row_metadata(object),
+            "metadata": resources::partial_metadata(object),
         }),
     }
-}
-
-/// upstream: tables are made before the version's own annotation is put on.
-fn row_metadata(object: &Value) -> Value {
-    let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
-    if object.text("kind") == "DaemonSet" {
-        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-            annotations.remove("deprecated.daemonset.template.generation");
-        }
-        if metadata.map("annotations").is_some_and(|a| a.is_empty()) {
-            metadata.take_at("annotations");
-        }
-    }
-    metadata
 }
 
 fn ends_initial_events(object: &Value) -> bool {

@@ -11,6 +11,7 @@ use crate::http::negotiate::{PatchType, patch_type};
 use crate::http::query::{FieldValidation, WriteOptions};
 use crate::http::respond::Answer;
 use crate::patch::{Attempt, Patch, PatchKind};
+use crate::resources::meta;
 use crate::schema::{self, StrictIssue};
 use crate::status::{ApiError, ApiResult};
 use crate::store::Stored;
@@ -21,14 +22,22 @@ pub(super) fn patch(call: &mut Call) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&call.query, "PatchOptions", kind == PatchType::Apply)?;
     let manager = call.manager(options.field_manager.as_deref());
     let mut warnings = Vec::new();
-    let answer = match kind {
-        PatchType::Apply => apply(call, &options, &manager, &mut warnings),
-        PatchType::Json => modify(call, PatchKind::Json, &options, &manager, &mut warnings),
-        PatchType::Merge => modify(call, PatchKind::Merge, &options, &manager, &mut warnings),
-        PatchType::Strategic => modify(call, PatchKind::Strategic, &options, &manager, &mut warnings),
+    let answer = match patch_kind(kind) {
+        None => apply(call, &options, &manager, &mut warnings),
+        Some(kind) => modify(call, kind, &options, &manager, &mut warnings),
     };
     call.warnings.append(&mut warnings);
     answer
+}
+
+/// The patch types that only change values; `None` is server-side apply.
+pub(super) fn patch_kind(kind: PatchType) -> Option<PatchKind> {
+    match kind {
+        PatchType::Json => Some(PatchKind::Json),
+        PatchType::Merge => Some(PatchKind::Merge),
+        PatchType::Strategic => Some(PatchKind::Strategic),
+        PatchType::Apply => None,
+    }
 }
 
 // === JSON, merge and strategic merge patch ===
@@ -42,11 +51,14 @@ fn modify(
 ) -> ApiResult<Answer> {
     let patch = Patch::parse(kind, &call.body)?;
     let write = call.writer(manager, options.dry_run);
+    let api_version = call.resource().api_version();
+    let expected = Expected::resource(call.resource(), &api_version);
     loop {
         let current = call.stored_or_404()?;
         let old = call.seen(&current);
-        let new = patched(call, &patch, &old, options.field_validation, warnings)?;
+        let mut new = patched(expected, &patch, &old, options.field_validation, warnings)?;
         check_patched(call, &new, &current)?;
+        warnings.extend(meta::tidy_patched(&mut new));
         match update_object(&write, &current, &old, new, false, warnings) {
             Ok(object) => return Ok(ok(object)),
             Err(Raced::Refused(error)) => return Err(error),
@@ -56,18 +68,17 @@ fn modify(
 }
 
 /// The old object with the patch applied, in canonical form.
-fn patched(
-    call: &Call,
+pub(super) fn patched(
+    expected: Expected<'_>,
     patch: &Patch<'_>,
     old: &Value,
     validation: FieldValidation,
     warnings: &mut Vec<String>,
 ) -> ApiResult<Value> {
-    let resource = call.resource();
-    let (ty, api_version) = (resource.type_id(), resource.api_version());
+    let ty = expected.ty;
     let raw = patch.apply(ty, old)?;
     let attempt = Attempt { patch, ty, current: old, patched: &raw };
-    if let Some(why) = changed_type(&raw, Expected::resource(resource, &api_version)) {
+    if let Some(why) = changed_type(&raw, expected) {
         return Err(attempt.invalid(&why));
     }
     let decoded = schema::decode(ty, &raw).map_err(|error| attempt.undecodable(&error))?;
@@ -79,8 +90,8 @@ fn patched(
         }
     }
     let mut new = decoded.value;
-    new.put("kind", resource.kind);
-    new.put("apiVersion", api_version);
+    new.put("kind", expected.kind);
+    new.put("apiVersion", expected.api_version);
     Ok(new)
 }
 

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::patch::{Patched, patched};
+use super::patch::{patch_kind, patched};
 use super::write::replace;
-use super::{Call, DeleteOptions, Raced, delete_object, update_object};
+use super::{Call, DeleteOptions, Raced, create, delete_object, update, update_object};
 use crate::auth;
 use crate::http::body::{self, Expected};
-use crate::http::negotiate::{PatchType, patch_type};
+use crate::http::negotiate::patch_type;
 use crate::http::query::WriteOptions;
 use crate::http::respond::Answer;
+use crate::patch::Patch;
 use crate::resources::subresources as parts;
 use crate::schema::schema;
 use crate::status::{ApiError, ApiResult};
@@ -25,6 +26,12 @@ struct Kind {
     api_version: &'static str,
     name: &'static str,
     ty: &'static str,
+}
+
+impl Kind {
+    fn expected(self) -> Expected<'static> {
+        Expected { api_version: self.api_version, kind: self.name, ty: schema().id(self.ty) }
+    }
 }
 
 const BINDING: Kind = Kind { api_version: "v1", name: "Binding", ty: "core/v1.Binding" };
@@ -56,8 +63,7 @@ fn answer(code: StatusCode, value: Value) -> Answer {
 }
 
 fn decode(call: &mut Call, kind: Kind, options: &WriteOptions) -> ApiResult<Value> {
-    let expected = Expected { api_version: kind.api_version, kind: kind.name, ty: schema().id(kind.ty) };
-    body::decode_object(&call.headers, &call.body, expected, options.field_validation, &mut call.warnings)
+    body::decode_object(&call.headers, &call.body, kind.expected(), options.field_validation, &mut call.warnings)
 }
 
 fn token(call: &mut Call) -> ApiResult<Answer> {
@@ -72,19 +78,21 @@ fn token(call: &mut Call) -> ApiResult<Answer> {
 fn evict(call: &mut Call) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
     let eviction = decode(call, EVICTION, &options)?;
+    create::check_namespace(&eviction, &call.path.namespace)?;
     let given = parts::eviction_options(&call.path.name, &eviction, options.dry_run)?;
-    let delete_options = DeleteOptions::from_value(&given)?;
+    let mut delete_options = DeleteOptions::from_value(&given)?;
     let manager = call.manager(options.field_manager.as_deref());
     let mut write = call.writer(&manager, delete_options.dry_run);
     write.subresource = Some("status");
-    retried(call, |current, old| {
+    let marked = retried(call, |current, old| {
         parts::check_preconditions(old, &given)?;
         let mut new = old.clone();
         parts::mark_evicted(&mut new);
-        update_object(&write, current, old, new, false, &mut Vec::new()).map(|_| ())
+        update_object(&write, current, old, new, false, &mut Vec::new())
     })?;
-    // The mark was a write of its own, so a given resourceVersion has done its duty.
-    let delete_options = DeleteOptions { resource_version: None, ..delete_options };
+    // The mark was a write of its own: a given resourceVersion now means the one it made.
+    let version = marked.into_value(call.resource()).text("metadata.resourceVersion").to_owned();
+    delete_options.resource_version = delete_options.resource_version.map(|_| version);
     write.subresource = None;
     delete_object(&write, &call.path.name, &delete_options)?;
     Ok(answer(StatusCode::CREATED, parts::created()))
@@ -107,6 +115,7 @@ fn retried<T>(call: &Call, mut work: impl FnMut(&Arc<Stored>, &Value) -> Result<
 fn bind(call: &mut Call) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
     let mut binding = decode(call, BINDING, &options)?;
+    create::check_namespace(&binding, &call.path.namespace)?;
     if let Some(node) = call.state.store.get("nodes", "", binding.text("target.name")) {
         parts::label_binding(&mut binding, &node.labels);
     }
@@ -124,21 +133,19 @@ fn bind(call: &mut Call) -> ApiResult<Answer> {
 fn put_scale(call: &mut Call) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&call.query, "UpdateOptions", false)?;
     let scale = decode(call, SCALE, &options)?;
-    super::update::check_name(&scale, &call.path.name)?;
-    super::create::check_namespace(&scale, &call.path.namespace)?;
+    update::check_name(&scale, &call.path.name)?;
+    create::check_namespace(&scale, &call.path.namespace)?;
     rescale(call, &options, |_| Ok(scale.clone()))
 }
 
 fn patch_scale(call: &mut Call) -> ApiResult<Answer> {
-    let kind = patch_type(&call.headers)?;
-    if kind == PatchType::Apply {
+    let Some(kind) = patch_kind(patch_type(&call.headers)?) else {
         return Err(ApiError::bad_request("server-side apply is not offered for scale; apply the deployment itself"));
-    }
+    };
     let options = WriteOptions::parse(&call.query, "PatchOptions", false)?;
     let mut warnings = Vec::new();
-    let result = rescale(call, &options, |old| {
-        let target = Patched { kind, ty: schema().id(SCALE.ty), old, patch: &call.body };
-        patched(&target, options.field_validation, &mut warnings)
+    let result = Patch::parse(kind, &call.body).and_then(|patch| {
+        rescale(call, &options, |old| patched(SCALE.expected(), &patch, old, options.field_validation, &mut warnings))
     });
     call.warnings.append(&mut warnings);
     result
@@ -157,7 +164,7 @@ fn rescale(
         let mut new = old.clone();
         parts::apply_scale(&mut new, &scale)?;
         let given = new.text("metadata.resourceVersion");
-        if !given.is_empty() && given != old.text("metadata.resourceVersion") {
+        if !matches!(given, "" | "0") && given != old.text("metadata.resourceVersion") {
             return Err(ApiError::modified(call.resource().named(), &call.path.name).into());
         }
         let object = update_object(&write, current, old, new, false, &mut Vec::new())?;

@@ -5,7 +5,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{amount, image};
+use super::image;
+use crate::quantity;
 use crate::value::Json;
 
 /// The lists of containers in a pod spec.
@@ -176,7 +177,7 @@ fn field_ref_defaults(holder: Option<&mut Value>) {
 fn round_amounts(holder: &mut Value, list: &str) {
     let Some(amounts) = holder.at_mut(list).and_then(Value::as_object_mut) else { return };
     for amount in amounts.values_mut() {
-        if let Some(rounded) = amount.as_str().and_then(amount::rounded_up_to_milli) {
+        if let Some(Ok(rounded)) = amount.as_str().map(quantity::rounded_to_milli) {
             *amount = rounded.into();
         }
     }
