@@ -27,7 +27,7 @@ pub(crate) fn write() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fails, naming every file that differs from what [`write`] would write.
+/// Fails, naming every file that differs from what [`write()`] would write.
 pub(crate) fn check() -> anyhow::Result<()> {
     let stale: Vec<_> = all().into_iter().filter(is_stale).map(|file| file.path).collect();
     if !stale.is_empty() {
