@@ -33,26 +33,29 @@ fn requirement_matches(expression: &Value, label: Option<&str>) -> bool {
     }
 }
 
-/// The selector as the `labelSelector` parameter spells it, requirements sorted by key.
-pub(crate) fn text(selector: &Value) -> String {
-    let pairs = selector.map("matchLabels").into_iter().flatten();
-    let mut parts: Vec<(String, String)> =
-        pairs.map(|(key, value)| (key.clone(), format!("{key}={}", value.as_str().unwrap_or_default()))).collect();
-    parts.extend(selector.list("matchExpressions").iter().map(|e| (e.text("key").to_owned(), requirement_text(e))));
-    parts.sort_by(|a, b| a.0.cmp(&b.0));
-    let texts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
-    texts.join(",")
+/// The selector as the `labelSelector` parameter spells it, requirements sorted by key; `None` if one of them makes
+/// no sense.
+pub(crate) fn text(selector: &Value) -> Option<String> {
+    let labels = selector.map("matchLabels").into_iter().flatten();
+    let mut requirements: Vec<(&str, String)> =
+        labels.map(|(key, value)| (key.as_str(), format!("{key}={}", value.as_str().unwrap_or_default()))).collect();
+    for expression in selector.list("matchExpressions") {
+        requirements.push((expression.text("key"), requirement_text(expression)?));
+    }
+    requirements.sort_by_key(|(key, _)| *key);
+    Some(requirements.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(","))
 }
 
-fn requirement_text(expression: &Value) -> String {
+fn requirement_text(expression: &Value) -> Option<String> {
     let key = expression.text("key");
     let mut values = expression.texts("values");
     values.sort_unstable();
-    match expression.text("operator") {
-        "In" => format!("{key} in ({})", values.join(",")),
-        "NotIn" => format!("{key} notin ({})", values.join(",")),
-        "DoesNotExist" => format!("!{key}"),
-        _ => key.to_owned(),
+    match (expression.text("operator"), values.is_empty()) {
+        ("In", false) => Some(format!("{key} in ({})", values.join(","))),
+        ("NotIn", false) => Some(format!("{key} notin ({})", values.join(","))),
+        ("Exists", true) => Some(key.to_owned()),
+        ("DoesNotExist", true) => Some(format!("!{key}")),
+        _ => None,
     }
 }
 
@@ -95,6 +98,13 @@ mod tests {
                 {"key": "p", "operator": "DoesNotExist"},
             ],
         });
-        assert_eq!(text(&selector), "a=b,m in (x,y),n notin (x),o,!p,z=1");
+        assert_eq!(text(&selector).as_deref(), Some("a=b,m in (x,y),n notin (x),o,!p,z=1"));
+    }
+
+    #[test]
+    fn a_senseless_requirement_spoils_the_text() {
+        assert_eq!(text(&json!({"matchExpressions": [{"key": "c", "operator": "In"}]})), None);
+        assert_eq!(text(&json!({"matchExpressions": [{"key": "c", "operator": "Near"}]})), None);
+        assert_eq!(text(&json!({})).as_deref(), Some(""));
     }
 }

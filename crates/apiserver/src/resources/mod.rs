@@ -8,7 +8,7 @@ mod check;
 mod configmap;
 mod endpoints;
 mod event;
-mod label_selector;
+pub(crate) mod label_selector;
 mod lease;
 pub(crate) mod meta;
 mod namespace;

@@ -41,7 +41,7 @@ pub(crate) fn scale_of(deployment: &Value) -> Value {
         spec.put("replicas", replicas);
     }
     let mut status = json!({"replicas": deployment.int("status.replicas").unwrap_or(0)});
-    let selector = label_selector::text(deployment.at("spec.selector"));
+    let selector = label_selector::text(deployment.at("spec.selector")).unwrap_or_default();
     if !selector.is_empty() {
         status.put("selector", selector);
     }

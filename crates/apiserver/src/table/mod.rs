@@ -16,7 +16,6 @@ mod event;
 mod node;
 mod pod;
 mod rbac;
-mod selector;
 mod service;
 mod workload;
 

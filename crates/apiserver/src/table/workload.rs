@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::age::Clock;
-use super::{AGE, Column, NAME, Printer, count, labels, name, number, or, selector, text, wide};
+use super::{AGE, Column, NAME, Printer, count, labels, name, number, or, text, wide};
+use crate::resources::label_selector;
 use crate::value::Json;
 
 pub(super) static DEPLOYMENT: Printer = Printer::new(
@@ -63,12 +64,12 @@ fn deployment(deployment: &Value, clock: Clock) -> Vec<Value> {
         clock.age(deployment),
         of_containers(deployment, "name").into(),
         of_containers(deployment, "image").into(),
-        selector::line(deployment.at("spec.selector")).unwrap_or_else(|| "<invalid>".to_owned()).into(),
+        label_selector::text(deployment.at("spec.selector")).unwrap_or_else(|| "<invalid>".to_owned()).into(),
     ]
 }
 
 fn daemon_set(set: &Value, clock: Clock) -> Vec<Value> {
-    let selector = selector::line(set.at("spec.selector")).unwrap_or_else(|| "<error>".to_owned());
+    let selector = label_selector::text(set.at("spec.selector")).unwrap_or_else(|| "<error>".to_owned());
     vec![
         name(set),
         count(set, "status.desiredNumberScheduled"),
