@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::entry::{Operation, Owner};
 use super::set::FieldSet;
+use crate::go_text::quote;
 use crate::status::ApiError;
 
 /// What one other owner stands to lose.
@@ -58,9 +59,9 @@ fn listing(conflicts: &[Conflict]) -> String {
 
 /// `"kubectl" with subresource "status" using v1`.
 fn name(owner: &Owner) -> String {
-    let mut text = format!("{:?}", owner.manager);
+    let mut text = quote(&owner.manager);
     if !owner.subresource.is_empty() {
-        text += &format!(" with subresource {:?}", owner.subresource);
+        text += &format!(" with subresource {}", quote(&owner.subresource));
     }
     if owner.operation == Operation::Update {
         text += &format!(" using {}", owner.api_version);

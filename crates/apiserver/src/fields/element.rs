@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use crate::go_text::quote;
 use crate::schema::{ListKind, Ty, schema, zero};
 
 /// Why an item of a list has no place in a set of fields.
@@ -27,7 +28,7 @@ impl std::fmt::Display for NoElement {
             Self::NullItem => f.write_str("associative list with keys may not have a null element"),
             Self::NotAMap => f.write_str("associative list with keys may not have non-map elements"),
             Self::NoKeys(keys) => {
-                let keys: Vec<String> = keys.iter().map(|k| format!("{k:?}")).collect();
+                let keys: Vec<String> = keys.iter().map(|k| quote(k)).collect();
                 let keys = keys.join(" ");
                 write!(f, "associative list with keys has an element that omits all key fields [{keys}] ")?;
                 f.write_str("(and doesn't have default values for any key fields)")
@@ -132,7 +133,7 @@ pub(super) fn shown(element: &str) -> String {
 
 fn shown_value(value: &Value) -> String {
     match value {
-        Value::String(s) => format!("{s:?}"),
+        Value::String(s) => quote(s),
         other => number_text(other).unwrap_or_else(|| other.to_string()),
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::element;
 use super::shape::{ListShape, ObjectShape, Scalar, Shape};
-use crate::patch::go_text::{self, Numbers};
+use crate::patch::go_values::{self, Numbers};
 
 /// What is wrong with the object, all of it in one text.
 pub(super) fn validate(shape: Shape, value: &Value) -> Result<(), String> {
@@ -97,11 +97,11 @@ fn scalar_complaint(scalar: Scalar, value: &Value) -> Option<String> {
     let is_text_like = matches!(value, Value::String(_) | Value::Number(_) | Value::Bool(_));
     match scalar {
         Scalar::String if !value.is_string() => {
-            let shown = go_text::syntax(value, Numbers::AsFloats);
+            let shown = go_values::syntax(value, Numbers::AsFloats);
             Some(format!("expected string, got &value.valueUnstructured{{Value:{shown}}}"))
         }
         Scalar::Number if !value.is_number() => {
-            Some(format!("expected numeric (int or float), got {}", go_text::type_name(value)))
+            Some(format!("expected numeric (int or float), got {}", go_values::type_name(value)))
         }
         Scalar::Bool if !value.is_boolean() => Some(format!("expected boolean, got {}", printed(value))),
         Scalar::Any if !is_text_like => Some(format!("expected any scalar, got {}", printed(value))),
@@ -111,7 +111,7 @@ fn scalar_complaint(scalar: Scalar, value: &Value) -> Option<String> {
 
 /// A value inside the wrapper that the real server prints along with it.
 fn printed(value: &Value) -> String {
-    format!("&{{{}}}", go_text::plain(value, Numbers::AsFloats))
+    format!("&{{{}}}", go_values::plain(value, Numbers::AsFloats))
 }
 
 #[cfg(test)]

@@ -189,11 +189,19 @@ fn hex(body: &[u8]) -> String {
 fn check_type(meta: &TypeMeta, expected: Expected<'_>) -> ApiResult<()> {
     let kind = meta.kind.as_deref().filter(|k| !k.is_empty()).unwrap_or(expected.kind);
     let api_version = meta.api_version.as_deref().filter(|v| !v.is_empty()).unwrap_or(expected.api_version);
+    match other_type(api_version, kind, expected) {
+        Some(why) => Err(cannot_handle(kind, version_of(api_version), expected.kind, &why)),
+        None => Ok(()),
+    }
+}
+
+/// Why an object of this type is not what is expected; `None` if it is.
+pub(crate) fn other_type(api_version: &str, kind: &str, expected: Expected<'_>) -> Option<String> {
     if kind == expected.kind && api_version == expected.api_version {
-        return Ok(());
+        return None;
     }
     let known = resources::find_kind(api_version, kind).is_some() || matches!((api_version, kind), ("v1", "List"));
-    let why = if known {
+    Some(if known {
         format!(
             "converting ({}.{kind}) to ({}.{}): unknown conversion",
             version_of(api_version),
@@ -204,8 +212,7 @@ fn check_type(meta: &TypeMeta, expected: Expected<'_>) -> ApiResult<()> {
         format!(
             "no kind {kind:?} is registered for version {api_version:?} in scheme \"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30\""
         )
-    };
-    Err(cannot_handle(kind, version_of(api_version), expected.kind, &why))
+    })
 }
 
 /// `core`, `apps`, `rbac`: the name of the Go package of a group's internal types.

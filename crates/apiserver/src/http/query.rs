@@ -1,6 +1,7 @@
 //! Query parameters and the options they carry.
 
 use crate::field_error::FieldError;
+use crate::go_text;
 use crate::resources::Resource;
 use crate::selectors::{FieldSelector, LabelSelector};
 use crate::status::{ApiError, ApiResult, Named};
@@ -230,18 +231,14 @@ impl WriteOptions {
     }
 }
 
-fn manager_errors(manager: &str) -> Option<FieldError> {
+fn manager_errors(manager: &str) -> Vec<FieldError> {
     const LONGEST: usize = 128;
-    if manager.len() > LONGEST {
-        return Some(FieldError::too_long("fieldManager", LONGEST));
-    }
-    let printable = |c: char| !c.is_control() && (c == ' ' || !c.is_whitespace());
-    let position = manager.chars().position(|c| !printable(c))?;
-    Some(FieldError::invalid(
-        "fieldManager",
-        manager,
-        format!("should only contain printable characters (at position {position})"),
-    ))
+    let too_long = (manager.len() > LONGEST).then(|| FieldError::too_long("fieldManager", LONGEST));
+    let unprintable = manager.char_indices().filter(|(_, c)| !go_text::is_printable(*c)).map(|(position, c)| {
+        let why = format!("invalid character U+{:04X} (at position {position})", u32::from(c));
+        FieldError::invalid("fieldManager", manager, why)
+    });
+    too_long.into_iter().chain(unprintable).collect()
 }
 
 pub(crate) fn dry_run_errors(values: &[&str]) -> Option<FieldError> {

@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::{Value, json};
 
 use super::negotiate::{Format, Shape, Wants};
-use crate::resources::Resource;
+use crate::resources::{self, Resource};
 use crate::schema::{self, yaml};
 use crate::status::{ApiError, ApiResult};
 use crate::store::Stored;
@@ -193,7 +193,7 @@ pub(crate) fn partial(object: &Value, version: &str) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
         "apiVersion": format!("meta.k8s.io/{version}"),
-        "metadata": object["metadata"],
+        "metadata": resources::partial_metadata(object),
     })
 }
 

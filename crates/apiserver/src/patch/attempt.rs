@@ -2,33 +2,24 @@
 
 use serde_json::Value;
 
-use super::{conversion_complaint, go_text, strategic_leftover, strict};
+use super::{Patch, PatchKind, conversion_complaint, go_values, strict};
 use crate::field_error::FieldError;
 use crate::schema::{DecodeError, StrictIssue, TypeId};
 use crate::status::{ApiError, Named};
 
-/// A patch type, by its media type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PatchKind {
-    Json,
-    Merge,
-    Strategic,
-}
-
 /// A patch that was applied, for errors about its result.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attempt<'a> {
-    pub(crate) kind: PatchKind,
+    pub(crate) patch: &'a Patch<'a>,
     pub(crate) ty: TypeId,
     pub(crate) current: &'a Value,
-    pub(crate) patch: &'a [u8],
     pub(crate) patched: &'a Value,
 }
 
 impl Attempt<'_> {
     /// The patched value does not decode.
     pub(crate) fn undecodable(&self, error: &DecodeError) -> ApiError {
-        match self.kind {
+        match self.patch.kind {
             PatchKind::Strategic => self.invalid(&conversion_complaint(self.ty, self.patched, error)),
             PatchKind::Json | PatchKind::Merge => self.invalid(&error.to_string()),
         }
@@ -37,9 +28,9 @@ impl Attempt<'_> {
     /// Everything strict validation has to say, in upstream's order: about the patch's text, then about the result
     /// (`decoded`: what decoding it found).
     pub(crate) fn strict_issues(&self, decoded: &[StrictIssue]) -> Vec<String> {
-        let mut issues = strict::issues(self.kind, self.patch);
+        let mut issues = strict::issues(self.patch.kind, self.patch.text);
         let mut found: Vec<String> = decoded.iter().map(ToString::to_string).collect();
-        if self.kind == PatchKind::Strategic {
+        if self.patch.kind == PatchKind::Strategic {
             found.sort_unstable();
         }
         issues.append(&mut found);
@@ -51,10 +42,11 @@ impl Attempt<'_> {
         self.invalid(&format!("strict decoding error: {}", issues.join(", ")))
     }
 
-    fn invalid(&self, why: &str) -> ApiError {
-        let shown = match self.kind {
-            PatchKind::Strategic => match strategic_leftover(self.ty, self.current, self.patch) {
-                Ok((_, patch)) => go_text::object(&patch, go_text::Numbers::AsGiven),
+    /// The 422 for a result that is no object of this kind.
+    pub(crate) fn invalid(&self, why: &str) -> ApiError {
+        let shown = match self.patch.kind {
+            PatchKind::Strategic => match self.patch.merge_strategically(self.ty, self.current) {
+                Ok((_, leftover)) => go_values::object(&leftover, go_values::Numbers::AsGiven),
                 Err(_) => String::new(),
             },
             PatchKind::Json | PatchKind::Merge => self.patched.to_string(),

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
-use super::go_text::{self, Numbers};
+use super::go_values::{self, Numbers};
 use super::strategic::{ListRule, PATCH, merge_object, unknown_directive, without_directives, wrong_type};
 use crate::status::{ApiError, ApiResult};
 
@@ -143,7 +143,7 @@ pub(super) fn check_order(rule: ListRule, patch: &[Value], order: &[Value]) -> A
 }
 
 fn order_mismatch(patch: &[Value], order: &[Value]) -> ApiError {
-    let (patch, order) = (go_text::list(patch, Numbers::AsGiven), go_text::list(order, Numbers::AsGiven));
+    let (patch, order) = (go_values::list(patch, Numbers::AsGiven), go_values::list(order, Numbers::AsGiven));
     ApiError::plain(format!("The order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}\n"))
 }
 
@@ -285,15 +285,15 @@ fn item_kind(live: &[Value], patch: &[Value]) -> ApiResult<ItemKind> {
     let Some(first) = items.next() else {
         return Err(ApiError::plain("no elements in any of the given slices"));
     };
-    let kind = go_text::type_name(first);
+    let kind = go_values::type_name(first);
     match first {
         Value::Array(_) => return Err(ApiError::rejected_patch()),
         // upstream: panics here, and the request ends with a bare 500.
         Value::Null => return Err(ApiError::plain("lists with null elements cannot be merged")),
         _ => {}
     }
-    if items.any(|item| go_text::type_name(item) != kind) {
-        let (live, patch) = (go_text::list(live, Numbers::AsGiven), go_text::list(patch, Numbers::AsGiven));
+    if items.any(|item| go_values::type_name(item) != kind) {
+        let (live, patch) = (go_values::list(live, Numbers::AsGiven), go_values::list(patch, Numbers::AsGiven));
         return Err(ApiError::plain(format!("list element types are not identical: [{live} {patch}]")));
     }
     Ok(if first.is_object() { ItemKind::Map } else { ItemKind::Scalar })
@@ -305,7 +305,7 @@ fn key_of<'v>(item: &'v Value, key: &str) -> ApiResult<&'v Value> {
 }
 
 fn missing_key(fields: &Map<String, Value>, key: &str) -> ApiError {
-    let map = go_text::object(fields, Numbers::AsGiven);
+    let map = go_values::object(fields, Numbers::AsGiven);
     ApiError::plain(format!("map: {map} does not contain declared merge key: {key}"))
 }
 

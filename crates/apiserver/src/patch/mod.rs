@@ -1,14 +1,13 @@
 //! The patch types that need no ownership: JSON patch, merge patch, strategic merge patch.
 //!
 //! ```text
-//!  current, patch text ─► merge / json / strategic ─► patched value ─► decoded by the schema (elsewhere)
-//!                                                         │ does not decode, or strict and not clean
-//!                                                         └─► Attempt: 422 `"" is invalid: patch: …`
+//!  text ─► Patch ─► apply to the current object ─► patched value ─► decoded by the schema (elsewhere)
+//!                                                       │ does not decode, or strict and not clean
+//!                                                       └─► Attempt: 422 `"" is invalid: patch: …`
 //! ```
 
 mod attempt;
-pub(crate) mod go_text;
-pub(crate) mod go_types;
+pub(crate) mod go_values;
 mod json;
 mod lists;
 mod merge;
@@ -18,59 +17,84 @@ mod strict;
 
 use serde_json::{Map, Value};
 
-use crate::schema::{DecodeError, TypeId};
+use crate::schema::{self, DecodeError, TypeId};
 use crate::status::{ApiError, ApiResult};
 
-pub(crate) use attempt::{Attempt, PatchKind};
+pub(crate) use attempt::Attempt;
 
-/// RFC 7386. `patch` is the request's JSON text.
-pub(crate) fn merge(current: &Value, patch: &[u8]) -> ApiResult<Value> {
-    let patch = match parse(patch)? {
-        Value::Object(patch) => patch,
-        Value::Null => return Err(ApiError::bad_request("Invalid JSON Patch")),
-        other => return Err(undecodable_patch(&other, "value of type map[string]interface {}")),
-    };
-    let mut patched = current.clone();
-    if let Value::Object(doc) = &mut patched {
-        merge::merge(doc, patch);
+/// How a patch says what to change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PatchKind {
+    /// RFC 6902, with the real server's leniency.
+    Json,
+    /// RFC 7386.
+    Merge,
+    /// Merge patch that knows the types.
+    Strategic,
+}
+
+/// A patch as the client sent it.
+#[derive(Debug)]
+pub(crate) struct Patch<'t> {
+    kind: PatchKind,
+    text: &'t [u8],
+    parsed: Value,
+}
+
+impl<'t> Patch<'t> {
+    /// Reads the text of a request's body. What the JSON says is only looked at when it is applied.
+    pub(crate) fn parse(kind: PatchKind, text: &'t [u8]) -> ApiResult<Patch<'t>> {
+        let parsed = schema::parse_json(text).map_err(|_| ApiError::bad_request("invalid JSON patch"))?;
+        Ok(Patch { kind, text, parsed })
     }
-    Ok(patched)
-}
 
-/// RFC 6902, with the real server's leniency.
-pub(crate) fn json(current: &Value, patch: &[u8]) -> ApiResult<Value> {
-    json::apply(current, &parse(patch)?)
-}
-
-/// Strategic merge patch by the schema of `ty`.
-pub(crate) fn strategic(ty: TypeId, current: &Value, patch: &[u8]) -> ApiResult<Value> {
-    strategic_leftover(ty, current, patch).map(|(patched, _)| patched)
-}
-
-/// The patched object, and the patch as far as merging did not use it up.
-fn strategic_leftover(ty: TypeId, current: &Value, patch: &[u8]) -> ApiResult<(Value, Map<String, Value>)> {
-    let mut patch = match parse(patch)? {
-        Value::Object(patch) => patch,
-        Value::Null => Map::new(),
-        other => {
-            let kind = json_kind(&other);
-            let message = format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}");
-            return Err(ApiError::bad_request(message));
-        }
-    };
-    let mut patched = current.clone();
-    if let Value::Object(doc) = &mut patched {
-        strategic::merge(ty, doc, &mut patch)?;
-        // upstream: what kind it is, is not for such a patch to say.
-        for key in ["kind", "apiVersion"] {
-            match current.get(key) {
-                Some(value) => doc.insert(key.to_owned(), value.clone()),
-                None => doc.remove(key),
-            };
+    /// `current` with the patch applied; not in canonical form, and perhaps not even of the type.
+    pub(crate) fn apply(&self, ty: TypeId, current: &Value) -> ApiResult<Value> {
+        match self.kind {
+            PatchKind::Json => json::apply(current, &self.parsed),
+            PatchKind::Merge => self.merge(current),
+            PatchKind::Strategic => self.merge_strategically(ty, current).map(|(patched, _)| patched),
         }
     }
-    whole_numbers(&mut patched);
-    Ok((patched, patch))
+
+    fn merge(&self, current: &Value) -> ApiResult<Value> {
+        let patch = match &self.parsed {
+            Value::Object(patch) => patch.clone(),
+            Value::Null => return Err(ApiError::bad_request("Invalid JSON Patch")),
+            other => return Err(undecodable_patch(other, "value of type map[string]interface {}")),
+        };
+        let mut patched = current.clone();
+        if let Value::Object(doc) = &mut patched {
+            merge::merge(doc, patch);
+        }
+        Ok(patched)
+    }
+
+    /// The patched object, and the patch as far as merging did not use it up.
+    fn merge_strategically(&self, ty: TypeId, current: &Value) -> ApiResult<(Value, Map<String, Value>)> {
+        let mut patch = match &self.parsed {
+            Value::Object(patch) => patch.clone(),
+            Value::Null => Map::new(),
+            other => {
+                let kind = json_kind(other);
+                let message = format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}");
+                return Err(ApiError::bad_request(message));
+            }
+        };
+        let mut patched = current.clone();
+        if let Value::Object(doc) = &mut patched {
+            strategic::merge(ty, doc, &mut patch)?;
+            // upstream: what kind it is, is not for such a patch to say.
+            for key in ["kind", "apiVersion"] {
+                match current.get(key) {
+                    Some(value) => doc.insert(key.to_owned(), value.clone()),
+                    None => doc.remove(key),
+                };
+            }
+        }
+        whole_numbers(&mut patched);
+        Ok((patched, patch))
+    }
 }
 
 /// Makes 80 of 80.0. Conversion (unlike the JSON decoder) takes whole floats for integers.
@@ -98,17 +122,13 @@ pub(crate) fn conversion_complaint(ty: TypeId, value: &Value, error: &DecodeErro
     }
 }
 
-fn parse(patch: &[u8]) -> ApiResult<Value> {
-    serde_json::from_slice(patch).map_err(|_| ApiError::bad_request("invalid JSON patch"))
-}
-
 fn undecodable_patch(value: &Value, target: &str) -> ApiError {
     let kind = json_kind(value);
     ApiError::bad_request(format!("error decoding patch: json: cannot unmarshal {kind} into Go {target}"))
 }
 
 /// What Go's decoder calls a value.
-fn json_kind(value: &Value) -> &'static str {
+pub(crate) fn json_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

@@ -5,25 +5,37 @@
 
 use serde_json::{Map, Value};
 
-use super::go_text::{kind_name, type_name};
-use super::go_types;
-use crate::schema::{Struct, Ty, TypeId, schema};
+use super::go_values::{kind_name, type_name};
+use crate::schema::{Struct, Ty, TypeId, go_types, schema};
 
 /// The first thing that cannot be restored, field by field in the order of the types.
 pub(super) fn complaint(id: TypeId, object: &Value) -> Option<String> {
-    restore(&Ty::Struct(id), ("", ""), object).err()
+    restore(&Ty::Struct(id), Place::default(), object).err()
 }
 
-/// Restores a value; `place` is the struct and field it is in.
-fn restore(ty: &Ty, place: (&str, &str), value: &Value) -> Result<(), String> {
+/// The field a value is in, and how many lists or maps inside it.
+#[derive(Clone, Copy, Default)]
+struct Place<'a> {
+    owner: &'a str,
+    field: &'a str,
+    depth: usize,
+}
+
+impl Place<'_> {
+    fn inside(self) -> Self {
+        Place { depth: self.depth + 1, ..self }
+    }
+}
+
+fn restore(ty: &Ty, place: Place<'_>, value: &Value) -> Result<(), String> {
     match (ty, value) {
         (_, Value::Null) | (Ty::Raw | Ty::Fields, _) => Ok(()),
         (Ty::Struct(id), Value::Object(fields)) => restore_struct(schema().get(*id), fields),
         (Ty::Struct(_), other) => Err(format!("cannot restore struct from: {}", kind_name(other))),
-        (Ty::Map(item), Value::Object(entries)) => entries.values().try_for_each(|v| restore(item, place, v)),
+        (Ty::Map(item), Value::Object(entries)) => entries.values().try_for_each(|v| restore(item, place.inside(), v)),
         (Ty::Map(_), other) => Err(format!("cannot restore map from {}", kind_name(other))),
-        (Ty::List(item), Value::Array(items)) => items.iter().try_for_each(|v| restore(item, place, v)),
-        (Ty::Strings, Value::Array(items)) => items.iter().try_for_each(|v| restore(&Ty::String, place, v)),
+        (Ty::List(item), Value::Array(items)) => items.iter().try_for_each(|v| restore(item, place.inside(), v)),
+        (Ty::Strings, Value::Array(items)) => items.iter().try_for_each(|v| restore(&Ty::String, place.inside(), v)),
         (Ty::Bytes, Value::String(_) | Value::Array(_)) => Ok(()),
         (Ty::List(_) | Ty::Strings | Ty::Bytes, other) => {
             Err(format!("cannot restore slice from {}", kind_name(other)))
@@ -34,19 +46,20 @@ fn restore(ty: &Ty, place: (&str, &str), value: &Value) -> Result<(), String> {
 
 fn restore_struct(ty: &Struct, fields: &Map<String, Value>) -> Result<(), String> {
     ty.fields.iter().try_for_each(|field| match fields.get(field.name) {
-        Some(value) => restore(&field.ty, (ty.short_name(), field.name), value),
+        Some(value) => restore(&field.ty, Place { owner: ty.short_name(), field: field.name, depth: 0 }, value),
         None => Ok(()),
     })
 }
 
-fn restore_scalar(ty: &Ty, (owner, field): (&str, &str), value: &Value) -> Result<(), String> {
+fn restore_scalar(ty: &Ty, place: Place<'_>, value: &Value) -> Result<(), String> {
     let is_whole = value.as_f64().is_some_and(|f| f.fract() == 0.0);
     match (ty, value) {
         (Ty::String, Value::String(_)) | (Ty::Bool, Value::Bool(_)) | (Ty::Double, Value::Number(_)) => Ok(()),
         (Ty::Int32 | Ty::Int64, Value::Number(_)) if is_whole => Ok(()),
         (Ty::Int32 | Ty::Int64, Value::Number(_)) => Err(format!("cannot convert float64 to {}", go_kind(ty))),
         (Ty::String, Value::Number(n)) if !n.is_f64() => {
-            Err(format!("cannot convert {} to {}", type_name(value), go_types::text_type(owner, field)))
+            let wanted = go_types::declared(place.owner, place.field, place.depth).unwrap_or("string");
+            Err(format!("cannot convert {} to {wanted}", type_name(value)))
         }
         (Ty::Quantity | Ty::IntOrString, Value::String(_) | Value::Number(_)) => Ok(()),
         (Ty::Quantity, _) => Err("quantities must match the regular expression \

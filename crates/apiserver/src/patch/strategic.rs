@@ -7,8 +7,9 @@
 
 use serde_json::{Map, Value};
 
-use super::go_text::{self, Numbers};
+use super::go_values::{self, Numbers};
 use super::lists;
+use crate::go_text::quote;
 use crate::schema::{Field, Struct, Ty, TypeId, schema};
 use crate::status::{ApiError, ApiResult};
 
@@ -66,7 +67,7 @@ impl Place {
         match self {
             Place::Struct(ty) => ty.field(key).ok_or_else(|| {
                 let name = ty.short_name();
-                ApiError::plain(format!("unable to find api field in struct {name} for the json field {key:?}"))
+                ApiError::plain(format!("unable to find api field in struct {name} for the json field {}", quote(key)))
             }),
             Place::Other(kind) => Err(ApiError::plain(format!(
                 "merging an object in json but data type is not struct, instead is: {kind}"
@@ -231,14 +232,14 @@ fn target_of<'k>(directive: &'k str, prefix: &str, what: &str) -> ApiResult<&'k 
 // === Errors, in upstream words ===
 
 pub(super) fn unknown_directive(directive: &Value, map: &Map<String, Value>) -> ApiError {
-    let map = go_text::object(map, Numbers::AsGiven);
-    ApiError::plain(format!("unknown patch type: {} in map: {map}", go_text::as_text(directive)))
+    let map = go_values::object(map, Numbers::AsGiven);
+    ApiError::plain(format!("unknown patch type: {} in map: {map}", go_values::as_text(directive)))
 }
 
 pub(super) fn wrong_type(expected: &str, actual: &Value) -> ApiError {
     let actual = match actual {
         Value::Null => "%!s(<nil>)",
-        other => go_text::type_name(other),
+        other => go_values::type_name(other),
     };
     ApiError::plain(format!("expected a {expected}, but received a {actual}"))
 }

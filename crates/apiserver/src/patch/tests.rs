@@ -4,16 +4,18 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::schema::{self, DecodeError, schema};
-
-const STRATEGIC: &str = "strategic";
+use crate::schema::schema;
 
 fn text(patch: &Value) -> Vec<u8> {
     patch.to_string().into_bytes()
 }
 
+fn apply(kind: PatchKind, ty: &str, current: &Value, patch: &[u8]) -> ApiResult<Value> {
+    Patch::parse(kind, patch)?.apply(schema().id(ty), current)
+}
+
 fn strategic_on(ty: &str, current: Value, patch: Value) -> ApiResult<Value> {
-    strategic(schema().id(ty), &current, &text(&patch))
+    apply(PatchKind::Strategic, ty, &current, &text(&patch))
 }
 
 /// Code and message of the error.
@@ -184,27 +186,22 @@ fn directives_that_make_no_sense_are_refused_in_upstream_words() {
 
 #[test]
 fn texts_that_are_no_patches_are_bad_requests() {
-    let cm = schema().id("core/v1.ConfigMap");
     let doc = json!({"data": {"a": "1"}});
-    let message = |kind: &str, patch: &str| match kind {
-        STRATEGIC => refused(strategic(cm, &doc, patch.as_bytes())),
-        "merge" => refused(merge(&doc, patch.as_bytes())),
-        _ => refused(json(&doc, patch.as_bytes())),
-    };
+    let message = |kind: PatchKind, patch: &str| refused(apply(kind, "core/v1.ConfigMap", &doc, patch.as_bytes()));
     let go_map = "Go value of type map[string]interface {}";
     let cases = [
-        (STRATEGIC, "{bad", "invalid JSON patch".to_owned()),
-        (STRATEGIC, "[1]", format!("json: cannot unmarshal array into {go_map}")),
-        (STRATEGIC, "\"s\"", format!("json: cannot unmarshal string into {go_map}")),
-        ("merge", "", "invalid JSON patch".to_owned()),
-        ("merge", "null", "Invalid JSON Patch".to_owned()),
-        ("merge", "[1]", format!("error decoding patch: json: cannot unmarshal array into {go_map}")),
-        ("json", "[{", "invalid JSON patch".to_owned()),
+        (PatchKind::Strategic, "{bad", "invalid JSON patch".to_owned()),
+        (PatchKind::Strategic, "[1]", format!("json: cannot unmarshal array into {go_map}")),
+        (PatchKind::Strategic, "\"s\"", format!("json: cannot unmarshal string into {go_map}")),
+        (PatchKind::Merge, "", "invalid JSON patch".to_owned()),
+        (PatchKind::Merge, "null", "Invalid JSON Patch".to_owned()),
+        (PatchKind::Merge, "[1]", format!("error decoding patch: json: cannot unmarshal array into {go_map}")),
+        (PatchKind::Json, "[{", "invalid JSON patch".to_owned()),
     ];
     for (kind, patch, expected) in cases {
         assert_eq!(message(kind, patch), (400, expected));
     }
-    assert_eq!(strategic(cm, &doc, b"null").unwrap(), doc);
+    assert_eq!(apply(PatchKind::Strategic, "core/v1.ConfigMap", &doc, b"null").unwrap(), doc);
 }
 
 // === Results that are not acceptable ===
@@ -212,13 +209,10 @@ fn texts_that_are_no_patches_are_bad_requests() {
 fn attempt(kind: PatchKind, patch: Value, strict: bool) -> (u16, String) {
     let ty = schema().id("core/v1.Service");
     let current = json!({"apiVersion": "v1", "spec": {"ports": [{"port": 80}]}});
-    let patch = text(&patch);
-    let patched = match kind {
-        PatchKind::Strategic => strategic(ty, &current, &patch).unwrap(),
-        PatchKind::Merge => merge(&current, &patch).unwrap(),
-        PatchKind::Json => json(&current, &patch).unwrap(),
-    };
-    let attempt = Attempt { kind, ty, current: &current, patch: &patch, patched: &patched };
+    let text = text(&patch);
+    let patch = Patch::parse(kind, &text).unwrap();
+    let patched = patch.apply(ty, &current).unwrap();
+    let attempt = Attempt { patch: &patch, ty, current: &current, patched: &patched };
     let error = match schema::decode(ty, &patched) {
         Err(error) => attempt.undecodable(&error),
         Ok(decoded) if strict => attempt.not_strict(&attempt.strict_issues(&decoded.issues)),
@@ -260,9 +254,10 @@ fn strict_validation_lists_what_it_found() {
 fn the_decoders_words_are_kept_where_conversion_has_none() {
     let cm = schema().id("core/v1.ConfigMap");
     let current = json!({"binaryData": {}});
-    let patch = text(&json!({"binaryData": {"k": "!"}}));
-    let patched = strategic(cm, &current, &patch).unwrap();
-    let attempt = Attempt { kind: PatchKind::Strategic, ty: cm, current: &current, patch: &patch, patched: &patched };
+    let text = text(&json!({"binaryData": {"k": "!"}}));
+    let patch = Patch::parse(PatchKind::Strategic, &text).unwrap();
+    let patched = patch.apply(cm, &current).unwrap();
+    let attempt = Attempt { patch: &patch, ty: cm, current: &current, patched: &patched };
     let error = attempt.undecodable(&DecodeError::Type("illegal base64 data at input byte 0".into()));
     assert!(
         error
@@ -343,6 +338,7 @@ proptest! {
     fn where_there_are_no_lists_both_merge_patches_are_the_same(a in any_service(), b in any_service()) {
         let labels = |o: &Value| json!({"metadata": {"labels": o["metadata"]["labels"]}});
         let strategic = strategic_on("core/v1.Service", labels(&a), labels(&b)).unwrap();
-        prop_assert_eq!(strategic, merge(&labels(&a), &text(&labels(&b))).unwrap());
+        let merged = apply(PatchKind::Merge, "core/v1.Service", &labels(&a), &text(&labels(&b))).unwrap();
+        prop_assert_eq!(strategic, merged);
     }
 }

@@ -34,6 +34,14 @@ impl Decimal {
         self.digits.is_empty()
     }
 
+    pub(super) fn sign(&self) -> Ordering {
+        match (self.is_zero(), self.negative) {
+            (true, _) => Ordering::Equal,
+            (_, true) => Ordering::Less,
+            (_, false) => Ordering::Greater,
+        }
+    }
+
     /// Has digits below this power of ten.
     pub(super) fn finer_than(&self, exponent: i64) -> bool {
         !self.is_zero() && self.exponent < exponent
@@ -99,15 +107,16 @@ impl Decimal {
         (text, exponent)
     }
 
-    /// The whole number, cut off at the limits of 128 bits; a fraction is dropped.
-    pub(super) fn to_i128(&self) -> i128 {
-        let sign = if self.negative { -1 } else { 1 };
-        // 39 digits is as far as 128 bits go.
-        let places = usize::try_from(self.top().clamp(0, 40)).unwrap_or_default();
-        let mut digits = self.digits.iter().copied().chain(std::iter::repeat(0)).take(places);
-        digits
-            .try_fold(0_i128, |number, digit| number.checked_mul(10)?.checked_add(sign * i128::from(digit)))
-            .unwrap_or(if self.negative { i128::MIN } else { i128::MAX })
+    /// The whole number, cut off at the limits of 64 bits; a fraction is dropped.
+    pub(super) fn to_i64(&self) -> i64 {
+        let limit = if self.negative { i64::MIN } else { i64::MAX };
+        if self.top() > 19 {
+            return limit;
+        }
+        let places = usize::try_from(self.top()).unwrap_or(0);
+        let digits = self.digits.iter().copied().chain(std::iter::repeat(0)).take(places);
+        let number = digits.fold(0_i128, |number, digit| number * 10 + i128::from(digit));
+        i64::try_from(if self.negative { -number } else { number }).unwrap_or(limit)
     }
 
     /// The number of digits before the point; below one for small numbers.
@@ -129,6 +138,21 @@ impl Decimal {
 impl From<i64> for Decimal {
     fn from(number: i64) -> Decimal {
         Decimal::new(number < 0, &number.unsigned_abs().to_string(), "", 0)
+    }
+}
+
+impl Ord for Decimal {
+    fn cmp(&self, other: &Decimal) -> Ordering {
+        self.sign().cmp(&other.sign()).then_with(|| match self.negative {
+            true => other.magnitude_cmp(self),
+            false => self.magnitude_cmp(other),
+        })
+    }
+}
+
+impl PartialOrd for Decimal {
+    fn partial_cmp(&self, other: &Decimal) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -167,12 +191,19 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_stop_at_128_bits() {
-        assert_eq!(decimal(12, 2).to_i128(), 1200);
-        assert_eq!(decimal(-12, 30).to_i128(), -12 * 10_i128.pow(30));
-        assert_eq!(decimal(1, 39).to_i128(), i128::MAX);
-        assert_eq!(decimal(-1, i64::MAX).to_i128(), i128::MIN);
-        assert_eq!(decimal(5, -3).to_i128(), 0);
-        assert_eq!(Decimal::from(i64::MIN).to_i128(), i128::from(i64::MIN));
+    fn order_follows_the_value() {
+        let sorted = [decimal(-5, 2), decimal(-5, 0), Decimal::zero(), decimal(1, -9), decimal(499, 0), decimal(5, 2)];
+        for pair in sorted.windows(2) {
+            assert!(pair[0] < pair[1], "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_stop_at_64_bits() {
+        assert_eq!(decimal(12, 2).to_i64(), 1200);
+        assert_eq!(decimal(1, 19).to_i64(), i64::MAX);
+        assert_eq!(decimal(-1, 30).to_i64(), i64::MIN);
+        assert_eq!(decimal(5, -3).to_i64(), 0);
+        assert_eq!(Decimal::from(i64::MIN).to_i64(), i64::MIN);
     }
 }

@@ -13,6 +13,8 @@
 
 mod decimal;
 
+use std::cmp::Ordering;
+
 use decimal::Decimal;
 use serde_json::{Map, Value};
 
@@ -48,20 +50,35 @@ pub(crate) fn canonical(text: &str) -> Result<String, String> {
     Quantity::parse(text.trim()).map(Quantity::into_text)
 }
 
-/// Whether a quantity is below zero.
+/// Whether a canonical quantity is below zero; what is no quantity is not.
 pub(crate) fn is_negative(text: &str) -> bool {
-    nanos(text) < 0
+    sign(text) == Ordering::Less
+}
+
+/// How a canonical quantity compares to zero; what is no quantity counts as zero.
+pub(crate) fn sign(text: &str) -> Ordering {
+    Quantity::parse(text).map_or(Ordering::Equal, |q| q.amount.sign())
+}
+
+/// Compares two quantities by value; what is no quantity counts as zero.
+pub(crate) fn compare(a: &str, b: &str) -> Ordering {
+    let amount = |text| Quantity::parse(text).map_or_else(|_| Decimal::zero(), |q| q.amount);
+    amount(a).cmp(&amount(b))
+}
+
+/// The whole number a quantity stands for, rounded away from zero and held within 64 bits.
+pub(crate) fn whole(text: &str) -> i64 {
+    Quantity::parse(text).map_or(0, |q| q.amount.rounded_to(0).to_i64())
+}
+
+/// The quantity in thousandths, rounded away from zero and held within 64 bits.
+pub(crate) fn milli(text: &str) -> i64 {
+    Quantity::parse(text).map_or(0, |q| q.amount.shifted(3).rounded_to(0).to_i64())
 }
 
 /// Whether a quantity has no fraction.
 pub(crate) fn is_whole(text: &str) -> bool {
     Quantity::parse(text).is_ok_and(|quantity| !quantity.amount.finer_than(0))
-}
-
-/// The quantity in billionths, the finest step there is: for comparing and adding. What is no quantity counts as zero,
-/// and what is too much for 128 bits as the most they hold.
-pub(crate) fn nanos(text: &str) -> i128 {
-    Quantity::parse(text).map_or(0, |quantity| quantity.amount.shifted(-NANO).to_i128())
 }
 
 /// upstream: defaulting rounds all amounts of a resource list away from zero to thousandths.
@@ -127,8 +144,7 @@ impl Quantity {
     }
 
     fn binary_text(&self) -> String {
-        // Binary quantities are capped well below this.
-        let mut number = self.amount.to_i128();
+        let mut number = self.amount.to_i64();
         let mut suffixes = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].into_iter();
         let mut suffix = "";
         while number % 1024 == 0 {
@@ -272,6 +288,7 @@ fn decimal_suffix(exponent: i64) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn canonical_of(text: &str) -> String {
         canonical(text).unwrap_or_else(|e| e)
@@ -367,27 +384,27 @@ mod tests {
 
     #[test]
     fn quantities_compare_by_value() {
-        let rising = ["-1e40", "-1", "-1n", "0", "1n", "1m", "1", "1k", "1Ki", "1G", "1Gi", "1e10", "12E", "1e40"];
-        assert!(rising.windows(2).all(|pair| nanos(pair[0]) < nanos(pair[1])));
-        assert_eq!(nanos("1000m"), nanos("1"));
-        assert_eq!(nanos("1.5"), 1_500_000_000);
-        assert_eq!(nanos("none"), 0);
+        assert_eq!(compare("1Gi", "1G"), Ordering::Greater);
+        assert_eq!(compare("1000m", "1"), Ordering::Equal);
+        assert_eq!(compare("-1", "1n"), Ordering::Less);
+        assert_eq!(compare("1e10", "1e11"), Ordering::Less);
+        assert!(is_negative("-1m"));
+        assert!(!is_negative("0"));
+        assert_eq!(whole("1100m"), 2);
+        assert_eq!(milli("1.5"), 1500);
+        assert_eq!(whole("1e40"), i64::MAX);
     }
 
     #[test]
-    fn signs_and_fractions_are_noticed() {
-        assert!(is_negative("-1m"));
-        assert!(!is_negative("0"));
+    fn fractions_are_noticed() {
         assert!(is_whole("1Gi") && is_whole("1.000") && is_whole("-3"));
         assert!(!is_whole("1.500") && !is_whole("1m") && !is_whole("1e-3"));
     }
 
     #[test]
     fn resource_lists_are_rounded_to_thousandths() {
-        assert_eq!(rounded_to_milli("1n").as_deref(), Some("1m"));
-        assert_eq!(rounded_to_milli("1500001u").as_deref(), Some("1501m"));
-        assert_eq!(rounded_to_milli("999999999n").as_deref(), Some("1"));
-        assert_eq!(rounded_to_milli("1.500"), None);
-        assert_eq!(rounded_to_milli("16Gi"), None);
+        let mut list = json!({"a": "1n", "b": "1500001u", "c": "999999999n", "d": "1.500", "e": "16Gi"});
+        round_list(Some(&mut list));
+        assert_eq!(list, json!({"a": "1m", "b": "1501m", "c": "1", "d": "1.500", "e": "16Gi"}));
     }
 }

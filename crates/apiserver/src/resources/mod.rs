@@ -11,7 +11,7 @@ mod event;
 mod label_selector;
 mod lease;
 pub(crate) mod meta;
-pub(crate) mod namespace;
+mod namespace;
 mod node;
 mod pod;
 mod rbac;
@@ -26,6 +26,7 @@ use serde_json::Value;
 use crate::schema::{TypeId, schema};
 use crate::status::Named;
 
+pub(crate) use apps::partial_metadata;
 pub(crate) use strategy::{Grace, Reservation, Strategy, WriteCx};
 
 /// One resource of one group and version.

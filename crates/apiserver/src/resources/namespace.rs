@@ -82,6 +82,16 @@ impl Strategy for Namespace {
         validation::dns_label(validation::masked(name, prefix).as_ref())
     }
 
+    /// No grace period is noted: nobody counts it down.
+    fn mark_deleted(&self, obj: &mut Value, time: &str, _grace: i64) {
+        obj.put("metadata.deletionTimestamp", time);
+        obj.put("status.phase", "Terminating");
+    }
+
+    fn is_held(&self, obj: &Value) -> bool {
+        !obj.list("spec.finalizers").is_empty()
+    }
+
     fn field_labels(&self) -> Option<&'static [&'static str]> {
         Some(&["status.phase"])
     }
@@ -129,19 +139,6 @@ fn phase_error(obj: &Value) -> Option<FieldError> {
     })
 }
 
-/// What a DELETE does to a namespace: it stays, marked (without a grace period), until it is finalized.
-pub(crate) fn terminate(obj: &mut Value, now: &str) {
-    if !obj.has("metadata.deletionTimestamp") {
-        obj.put("metadata.deletionTimestamp", now);
-    }
-    obj.put("status.phase", "Terminating");
-}
-
-/// Somebody still holds the namespace, whatever its other finalizers say.
-pub(crate) fn is_held(obj: &Value) -> bool {
-    !obj.list("spec.finalizers").is_empty()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,10 +172,10 @@ mod tests {
         );
         let mut object = json!({"metadata": {}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
         assert_eq!(phase_error(&object), None);
-        terminate(&mut object, "2026-01-02T03:04:05Z");
+        Namespace.mark_deleted(&mut object, "2026-01-02T03:04:05Z", 0);
         assert_eq!(phase_error(&object), None);
         assert_eq!(object["status"]["phase"], "Terminating");
-        assert!(is_held(&object));
+        assert!(Namespace.is_held(&object));
     }
 
     #[test]

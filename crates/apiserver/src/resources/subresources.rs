@@ -19,6 +19,7 @@ use crate::field_error::FieldError;
 use crate::status::{ApiError, ApiResult, Named};
 use crate::validation;
 use crate::value::Json;
+use crate::verbs::now;
 
 /// The answer to a POST that leaves nothing to show.
 pub(crate) fn created() -> Value {
@@ -96,7 +97,7 @@ pub(crate) fn bind(pod: &mut Value, binding: &Value) -> ApiResult<()> {
         merge(pod, binding, map);
     }
     if let Some(status) = pod.get_mut("status") {
-        pod::set_condition(status, "PodScheduled", "True", None, &pod::now());
+        pod::set_condition(status, "PodScheduled", "True", None, &now());
     }
     Ok(())
 }
@@ -208,7 +209,7 @@ pub(crate) fn check_preconditions(pod: &Value, options: &Value) -> ApiResult<()>
 pub(crate) fn mark_evicted(pod: &mut Value) {
     if let Some(status) = pod.get_mut("status") {
         let why = ("EvictionByEvictionAPI", "Eviction API: evicting");
-        pod::set_condition(status, "DisruptionTarget", "True", Some(why), &pod::now());
+        pod::set_condition(status, "DisruptionTarget", "True", Some(why), &now());
     }
 }
 

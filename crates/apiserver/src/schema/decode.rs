@@ -116,6 +116,14 @@ fn run<'de, D: Deserializer<'de>>(id: TypeId, source: D) -> Result<Decoded, D::E
     Ok(Decoded { value, issues: cx.issues.into_inner() })
 }
 
+/// Reads any JSON text that Go would read.
+pub(crate) fn parse_json(text: &[u8]) -> Result<Value, serde_json::Error> {
+    match serde_json::from_slice(text) {
+        Err(_) if go_syntax_error(text).is_none() => serde_json::from_str(&repaired(text)),
+        result => result,
+    }
+}
+
 /// The words for a JSON text that cannot be read.
 pub(crate) fn json_error(text: &[u8], error: &serde_json::Error) -> String {
     go_syntax_error(text).unwrap_or_else(|| without_position(error))

@@ -31,7 +31,7 @@ pub(super) fn of(ty: &Ty) -> String {
 }
 
 /// The declared type of a field, or of a value `depth` lists or maps inside it, where that has a name of its own.
-pub(super) fn declared(owner: &str, field: &str, depth: usize) -> Option<&'static str> {
+pub(crate) fn declared(owner: &str, field: &str, depth: usize) -> Option<&'static str> {
     let ty = DECLARED.get(format!("{owner}.{field}").as_str())?;
     (0..depth).try_fold(*ty, |ty, _| ty.strip_prefix("[]").or_else(|| ty.strip_prefix("map[string]")))
 }

@@ -15,7 +15,7 @@
 mod bytes;
 mod decode;
 mod encode;
-mod go_types;
+pub(crate) mod go_types;
 mod json_syntax;
 mod protobuf;
 mod time;
@@ -27,7 +27,8 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 pub(crate) use decode::{
-    DecodeError, Decoded, StrictIssue, decode, decode_json, decode_yaml, fill_always, json_error, strict_summary, zero,
+    DecodeError, Decoded, StrictIssue, decode, decode_json, decode_yaml, fill_always, json_error, parse_json,
+    strict_summary, zero,
 };
 pub(crate) use encode::ordered_json;
 #[cfg(test)]

@@ -23,7 +23,7 @@ mod workload;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::resources::Resource;
+use crate::resources::{self, Resource};
 use crate::value::Json;
 use age::Clock;
 
@@ -167,7 +167,7 @@ fn row_object(object: &Value, include: Include, version: &str) -> Value {
         _ => json!({
             "kind": "PartialObjectMetadata",
             "apiVersion": meta_version(version),
-            "metadata": object.get("metadata").cloned().unwrap_or_else(|| json!({})),
+            "metadata": resources::partial_metadata(object),
         }),
     }
 }

@@ -210,21 +210,35 @@ fn try_delete(
     options: &DeleteOptions,
 ) -> Result<Deleted, Refused> {
     let strategy = write.resource.strategy;
-    let grace = match strategy.deletion_grace(&value, options.grace) {
-        Grace::Now => 0,
-        Grace::Seconds(seconds) => seconds,
+    let (grace, graceful) = match strategy.deletion_grace(&value, options.grace) {
+        Grace::Now => (0, false),
+        Grace::Seconds(seconds) => (seconds, true),
     };
     if value.has("metadata.deletionTimestamp") {
         return delete_again(write, current, value, grace);
     }
     set_finalizers(&mut value, options.policy);
     let held = !value.list("metadata.finalizers").is_empty() || strategy.is_held(&value);
-    if grace == 0 && !held {
+    if !graceful && !held {
         return remove(write, current, value);
     }
     strategy.mark_deleted(&mut value, &time_after(grace), grace);
     raise_generation(&mut value);
-    mark(write, current, value)
+    match grace == 0 && !held {
+        true => mark_and_remove(write, current, value),
+        false => mark(write, current, value),
+    }
+}
+
+/// A kind with a grace period is marked even when that period is none.
+fn mark_and_remove(write: &Write<'_>, current: &Arc<Stored>, value: Value) -> Result<Deleted, Refused> {
+    match mark(write, current, value.clone())? {
+        Deleted::Marked(Object::Stored(marked)) => remove(write, &marked, value),
+        Deleted::Marked(Object::Value(value)) | Deleted::Gone(Object::Value(value)) => {
+            Ok(Deleted::Gone(Object::Value(value)))
+        }
+        gone => Ok(gone),
+    }
 }
 
 /// A marked object stays as it is, unless the new grace period is shorter than the old one.
@@ -233,11 +247,11 @@ fn delete_again(write: &Write<'_>, current: &Arc<Stored>, mut value: Value, grac
     if pending <= grace {
         return Ok(Deleted::Marked(Object::Stored(current.clone())));
     }
-    if grace == 0 && value.list("metadata.finalizers").is_empty() {
-        return remove(write, current, value);
-    }
     write.resource.strategy.mark_deleted(&mut value, &time_after(grace), grace);
-    mark(write, current, value)
+    match grace == 0 && value.list("metadata.finalizers").is_empty() {
+        true => mark_and_remove(write, current, value),
+        false => mark(write, current, value),
+    }
 }
 
 fn mark(write: &Write<'_>, current: &Arc<Stored>, value: Value) -> Result<Deleted, Refused> {

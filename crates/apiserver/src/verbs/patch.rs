@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Call, Raced, create, create_object, created, ok, update, update_object};
-use crate::field_error::FieldError;
 use crate::fields;
-use crate::http::body::settle_issues;
+use crate::http::body::{self, Expected};
 use crate::http::negotiate::{PatchType, patch_type};
 use crate::http::query::{FieldValidation, WriteOptions};
 use crate::http::respond::Answer;
-use crate::patch as patches;
+use crate::patch::{Attempt, Patch, PatchKind};
 use crate::resources::meta;
-use crate::schema;
-use crate::status::{ApiError, ApiResult, Named};
+use crate::schema::{self, StrictIssue};
+use crate::status::{ApiError, ApiResult};
 use crate::store::Stored;
 use crate::value::Json;
 
@@ -23,28 +22,41 @@ pub(super) fn patch(call: &mut Call) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&call.query, "PatchOptions", kind == PatchType::Apply)?;
     let manager = call.manager(options.field_manager.as_deref());
     let mut warnings = Vec::new();
-    let answer = match kind {
-        PatchType::Apply => apply(call, &options, &manager, &mut warnings),
-        _ => modify(call, kind, &options, &manager, &mut warnings),
+    let answer = match patch_kind(kind) {
+        None => apply(call, &options, &manager, &mut warnings),
+        Some(kind) => modify(call, kind, &options, &manager, &mut warnings),
     };
     call.warnings.append(&mut warnings);
     answer
+}
+
+/// The patch types that only change values; `None` is server-side apply.
+pub(super) fn patch_kind(kind: PatchType) -> Option<PatchKind> {
+    match kind {
+        PatchType::Json => Some(PatchKind::Json),
+        PatchType::Merge => Some(PatchKind::Merge),
+        PatchType::Strategic => Some(PatchKind::Strategic),
+        PatchType::Apply => None,
+    }
 }
 
 // === JSON, merge and strategic merge patch ===
 
 fn modify(
     call: &Call,
-    kind: PatchType,
+    kind: PatchKind,
     options: &WriteOptions,
     manager: &str,
     warnings: &mut Vec<String>,
 ) -> ApiResult<Answer> {
+    let patch = Patch::parse(kind, &call.body)?;
     let write = call.writer(manager, options.dry_run);
+    let api_version = call.resource().api_version();
+    let expected = Expected::resource(call.resource(), &api_version);
     loop {
         let current = call.stored_or_404()?;
         let old = call.seen(&current);
-        let mut new = patched(call, kind, &old, options.field_validation, warnings)?;
+        let mut new = patched(expected, &patch, &old, options.field_validation, warnings)?;
         check_patched(call, &new, &current)?;
         warnings.extend(meta::tidy_patched(&mut new));
         match update_object(&write, &current, &old, new, false, warnings) {
@@ -56,33 +68,38 @@ fn modify(
 }
 
 /// The old object with the patch applied, in canonical form.
-fn patched(
-    call: &Call,
-    kind: PatchType,
+pub(super) fn patched(
+    expected: Expected<'_>,
+    patch: &Patch<'_>,
     old: &Value,
     validation: FieldValidation,
     warnings: &mut Vec<String>,
 ) -> ApiResult<Value> {
-    let ty = call.resource().type_id();
-    let raw = match kind {
-        PatchType::Json => patches::json(old, &call.body)?,
-        PatchType::Merge => patches::merge(old, &call.body)?,
-        _ => patches::strategic(ty, old, &call.body)?,
-    };
-    let decoded = schema::decode(ty, &raw).map_err(|e| unfit(&raw, &e.to_string()))?;
-    if let Some(message) = settle_issues(&decoded.issues, validation, warnings) {
-        return Err(unfit(&raw, &message));
+    let ty = expected.ty;
+    let raw = patch.apply(ty, old)?;
+    let attempt = Attempt { patch, ty, current: old, patched: &raw };
+    if let Some(why) = changed_type(&raw, expected) {
+        return Err(attempt.invalid(&why));
+    }
+    let decoded = schema::decode(ty, &raw).map_err(|error| attempt.undecodable(&error))?;
+    if validation != FieldValidation::Ignore {
+        let issues = attempt.strict_issues(&decoded.issues);
+        match validation {
+            FieldValidation::Strict if !issues.is_empty() => return Err(attempt.not_strict(&issues)),
+            _ => warnings.extend(issues),
+        }
     }
     let mut new = decoded.value;
-    new.put("kind", call.resource().kind);
-    new.put("apiVersion", call.resource().api_version());
+    new.put("kind", expected.kind);
+    new.put("apiVersion", expected.api_version);
     Ok(new)
 }
 
-/// The patch gives something that is no object of this kind.
-fn unfit(raw: &Value, why: &str) -> ApiError {
-    let error = FieldError::invalid("patch", raw.to_string(), why);
-    ApiError::invalid(Named { group: "", kind: "" }, "", &[error])
+/// Why a patch that changed the type of the object cannot pass. Taking it away is no change.
+fn changed_type(raw: &Value, expected: Expected<'_>) -> Option<String> {
+    let or = |text: &str, default: &str| if text.is_empty() { default.to_owned() } else { text.to_owned() };
+    let (version, kind) = (or(raw.text("apiVersion"), expected.api_version), or(raw.text("kind"), expected.kind));
+    body::other_type(&version, &kind, expected)
 }
 
 fn check_patched(call: &Call, new: &Value, current: &Stored) -> ApiResult<()> {
@@ -101,15 +118,16 @@ fn check_patched(call: &Call, new: &Value, current: &Stored) -> ApiResult<()> {
 // === Server-side apply ===
 
 fn apply(call: &Call, options: &WriteOptions, manager: &str, warnings: &mut Vec<String>) -> ApiResult<Answer> {
-    let applied = applied_object(call, options.field_validation, warnings)?;
+    let (applied, issues) = applied_object(&call.body)?;
     let write = call.writer(manager, options.dry_run);
     let now = super::now();
     loop {
         let current: Option<Arc<Stored>> = call.stored();
         let old = current.as_ref().map(|c| call.seen(c));
-        check_applied(call, &applied, current.as_deref())?;
-        let merged = fields::apply(write.writer(&now), old.as_ref(), &applied, options.force.unwrap_or(false))?;
-        let new = canonical(call, &merged)?;
+        let mut new = fields::apply(write.writer(&now), old.as_ref(), &applied, options.force.unwrap_or(false))?;
+        settle_duplicates(&issues, options.field_validation, warnings)?;
+        check_applied(call, &new, current.as_deref())?;
+        new.take_at("metadata.resourceVersion");
         let result = match (current, old) {
             (Some(current), Some(old)) => update_object(&write, &current, &old, new, true, warnings).map(ok),
             _ if call.path.subresource.is_some() => {
@@ -128,54 +146,49 @@ fn apply(call: &Call, options: &WriteOptions, manager: &str, warnings: &mut Vec<
     }
 }
 
-/// The body of an apply: YAML (and so also JSON), with the right kind.
-fn applied_object(call: &Call, validation: FieldValidation, warnings: &mut Vec<String>) -> ApiResult<Value> {
-    let (mut value, duplicate) =
-        schema::yaml::to_value(&call.body).map_err(|e| ApiError::bad_request(format!("error decoding YAML: {e}")))?;
-    let issues: Vec<_> = duplicate.into_iter().collect();
-    if let Some(message) = settle_issues(&issues, validation, warnings) {
-        return Err(ApiError::bad_request(format!("error strict decoding YAML: {message}")));
-    }
-    let resource = call.resource();
-    let (kind, api_version) = (value.text("kind").to_owned(), value.text("apiVersion").to_owned());
-    if kind.is_empty() || api_version.is_empty() {
-        return Err(ApiError::bad_request("apiVersion and kind must be set in an applied object"));
-    }
-    if kind != resource.kind || api_version != resource.api_version() {
-        return Err(ApiError::bad_request(format!(
-            "the object applied is a {api_version} {kind}, but the path is about a {} {}",
-            resource.api_version(),
-            resource.kind
-        )));
-    }
-    if value.text("metadata.name").is_empty() {
-        value.put("metadata.name", call.path.name.as_str());
-    }
-    Ok(value)
-}
-
-fn check_applied(call: &Call, applied: &Value, current: Option<&Stored>) -> ApiResult<()> {
-    update::check_name(applied, &call.path.name)?;
-    create::check_namespace(applied, &call.path.namespace)?;
-    match current {
-        Some(current) => check_patched(call, applied, current),
-        None if applied.text("metadata.uid").is_empty() => Ok(()),
-        None => Err(ApiError::conflict(
-            call.resource().named(),
-            &call.path.name,
-            &format!(
-                "uid mismatch: the provided object specified uid {}, and no existing object was found",
-                applied.text("metadata.uid")
-            ),
-        )),
+/// The body of an apply: YAML (and so also JSON), and keys that stand in it twice.
+fn applied_object(body: &[u8]) -> ApiResult<(Value, Vec<StrictIssue>)> {
+    let (value, issues) =
+        schema::yaml::to_value(body).map_err(|e| ApiError::bad_request(format!("error encoding patch: {e}")))?;
+    match value {
+        Value::Object(_) => Ok((value, issues)),
+        Value::Null => Ok((Value::Object(Map::new()), issues)),
+        other => {
+            let found = crate::patch::json_kind(&other);
+            Err(ApiError::bad_request(format!(
+                "error decoding patch: error unmarshaling JSON: while decoding JSON: \
+                 json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+            )))
+        }
     }
 }
 
-fn canonical(call: &Call, merged: &Value) -> ApiResult<Value> {
-    let decoded = schema::decode(call.resource().type_id(), merged).map_err(|e| ApiError::plain(e.to_string()))?;
-    let mut new = decoded.value;
-    new.put("kind", call.resource().kind);
-    new.put("apiVersion", call.resource().api_version());
-    new.take_at("metadata.resourceVersion");
-    Ok(new)
+fn settle_duplicates(issues: &[StrictIssue], validation: FieldValidation, warnings: &mut Vec<String>) -> ApiResult<()> {
+    match validation {
+        FieldValidation::Strict if !issues.is_empty() => Err(ApiError::bad_request(format!(
+            "error strict decoding patch: error converting YAML to JSON: {}",
+            schema::strict_summary(issues)
+        ))),
+        FieldValidation::Warn => {
+            warnings.extend(issues.iter().map(ToString::to_string));
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks the result of an apply against the address and the present state.
+fn check_applied(call: &Call, new: &Value, current: Option<&Stored>) -> ApiResult<()> {
+    match (current, new.text("metadata.uid")) {
+        (Some(current), _) => check_patched(call, new, current),
+        (None, "") => {
+            create::check_namespace(new, &call.path.namespace)?;
+            update::check_name(new, &call.path.name)
+        }
+        (None, uid) => {
+            let why =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            Err(ApiError::conflict(call.resource().named(), &call.path.name, &why))
+        }
+    }
 }

@@ -1,15 +1,44 @@
 //! Subresources with a kind of their own: tokens, evictions, bindings, scale, logs.
 
+use std::sync::Arc;
+
 use http::StatusCode;
 use serde_json::Value;
 
-use super::Call;
+use super::patch::{patch_kind, patched};
+use super::write::replace;
+use super::{Call, DeleteOptions, Raced, create, delete_object, update, update_object};
 use crate::auth;
 use crate::http::body::{self, Expected};
+use crate::http::negotiate::patch_type;
 use crate::http::query::WriteOptions;
 use crate::http::respond::Answer;
+use crate::patch::Patch;
+use crate::resources::subresources as parts;
 use crate::schema::schema;
 use crate::status::{ApiError, ApiResult};
+use crate::store::Stored;
+use crate::value::Json;
+
+/// A kind that stands behind a subresource.
+#[derive(Clone, Copy)]
+struct Kind {
+    api_version: &'static str,
+    name: &'static str,
+    ty: &'static str,
+}
+
+impl Kind {
+    fn expected(self) -> Expected<'static> {
+        Expected { api_version: self.api_version, kind: self.name, ty: schema().id(self.ty) }
+    }
+}
+
+const BINDING: Kind = Kind { api_version: "v1", name: "Binding", ty: "core/v1.Binding" };
+const EVICTION: Kind = Kind { api_version: "policy/v1", name: "Eviction", ty: "policy/v1.Eviction" };
+const SCALE: Kind = Kind { api_version: "autoscaling/v1", name: "Scale", ty: "autoscaling/v1.Scale" };
+const TOKEN: Kind =
+    Kind { api_version: "authentication.k8s.io/v1", name: "TokenRequest", ty: "authentication/v1.TokenRequest" };
 
 /// Whether a subresource is one of these.
 pub(super) fn handles(subresource: &str) -> bool {
@@ -19,20 +48,138 @@ pub(super) fn handles(subresource: &str) -> bool {
 pub(super) fn run(call: &mut Call, subresource: &str, verb: &str) -> ApiResult<Answer> {
     match (subresource, verb) {
         ("token", "create") => token(call),
+        ("eviction", "create") => evict(call),
+        ("binding", "create") => bind(call),
+        ("scale", "get") => Ok(answer(StatusCode::OK, parts::scale_of(&call.stored_or_404()?.value()))),
+        ("scale", "update") => put_scale(call),
+        ("scale", "patch") => patch_scale(call),
+        ("log", "get") => log(call),
         _ => Err(ApiError::method_not_allowed()),
     }
 }
 
-fn decode(call: &mut Call, api_version: &str, kind: &str, ty: &str) -> ApiResult<(Value, WriteOptions)> {
-    let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
-    let expected = Expected { api_version, kind, ty: schema().id(ty) };
-    let value = body::decode_object(&call.headers, &call.body, expected, options.field_validation, &mut call.warnings)?;
-    Ok((value, options))
+fn answer(code: StatusCode, value: Value) -> Answer {
+    Answer::Plain { code, value }
+}
+
+fn decode(call: &mut Call, kind: Kind, options: &WriteOptions) -> ApiResult<Value> {
+    body::decode_object(&call.headers, &call.body, kind.expected(), options.field_validation, &mut call.warnings)
 }
 
 fn token(call: &mut Call) -> ApiResult<Answer> {
-    let (request, options) =
-        decode(call, "authentication.k8s.io/v1", "TokenRequest", "authentication/v1.TokenRequest")?;
+    let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
+    let request = decode(call, TOKEN, &options)?;
     let value = auth::request_token(&call.state, &call.path.namespace, &call.path.name, request, options.dry_run)?;
-    Ok(Answer::Plain { code: StatusCode::CREATED, value })
+    Ok(answer(StatusCode::CREATED, value))
+}
+
+// === Eviction ===
+
+fn evict(call: &mut Call) -> ApiResult<Answer> {
+    let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
+    let eviction = decode(call, EVICTION, &options)?;
+    create::check_namespace(&eviction, &call.path.namespace)?;
+    let given = parts::eviction_options(&call.path.name, &eviction, options.dry_run)?;
+    let mut delete_options = DeleteOptions::from_value(&given)?;
+    let manager = call.manager(options.field_manager.as_deref());
+    let mut write = call.writer(&manager, delete_options.dry_run);
+    write.subresource = Some("status");
+    let marked = retried(call, |current, old| {
+        parts::check_preconditions(old, &given)?;
+        let mut new = old.clone();
+        parts::mark_evicted(&mut new);
+        update_object(&write, current, old, new, false, &mut Vec::new())
+    })?;
+    // The mark was a write of its own: a given resourceVersion now means the one it made.
+    let version = marked.into_value(call.resource()).text("metadata.resourceVersion").to_owned();
+    delete_options.resource_version = delete_options.resource_version.map(|_| version);
+    write.subresource = None;
+    delete_object(&write, &call.path.name, &delete_options)?;
+    Ok(answer(StatusCode::CREATED, parts::created()))
+}
+
+/// Reads the object and lets `work` write it, again if somebody was faster.
+fn retried<T>(call: &Call, mut work: impl FnMut(&Arc<Stored>, &Value) -> Result<T, Raced>) -> ApiResult<T> {
+    loop {
+        let current = call.stored_or_404()?;
+        match work(&current, &current.value()) {
+            Ok(done) => return Ok(done),
+            Err(Raced::Refused(error)) => return Err(error),
+            Err(Raced::Again) => {}
+        }
+    }
+}
+
+// === Binding ===
+
+fn bind(call: &mut Call) -> ApiResult<Answer> {
+    let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
+    let mut binding = decode(call, BINDING, &options)?;
+    create::check_namespace(&binding, &call.path.namespace)?;
+    if let Some(node) = call.state.store.get("nodes", "", binding.text("target.name")) {
+        parts::label_binding(&mut binding, &node.labels);
+    }
+    let write = call.writer("", options.dry_run);
+    retried(call, |current, old| {
+        let mut new = old.clone();
+        parts::bind(&mut new, &binding)?;
+        replace(&write, current, old, new).map(|_| ())
+    })?;
+    Ok(answer(StatusCode::CREATED, parts::created()))
+}
+
+// === Scale ===
+
+fn put_scale(call: &mut Call) -> ApiResult<Answer> {
+    let options = WriteOptions::parse(&call.query, "UpdateOptions", false)?;
+    let scale = decode(call, SCALE, &options)?;
+    update::check_name(&scale, &call.path.name)?;
+    create::check_namespace(&scale, &call.path.namespace)?;
+    rescale(call, &options, |_| Ok(scale.clone()))
+}
+
+fn patch_scale(call: &mut Call) -> ApiResult<Answer> {
+    let Some(kind) = patch_kind(patch_type(&call.headers)?) else {
+        return Err(ApiError::bad_request("server-side apply is not offered for scale; apply the deployment itself"));
+    };
+    let options = WriteOptions::parse(&call.query, "PatchOptions", false)?;
+    let mut warnings = Vec::new();
+    let result = Patch::parse(kind, &call.body).and_then(|patch| {
+        rescale(call, &options, |old| patched(SCALE.expected(), &patch, old, options.field_validation, &mut warnings))
+    });
+    call.warnings.append(&mut warnings);
+    result
+}
+
+/// Changes the deployment to the scale that `change` makes of its present one.
+fn rescale(
+    call: &Call,
+    options: &WriteOptions,
+    mut change: impl FnMut(&Value) -> ApiResult<Value>,
+) -> ApiResult<Answer> {
+    let manager = call.manager(options.field_manager.as_deref());
+    let write = call.writer(&manager, options.dry_run);
+    retried(call, |current, old| {
+        let scale = change(&parts::scale_of(old))?;
+        let mut new = old.clone();
+        parts::apply_scale(&mut new, &scale)?;
+        let given = new.text("metadata.resourceVersion");
+        if !matches!(given, "" | "0") && given != old.text("metadata.resourceVersion") {
+            return Err(ApiError::modified(call.resource().named(), &call.path.name).into());
+        }
+        let object = update_object(&write, current, old, new, false, &mut Vec::new())?;
+        Ok(answer(StatusCode::OK, parts::scale_of(&object.into_value(call.resource()))))
+    })
+}
+
+// === Logs ===
+
+/// Nobody runs pods here, so there are no logs; says so the way a server without that kubelet does.
+fn log(call: &Call) -> ApiResult<Answer> {
+    let pod = call.stored_or_404()?.value();
+    let name = &call.path.name;
+    match pod.text("spec.nodeName") {
+        "" => Err(ApiError::bad_request(format!("pod {name} does not have a host assigned"))),
+        node => Err(ApiError::internal(format!("node {node} runs no kubelet that could show the logs of pod {name}"))),
+    }
 }

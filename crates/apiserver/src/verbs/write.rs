@@ -285,7 +285,7 @@ fn validate_update(write: &Write<'_>, cx: &WriteCx<'_>, new: &Value, old: &Value
 }
 
 /// Stores the new state, unless it is the old one, or is the end of the object.
-fn replace(write: &Write<'_>, current: &Arc<Stored>, old: &Value, new: Value) -> Result<Object, Raced> {
+pub(super) fn replace(write: &Write<'_>, current: &Arc<Stored>, old: &Value, new: Value) -> Result<Object, Raced> {
     if is_finished(write, &new) {
         return finish(write, current, new);
     }

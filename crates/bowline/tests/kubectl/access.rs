@@ -4,13 +4,14 @@ use crate::client::{Kubectl, with_every_kubectl};
 
 /// A kubeconfig with nothing in it but a token; a client certificate would win over it.
 fn kubeconfig_with_token(kubectl: &Kubectl, token: &str) -> String {
-    let path = kubectl.server.scratch.path("token.kubeconfig").display().to_string();
-    let config = |arguments: &str| kubectl.run(&format!("config --kubeconfig={path} {arguments}"));
-    config(&format!("set-cluster bowline --insecure-skip-tls-verify --server={}", kubectl.server.url()));
-    config(&format!("set-credentials pilot --token={token}"));
-    config("set-context bowline --cluster=bowline --user=pilot");
-    config("use-context bowline");
-    path
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: pilot\n\
+         clusters: [{{name: bowline, cluster: {{server: '{}', insecure-skip-tls-verify: true}}}}]\n\
+         users: [{{name: pilot, user: {{token: '{token}'}}}}]\n\
+         contexts: [{{name: pilot, context: {{cluster: bowline, user: pilot}}}}]\n",
+        kubectl.server.url()
+    );
+    kubectl.manifest("token.kubeconfig", &text)
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::support::{Server, finish, skip, workspace};
 
 /// How long one command may take. Generous: the machine may be busy with the other tests.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(40);
 
 /// An installed kubectl.
 #[derive(Debug, Clone, PartialEq, Eq)]

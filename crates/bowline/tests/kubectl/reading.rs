@@ -58,9 +58,7 @@ fn get_selects_sorts_and_formats() {
         kubectl.run("get svc --sort-by=.spec.type --no-headers").lists_in_order(&["kubernetes", "web"]);
         kubectl.run("get svc web -o yaml").says(&["apiVersion: v1", "kind: Service", "type: LoadBalancer"]);
         kubectl.run("get svc web -o json").says(&[r#""kind": "Service""#]);
-        kubectl
-            .run("get nodes -o custom-columns=N:.metadata.name,T:.spec.taints[*].effect")
-            .lists("worker-1 NoSchedule");
+        kubectl.run("get nodes -o custom-columns=N:.metadata.name,U:.spec.unschedulable").lists("worker-1 <none>");
         kubectl.run("get nodes --chunk-size=1").says(&["worker-1", "worker-2"]);
         kubectl.run("get nodes --show-labels").says(&["LABELS", "kubernetes.io/os=linux"]);
     });
@@ -89,8 +87,7 @@ fn get_watch_follows_changes() {
 fn describe_gathers_what_belongs_together() {
     with_every_kubectl("describe", &[], |kubectl| {
         a_small_cluster(kubectl);
-        let event = kubectl.manifest("event.yaml", EVENT);
-        kubectl.run(&format!("create -f {event}"));
+        record_event(kubectl);
         let service = kubectl.run("describe service web");
         service
             .lists("Type: LoadBalancer")
@@ -116,11 +113,18 @@ fn describe_gathers_what_belongs_together() {
     });
 }
 
+/// Events belong to an object by its UID.
+fn record_event(kubectl: &Kubectl) {
+    let uid = kubectl.run("get service web -o jsonpath={.metadata.uid}").stdout;
+    let event = kubectl.manifest("event.yaml", &EVENT.replace("UID", &uid));
+    kubectl.run(&format!("create -f {event}")).says(&["event/web.1 created"]);
+}
+
 const EVENT: &str = "
 apiVersion: v1
 kind: Event
 metadata: {name: web.1, namespace: default}
-involvedObject: {apiVersion: v1, kind: Service, name: web, namespace: default}
+involvedObject: {apiVersion: v1, kind: Service, name: web, namespace: default, uid: UID}
 type: Normal
 reason: EnsuringLoadBalancer
 message: Ensuring load balancer

@@ -17,6 +17,9 @@ const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 impl Strategy for DaemonSet {
     fn apply_defaults(&self, obj: &mut Value) {
+        // Whoever writes a DaemonSet without it takes it over, as upstream: there it is a number that is never absent.
+        let generation = template_generation(obj);
+        set_template_generation(obj, generation);
         let Some(spec) = obj.get_mut("spec") else { return };
         default(spec, "updateStrategy.type", "RollingUpdate");
         if spec.text("updateStrategy.type") == "RollingUpdate" {
@@ -90,6 +93,23 @@ impl Strategy for DaemonSet {
             _ => Vec::new(),
         }
     }
+}
+
+/// The metadata of an object where it stands alone, in tables and partial objects.
+///
+/// upstream: these are made before the number of a DaemonSet's template becomes an annotation.
+pub(crate) fn partial_metadata(object: &Value) -> Value {
+    let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    if object.text("kind") != "DaemonSet" {
+        return metadata;
+    }
+    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+        annotations.remove(TEMPLATE_GENERATION);
+        if annotations.is_empty() {
+            metadata.take_at("annotations");
+        }
+    }
+    metadata
 }
 
 fn template_generation(obj: &Value) -> i64 {
@@ -172,10 +192,11 @@ mod tests {
     #[test]
     fn the_number_of_the_template_is_an_annotation() {
         let mut object = daemon_set(minimal());
-        assert_eq!(template_generation(&object), 0);
+        assert_eq!(object["metadata"]["annotations"], json!({TEMPLATE_GENERATION: "0"}));
         set_template_generation(&mut object, 2);
         assert_eq!(object["metadata"]["annotations"], json!({TEMPLATE_GENERATION: "2"}));
         assert_eq!(template_generation(&object), 2);
+        assert_eq!(partial_metadata(&object), json!({"name": "a"}));
     }
 
     #[test]

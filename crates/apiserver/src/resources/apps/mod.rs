@@ -6,7 +6,7 @@ mod rollout;
 
 use serde_json::Value;
 
-pub(crate) use daemon_set::DaemonSet;
+pub(crate) use daemon_set::{DaemonSet, partial_metadata};
 pub(crate) use deployment::Deployment;
 
 use super::check::{Findings, Path};

@@ -7,7 +7,6 @@
 //! ```
 
 mod admission;
-mod amount;
 mod defaults;
 mod image;
 mod label_keys;
@@ -26,6 +25,7 @@ use super::{Strategy, WriteCx};
 use crate::field_error::FieldError;
 use crate::status::ApiResult;
 use crate::value::Json;
+use crate::verbs::now;
 
 pub(crate) use admission::copy_topology;
 pub(crate) use defaults::template as template_defaults;
@@ -159,9 +159,4 @@ pub(super) fn bump_generation(new: &mut Value, old: &Value, changed: bool) {
     if generation > 0 {
         new.put("metadata.generation", generation);
     }
-}
-
-/// The time as objects carry it.
-pub(super) fn now() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

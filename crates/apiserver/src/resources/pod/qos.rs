@@ -1,8 +1,10 @@
 //! A pod's quality-of-service class, from what its containers ask for.
 
+use std::cmp::Ordering;
+
 use serde_json::Value;
 
-use super::amount::Amount;
+use crate::quantity;
 use crate::value::Json;
 
 const GUARANTEED: &str = "Guaranteed";
@@ -34,15 +36,19 @@ fn of_resources(resources: &Value) -> &'static str {
     }
 }
 
-fn amount(resources: &Value, list: &str, name: &str) -> Amount {
-    Amount::of(resources.at(list).text(name))
+/// An absent amount is none.
+fn amount<'a>(resources: &'a Value, list: &str, name: &str) -> &'a str {
+    match resources.at(list).text(name) {
+        "" => "0",
+        amount => amount,
+    }
 }
 
-fn of_amounts(request: Amount, limit: Amount) -> &'static str {
-    match request == limit {
-        false => BURSTABLE,
-        true if request == Amount::ZERO => BEST_EFFORT,
-        true => GUARANTEED,
+fn of_amounts(request: &str, limit: &str) -> &'static str {
+    match (quantity::compare(request, limit), quantity::sign(request)) {
+        (Ordering::Equal, Ordering::Equal) => BEST_EFFORT,
+        (Ordering::Equal, _) => GUARANTEED,
+        _ => BURSTABLE,
     }
 }
 

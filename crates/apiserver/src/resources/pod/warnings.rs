@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::amount::Amount;
 use super::defaults::CONTAINER_LISTS;
+use crate::quantity;
 use crate::validation;
 use crate::validation::address;
 use crate::value::Json;
@@ -216,7 +216,7 @@ fn repeated(spec: &Value, path: &str) -> Vec<String> {
 
 /// Bytes come in whole numbers.
 fn fractions(amounts: &Value, path: &str) -> Vec<String> {
-    let fractional = |name: &&str| !Amount::of(amounts.text(name)).is_whole();
+    let fractional = |name: &&str| quantity::milli(amounts.text(name)) % 1000 != 0;
     let names = ["memory", "ephemeral-storage"].into_iter().filter(fractional);
     names
         .map(|name| {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::super::amount::Amount;
+use crate::quantity;
 use crate::resources::check::{Findings, Path};
 use crate::validation;
 use crate::value::Json;
@@ -48,17 +48,14 @@ fn one(name: &str, amount: &str, scope: Scope, at: Path<'_>, found: &mut Finding
         Scope::Container => container_resource(name, at, found),
         Scope::Pod => pod_resource(name, at, found),
     }
-    let value = Amount::of(amount);
-    if value < Amount::ZERO {
+    if quantity::is_negative(amount) {
         found.invalid(at, amount, validation::NOT_NEGATIVE);
     }
-    if is_extended(name) && !value.is_whole() {
+    if is_extended(name) && quantity::milli(amount) % 1000 != 0 {
         found.invalid(at, amount, "must be an integer");
     }
-    if let Some(size) = name.strip_prefix(HUGE_PAGES) {
-        if !value.is_multiple_of(Amount::of(size)) {
-            found.invalid(at, amount, format!("{amount} is not positive integer multiple of {name}"));
-        }
+    if is_huge_pages(name) && !is_whole_pages(name, amount) {
+        found.invalid(at, amount, format!("{amount} is not positive integer multiple of {name}"));
     }
 }
 
@@ -74,10 +71,10 @@ fn within_limit(
     match limit {
         None if !overcommit => found.required(limits_at, "Limit must be set for non overcommitable resources"),
         None => {}
-        Some(limit) if !overcommit && Amount::of(request) != Amount::of(limit) => {
+        Some(limit) if !overcommit && quantity::compare(request, limit).is_ne() => {
             found.invalid(requests_at, request, format!("must be equal to {name} limit of {limit}"));
         }
-        Some(limit) if Amount::of(request) > Amount::of(limit) => {
+        Some(limit) if quantity::compare(request, limit).is_gt() => {
             found.invalid(requests_at, request, format!("must be less than or equal to {name} limit of {limit}"));
         }
         Some(_) => {}
@@ -90,6 +87,11 @@ const HUGE_PAGES: &str = "hugepages-";
 
 fn is_huge_pages(name: &str) -> bool {
     name.starts_with(HUGE_PAGES)
+}
+
+fn is_whole_pages(name: &str, amount: &str) -> bool {
+    let size = quantity::whole(name.strip_prefix(HUGE_PAGES).unwrap_or_default());
+    size > 0 && quantity::whole(amount) % size == 0
 }
 
 /// Defined by Kubernetes itself.

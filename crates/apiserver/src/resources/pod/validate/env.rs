@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::super::amount::Amount;
 use super::paths;
+use crate::quantity;
 use crate::resources::check::{Findings, Path};
 use crate::validation;
 use crate::value::Json;
@@ -203,7 +203,7 @@ pub(super) fn resource_field_ref(reference: &Value, in_file: bool, at: Path<'_>,
 
 fn divisor(resource: &str, divisor: &str, at: Path<'_>, found: &mut Findings) {
     const SIZES: &[&str] = &["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
-    if Amount::of(divisor) == Amount::ZERO {
+    if quantity::sign(divisor).is_eq() {
         return;
     }
     let (name, allowed) = match resource.split_once('.') {

@@ -268,10 +268,8 @@ fn names(spec: &Value, at: Path<'_>, found: &mut Findings) {
     if let Some(name) = spec.get("hostnameOverride").and_then(Value::as_str) {
         hostname_override(name, spec, at.child("hostnameOverride"), found);
     }
-    let forms: [(&str, fn(&str) -> Vec<String>); 2] =
-        [("serviceAccountName", validation::dns_subdomain), ("nodeName", validation::dns_subdomain)];
-    for (field, form) in forms {
-        optional_form(spec, field, form, at, found);
+    for field in ["serviceAccountName", "nodeName"] {
+        optional_form(spec, field, validation::dns_subdomain, at, found);
     }
     if let Some(seconds) = spec.int("activeDeadlineSeconds") {
         found.in_range(at.child("activeDeadlineSeconds"), seconds, 1, i64::from(i32::MAX));

@@ -294,7 +294,7 @@ mod tests {
             (json!({"key": "a", "operator": "Lt", "value": "-5"}), 0),
         ];
         for (toleration, expected) in table {
-            let got = complaints(|found| tolerations(&[toleration.clone()], Path::new("t"), found));
+            let got = complaints(|found| tolerations(std::slice::from_ref(&toleration), Path::new("t"), found));
             assert_eq!(got.len(), expected, "{toleration} {got:?}");
         }
     }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::amount::Amount;
 use super::{paths, projections};
 use crate::field_error::FieldError;
+use crate::quantity;
 use crate::resources::check::{Findings, Path};
 use crate::validation;
 use crate::value::Json;
@@ -151,7 +151,7 @@ fn claimed_twice(volume: &Value, volumes: &[Value], pod_name: Option<&str>, at: 
 // === Sources ===
 
 fn empty_dir(source: &Value, at: Path<'_>, found: &mut Findings) {
-    if Amount::of(source.text("sizeLimit")) < Amount::ZERO {
+    if quantity::is_negative(source.text("sizeLimit")) {
         found.forbidden(at.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
     }
 }
@@ -254,7 +254,7 @@ fn ephemeral(source: &Value, at: Path<'_>, found: &mut Findings) {
     let resources = at.child("resources");
     match spec.text("resources.requests.storage") {
         "" => found.required(resources.key("storage"), ""),
-        size if Amount::of(size) <= Amount::ZERO => found.invalid(resources.key("storage"), size, validation::POSITIVE),
+        size if quantity::sign(size).is_le() => found.invalid(resources.key("storage"), size, validation::POSITIVE),
         _ => {}
     }
     found.one_of(at.child("volumeMode"), spec.text("volumeMode"), &["Block", "Filesystem"]);

@@ -5,6 +5,8 @@
 
 use serde_json::{Map, Number, Value};
 
+use crate::go_text::quote;
+
 /// What Go makes of numbers: its decoder for patches keeps integers, the one for YAML makes floats of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Numbers {
@@ -39,14 +41,14 @@ pub(crate) fn list(items: &[Value], numbers: Numbers) -> String {
 /// `%#v`: `map[string]interface {}{"a":1}`.
 pub(crate) fn syntax(value: &Value, numbers: Numbers) -> String {
     match value {
-        Value::String(s) => format!("{s:?}"),
+        Value::String(s) => quote(s),
         Value::Array(items) => {
             let items: Vec<String> = items.iter().map(|v| element_syntax(v, numbers)).collect();
             format!("[]interface {{}}{{{}}}", items.join(", "))
         }
         Value::Object(entries) => {
             let entries: Vec<String> =
-                entries.iter().map(|(k, v)| format!("{k:?}:{}", element_syntax(v, numbers))).collect();
+                entries.iter().map(|(k, v)| format!("{}:{}", quote(k), element_syntax(v, numbers))).collect();
             format!("map[string]interface {{}}{{{}}}", entries.join(", "))
         }
         other => plain(other, numbers),
