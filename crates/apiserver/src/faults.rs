@@ -52,7 +52,7 @@ pub enum Effect {
     Latency(Duration),
     /// The connection breaks off without an answer. The request is not carried out.
     Reset,
-    /// The watch breaks off in the middle of a line, when its first event is due. Other verbs are left alone.
+    /// The watch breaks off in the middle of an event's line. Other verbs are left alone.
     PartialWatchLine,
 }
 

@@ -259,7 +259,11 @@ fn quantities_have_one_canonical_form() {
             assert_eq!(quantity::canonical(&canonical).as_ref(), Ok(&canonical), "{input:?}");
             assert!(quantity::compare(&canonical, &canonical).is_eq());
             let _ = (quantity::whole(&canonical), quantity::milli(&canonical), quantity::sign(&canonical));
-            let _ = quantity::rounded_to_milli(&canonical);
+            let mut list = json!({"x": canonical});
+            quantity::round_list(Some(&mut list));
+            let rounded = list.clone();
+            quantity::round_list(Some(&mut list));
+            assert_eq!(list, rounded, "{input:?}");
         }
     });
 }

@@ -129,13 +129,33 @@ fn not_an_object(body: &[u8]) -> String {
         Some(b'"') => "string",
         Some(b'[') => "array",
         Some(b't' | b'f') => "bool",
-        Some(b'{') => return "the fields apiVersion and kind must be strings".into(),
+        Some(b'{') => return wrong_type_meta(body),
         _ => "number",
     };
     format!(
         "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
          \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
     )
+}
+
+/// One of the two fields is no text. The struct has no name, so neither has the field's owner.
+fn wrong_type_meta(body: &[u8]) -> String {
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    let fields = ["apiVersion", "kind"].map(|name| (name, json_type(value.at(name))));
+    let wrong = fields.into_iter().find(|(_, found)| !matches!(*found, "null" | "string"));
+    let (name, found) = wrong.unwrap_or(("kind", "object"));
+    format!("json: cannot unmarshal {found} into Go struct field .{name} of type string")
+}
+
+fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
 }
 
 fn peek_yaml(body: &[u8]) -> Result<TypeMeta, String> {

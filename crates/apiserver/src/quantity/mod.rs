@@ -16,6 +16,7 @@ mod decimal;
 use std::cmp::Ordering;
 
 use decimal::Decimal;
+use serde_json::{Map, Value};
 
 const WRONG_FORMAT: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -75,14 +76,26 @@ pub(crate) fn milli(text: &str) -> i64 {
     Quantity::parse(text).map_or(0, |q| q.amount.shifted(3).rounded_to(0).to_i64())
 }
 
-/// Rounds away from zero to thousandths, as defaulting does with resource lists.
-pub(crate) fn rounded_to_milli(text: &str) -> Result<String, String> {
-    let mut quantity = Quantity::parse(text)?;
-    if quantity.amount.finer_than(-3) {
-        quantity.amount = quantity.amount.rounded_to(-3);
-        quantity.written = None;
+/// Whether a quantity has no fraction.
+pub(crate) fn is_whole(text: &str) -> bool {
+    Quantity::parse(text).is_ok_and(|quantity| !quantity.amount.finer_than(0))
+}
+
+/// upstream: defaulting rounds all amounts of a resource list away from zero to thousandths.
+pub(crate) fn round_list(amounts: Option<&mut Value>) {
+    for amount in amounts.and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
+        if let Some(rounded) = amount.as_str().and_then(rounded_to_milli) {
+            *amount = rounded.into();
+        }
     }
-    Ok(quantity.into_text())
+}
+
+/// `None` if the quantity is that coarse already.
+fn rounded_to_milli(text: &str) -> Option<String> {
+    let mut quantity = Quantity::parse(text).ok().filter(|quantity| quantity.amount.finer_than(-3))?;
+    quantity.amount = quantity.amount.rounded_to(-3);
+    quantity.written = None;
+    Some(quantity.into_text())
 }
 
 impl Quantity {
@@ -275,6 +288,7 @@ fn decimal_suffix(exponent: i64) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn canonical_of(text: &str) -> String {
         canonical(text).unwrap_or_else(|e| e)
@@ -382,10 +396,15 @@ mod tests {
     }
 
     #[test]
+    fn fractions_are_noticed() {
+        assert!(is_whole("1Gi") && is_whole("1.000") && is_whole("-3"));
+        assert!(!is_whole("1.500") && !is_whole("1m") && !is_whole("1e-3"));
+    }
+
+    #[test]
     fn resource_lists_are_rounded_to_thousandths() {
-        assert_eq!(rounded_to_milli("1n"), Ok("1m".to_owned()));
-        assert_eq!(rounded_to_milli("1500001u"), Ok("1501m".to_owned()));
-        assert_eq!(rounded_to_milli("1.500"), Ok("1.500".to_owned()));
-        assert_eq!(rounded_to_milli("16Gi"), Ok("16Gi".to_owned()));
+        let mut list = json!({"a": "1n", "b": "1500001u", "c": "999999999n", "d": "1.500", "e": "16Gi"});
+        round_list(Some(&mut list));
+        assert_eq!(list, json!({"a": "1m", "b": "1501m", "c": "1", "d": "1.500", "e": "16Gi"}));
     }
 }

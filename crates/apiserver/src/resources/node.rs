@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::strategy::{keep_all_but_status, keep_status};
 use super::{Resource, Strategy, WriteCx, meta};
 use crate::field_error::{FieldError, go_struct};
+use crate::quantity;
 use crate::status::ApiResult;
 use crate::validation::{self, address};
 use crate::value::Json;
@@ -32,6 +33,9 @@ impl Strategy for Node {
         if !obj.has("status.allocatable") && obj.has("status.capacity") {
             let capacity = obj.at("status.capacity").clone();
             obj.put("status.allocatable", capacity);
+        }
+        for list in ["status.capacity", "status.allocatable"] {
+            quantity::round_list(obj.at_mut(list));
         }
     }
 
@@ -234,22 +238,17 @@ fn show_taint(taint: &Value) -> String {
 fn resources_errors(obj: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for list in ["status.capacity", "status.allocatable"] {
-        for (name, quantity) in obj.map(list).into_iter().flatten() {
-            let quantity = quantity.as_str().unwrap_or_default();
-            if quantity.starts_with('-') {
-                errors.push(FieldError::invalid(format!("{list}.{name}"), quantity, validation::NOT_NEGATIVE));
+        for (name, amount) in obj.map(list).into_iter().flatten() {
+            let amount = amount.as_str().unwrap_or_default();
+            if quantity::is_negative(amount) {
+                errors.push(FieldError::invalid(format!("{list}.{name}"), amount, validation::NOT_NEGATIVE));
             }
-            if is_fraction(quantity) && is_counted(name) {
-                errors.push(FieldError::invalid(format!("{list}.{name}"), quantity, "must be an integer"));
+            if is_counted(name) && !quantity::is_whole(amount) {
+                errors.push(FieldError::invalid(format!("{list}.{name}"), amount, "must be an integer"));
             }
         }
     }
     errors
-}
-
-/// Canonical quantities have a suffix below one only where they need it.
-fn is_fraction(quantity: &str) -> bool {
-    quantity.ends_with(['m', 'u', 'n']) || quantity.contains("e-")
 }
 
 fn is_counted(name: &str) -> bool {

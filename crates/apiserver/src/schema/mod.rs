@@ -33,9 +33,9 @@ pub(crate) use decode::{
 pub(crate) use encode::ordered_json;
 #[cfg(test)]
 pub(crate) use json_syntax::go_syntax_error;
+pub(crate) use protobuf::decode_protobuf;
 #[cfg(test)]
 pub(crate) use protobuf::encode as protobuf_encode;
-pub(crate) use protobuf::{decode_protobuf, looks_like_protobuf};
 
 /// A type's place in the [`Schema`].
 pub(crate) type TypeId = usize;

@@ -104,7 +104,7 @@ fn spec_defaults(spec: &mut Value) {
         }
     }
     for list in ["overhead", "resources.limits", "resources.requests"] {
-        round_amounts(spec, list);
+        quantity::round_list(spec.at_mut(list));
     }
 }
 
@@ -144,7 +144,7 @@ fn container_defaults(container: &mut Value) {
         }
     }
     for list in ["resources.limits", "resources.requests"] {
-        round_amounts(container, list);
+        quantity::round_list(container.at_mut(list));
     }
 }
 
@@ -170,16 +170,6 @@ fn http_get_defaults(action: &mut Value) {
 fn field_ref_defaults(holder: Option<&mut Value>) {
     if let Some(reference) = holder.and_then(|h| h.get_mut("fieldRef")) {
         default(reference, "apiVersion", "v1");
-    }
-}
-
-/// upstream: amounts finer than a thousandth are rounded up.
-fn round_amounts(holder: &mut Value, list: &str) {
-    let Some(amounts) = holder.at_mut(list).and_then(Value::as_object_mut) else { return };
-    for amount in amounts.values_mut() {
-        if let Some(Ok(rounded)) = amount.as_str().map(quantity::rounded_to_milli) {
-            *amount = rounded.into();
-        }
     }
 }
 

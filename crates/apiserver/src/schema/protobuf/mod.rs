@@ -25,11 +25,6 @@ const MAGIC: &[u8] = b"k8s\0";
 /// Deeper than any type of the API reaches.
 const MAX_DEPTH: usize = 64;
 
-/// Whether the body starts as protobuf bodies do.
-pub(crate) fn looks_like_protobuf(body: &[u8]) -> bool {
-    body.starts_with(MAGIC)
-}
-
 /// Reads a protobuf body: the envelope names `apiVersion` and `kind`, and `type_of` says which type that is.
 /// The answer is canonical, with `apiVersion` and `kind` set as far as the envelope has them.
 ///
