@@ -44,6 +44,8 @@ pub(crate) enum Answer {
         value: Value,
     },
     List(List),
+    /// Nothing to say: 204 without a body.
+    Nothing,
 }
 
 /// An object to send: as stored, or made for this answer.
@@ -109,6 +111,11 @@ pub(crate) fn answer(
         Answer::Plain { code, value } => Ok(value_response(code, wants, request, &value)),
         Answer::Object { code, object } => object_response(resource, wants, include, request, code, object),
         Answer::List(list) => list_response(resource, wants, include, request, list),
+        Answer::Nothing => {
+            let mut response = Response::new(full(Bytes::new()));
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            Ok(response)
+        }
     }
 }
 

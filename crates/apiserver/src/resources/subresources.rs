@@ -1,5 +1,5 @@
 //! The parts of objects that have an address of their own and a kind of their own: `deployments/scale`,
-//! `pods/binding` and `pods/eviction`.
+//! `pods/binding`, `pods/eviction` and `pods/log`.
 //!
 //! Everything here works on values; reading, writing and deleting is up to the verbs.
 //!
@@ -213,6 +213,26 @@ pub(crate) fn mark_evicted(pod: &mut Value) {
     }
 }
 
+// === Logs ===
+
+/// The node that has the logs of a container; `None` while the pod has no node. Without a name the only container
+/// is meant.
+pub(crate) fn log_source<'a>(pod: &'a Value, container: &str) -> ApiResult<Option<&'a str>> {
+    let name = pod.text("metadata.name");
+    let lists = ["initContainers", "containers", "ephemeralContainers"];
+    let names: Vec<&str> = lists.iter().flat_map(|list| pod.at("spec").list(list)).map(|c| c.text("name")).collect();
+    if container.is_empty() && pod.list("spec.containers").len() > 1 {
+        let choice = names.join(" ");
+        return Err(ApiError::bad_request(format!(
+            "a container name must be specified for pod {name}, choose one of: [{choice}]"
+        )));
+    }
+    if !container.is_empty() && !names.contains(&container) {
+        return Err(ApiError::bad_request(format!("container {container} is not valid for pod {name}")));
+    }
+    Ok(Some(pod.text("spec.nodeName")).filter(|node| !node.is_empty()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,6 +356,20 @@ mod tests {
             "Operation cannot be fulfilled on Pod \"p\": the ResourceVersion in the precondition (2) does not match the \
              ResourceVersion in record (3). The object might have been modified"
         );
+    }
+
+    #[test]
+    fn logs_are_those_of_one_container() {
+        let pod = |containers: Value| json!({"metadata": {"name": "p"}, "spec": {"containers": containers}});
+        let one = pod(json!([{"name": "c"}]));
+        assert_eq!(log_source(&one, ""), Ok(None));
+        assert_eq!(log_source(&one, "d").map_err(|e| e.message), Err("container d is not valid for pod p".to_owned()));
+        assert_eq!(
+            log_source(&pod(json!([{"name": "c"}, {"name": "d"}])), "").map_err(|e| e.message),
+            Err("a container name must be specified for pod p, choose one of: [c d]".to_owned())
+        );
+        let placed = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c"}]}});
+        assert_eq!(log_source(&placed, "c"), Ok(Some("n")));
     }
 
     #[test]

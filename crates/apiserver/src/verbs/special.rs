@@ -16,7 +16,7 @@ use crate::http::respond::Answer;
 use crate::patch::Patch;
 use crate::resources::subresources as parts;
 use crate::schema::schema;
-use crate::status::{ApiError, ApiResult};
+use crate::status::{ApiError, ApiResult, Named};
 use crate::store::Stored;
 use crate::value::Json;
 
@@ -177,9 +177,14 @@ fn rescale(
 /// Nobody runs pods here, so there are no logs; says so the way a server without that kubelet does.
 fn log(call: &Call) -> ApiResult<Answer> {
     let pod = call.stored_or_404()?.value();
-    let name = &call.path.name;
-    match pod.text("spec.nodeName") {
-        "" => Err(ApiError::bad_request(format!("pod {name} does not have a host assigned"))),
-        node => Err(ApiError::internal(format!("node {node} runs no kubelet that could show the logs of pod {name}"))),
+    let Some(node) = parts::log_source(&pod, call.query.get("container").unwrap_or_default())? else {
+        return Ok(Answer::Nothing);
+    };
+    match call.state.store.get("nodes", "", node) {
+        None => Err(ApiError::not_found(Named { group: "", kind: "nodes" }, node)),
+        Some(_) => {
+            let name = &call.path.name;
+            Err(ApiError::internal(format!("node {node} runs no kubelet that could show the logs of pod {name}")))
+        }
     }
 }
