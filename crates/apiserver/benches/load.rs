@@ -28,6 +28,10 @@ use tokio_rustls::TlsConnector;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
+/// As in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const SERVER: &str = "BOWLINE_BENCH_SERVER";
 
 fn main() -> Result<()> {

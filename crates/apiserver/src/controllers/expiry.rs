@@ -37,9 +37,8 @@ impl Expiry {
             "pods" if gone => {
                 self.pods.remove(&key);
             }
-            "pods" => {
-                let marked = change.object.value().text("metadata.deletionTimestamp").parse().ok();
-                if let Some(time) = marked {
+            "pods" if change.object.deleting => {
+                if let Ok(time) = change.object.value().text("metadata.deletionTimestamp").parse() {
                     self.pods.insert(key, time);
                 }
             }

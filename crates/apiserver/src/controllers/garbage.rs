@@ -77,14 +77,8 @@ impl Garbage {
 }
 
 fn is_waiting(object: &Stored) -> bool {
-    // Looking at the bytes first spares parsing every object that is written.
-    let json = object.json();
-    let mentions = |word: &[u8]| json.windows(word.len()).any(|w| w == word);
-    if !mentions(b"\"deletionTimestamp\"") {
-        return false;
-    }
-    let finalizers = object.value();
-    finalizers.texts("metadata.finalizers").iter().any(|f| matches!(*f, "foregroundDeletion" | "orphan"))
+    let ours = |finalizer: &&str| matches!(*finalizer, "foregroundDeletion" | "orphan");
+    object.deleting && object.value().texts("metadata.finalizers").iter().any(ours)
 }
 
 fn find(hands: &Hands, place: &Place) -> Option<(&'static Resource, Arc<Stored>)> {

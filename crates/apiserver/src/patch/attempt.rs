@@ -13,14 +13,18 @@ pub(crate) struct Attempt<'a> {
     pub(crate) patch: &'a Patch<'a>,
     pub(crate) ty: TypeId,
     pub(crate) current: &'a Value,
-    pub(crate) patched: &'a Value,
 }
 
 impl Attempt<'_> {
+    /// The patched value. Applied again: only errors ask for it, and the first one was decoded away.
+    fn patched(&self) -> Value {
+        self.patch.apply(self.ty, self.current).unwrap_or_default()
+    }
+
     /// The patched value does not decode.
     pub(crate) fn undecodable(&self, error: &DecodeError) -> ApiError {
         match self.patch.kind {
-            PatchKind::Strategic => self.invalid(&conversion_complaint(self.ty, self.patched, error)),
+            PatchKind::Strategic => self.invalid(&conversion_complaint(self.ty, &self.patched(), error)),
             PatchKind::Json | PatchKind::Merge => self.invalid(&error.to_string()),
         }
     }
@@ -49,7 +53,7 @@ impl Attempt<'_> {
                 Ok((_, leftover)) => go_values::object(&leftover, go_values::Numbers::AsGiven),
                 Err(_) => String::new(),
             },
-            PatchKind::Json | PatchKind::Merge => self.patched.to_string(),
+            PatchKind::Json | PatchKind::Merge => self.patched().to_string(),
         };
         ApiError::invalid(Named { group: "", kind: "" }, "", &[FieldError::invalid("patch", shown, why)])
     }

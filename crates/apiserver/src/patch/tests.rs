@@ -212,7 +212,7 @@ fn attempt(kind: PatchKind, patch: Value, strict: bool) -> (u16, String) {
     let text = text(&patch);
     let patch = Patch::parse(kind, &text).unwrap();
     let patched = patch.apply(ty, &current).unwrap();
-    let attempt = Attempt { patch: &patch, ty, current: &current, patched: &patched };
+    let attempt = Attempt { patch: &patch, ty, current: &current };
     let error = match schema::decode(ty, &patched) {
         Err(error) => attempt.undecodable(&error),
         Ok(decoded) if strict => attempt.not_strict(&attempt.strict_issues(&decoded.issues)),
@@ -257,7 +257,7 @@ fn the_decoders_words_are_kept_where_conversion_has_none() {
     let text = text(&json!({"binaryData": {"k": "!"}}));
     let patch = Patch::parse(PatchKind::Strategic, &text).unwrap();
     let patched = patch.apply(cm, &current).unwrap();
-    let attempt = Attempt { patch: &patch, ty: cm, current: &current, patched: &patched };
+    let attempt = Attempt { patch: &patch, ty: cm, current: &current };
     let error = attempt.undecodable(&DecodeError::Type("illegal base64 data at input byte 0".into()));
     assert!(
         error

@@ -81,6 +81,11 @@ pub(crate) fn decode(id: TypeId, value: &Value) -> Result<Decoded, DecodeError> 
     run(id, value).map_err(|e| DecodeError::Type(e.to_string()))
 }
 
+/// Like [`decode`], but takes the value apart instead of copying its texts.
+pub(crate) fn decode_owned(id: TypeId, value: Value) -> Result<Decoded, DecodeError> {
+    run(id, value).map_err(|e| DecodeError::Type(e.to_string()))
+}
+
 /// Decodes JSON text.
 pub(crate) fn decode_json(id: TypeId, text: &[u8]) -> Result<Decoded, DecodeError> {
     decode_text(id, text).or_else(|error| {
@@ -300,6 +305,13 @@ impl<'de> Visitor<'de> for TypedSeed<'_> {
             Ty::MicroTime => time::micros(v).map_err(E::custom),
             Ty::Bytes => bytes::canonical(v).map(Value::String).map_err(E::custom),
             ty => Err(self.cx.mismatch("string", ty)),
+        }
+    }
+
+    fn visit_string<E: de::Error>(self, v: String) -> Result<Value, E> {
+        match self.ty {
+            Ty::String | Ty::IntOrString | Ty::Raw | Ty::Fields => Ok(Value::String(v)),
+            _ => self.visit_str(&v),
         }
     }
 

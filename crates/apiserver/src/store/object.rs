@@ -64,6 +64,8 @@ pub(crate) struct Stored {
     pub(crate) fields: Box<[(&'static str, String)]>,
     /// The uids of its owners.
     pub(crate) owners: Box<[Box<str>]>,
+    /// Marked for deletion.
+    pub(crate) deleting: bool,
     /// How `line` announces it.
     verb: Verb,
     line: Bytes,
@@ -121,6 +123,7 @@ impl Stored {
             labels: self.labels.clone(),
             fields: self.fields.clone(),
             owners: self.owners.clone(),
+            deleting: self.deleting,
             head: self.line[self.object.start..self.digits.start].to_vec(),
             tail: self.line[self.digits.end..self.object.end].to_vec(),
             type_prefix: self.type_prefix,
@@ -137,6 +140,7 @@ pub(crate) struct Draft {
     labels: BTreeMap<String, String>,
     fields: Box<[(&'static str, String)]>,
     owners: Box<[Box<str>]>,
+    deleting: bool,
     head: Vec<u8>,
     tail: Vec<u8>,
     type_prefix: usize,
@@ -167,6 +171,7 @@ impl Draft {
             labels: labels(object),
             fields: fields(resource, object),
             owners: object.list("metadata.ownerReferences").iter().map(|o| o.text("uid").into()).collect(),
+            deleting: object.has("metadata.deletionTimestamp"),
             head,
             tail,
             type_prefix,
@@ -203,6 +208,7 @@ impl Draft {
             labels: self.labels,
             fields: self.fields,
             owners: self.owners,
+            deleting: self.deleting,
             verb,
             line: line.freeze(),
             object: start.len()..object_end,

@@ -77,11 +77,11 @@ pub(super) fn patched(
 ) -> ApiResult<Value> {
     let ty = expected.ty;
     let raw = patch.apply(ty, old)?;
-    let attempt = Attempt { patch, ty, current: old, patched: &raw };
+    let attempt = Attempt { patch, ty, current: old };
     if let Some(why) = changed_type(&raw, expected) {
         return Err(attempt.invalid(&why));
     }
-    let decoded = schema::decode(ty, &raw).map_err(|error| attempt.undecodable(&error))?;
+    let decoded = schema::decode_owned(ty, raw).map_err(|error| attempt.undecodable(&error))?;
     if validation != FieldValidation::Ignore {
         let issues = attempt.strict_issues(&decoded.issues);
         match validation {

@@ -166,7 +166,7 @@ fn try_insert(write: &Write<'_>, obj: &Value) -> ApiResult<Object> {
 
 fn already_exists(write: &Write<'_>, name: &str, found: &Stored) -> ApiError {
     let mut error = ApiError::already_exists(write.resource.named(), name);
-    if found.value().has("metadata.deletionTimestamp") {
+    if found.deleting {
         error.message = format!("object is being deleted: {}", error.message);
     }
     error
