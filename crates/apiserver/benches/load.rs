@@ -306,7 +306,7 @@ impl Watched {
                 while let Some(frame) = body.frame().await {
                     let Ok(data) = frame?.into_data() else { continue };
                     bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
-                    events.fetch_add(data.iter().filter(|b| **b == b'\n').count() as u64, Ordering::Relaxed);
+                    events.fetch_add(memchr::memchr_iter(b'\n', &data).count() as u64, Ordering::Relaxed);
                 }
                 Result::Ok(())
             }));

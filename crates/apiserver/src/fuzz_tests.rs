@@ -3,12 +3,21 @@
 //! Two things are checked of each reader: it never panics, and what it makes of an input is a fixed point, so that
 //! reading it again changes nothing. The numbers are seeded; a failure names the case, and comes back on every run.
 
+use std::sync::Arc;
+
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
+use crate::auth::User;
+use crate::http::{Peer, serve};
+use crate::options::Options;
 use crate::quantity;
 use crate::resources::RESOURCES;
 use crate::schema::{self, TypeId, protobuf_encode as encode, schema};
 use crate::selectors::{FieldSelector, LabelSelector};
+use crate::server::ApiServer;
+use crate::state::State;
+use crate::verbs::ContinueToken;
 
 /// Mutations of each kind of input.
 const CASES: u64 = 20_000;
@@ -286,4 +295,134 @@ fn times_have_one_canonical_form() {
             }
         }
     });
+}
+
+#[test]
+fn continue_tokens_never_panic() {
+    let good = base64("{\"v\":\"meta.k8s.io/v1\",\"rv\":7,\"start\":\"/ns/name\\u0000\"}");
+    let words = ["=", "-", "_", "e30", "bnVsbA", "\0", "é"];
+    fuzz_texts(&[&good], &words, |input| {
+        if let Ok(token) = ContinueToken::decode(input) {
+            assert_eq!(ContinueToken::decode(&token.encode()).as_ref(), Ok(&token));
+        }
+    });
+    // Broken inside a well-formed wrapping.
+    let seeds = ["{\"v\":\"meta.k8s.io/v1\",\"rv\":-1,\"start\":\"/a\\u0000\"}"];
+    fuzz_texts(&seeds, &JSON_WORDS, |input| drop(ContinueToken::decode(&base64(input))));
+}
+
+fn base64(text: &str) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(text)
+}
+
+/// Requests with everything that a client can get wrong; (method, path, content type, body).
+fn requests() -> Vec<(&'static str, &'static str, &'static str, String)> {
+    let service = json!({"metadata": {"name": "s"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}});
+    let applied = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
+        "spec": {"ports": [{"port": 80, "protocol": "TCP", "name": "x"}], "selector": {"a": "b"}}});
+    let strategic = json!({"metadata": {"finalizers": ["a.b/c"], "$deleteFromPrimitiveList/finalizers": ["d.e/f"]},
+        "spec": {"ports": [{"port": 80, "nodePort": 30080}, {"$patch": "delete", "port": 81}],
+            "$setElementOrder/ports": [{"port": 80}], "$retainKeys": ["ports", "type"]}});
+    let operations = json!([{"op": "test", "path": "/spec/ports/0/port", "value": 80},
+        {"op": "move", "from": "/metadata/labels", "path": "/metadata/annotations"},
+        {"op": "add", "path": "/spec/ports/-", "value": {"port": 81, "name": "b"}},
+        {"op": "remove", "path": "/metadata/labels"}]);
+    const SERVICES: &str = "/api/v1/namespaces/default/services";
+    const SERVICE: &str = "/api/v1/namespaces/default/services/s";
+    vec![
+        ("POST", SERVICES, "application/json", service.to_string()),
+        ("PUT", SERVICE, "application/json", service.to_string()),
+        ("PATCH", SERVICE, "application/merge-patch+json", service.to_string()),
+        ("PATCH", SERVICE, "application/strategic-merge-patch+json", strategic.to_string()),
+        ("PATCH", SERVICE, "application/json-patch+json", operations.to_string()),
+        (
+            "PATCH",
+            "/api/v1/namespaces/default/services/s?fieldManager=m&force=true",
+            "application/apply-patch+yaml",
+            applied.to_string(),
+        ),
+        (
+            "PATCH",
+            "/api/v1/namespaces/default/services/s/status",
+            "application/strategic-merge-patch+json",
+            json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}).to_string(),
+        ),
+        (
+            "DELETE",
+            SERVICE,
+            "application/json",
+            json!({"propagationPolicy": "Foreground", "preconditions": {"uid": "x"}}).to_string(),
+        ),
+        (
+            "POST",
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            "application/json",
+            json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}).to_string(),
+        ),
+    ]
+}
+
+/// Sends a request straight to the service; answers code and body.
+async fn send(state: &Arc<State>, method: &str, path: &str, kind: &str, body: Vec<u8>) -> Option<(u16, Value)> {
+    let request = http::Request::builder().method(method).uri(path).header("content-type", kind);
+    let request = request.body(http_body_util::Full::new(bytes::Bytes::from(body))).ok()?;
+    let admin = User { name: "fuzz".into(), groups: vec!["system:masters".into()], ..User::default() };
+    let peer = Peer { certificate: None, trusted: Some(Arc::new(admin)) };
+    let response = serve(state.clone(), peer, request).await.ok()?;
+    let code = response.status().as_u16();
+    let body = response.into_body().collect().await.ok()?.to_bytes();
+    Some((code, serde_json::from_slice(&body).unwrap_or_default()))
+}
+
+/// Whatever the body, the answer is the object or a Status, and its code is the answer's.
+#[tokio::test]
+async fn broken_requests_get_an_answer() {
+    let server = ApiServer::start(Options { built_in_controllers: false, ..Options::default() }).await.unwrap();
+    let state = server.state_for_tests();
+    let requests = requests();
+    let words: Vec<&[u8]> = JSON_WORDS.iter().map(|w| w.as_bytes()).collect();
+    let mut random = Random(7);
+    for case in 0..3_000 {
+        let (method, path, kind, body) = random.pick(&requests).clone();
+        let body = mutate(&mut random, body.as_bytes(), &words);
+        let shown = String::from_utf8_lossy(&body).into_owned();
+        let (code, answer) = send(&state, method, path, kind, body).await.unwrap();
+        if code >= 400 {
+            assert_eq!(answer["kind"], "Status", "case {case}: {method} {path} {shown}: {answer}");
+            assert_eq!(answer["code"], code, "case {case}: {method} {path} {shown}");
+        }
+        assert!(answer.is_object(), "case {case}: {method} {path} {shown}: {code}");
+    }
+}
+
+/// Whatever the query, a list gets an answer.
+#[tokio::test]
+async fn broken_queries_get_an_answer() {
+    let server = ApiServer::start(Options { built_in_controllers: false, ..Options::default() }).await.unwrap();
+    let state = server.state_for_tests();
+    let seeds = [
+        "limit=1&continue=e30&resourceVersion=0&labelSelector=a%3Db",
+        "fieldSelector=metadata.name%3Da&resourceVersionMatch=Exact&resourceVersion=5&limit=500",
+        "pretty=true&includeObject=None&timeoutSeconds=1&sendInitialEvents=false",
+    ];
+    let words = ["&", "=", "%", "%00", "%ff", "limit=", "-1", "99999999999999999999", "resourceVersion=", "Exact", "+"];
+    let words: Vec<&[u8]> = words.iter().map(|w| w.as_bytes()).collect();
+    let mut random = Random(11);
+    for _ in 0..2_000 {
+        let seed = *random.pick(&seeds);
+        let query = mutate(&mut random, seed.as_bytes(), &words);
+        let query: String =
+            query.iter().filter(|b| b.is_ascii_graphic() && **b != b'#').map(|b| char::from(*b)).collect();
+        // A version that is yet to come is waited for, which is right but slow.
+        if query.contains("resourceVersion=") && query.len() > 400 {
+            continue;
+        }
+        let path = format!("/api/v1/namespaces/default/configmaps?{query}");
+        if let Ok(Some((code, _))) =
+            tokio::time::timeout(std::time::Duration::from_millis(50), send(&state, "GET", &path, "", Vec::new())).await
+        {
+            assert!((200..600).contains(&code), "{path}");
+        }
+    }
 }

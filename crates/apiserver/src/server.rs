@@ -153,6 +153,17 @@ impl ApiServer {
         self.state.cut_watches();
     }
 
+    /// Lets a bearer token stand for somebody, for as long as the server runs.
+    pub fn add_token(&self, token: &str, user: &str, groups: &[&str]) {
+        let groups = groups.iter().map(|g| (*g).to_owned()).collect();
+        self.state.auth.add_token(token, User { name: user.to_owned(), groups, ..User::default() });
+    }
+
+    #[cfg(test)]
+    pub(crate) fn state_for_tests(&self) -> Arc<State> {
+        self.state.clone()
+    }
+
     /// The fault rules in force.
     pub fn faults(&self) -> &Faults {
         &self.state.faults

@@ -188,12 +188,6 @@ impl ApiError {
         .with_details(json!({}))
     }
 
-    pub(crate) fn too_many_requests(message: impl Into<String>, retry_after: u32) -> Self {
-        let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, Some("TooManyRequests"), message);
-        error.retry_after = Some(retry_after);
-        error.with_details(json!({"retryAfterSeconds": retry_after}))
-    }
-
     /// What upstream makes of a plain Go error: 500 with nothing but a message.
     pub(crate) fn plain(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, None, message)

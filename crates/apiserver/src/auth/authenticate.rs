@@ -100,7 +100,7 @@ fn subject(der: &[u8]) -> Result<Option<User>, Unreadable> {
     let certificate = Certificate::from_der(der).map_err(|_| Unreadable)?;
     let names = || certificate.tbs_certificate.subject.0.iter().flat_map(|rdn| rdn.0.iter());
     let texts = |oid: ObjectIdentifier| names().filter(move |n| n.oid == oid).filter_map(text);
-    let name = match texts(COMMON_NAME).last() {
+    let name = match texts(COMMON_NAME).next_back() {
         Some(name) if !name.is_empty() => name,
         _ => return Ok(None),
     };

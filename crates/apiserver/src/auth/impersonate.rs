@@ -300,7 +300,8 @@ mod tests {
     fn an_administrator_may_be_anybody() {
         let state = state();
         let root = user("root", &["system:masters"]);
-        let cases: [(&[(&str, &str)], &str, &[&str]); 6] = [
+        type Headers<'a> = &'a [(&'a str, &'a str)];
+        let cases: [(Headers<'_>, &str, &[&str]); 6] = [
             (&[("impersonate-user", "jane")], "jane", &["system:authenticated"]),
             (
                 &[("impersonate-user", "jane"), ("impersonate-group", "dev"), ("impersonate-group", "ops")],

@@ -256,7 +256,6 @@ fn the_decoders_words_are_kept_where_conversion_has_none() {
     let current = json!({"binaryData": {}});
     let text = text(&json!({"binaryData": {"k": "!"}}));
     let patch = Patch::parse(PatchKind::Strategic, &text).unwrap();
-    let patched = patch.apply(cm, &current).unwrap();
     let attempt = Attempt { patch: &patch, ty: cm, current: &current };
     let error = attempt.undecodable(&DecodeError::Type("illegal base64 data at input byte 0".into()));
     assert!(

@@ -16,6 +16,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use serde_json::Value;
 
 pub(crate) use delete::{DeleteOptions, Deleted, Propagation, delete_object};
+#[cfg(test)]
 pub(crate) use list::ContinueToken;
 pub(crate) use write::{Raced, Write, create_object, now, update_object};
 

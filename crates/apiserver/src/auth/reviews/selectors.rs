@@ -81,7 +81,9 @@ fn operator(item: &Value, path: &str) -> Option<FieldError> {
 
 /// Says which selectors were ignored, wholly or in part.
 pub(super) fn evaluation_error(review: &Value) -> String {
-    let understood: [(&str, fn(&str) -> bool, fn(&Value) -> bool); 2] = [
+    type Parses = fn(&str) -> bool;
+    type Supports = fn(&Value) -> bool;
+    let understood: [(&str, Parses, Supports); 2] = [
         ("fieldSelector", is_field_selector, is_supported_field_requirement),
         ("labelSelector", |raw| LabelSelector::parse(raw).is_ok(), |item| is_known_operator(item.text("operator"))),
     ];
