@@ -15,7 +15,10 @@ struct Generated {
 }
 
 fn all() -> Vec<Generated> {
-    vec![Generated { path: "docs/reference/cli.md", text: cli_reference::page(bowline::cli()) }]
+    vec![
+        Generated { path: "docs/reference/cli.md", text: cli_reference::page(bowline::cli()) },
+        Generated { path: "docs/reference/apiserver-resources.md", text: bowline_apiserver::resource_reference() },
+    ]
 }
 
 /// Writes every file.

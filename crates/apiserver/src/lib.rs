@@ -16,6 +16,7 @@ mod openapi;
 mod options;
 mod patch;
 mod quantity;
+mod reference;
 mod resources;
 mod schema;
 mod selectors;
@@ -31,5 +32,6 @@ mod verbs;
 
 pub use faults::{Effect, FaultRule, Faults};
 pub use options::{AuthorizationMode, Options};
+pub use reference::resource_reference;
 pub use server::{ApiServer, StartError};
 pub use tls::TlsError;

@@ -34,7 +34,9 @@ async fn churn(server: &ApiServer, maps: &Api<ConfigMap>, compact: bool) -> Resu
         match round % 4 {
             3 => drop(maps.delete(&name, &DeleteParams::default()).await),
             _ => {
-                let patch = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": round.to_string()}});
+                let patch = json!({
+                    "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": round.to_string()},
+                });
                 maps.patch(&name, &PatchParams::apply("churn").force(), &Patch::Apply(patch)).await?;
             }
         }
@@ -158,7 +160,9 @@ async fn a_controller_reconciles_everything_although_watches_are_cut() -> Result
     );
     for n in 0..60 {
         let (name, value) = (format!("m{}", n % 15), n.to_string());
-        let patch = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": value}});
+        let patch = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": value},
+        });
         maps.patch(&name, &PatchParams::apply("user").force(), &Patch::Apply(patch)).await?;
         if n % 5 == 0 {
             server.cut_watches();

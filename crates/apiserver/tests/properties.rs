@@ -162,7 +162,7 @@ async fn holds(clients: Vec<Vec<Step>>) -> Result<(), Failure> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn concurrent_writes_lose_nothing(clients in prop::collection::vec(prop::collection::vec(step(), 1..25), 1..5)) {

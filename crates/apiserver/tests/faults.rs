@@ -1,0 +1,145 @@
+//! The test knobs, as a client feels them.
+
+use std::time::{Duration, Instant};
+
+use bowline_apiserver::{ApiServer, Effect, FaultRule, Options};
+use futures::StreamExt;
+use http::StatusCode;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+async fn server() -> Result<(ApiServer, Api<ConfigMap>), Failure> {
+    let server = ApiServer::start(Options { debug_endpoints: true, ..Options::default() }).await?;
+    let maps = Api::namespaced(server.client().await?, "kube-public");
+    Ok((server, maps))
+}
+
+fn config_map(name: &str) -> Result<ConfigMap, Failure> {
+    Ok(serde_json::from_value(json!({"metadata": {"name": name}}))?)
+}
+
+fn rule(verb: &str, effect: Effect) -> FaultRule {
+    FaultRule { verb: Some(verb.into()), resource: Some("configmaps".into()), effect, ..FaultRule::default() }
+}
+
+#[tokio::test]
+async fn a_rule_fails_the_requests_it_names_and_no_others() -> Result<(), Failure> {
+    let (server, maps) = server().await?;
+    let effect = Effect::Status { code: StatusCode::CONFLICT, message: "not today".into(), retry_after: None };
+    server.faults().add(FaultRule { times: Some(1), ..rule("create", effect) });
+    let refused = maps.create(&PostParams::default(), &config_map("a")?).await;
+    match refused {
+        Err(kube::Error::Api(status)) => {
+            assert_eq!((status.code, status.reason.as_str(), status.message.as_str()), (409, "Conflict", "not today"));
+        }
+        other => return Err(format!("expected a refusal, got {other:?}").into()),
+    }
+    assert!(maps.get_opt("a").await?.is_none(), "a refused request is not carried out");
+    maps.create(&PostParams::default(), &config_map("a")?).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_delayed_request_is_carried_out_later() -> Result<(), Failure> {
+    let (server, maps) = server().await?;
+    server.faults().add(rule("list", Effect::Latency(Duration::from_millis(300))));
+    let begin = Instant::now();
+    maps.list(&ListParams::default()).await?;
+    assert!(begin.elapsed() >= Duration::from_millis(300));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reset_connection_gives_no_answer() -> Result<(), Failure> {
+    let (server, maps) = server().await?;
+    server.faults().add(rule("create", Effect::Reset));
+    let refused = maps.create(&PostParams::default(), &config_map("a")?).await;
+    assert!(matches!(refused, Err(e) if !matches!(e, kube::Error::Api(_))));
+    server.faults().clear();
+    assert!(maps.get_opt("a").await?.is_none());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_torn_watch_line_loses_nothing() -> Result<(), Failure> {
+    let (server, maps) = server().await?;
+    server.faults().add(FaultRule { times: Some(2), ..rule("watch", Effect::PartialWatchLine) });
+    let stream = watcher(maps.clone(), watcher::Config::default()).default_backoff().applied_objects();
+    let mut stream = std::pin::pin!(stream);
+    let writes = async {
+        for n in 0..5 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            maps.create(&PostParams::default(), &config_map(&format!("m{n}"))?).await?;
+        }
+        Ok::<(), Failure>(())
+    };
+    let reads = async {
+        let mut seen = std::collections::BTreeSet::new();
+        while seen.len() < 5 {
+            match tokio::time::timeout(Duration::from_secs(20), stream.next()).await? {
+                Some(Ok(map)) if map.name_any().starts_with('m') => drop(seen.insert(map.name_any())),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        Ok::<usize, Failure>(seen.len())
+    };
+    let (written, seen) = tokio::join!(writes, reads);
+    written?;
+    assert_eq!(seen?, 5);
+    Ok(())
+}
+
+#[tokio::test]
+async fn compaction_makes_old_versions_expire() -> Result<(), Failure> {
+    let (server, maps) = server().await?;
+    let old = maps.create(&PostParams::default(), &config_map("a")?).await?.resource_version().unwrap_or_default();
+    maps.create(&PostParams::default(), &config_map("b")?).await?;
+    server.compact();
+    let mut events = std::pin::pin!(maps.watch(&WatchParams::default(), &old).await?);
+    match events.next().await {
+        Some(Ok(WatchEvent::Error(status))) => assert_eq!((status.code, status.reason.as_str()), (410, "Expired")),
+        other => return Err(format!("expected an error event, got {other:?}").into()),
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_knobs_answer_over_http() -> Result<(), Failure> {
+    let (server, maps) = server().await?;
+    let client = server.client().await?;
+    let rule = json!({"verb": "get", "effect": {"status": {"code": 503}}, "times": 1}).to_string();
+    let post = |path: &str, body: String| http::Request::post(path.to_owned()).body(body.into_bytes());
+    client.request_text(post("/debug/faults", rule)?).await?;
+    assert!(maps.get_opt("a").await.is_ok() || server.faults().list().is_empty(), "the rule is used up");
+    for path in ["/debug/compact", "/debug/cut-watches"] {
+        client.request_text(post(path, String::new())?).await?;
+    }
+    client.request_text(post("/debug/seed", "7".into())?).await?;
+    let broken = client.request_text(post("/debug/faults", "{\"effect\": 5}".into())?).await;
+    assert!(matches!(broken, Err(kube::Error::Api(status)) if status.code == 400));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_bearer_token_stands_for_its_user() -> Result<(), Failure> {
+    let (server, _) = server().await?;
+    server.add_token("s3cret", "jane", &["dev"]);
+    let mut kubeconfig = kube::config::Kubeconfig::from_yaml(&server.kubeconfig())?;
+    for user in &mut kubeconfig.auth_infos {
+        user.auth_info = Some(kube::config::AuthInfo { token: Some("s3cret".to_owned().into()), ..Default::default() });
+    }
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
+    let reviews: Api<k8s_openapi::api::authentication::v1::SelfSubjectReview> =
+        Api::all(kube::Client::try_from(config)?);
+    let who = reviews.create(&PostParams::default(), &Default::default()).await?;
+    let user = who.status.and_then(|s| s.user_info).unwrap_or_default();
+    assert_eq!(user.username.as_deref(), Some("jane"));
+    assert_eq!(user.groups.unwrap_or_default(), ["dev", "system:authenticated"]);
+    Ok(())
+}
