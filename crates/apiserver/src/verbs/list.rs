@@ -3,23 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{DecodeError, Engine as _};
 use serde::{Deserialize, Serialize};
 
 use super::{Call, ok};
+use crate::field_error::FieldError;
+use crate::go_text;
 use crate::http::query::{ListOptions, Match};
 use crate::http::respond::{Answer, List, Object};
 use crate::status::{ApiError, ApiResult};
 use crate::store::{Key, Snapshot, Stored};
 
-/// upstream: Go minds neither padding nor bits left over at the end.
+/// upstream: Go does not mind bits left over at the end.
 const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::URL_SAFE,
     GeneralPurposeConfig::new()
         .with_decode_allow_trailing_bits(true)
-        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone),
 );
 
 /// How long a reader waits for a revision that is yet to come.
@@ -39,7 +41,7 @@ pub(super) async fn get(call: &mut Call) -> ApiResult<Answer> {
 }
 
 pub(super) async fn list(call: &mut Call) -> ApiResult<Answer> {
-    let options = ListOptions::parse(call.resource(), &call.query, false)?;
+    let options = ListOptions::parse(call.resource(), &call.query)?;
     if options.continue_token.is_empty() && !options.resource_version.is_empty() {
         let revision = parse_version(&options.resource_version)
             .map_err(|e| ApiError::bad_request(format!("invalid resource version: {e}")))?;
@@ -50,8 +52,11 @@ pub(super) async fn list(call: &mut Call) -> ApiResult<Answer> {
 }
 
 pub(super) fn parse_version(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| {
-        format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax")
+    // Unlike Rust, Go takes no sign before an unsigned number.
+    let number = if text.starts_with('+') { "".parse() } else { text.parse() };
+    number.map_err(|e| {
+        let why = go_text::number_error("ParseUint", text, &e);
+        FieldError::invalid("resourceVersion", text, why).to_string()
     })
 }
 
@@ -122,7 +127,8 @@ impl ContinueToken {
     pub(crate) fn decode(text: &str) -> ApiResult<ContinueToken> {
         let invalid =
             |why: String| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-        let raw = LENIENT_BASE64.decode(text).map_err(|_| invalid("illegal base64 data".into()))?;
+        let text: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+        let raw = LENIENT_BASE64.decode(&text).map_err(|e| invalid(base64_error(&e, text.len())))?;
         let token: ContinueToken =
             serde_json::from_slice(&raw).map_err(|e| invalid(crate::schema::json_error(&raw, &e)))?;
         if token.v != TOKEN_VERSION {
@@ -131,7 +137,19 @@ impl ContinueToken {
         if token.rv == 0 {
             return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)".into()));
         }
-        Ok(token)
+        if token.start.is_empty() {
+            return Err(invalid("encoded start key empty (version meta.k8s.io/v1)".into()));
+        }
+        match token.is_clean() {
+            true => Ok(token),
+            false => Err(invalid(token.start)),
+        }
+    }
+
+    /// The key stays below its collection: no empty, `.` or `..` parts.
+    fn is_clean(&self) -> bool {
+        let start = self.start.strip_prefix('/').unwrap_or(&self.start);
+        start.is_empty() || !start.split('/').any(|part| matches!(part, "" | "." | ".."))
     }
 
     /// The first key of the next page.
@@ -144,6 +162,15 @@ impl ContinueToken {
             (None, _) => Key::new("", start),
         }
     }
+}
+
+/// Where Go stops reading base64.
+fn base64_error(error: &DecodeError, length: usize) -> String {
+    let at = match error {
+        DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => *at,
+        DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => length.saturating_sub(1),
+    };
+    format!("illegal base64 data at input byte {at}")
 }
 
 /// A list in the making.
@@ -160,10 +187,10 @@ impl Page {
         if options.continue_token.is_empty() {
             return Ok(Page { found: snapshot(call, options)?, first: 0, limit });
         }
+        let token = ContinueToken::decode(&options.continue_token)?;
         if !matches!(options.resource_version.as_str(), "" | "0") {
             return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
         }
-        let token = ContinueToken::decode(&options.continue_token)?;
         let found = Page::resume(call, &token)?;
         let key = token.key(namespace(call), call.resource().namespaced);
         let first = found.objects.partition_point(|o| o.key < key);
@@ -223,6 +250,36 @@ mod tests {
         let key = decoded.key(None, true);
         assert!(last < key && key < Key::new("ns", "ba"));
         assert!(key < Key::new("ns", "c"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_token_is_told_in_the_words_of_the_api() {
+        let token = |text: &str| BASE64.encode(text);
+        for (given, want) in [
+            ("e30=".to_owned(), "illegal base64 data at input byte 3"),
+            ("a b".to_owned(), "illegal base64 data at input byte 1"),
+            ("abcde".to_owned(), "illegal base64 data at input byte 4"),
+            (token("{}"), "server does not recognize this encoded version "),
+            (
+                token(r#"{"v":"meta.k8s.io/v1","start":"a"}"#),
+                "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ),
+            (token(r#"{"v":"meta.k8s.io/v1","rv":5}"#), "encoded start key empty (version meta.k8s.io/v1)"),
+            (token(r#"{"v":"meta.k8s.io/v1","rv":5,"start":"../a"}"#), "../a"),
+        ] {
+            let message = ContinueToken::decode(&given).unwrap_err().message;
+            assert_eq!(message, format!("invalid continue token: continue key is not valid: {want}"), "{given}");
+        }
+    }
+
+    #[test]
+    fn versions_are_plain_numbers() {
+        assert_eq!(parse_version("7"), Ok(7));
+        for (text, why) in
+            [("+7", "invalid syntax"), ("", "invalid syntax"), ("99999999999999999999", "value out of range")]
+        {
+            assert!(parse_version(text).unwrap_err().ends_with(why), "{text}");
+        }
     }
 
     #[test]

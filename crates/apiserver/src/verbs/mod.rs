@@ -21,7 +21,7 @@ pub(crate) use list::ContinueToken;
 pub(crate) use write::{Raced, Write, create_object, now, update_object};
 
 use crate::auth::User;
-use crate::http::negotiate::Wants;
+use crate::http::negotiate::{Offer, Wants};
 use crate::http::path::ResourcePath;
 use crate::http::query::Query;
 use crate::http::respond::{self, Answer, Body, Object};
@@ -58,6 +58,9 @@ pub(crate) fn verb_of(method: &Method, path: &ResourcePath, query: &Query) -> Ap
         Method::DELETE => "delete",
         _ => return Err(ApiError::method_not_allowed()),
     };
+    if path.watch && verb != "watch" {
+        return Err(ApiError::method_not_allowed());
+    }
     let offered = match path.subresource {
         Some(sub) => sub.verbs.contains(&verb),
         None => path.resource.allows(verb),
@@ -79,8 +82,8 @@ impl Call {
         if verb == "watch" {
             return watch::watch(self).await;
         }
-        let wants = Wants::negotiate(&self.headers, &self.query)?;
-        let include = self.query.include()?;
+        let offer = if verb == "list" { Offer::List } else { Offer::Object };
+        let wants = Wants::negotiate(&self.headers, &self.query, offer)?;
         let answer = match (verb, self.path.subresource) {
             (_, Some(sub)) if special::handles(sub.name) => special::run(self, sub.name, verb)?,
             ("create", _) => create::create(self)?,
@@ -92,6 +95,7 @@ impl Call {
             ("deletecollection", _) => delete::delete_collection(self)?,
             _ => return Err(ApiError::method_not_allowed()),
         };
+        let include = wants.include(&self.query)?;
         respond::answer(self.resource(), &wants, include, &self.headers, answer)
     }
 
