@@ -6,6 +6,7 @@
 
 pub(crate) mod body;
 mod debug;
+mod kinds;
 pub(crate) mod negotiate;
 pub(crate) mod path;
 pub(crate) mod query;

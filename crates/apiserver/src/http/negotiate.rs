@@ -49,13 +49,17 @@ pub(crate) enum Offer {
     List,
     /// JSON and nothing else.
     Json,
+    /// A set of keys.
+    KeySet,
 }
 
 impl Offer {
     fn has(self, media_type: &str) -> bool {
         match media_type {
-            "*/*" | "application/json" => true,
-            "application/yaml" | "application/vnd.kubernetes.protobuf" => self != Offer::Json,
+            "*/*" => true,
+            "application/json" => self != Offer::KeySet,
+            "application/yaml" | "application/vnd.kubernetes.protobuf" => matches!(self, Offer::Object | Offer::List),
+            "application/jwk-set+json" => self == Offer::KeySet,
             _ => false,
         }
     }
@@ -65,6 +69,7 @@ impl Offer {
             Offer::Object => ACCEPTED.to_owned(),
             Offer::List => format!("{ACCEPTED}, {STREAMED}"),
             Offer::Json => "application/json".to_owned(),
+            Offer::KeySet => "application/jwk-set+json".to_owned(),
         }
     }
 
@@ -264,16 +269,30 @@ pub(crate) enum PatchType {
 }
 
 fn content_type(headers: &HeaderMap) -> &str {
-    let value = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim()
+    headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default()
+}
+
+/// The media type in lower case; `None` if a parameter makes no sense.
+fn media_type(header: &str) -> Option<String> {
+    let (media_type, params) = header.split_once(';').unwrap_or((header, ""));
+    let params = params.trim().strip_suffix(';').unwrap_or(params).trim();
+    let sound = params.is_empty() || params.split(';').all(is_parameter);
+    sound.then(|| media_type.trim().to_ascii_lowercase())
+}
+
+fn is_parameter(text: &str) -> bool {
+    let Some((name, value)) = text.trim().split_once('=') else { return false };
+    let quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
+    let is_token = |text: &str| !text.is_empty() && !text.contains([' ', '"', ',', '/', '=']);
+    is_token(name) && (quoted || is_token(value))
 }
 
 /// The type of an object body.
 pub(crate) fn body_type(headers: &HeaderMap) -> ApiResult<BodyType> {
-    match content_type(headers) {
-        "" | "application/json" => Ok(BodyType::Json),
-        "application/yaml" => Ok(BodyType::Yaml),
-        "application/vnd.kubernetes.protobuf" => Ok(BodyType::Protobuf),
+    match media_type(content_type(headers)).as_deref() {
+        Some("" | "application/json") => Ok(BodyType::Json),
+        Some("application/yaml") => Ok(BodyType::Yaml),
+        Some("application/vnd.kubernetes.protobuf") => Ok(BodyType::Protobuf),
         _ => Err(ApiError::unsupported_media_type(format!(
             "the body of the request was in an unknown format - accepted media types include: {ACCEPTED}"
         ))),
@@ -282,7 +301,7 @@ pub(crate) fn body_type(headers: &HeaderMap) -> ApiResult<BodyType> {
 
 /// The type of a PATCH.
 pub(crate) fn patch_type(headers: &HeaderMap) -> ApiResult<PatchType> {
-    match content_type(headers) {
+    match content_type(headers).split(';').next().unwrap_or_default().trim() {
         "application/json-patch+json" => Ok(PatchType::Json),
         "application/merge-patch+json" => Ok(PatchType::Merge),
         "application/strategic-merge-patch+json" => Ok(PatchType::Strategic),
@@ -318,6 +337,21 @@ mod tests {
             ("application/yaml;stream=watch,application/json", Format::Json, Shape::Object),
         ] {
             assert_eq!(negotiated(accept), Ok((format, shape)), "{accept}");
+        }
+    }
+
+    #[test]
+    fn content_types_are_read_as_go_reads_them() {
+        for (given, want) in [
+            ("application/JSON", Some("application/json")),
+            ("application/json; charset=utf-8", Some("application/json")),
+            ("application/json;", Some("application/json")),
+            ("application/json;a=\"b c\"", Some("application/json")),
+            ("application/json; charset", None),
+            ("application/json;;a=b", None),
+            ("application/json;charset=\"", None),
+        ] {
+            assert_eq!(media_type(given).as_deref(), want, "{given}");
         }
     }
 

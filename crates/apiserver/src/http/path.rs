@@ -38,7 +38,8 @@ pub(crate) struct ResourcePath {
 pub(crate) fn parse(path: &str) -> Target {
     // Decoded first, so that an escaped slash parts segments, too.
     let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
-    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let path = path.strip_prefix('/').unwrap_or(&path).trim_end_matches('/');
+    let parts: Vec<&str> = path.split('/').collect();
     match parts.as_slice() {
         ["api"] => Target::CoreVersions,
         ["apis"] => Target::Groups,
@@ -122,6 +123,7 @@ mod tests {
             ("/apis/coordination.k8s.io/v1/namespaces/n/leases/a%3Ab", "leases.coordination.k8s.io \"n\" \"a:b\" None"),
             ("/api/v1/namespaces/n/configmaps/a%2Fb", "NoSuchResource"),
             ("/api/v1//nodes", "NoSuchResource"),
+            ("//api/v1/nodes", "Other"),
             ("/api/v1/watch/nodes/a", "nodes \"\" \"a\" None"),
             ("/api/v1/watch/nodes/a/status", "NoSuchResource"),
             ("/apis/authentication.k8s.io/v1/watch/tokenreviews", "NoSuchResource"),

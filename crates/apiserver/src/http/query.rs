@@ -9,6 +9,8 @@ use crate::store::Stored;
 use crate::table::Include;
 
 /// The decoded query string; empty pairs (`?&watch=true`) are passed over.
+///
+/// upstream: so are pairs that hold a semicolon or a broken escape.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Query {
     pairs: Vec<(String, String)>,
@@ -16,7 +18,8 @@ pub(crate) struct Query {
 
 impl Query {
     pub(crate) fn parse(text: &str) -> Query {
-        let pairs = form_urlencoded::parse(text.as_bytes()).map(|(k, v)| (k.into_owned(), v.into_owned()));
+        let sound = text.split('&').filter(|pair| !pair.contains(';') && has_sound_escapes(pair));
+        let pairs = sound.flat_map(|pair| form_urlencoded::parse(pair.as_bytes()).into_owned());
         Query { pairs: pairs.filter(|(k, _)| !k.is_empty()).collect() }
     }
 
@@ -61,6 +64,12 @@ impl Query {
             }
         }
     }
+}
+
+/// Each `%` is followed by two hexadecimal digits.
+fn has_sound_escapes(text: &str) -> bool {
+    let is_sound = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|b| b.is_ascii_hexdigit());
+    text.split('%').skip(1).all(is_sound)
 }
 
 /// How the resourceVersion of a list is meant.
@@ -286,6 +295,12 @@ mod tests {
         ] {
             assert_eq!(options(query).unwrap_err().message, want, "{query}");
         }
+    }
+
+    #[test]
+    fn broken_pairs_are_passed_over() {
+        let query = Query::parse("&a=1;b=2&c=%zz&d=%4&e=%41&=x&f");
+        assert_eq!(query.pairs, [("e".to_owned(), "A".to_owned()), ("f".to_owned(), String::new())]);
     }
 
     #[test]

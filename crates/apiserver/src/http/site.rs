@@ -15,7 +15,7 @@ use super::query::Query;
 use super::respond::{Body, bytes_response, full, response, text_response, value_response};
 use crate::state::State;
 use crate::status::{ApiError, ApiResult};
-use crate::{discovery, go_text, metrics, openapi};
+use crate::{auth, discovery, go_text, metrics, openapi};
 
 /// What these endpoints look at.
 pub(super) struct SiteRequest<'a> {
@@ -82,14 +82,27 @@ impl SiteRequest<'_> {
             }
             "/metrics" => Ok(self.metrics()),
             "/openapi/v3" | "/openapi/v3/" => Ok(self.openapi_index()),
-            "/.well-known/openid-configuration" => self.value(&crate::auth::openid_configuration(self.state)),
-            "/openid/v1/jwks" => self.value(&crate::auth::jwks(self.state)),
+            "/.well-known/openid-configuration" => {
+                self.routed(Offer::Json)?;
+                Ok(self.issuer_document("application/json", &auth::openid_configuration(self.state)))
+            }
+            "/openid/v1/jwks" => {
+                self.routed(Offer::KeySet)?;
+                Ok(self.issuer_document("application/jwk-set+json", &auth::jwks(self.state)))
+            }
             path if path.starts_with("/openapi/v3/") => Ok(self.openapi_document(&path["/openapi/v3/".len()..])),
             path if path.starts_with("/debug/") && self.state.options.debug_endpoints => {
                 debug::serve(self.state, self.method, path.trim_end_matches('/'), self.body)
             }
             path => Ok(self.health(path).unwrap_or_else(not_found)),
         }
+    }
+
+    /// One of the two documents about the issuer of tokens; these may be kept for an hour.
+    fn issuer_document(&self, content_type: &'static str, document: &Value) -> Response<Body> {
+        let mut answer = bytes_response(StatusCode::OK, content_type, self.headers, document.to_string().into());
+        answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+        answer
     }
 
     // === Discovery ===

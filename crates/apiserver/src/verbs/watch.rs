@@ -142,7 +142,8 @@ struct Watcher {
 impl Watcher {
     fn new(call: &Call, shape: Shape, include: Include, options: ListOptions, start: Start) -> Watcher {
         let seconds = match options.timeout_seconds {
-            Some(seconds) if seconds > 0 => seconds.unsigned_abs(),
+            // upstream: less than nothing is over at once.
+            Some(seconds) if seconds != 0 => u64::try_from(seconds).unwrap_or(0),
             _ => SHORTEST + u64::from(uuid::Uuid::new_v4().as_bytes()[0]) * SHORTEST / 256,
         };
         let begin = Instant::now();
