@@ -157,7 +157,8 @@ fn wrong_type_meta(body: &[u8]) -> String {
     format!("json: cannot unmarshal {found} into Go struct field .{name} of type string")
 }
 
-fn json_type(value: &Value) -> &'static str {
+/// Go's name for a type of JSON.
+pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

@@ -6,15 +6,18 @@ use std::time::Duration;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{DecodeError, Engine as _};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::{Call, ok};
 use crate::field_error::FieldError;
 use crate::go_text;
+use crate::http::body::json_type;
 use crate::http::query::{ListOptions, Match};
 use crate::http::respond::{Answer, List, Object};
 use crate::status::{ApiError, ApiResult};
 use crate::store::{Key, Snapshot, Stored};
+use crate::value::Json;
 
 /// upstream: Go does not mind bits left over at the end.
 const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -47,7 +50,7 @@ pub(super) async fn list(call: &mut Call) -> ApiResult<Answer> {
             .map_err(|e| ApiError::bad_request(format!("invalid resource version: {e}")))?;
         reach(call, revision).await?;
     }
-    let page = Page::start(call, &options)?;
+    let page = Page::start(call, &options).await?;
     Ok(Answer::List(page.fill(call, &options)))
 }
 
@@ -95,15 +98,12 @@ fn exact_version(options: &ListOptions) -> Option<u64> {
 // === Paging ===
 
 /// Where a list goes on, and at which revision.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ContinueToken {
-    #[serde(default)]
     v: String,
     /// -1: at the newest state.
-    #[serde(default)]
     rv: i64,
     /// The first key not yet listed, relative to the collection.
-    #[serde(default)]
     start: String,
 }
 
@@ -129,8 +129,8 @@ impl ContinueToken {
             |why: String| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
         let text: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
         let raw = LENIENT_BASE64.decode(&text).map_err(|e| invalid(base64_error(&e, text.len())))?;
-        let token: ContinueToken =
-            serde_json::from_slice(&raw).map_err(|e| invalid(crate::schema::json_error(&raw, &e)))?;
+        let value = serde_json::from_slice(&raw).map_err(|e| invalid(crate::schema::json_error(&raw, &e)))?;
+        let token = ContinueToken::from_value(&value).map_err(invalid)?;
         if token.v != TOKEN_VERSION {
             return Err(invalid(format!("server does not recognize this encoded version {}", token.v)));
         }
@@ -144,6 +144,25 @@ impl ContinueToken {
             true => Ok(token),
             false => Err(invalid(token.start)),
         }
+    }
+
+    /// What is absent or null is empty.
+    fn from_value(value: &Value) -> Result<ContinueToken, String> {
+        if !value.is_object() && !value.is_null() {
+            let found = json_type(value);
+            return Err(format!("json: cannot unmarshal {found} into Go value of type storage.continueToken"));
+        }
+        let text = |name: &str| match value.at(name) {
+            Value::Null => Ok(String::new()),
+            Value::String(text) => Ok(text.clone()),
+            other => Err(wrong_field(json_type(other), name, "string")),
+        };
+        let rv = match value.at("rv") {
+            Value::Null => 0,
+            Value::Number(n) => n.as_i64().ok_or_else(|| wrong_field(&format!("number {n}"), "rv", "int64"))?,
+            other => return Err(wrong_field(json_type(other), "rv", "int64")),
+        };
+        Ok(ContinueToken { v: text("v")?, rv, start: text("start")? })
     }
 
     /// The key stays below its collection: no empty, `.` or `..` parts.
@@ -164,6 +183,10 @@ impl ContinueToken {
     }
 }
 
+fn wrong_field(found: &str, name: &str, wanted: &str) -> String {
+    format!("json: cannot unmarshal {found} into Go struct field continueToken.{name} of type {wanted}")
+}
+
 /// Where Go stops reading base64.
 fn base64_error(error: &DecodeError, length: usize) -> String {
     let at = match error {
@@ -181,7 +204,7 @@ struct Page {
 }
 
 impl Page {
-    fn start(call: &Call, options: &ListOptions) -> ApiResult<Page> {
+    async fn start(call: &Call, options: &ListOptions) -> ApiResult<Page> {
         // upstream: answers from the cache ("0") are never cut into pages.
         let limit = if options.resource_version == "0" || options.limit == 0 { usize::MAX } else { options.limit };
         if options.continue_token.is_empty() {
@@ -190,6 +213,9 @@ impl Page {
         let token = ContinueToken::decode(&options.continue_token)?;
         if !matches!(options.resource_version.as_str(), "" | "0") {
             return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
+        }
+        if let Ok(revision) = u64::try_from(token.rv) {
+            reach(call, revision).await?;
         }
         let found = Page::resume(call, &token)?;
         let key = token.key(namespace(call), call.resource().namespaced);
@@ -259,6 +285,12 @@ mod tests {
             ("e30=".to_owned(), "illegal base64 data at input byte 3"),
             ("a b".to_owned(), "illegal base64 data at input byte 1"),
             ("abcde".to_owned(), "illegal base64 data at input byte 4"),
+            (token("[]"), "json: cannot unmarshal array into Go value of type storage.continueToken"),
+            (
+                token(r#"{"rv":"5"}"#),
+                "json: cannot unmarshal string into Go struct field continueToken.rv of type int64",
+            ),
+            (token("null"), "server does not recognize this encoded version "),
             (token("{}"), "server does not recognize this encoded version "),
             (
                 token(r#"{"v":"meta.k8s.io/v1","start":"a"}"#),
@@ -270,6 +302,17 @@ mod tests {
             let message = ContinueToken::decode(&given).unwrap_err().message;
             assert_eq!(message, format!("invalid continue token: continue key is not valid: {want}"), "{given}");
         }
+    }
+
+    #[test]
+    fn keys_are_in_the_order_of_their_whole_text() {
+        let mut keys = ["pa/b", "pa-b/a", "pb/a", "pa/a", "pa/a.b", "pa/a-b"].map(|key| {
+            let (namespace, name) = key.split_once('/').unwrap();
+            Key::new(namespace, name)
+        });
+        keys.sort();
+        let sorted = keys.map(|key| format!("{}/{}", key.namespace, key.name));
+        assert_eq!(sorted, ["pa-b/a", "pa/a", "pa/a-b", "pa/a.b", "pa/b", "pb/a"]);
     }
 
     #[test]
