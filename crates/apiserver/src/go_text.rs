@@ -28,6 +28,16 @@ pub(crate) fn quote_byte(byte: u8) -> String {
     out
 }
 
+/// Why a text is no number, as the function of `strconv` says it.
+pub(crate) fn number_error(function: &str, text: &str, error: &std::num::ParseIntError) -> String {
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    let why = match error.kind() {
+        PosOverflow | NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    format!("strconv.{function}: parsing {}: {why}", quote(text))
+}
+
 fn push_escaped(out: &mut String, c: char) {
     let short = match c {
         '\\' => "\\\\",

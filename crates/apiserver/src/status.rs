@@ -4,6 +4,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::field_error::FieldError;
+use crate::go_text::quote;
 
 /// An error as the API shows it.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +76,7 @@ impl ApiError {
         let subject = match (what.kind, name) {
             ("", _) => "forbidden".to_owned(),
             (_, "") => format!("{} is forbidden", what.qualified()),
-            _ => format!("{} {name:?} is forbidden", what.qualified()),
+            _ => format!("{} {} is forbidden", what.qualified(), quote(name)),
         };
         Self::new(StatusCode::FORBIDDEN, Some("Forbidden"), format!("{subject}: {why}"))
             .with_details(what.details(name))
@@ -92,7 +93,7 @@ impl ApiError {
     }
 
     pub(crate) fn not_found(what: Named<'_>, name: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, Some("NotFound"), format!("{} {name:?} not found", what.qualified()))
+        Self::new(StatusCode::NOT_FOUND, Some("NotFound"), format!("{} {} not found", what.qualified(), quote(name)))
             .with_details(what.details(name))
     }
 
@@ -120,13 +121,17 @@ impl ApiError {
     }
 
     pub(crate) fn already_exists(what: Named<'_>, name: &str) -> Self {
-        Self::new(StatusCode::CONFLICT, Some("AlreadyExists"), format!("{} {name:?} already exists", what.qualified()))
-            .with_details(what.details(name))
+        Self::new(
+            StatusCode::CONFLICT,
+            Some("AlreadyExists"),
+            format!("{} {} already exists", what.qualified(), quote(name)),
+        )
+        .with_details(what.details(name))
     }
 
     /// `Operation cannot be fulfilled on services "a": why`.
     pub(crate) fn conflict(what: Named<'_>, name: &str, why: &str) -> Self {
-        let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", what.qualified());
+        let message = format!("Operation cannot be fulfilled on {} {}: {why}", what.qualified(), quote(name));
         Self::new(StatusCode::CONFLICT, Some("Conflict"), message).with_details(what.details(name))
     }
 
@@ -173,7 +178,7 @@ impl ApiError {
         Self::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             Some("Invalid"),
-            format!("{} {name:?} is invalid: {list}", what.qualified()),
+            format!("{} {} is invalid: {list}", what.qualified(), quote(name)),
         )
         .with_details(details)
     }

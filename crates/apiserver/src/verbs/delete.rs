@@ -144,7 +144,7 @@ fn success(resource: &Resource, name: &str, uid: &str) -> Value {
 pub(super) fn delete_collection(call: &mut Call) -> ApiResult<Answer> {
     let mut options = DeleteOptions::parse(call)?;
     options.dry_run |= call.query.get("dryRun").is_some();
-    let list_options = ListOptions::parse(call.resource(), &call.query, false)?;
+    let list_options = ListOptions::parse(call.resource(), &call.query)?;
     let found = snapshot(call, &list_options)?;
     let matching = found.objects.into_iter().filter(|o| list_options.matches(o));
     let limit = if list_options.limit == 0 { usize::MAX } else { list_options.limit };
