@@ -195,6 +195,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_taken_name_with_a_prefix_may_be_tried_again() {
+        let (_server, state) = server().await;
+        let body = json!({"metadata": {"name": "a", "generateName": "a-"}}).to_string().into_bytes();
+        send(&state, "POST", MAPS, "application/json", body.clone()).await;
+        let (code, answer) = send(&state, "POST", MAPS, "application/json", body).await.unwrap();
+        assert_eq!((code, &answer["details"]["retryAfterSeconds"]), (409, &json!(1)));
+        let text = "configmaps \"a\" already exists, the server was not able to generate a unique name for the object";
+        assert_eq!(answer["message"], text);
+    }
+
+    #[tokio::test]
     async fn a_version_must_be_a_number_and_the_present_one() {
         let (_server, state) = server().await;
         say(&state, "POST", MAPS, json!({"metadata": {"name": "a"}})).await;

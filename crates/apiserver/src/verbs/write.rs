@@ -164,22 +164,27 @@ fn try_insert(write: &Write<'_>, obj: &Value) -> ApiResult<Object> {
     let storage = write.resource.storage;
     if write.dry_run {
         return match write.state.store.get(storage, obj.text("metadata.namespace"), name) {
-            Some(found) => Err(already_exists(write, name, &found)),
+            Some(found) => Err(already_exists(write, obj, Some(&found))),
             None => Ok(Object::Value(obj.clone())),
         };
     }
     match write.state.store.put(storage, Expect::Absent, write.draft(obj)) {
         Ok(stored) => Ok(Object::Stored(stored)),
-        Err(_) => match write.state.store.get(storage, obj.text("metadata.namespace"), name) {
-            Some(found) => Err(already_exists(write, name, &found)),
-            None => Err(ApiError::already_exists(write.resource.named(), name)),
-        },
+        Err(_) => {
+            let found = write.state.store.get(storage, obj.text("metadata.namespace"), name);
+            Err(already_exists(write, obj, found.as_deref()))
+        }
     }
 }
 
-fn already_exists(write: &Write<'_>, name: &str, found: &Stored) -> ApiError {
-    let mut error = ApiError::already_exists(write.resource.named(), name);
-    if found.deleting {
+fn already_exists(write: &Write<'_>, obj: &Value, found: Option<&Stored>) -> ApiError {
+    let name = obj.text("metadata.name");
+    // upstream: a prefix is enough for this, even if the client gave a name as well.
+    let mut error = match obj.text("metadata.generateName") {
+        "" => ApiError::already_exists(write.resource.named(), name),
+        _ => ApiError::name_not_unique(resources::of_storage(write.resource.storage).named(), name),
+    };
+    if found.is_some_and(|found| found.deleting) {
         error.message = format!("object is being deleted: {}", error.message);
     }
     error
