@@ -83,10 +83,10 @@ impl Strategy for Service {
         validation::dns_label(&validation::masked(name, prefix))
     }
 
-    fn warnings(&self, cx: &WriteCx<'_>, new: &Value, _old: Option<&Value>) -> Vec<String> {
-        match cx.subresource {
-            Some(_) => warnings::of_status(new),
-            None => warnings::of_service(new),
+    fn warnings(&self, cx: &WriteCx<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
+        match (cx.subresource, old) {
+            (Some(_), Some(_)) => warnings::of_status(new),
+            _ => warnings::of_service(new),
         }
     }
 
