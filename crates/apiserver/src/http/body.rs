@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::negotiate::{BodyType, body_type};
 use super::query::FieldValidation;
+use crate::patch::json_kind;
 use crate::resources::{self, Resource};
 use crate::schema::{self, DecodeError, Decoded, StrictIssue, TypeId, schema};
 use crate::status::{ApiError, ApiResult};
@@ -141,21 +142,10 @@ fn not_an_object(body: &[u8]) -> String {
 /// One of the two fields is no text. The struct has no name, so neither has the field's owner.
 fn wrong_type_meta(body: &[u8]) -> String {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
-    let fields = ["apiVersion", "kind"].map(|name| (name, json_type(value.at(name))));
+    let fields = ["apiVersion", "kind"].map(|name| (name, json_kind(value.at(name))));
     let wrong = fields.into_iter().find(|(_, found)| !matches!(*found, "null" | "string"));
     let (name, found) = wrong.unwrap_or(("kind", "object"));
     format!("json: cannot unmarshal {found} into Go struct field .{name} of type string")
-}
-
-fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 fn peek_yaml(body: &[u8]) -> Result<TypeMeta, String> {
