@@ -129,6 +129,16 @@ impl ApiError {
         .with_details(what.details(name))
     }
 
+    /// As [`ApiError::already_exists`], for an object that has a `generateName`: another try may draw another name.
+    pub(crate) fn name_not_unique(what: Named<'_>, name: &str) -> Self {
+        let mut details = what.details(name);
+        details.insert("retryAfterSeconds".into(), 1.into());
+        let mut error = Self::already_exists(what, name).with_details(details);
+        error.message.push_str(", the server was not able to generate a unique name for the object");
+        error.retry_after = Some(1);
+        error
+    }
+
     /// `Operation cannot be fulfilled on services "a": why`.
     pub(crate) fn conflict(what: Named<'_>, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {} {}: {why}", what.qualified(), quote(name));
