@@ -113,13 +113,18 @@ fn decode_text(body: &[u8], expected: Expected<'_>, peek: Peek, decode: Decode) 
         .map_err(|e| cannot_handle(expected.kind, expected.version(), expected.kind, &e.to_string()))
 }
 
+const NO_KIND: &str = "couldn't get version/kind; json parse error";
+
 fn peek_json(body: &[u8]) -> Result<TypeMeta, String> {
+    type_meta(body).map_err(|why| format!("{NO_KIND}: {why} ({})", excerpt(body)))
+}
+
+fn type_meta(body: &[u8]) -> Result<TypeMeta, String> {
     match serde_json::from_slice::<Option<TypeMeta>>(body) {
+        Ok(_) if body.trim_ascii_start().first() == Some(&b'[') => Err(not_an_object(body)),
         Ok(meta) => Ok(meta.unwrap_or_default()),
-        Err(e) => {
-            let why = if e.is_data() { not_an_object(body) } else { schema::json_error(body, &e) };
-            Err(format!("couldn't get version/kind; json parse error: {why} ({})", excerpt(body)))
-        }
+        Err(e) if e.is_data() => Err(not_an_object(body)),
+        Err(e) => Err(schema::json_error(body, &e)),
     }
 }
 
@@ -249,25 +254,24 @@ pub(crate) fn decode_delete_options(headers: &HeaderMap, body: &[u8]) -> ApiResu
         BodyType::Protobuf => schema::decode_protobuf(schema(), body, |_, _| Some(ty)),
         BodyType::Yaml => schema::decode_yaml(ty, body).map(|d| d.value),
         BodyType::Json => {
-            let meta = serde_json::from_slice::<Option<TypeMeta>>(body).map_err(|e| {
-                let why = schema::json_error(body, &e);
-                ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}"))
-            })?;
-            refuse_other_kind(&meta.unwrap_or_default())?;
+            let meta = type_meta(body).map_err(|why| ApiError::bad_request(format!("{NO_KIND}: {why}")))?;
+            // A body of another kind may well have fields that would not decode.
+            refuse_other_kind(meta.kind.as_deref().unwrap_or(""), meta.api_version.as_deref().unwrap_or(""))?;
             schema::decode_json(ty, body).map(|d| d.value)
         }
     };
-    value.map_err(|e| ApiError::bad_request(e.to_string()))
+    let value = value.map_err(|e| ApiError::bad_request(e.to_string()))?;
+    refuse_other_kind(value.text("kind"), value.text("apiVersion"))?;
+    Ok(value)
 }
 
-fn refuse_other_kind(meta: &TypeMeta) -> ApiResult<()> {
-    match meta.kind.as_deref() {
-        None | Some("" | "DeleteOptions") => Ok(()),
-        Some(kind) => {
-            let version = meta.api_version.as_deref().unwrap_or_default();
-            Err(ApiError::bad_request(format!(
-                "no kind {kind:?} is registered for version {version:?} in scheme \"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30\""
-            )))
-        }
+fn refuse_other_kind(kind: &str, version: &str) -> ApiResult<()> {
+    if matches!(kind, "" | "DeleteOptions") {
+        return Ok(());
     }
+    let version = if version.is_empty() { "meta.k8s.io/v1" } else { version };
+    Err(ApiError::bad_request(format!(
+        "no kind {kind:?} is registered for version {version:?} in scheme \
+         \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
+    )))
 }

@@ -27,6 +27,10 @@ const MESSAGE_MAX: usize = 1024;
 pub(crate) struct CoreEvent;
 
 impl Strategy for CoreEvent {
+    fn has_dependents(&self) -> bool {
+        false
+    }
+
     fn validate_create(&self, _cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
         basic_errors(obj, "reportingComponent")
     }
@@ -52,6 +56,10 @@ impl Strategy for CoreEvent {
 pub(crate) struct NewEvent;
 
 impl Strategy for NewEvent {
+    fn has_dependents(&self) -> bool {
+        false
+    }
+
     fn validate_create(&self, _cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
         strict_errors(&view::to_core(obj.clone()))
     }

@@ -111,14 +111,46 @@ fn check_preconditions(call: &Call, object: &Value, current: &Stored) -> ApiResu
 }
 
 fn uid_conflict(call: &Call, given: &str, found: &str) -> ApiError {
-    let resource = call.resource();
-    let key = match call.path.namespace.as_str() {
-        "" => format!("/registry/{}/{}", resource.plural, call.path.name),
-        namespace => format!("/registry/{}/{namespace}/{}", resource.plural, call.path.name),
+    let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {found}");
+    storage_conflict(call, &why)
+}
+
+/// A conflict in the words of a real server's storage.
+pub(super) fn storage_conflict(call: &Call, why: &str) -> ApiError {
+    let key = storage_key(call.resource().plural, &call.path.namespace, &call.path.name);
+    let why =
+        format!("StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}");
+    ApiError::conflict(call.resource().named(), &call.path.name, &why)
+}
+
+/// Where a real server keeps an object.
+fn storage_key(plural: &str, namespace: &str, name: &str) -> String {
+    // upstream: some resources are still kept under the names they had long ago.
+    let place = match plural {
+        "services" => "services/specs",
+        "endpoints" => "services/endpoints",
+        "nodes" => "minions",
+        other => other,
     };
-    let why = format!(
-        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: \
-         Precondition failed: UID in precondition: {given}, UID in object meta: {found}"
-    );
-    ApiError::conflict(resource.named(), &call.path.name, &why)
+    match namespace {
+        "" => format!("/registry/{place}/{name}"),
+        namespace => format!("/registry/{place}/{namespace}/{name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_those_of_a_real_server() {
+        let table = [
+            (("configmaps", "n", "a"), "/registry/configmaps/n/a"),
+            (("services", "n", "a"), "/registry/services/specs/n/a"),
+            (("nodes", "", "a"), "/registry/minions/a"),
+        ];
+        for ((plural, namespace, name), key) in table {
+            assert_eq!(storage_key(plural, namespace, name), key);
+        }
+    }
 }
