@@ -331,12 +331,7 @@ fn hasten(
 }
 
 /// A kind with a grace period is marked even when that period is none.
-fn mark_or_remove(
-    write: &Write<'_>,
-    current: &Arc<Stored>,
-    value: Value,
-    seconds: i64,
-) -> Result<Deleted, Refused> {
+fn mark_or_remove(write: &Write<'_>, current: &Arc<Stored>, value: Value, seconds: i64) -> Result<Deleted, Refused> {
     if seconds != 0 || !value.list("metadata.finalizers").is_empty() {
         return mark(write, current, value);
     }
