@@ -61,35 +61,24 @@ impl DeleteOptions {
         if given.is_null() {
             given = from_query(&call.query)?;
         }
-        DeleteOptions::from_value(&given)
+        DeleteOptions::checked(&given)
     }
 
-    /// From a decoded `DeleteOptions` object.
-    pub(crate) fn from_value(given: &Value) -> ApiResult<DeleteOptions> {
-        let mut errors = Vec::new();
+    /// From a decoded `DeleteOptions` object whose form is in order.
+    fn checked(given: &Value) -> ApiResult<DeleteOptions> {
+        let errors = errors(given);
+        match errors.is_empty() {
+            true => Ok(DeleteOptions::from_value(given)),
+            false => Err(ApiError::invalid(DELETE_OPTIONS, "", &errors)),
+        }
+    }
+
+    /// From a decoded `DeleteOptions` object; what makes no sense counts as absent.
+    pub(crate) fn from_value(given: &Value) -> DeleteOptions {
         let orphan = given.at("orphanDependents").as_bool();
-        let policy = match given.at("propagationPolicy").as_str() {
-            None => None,
-            Some("Foreground") => Some(Propagation::Foreground),
-            Some("Background") => Some(Propagation::Background),
-            Some("Orphan") => Some(Propagation::Orphan),
-            Some(other) => {
-                let known = ["Foreground", "Background", "Orphan", "nil"];
-                errors.push(FieldError::not_supported("propagationPolicy", other, &known));
-                None
-            }
-        };
-        if let (Some(_), Some(policy)) = (orphan, given.at("propagationPolicy").as_str()) {
-            let why = "orphanDependents and deletionPropagation cannot be both set";
-            errors.insert(0, FieldError::invalid("propagationPolicy", policy, why));
-        }
-        errors.extend(dry_run_errors(&given.texts("dryRun")));
-        errors.extend(unsafe_errors(given));
-        if !errors.is_empty() {
-            return Err(ApiError::invalid(DELETE_OPTIONS, "", &errors));
-        }
+        let policy = Propagation::parse(given.text("propagationPolicy"));
         let text = |path: &str| given.at(path).as_str().map(str::to_owned);
-        Ok(DeleteOptions {
+        DeleteOptions {
             grace: given.int("gracePeriodSeconds"),
             policy: policy.or(orphan.map(|o| if o { Propagation::Orphan } else { Propagation::Background })),
             orphan_dependents: orphan,
@@ -97,8 +86,37 @@ impl DeleteOptions {
             resource_version: text("preconditions.resourceVersion"),
             dry_run: !given.list("dryRun").is_empty(),
             unsafely: given.at(UNSAFE) == true,
-        })
+        }
     }
+}
+
+impl Propagation {
+    fn parse(text: &str) -> Option<Propagation> {
+        match text {
+            "Foreground" => Some(Propagation::Foreground),
+            "Background" => Some(Propagation::Background),
+            "Orphan" => Some(Propagation::Orphan),
+            _ => None,
+        }
+    }
+}
+
+/// What is wrong with the form of `DeleteOptions`.
+fn errors(given: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if let Some(policy) = given.at("propagationPolicy").as_str() {
+        if given.has("orphanDependents") {
+            let why = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(FieldError::invalid("propagationPolicy", policy, why));
+        }
+        if Propagation::parse(policy).is_none() {
+            let known = ["Foreground", "Background", "Orphan", "nil"];
+            errors.push(FieldError::not_supported("propagationPolicy", policy, &known));
+        }
+    }
+    errors.extend(dry_run_errors(&given.texts("dryRun")));
+    errors.extend(unsafe_errors(given));
+    errors
 }
 
 /// An option for objects that cannot be read. There are none here, but it is checked as if there were.

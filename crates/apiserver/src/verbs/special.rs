@@ -87,7 +87,8 @@ fn evict(call: &mut Call) -> ApiResult<Answer> {
     create::check_namespace(&eviction, &call.path.namespace)?;
     admit(call)?;
     let given = parts::eviction_options(&call.path.name, &eviction, options.dry_run)?;
-    let mut delete_options = DeleteOptions::from_value(&given)?;
+    // upstream: these options are taken as they come.
+    let mut delete_options = DeleteOptions::from_value(&given);
     let manager = call.manager(options.field_manager.as_deref());
     let mut write = call.writer(&manager, delete_options.dry_run);
     write.subresource = Some("status");
