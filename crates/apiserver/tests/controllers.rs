@@ -278,7 +278,11 @@ async fn the_default_account_and_the_authority_come_back() -> Result<(), Failure
         Ok(accounts.get_opt("default").await?.is_some_and(|account| account.uid() != first))
     })
     .await?;
-    until("the authority is told anew", || async { Ok(maps.get_opt("kube-root-ca.crt").await?.is_some()) }).await
+    until("the authority is told anew", || async { Ok(maps.get_opt("kube-root-ca.crt").await?.is_some()) }).await?;
+    let told = maps.get("kube-root-ca.crt").await?.data;
+    let forged = Patch::Merge(json!({"data": {"ca.crt": "forged", "more": "x"}}));
+    maps.patch("kube-root-ca.crt", &PatchParams::default(), &forged).await?;
+    until("the authority is put right", || async { Ok(maps.get("kube-root-ca.crt").await?.data == told) }).await
 }
 
 // === Pods and their endpoints ===
