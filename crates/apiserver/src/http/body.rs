@@ -254,23 +254,26 @@ pub(crate) fn decode_delete_options(headers: &HeaderMap, body: &[u8]) -> ApiResu
         BodyType::Protobuf => schema::decode_protobuf(schema(), body, |_, _| Some(ty)),
         BodyType::Yaml => schema::decode_yaml(ty, body).map(|d| d.value),
         BodyType::Json => {
-            refuse_other_kind(&peek_json(body).map_err(ApiError::bad_request)?)?;
+            let meta = peek_json(body).map_err(ApiError::bad_request)?;
+            // A body of another kind may well have fields that would not decode.
+            refuse_other_kind(meta.kind.as_deref().unwrap_or(""), meta.api_version.as_deref().unwrap_or(""))?;
             schema::decode_json(ty, body).map(|d| d.value)
         }
     };
-    value.map_err(|e| ApiError::bad_request(e.to_string()))
+    let value = value.map_err(|e| ApiError::bad_request(e.to_string()))?;
+    refuse_other_kind(value.text("kind"), value.text("apiVersion"))?;
+    Ok(value)
 }
 
-fn refuse_other_kind(meta: &TypeMeta) -> ApiResult<()> {
-    match meta.kind.as_deref() {
-        None | Some("" | "DeleteOptions") => Ok(()),
-        Some(kind) => {
-            let version = meta.api_version.as_deref().unwrap_or_default();
-            Err(ApiError::bad_request(format!(
-                "no kind {kind:?} is registered for version {version:?} in scheme \"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30\""
-            )))
-        }
+fn refuse_other_kind(kind: &str, version: &str) -> ApiResult<()> {
+    if matches!(kind, "" | "DeleteOptions") {
+        return Ok(());
     }
+    let version = if version.is_empty() { "meta.k8s.io/v1" } else { version };
+    Err(ApiError::bad_request(format!(
+        "no kind {kind:?} is registered for version {version:?} in scheme \
+         \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
+    )))
 }
 
 #[cfg(test)]

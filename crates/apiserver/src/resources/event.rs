@@ -27,6 +27,10 @@ const MESSAGE_MAX: usize = 1024;
 pub(crate) struct CoreEvent;
 
 impl Strategy for CoreEvent {
+    fn has_dependents(&self) -> bool {
+        false
+    }
+
     /// Metadata is looked at only when all else is well.
     fn validate_new(&self, cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
         match basic_errors(obj, "reportingComponent") {
@@ -56,6 +60,10 @@ impl Strategy for CoreEvent {
 pub(crate) struct NewEvent;
 
 impl Strategy for NewEvent {
+    fn has_dependents(&self) -> bool {
+        false
+    }
+
     /// Metadata comes between what holds for every event and what holds for this address.
     fn validate_new(&self, cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
         let event = view::to_core(obj.clone());

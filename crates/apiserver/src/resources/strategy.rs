@@ -144,10 +144,17 @@ pub(crate) trait Strategy: Sync {
         Grace::Now
     }
 
-    /// Marks an object that DELETE cannot remove at once. The default sets both deletion fields.
-    fn mark_deleted(&self, obj: &mut Value, time: &str, grace: i64) {
-        obj.put("metadata.deletionTimestamp", time);
-        obj.put("metadata.deletionGracePeriodSeconds", grace);
+    /// A first DELETE only marks objects of this kind, whatever holds them (Namespace).
+    fn outlives_deletion(&self) -> bool {
+        false
+    }
+
+    /// Notes more than the time on an object that [`outlives`](Strategy::outlives_deletion) its deletion.
+    fn mark_deleted(&self, _obj: &mut Value) {}
+
+    /// Whether others may depend on objects of this kind, so that a DELETE can say what becomes of them.
+    fn has_dependents(&self) -> bool {
+        true
     }
 
     /// Something beside `metadata.finalizers` keeps a marked object (`spec.finalizers` of a Namespace).

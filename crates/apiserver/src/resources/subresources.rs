@@ -181,8 +181,13 @@ pub(crate) fn eviction_options(name: &str, eviction: &Value, dry_run: bool) -> A
         let error = FieldError::invalid(field, true, detail);
         return Err(ApiError::invalid(Named { group: "policy", kind: "Eviction" }, name, &[error]));
     }
-    if dry_run {
-        options.put("dryRun", json!(["All"]));
+    match (dry_run, options.texts("dryRun").as_slice()) {
+        (true, [] | ["All"]) => options.put("dryRun", json!(["All"])),
+        (true, other) => {
+            let why = format!("Non-matching dry-run options in request and content: [All] and [{}]", other.join(" "));
+            return Err(ApiError::plain(why));
+        }
+        (false, _) => {}
     }
     Ok(options)
 }

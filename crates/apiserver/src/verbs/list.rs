@@ -12,9 +12,9 @@ use serde_json::Value;
 use super::{Call, ok};
 use crate::field_error::FieldError;
 use crate::go_text;
-use crate::http::crate::patch::json_kind;
 use crate::http::query::{ListOptions, Match};
 use crate::http::respond::{Answer, List, Object};
+use crate::patch::json_kind;
 use crate::status::{ApiError, ApiResult};
 use crate::store::{Key, Snapshot, Stored};
 use crate::value::Json;
@@ -45,13 +45,18 @@ pub(super) async fn get(call: &mut Call) -> ApiResult<Answer> {
 
 pub(super) async fn list(call: &mut Call) -> ApiResult<Answer> {
     let options = ListOptions::parse(call.resource(), &call.query)?;
+    Ok(Answer::List(page(call, &options).await?))
+}
+
+/// The objects that `options` ask for, as far as their limit goes.
+pub(super) async fn page(call: &Call, options: &ListOptions) -> ApiResult<List> {
     if options.continue_token.is_empty() && !options.resource_version.is_empty() {
         let revision = parse_version(&options.resource_version)
             .map_err(|e| ApiError::bad_request(format!("invalid resource version: {e}")))?;
         reach(call, revision).await?;
     }
-    let page = Page::start(call, &options).await?;
-    Ok(Answer::List(page.fill(call, &options)))
+    let page = Page::start(call, options).await?;
+    Ok(page.fill(call, options))
 }
 
 pub(super) fn parse_version(text: &str) -> Result<u64, String> {
@@ -75,7 +80,7 @@ pub(super) fn namespace(call: &Call) -> Option<&str> {
 }
 
 /// The objects a collection request starts from (no selectors, no paging yet).
-pub(super) fn snapshot(call: &Call, options: &ListOptions) -> ApiResult<Snapshot> {
+fn snapshot(call: &Call, options: &ListOptions) -> ApiResult<Snapshot> {
     let (store, storage) = (&call.state.store, call.resource().storage);
     match exact_version(options) {
         Some(revision) => store

@@ -95,7 +95,7 @@ impl Call {
             ("update", _) => update::update(self)?,
             ("patch", _) => patch::patch(self)?,
             ("delete", _) => delete::delete(self)?,
-            ("deletecollection", _) => delete::delete_collection(self)?,
+            ("deletecollection", _) => delete::delete_collection(self).await?,
             _ => return Err(ApiError::method_not_allowed()),
         };
         let include = wants.include(&self.query)?;

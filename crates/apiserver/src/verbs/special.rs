@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::patch::{patch_kind, patched};
-use super::write::replace;
+use super::write::{check_namespace, replace};
 use super::{Call, DeleteOptions, Raced, create, delete_object, update, update_object};
 use crate::auth;
 use crate::http::body::{self, Expected};
@@ -66,9 +66,15 @@ fn decode(call: &mut Call, kind: Kind, options: &WriteOptions) -> ApiResult<Valu
     body::decode_object(&call.headers, &call.body, kind.expected(), options.field_validation, &mut call.warnings)
 }
 
+/// upstream: a POST to a part of an object counts as new content of its namespace.
+fn admit(call: &Call) -> ApiResult<()> {
+    check_namespace(&call.writer("", false), &call.path.name)
+}
+
 fn token(call: &mut Call) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
     let request = decode(call, TOKEN, &options)?;
+    admit(call)?;
     let value = auth::request_token(&call.state, &call.path.namespace, &call.path.name, request, options.dry_run)?;
     Ok(answer(StatusCode::CREATED, value))
 }
@@ -79,8 +85,10 @@ fn evict(call: &mut Call) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
     let eviction = decode(call, EVICTION, &options)?;
     create::check_namespace(&eviction, &call.path.namespace)?;
+    admit(call)?;
     let given = parts::eviction_options(&call.path.name, &eviction, options.dry_run)?;
-    let mut delete_options = DeleteOptions::from_value(&given)?;
+    // upstream: these options are taken as they come.
+    let mut delete_options = DeleteOptions::from_value(&given);
     let manager = call.manager(options.field_manager.as_deref());
     let mut write = call.writer(&manager, delete_options.dry_run);
     write.subresource = Some("status");
@@ -116,6 +124,7 @@ fn bind(call: &mut Call) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
     let mut binding = decode(call, BINDING, &options)?;
     create::check_namespace(&binding, &call.path.namespace)?;
+    admit(call)?;
     if let Some(node) = call.state.store.get("nodes", "", binding.text("target.name")) {
         parts::label_binding(&mut binding, &node.labels);
     }

@@ -127,17 +127,20 @@ fn given_version(object: &Value) -> ApiResult<u64> {
 }
 
 fn uid_conflict(call: &Call, given: &str, found: &str) -> ApiError {
-    let resource = call.resource();
-    let folder = registry_folder(resource.storage);
+    let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {found}");
+    storage_conflict(call, &why)
+}
+
+/// A conflict in the words of a real server's storage.
+pub(super) fn storage_conflict(call: &Call, why: &str) -> ApiError {
+    let folder = registry_folder(call.resource().storage);
     let key = match call.path.namespace.as_str() {
         "" => format!("/registry/{folder}/{}", call.path.name),
         namespace => format!("/registry/{folder}/{namespace}/{}", call.path.name),
     };
-    let why = format!(
-        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: \
-         Precondition failed: UID in precondition: {given}, UID in object meta: {found}"
-    );
-    ApiError::conflict(resource.named(), &call.path.name, &why)
+    let why =
+        format!("StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}");
+    ApiError::conflict(call.resource().named(), &call.path.name, &why)
 }
 
 /// upstream: the names some kinds had in etcd before they got the ones of today.

@@ -94,9 +94,9 @@ pub(crate) fn create_object(
     if !owned {
         fields::record_update(write.writer(&now()), None, &mut obj)?;
     }
-    let generated = name_from_prefix(&mut obj);
-    check_namespace(write, &obj)?;
+    check_namespace(write, admitted_name(&obj))?;
     strategy.admit_create(&cx, &mut obj)?;
+    let generated = name_from_prefix(&mut obj);
     let reservation = strategy.begin_create(&cx, &mut obj)?;
     strategy.prepare_create(&cx, &mut obj);
     warnings.extend(meta::tidy(&mut obj));
@@ -211,8 +211,17 @@ pub(crate) fn generate_name(prefix: &str) -> String {
     head.chars().chain(tail).collect()
 }
 
+/// The name that a refusal knows an object by before it has one.
+fn admitted_name(obj: &Value) -> &str {
+    match (obj.text("metadata.name"), obj.text("metadata.generateName")) {
+        ("", "") => "Unknown",
+        ("", prefix) => prefix,
+        (name, _) => name,
+    }
+}
+
 /// Refuses new content in a namespace that is absent or on its way out.
-fn check_namespace(write: &Write<'_>, obj: &Value) -> ApiResult<()> {
+pub(super) fn check_namespace(write: &Write<'_>, name: &str) -> ApiResult<()> {
     if !write.resource.namespaced {
         return Ok(());
     }
@@ -230,7 +239,7 @@ fn check_namespace(write: &Write<'_>, obj: &Value) -> ApiResult<()> {
         "message": format!("namespace {} is being terminated", write.namespace),
         "field": "metadata.namespace",
     });
-    Err(ApiError::forbidden(write.resource.named(), obj.text("metadata.name"), &why).with_cause(cause))
+    Err(ApiError::forbidden(write.resource.named(), name, &why).with_cause(cause))
 }
 
 // === Update ===
