@@ -76,11 +76,12 @@ pub(super) fn patched(
     warnings: &mut Vec<String>,
 ) -> ApiResult<Value> {
     let ty = expected.ty;
-    let raw = patch.apply(ty, old)?;
+    let mut raw = patch.apply(ty, old)?;
     let attempt = Attempt { patch, ty, current: old };
     if let Some(why) = changed_type(&raw, expected) {
         return Err(attempt.invalid(&why));
     }
+    let untouched = patch.set_untouched_aside(&mut raw);
     let decoded = schema::decode_owned(ty, raw).map_err(|error| attempt.undecodable(&error))?;
     if validation != FieldValidation::Ignore {
         let issues = attempt.strict_issues(&decoded.issues);
@@ -90,6 +91,7 @@ pub(super) fn patched(
         }
     }
     let mut new = decoded.value;
+    untouched.put_back(&mut new);
     new.put("kind", expected.kind);
     new.put("apiVersion", expected.api_version);
     Ok(new)
