@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::check::{Findings, Path};
-use super::{label_selector, pod};
+use super::{Resource, label_selector, pod};
 use crate::field_error::FieldError;
 use crate::status::{ApiError, ApiResult, Named};
 use crate::validation;
@@ -69,6 +69,20 @@ pub(crate) fn apply_scale(deployment: &mut Value, scale: &Value) -> ApiResult<()
     deployment.put("spec.replicas", replicas);
     deployment.put("metadata.resourceVersion", scale.text("metadata.resourceVersion"));
     Ok(())
+}
+
+/// What applying a scale says about the deployment: its name and version, and how many replicas it is to have.
+pub(crate) fn applied_scale(deployments: &Resource, scale: &Value) -> Value {
+    let mut config = json!({"apiVersion": deployments.api_version(), "kind": deployments.kind});
+    for field in ["name", "namespace", "uid", "resourceVersion"] {
+        if let Some(value) = scale.at("metadata").get(field) {
+            config.put(&format!("metadata.{field}"), value.clone());
+        }
+    }
+    if let Some(replicas) = scale.at("spec").get("replicas") {
+        config.put("spec.replicas", replicas.clone());
+    }
+    config
 }
 
 // === Binding ===

@@ -137,11 +137,13 @@ impl Call {
     fn manager(&self, given: Option<&str>) -> String {
         const LONGEST: usize = 128;
         match given {
-            Some(name) => name.to_owned(),
-            None => {
-                let agent = self.headers.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok());
-                let name = agent.unwrap_or_default().split('/').next().unwrap_or_default();
-                name.chars().filter(|c| !c.is_control()).take(LONGEST).collect()
+            Some(name) if !name.is_empty() => name.to_owned(),
+            _ => {
+                let agent = self.headers.get(http::header::USER_AGENT).map(http::HeaderValue::as_bytes);
+                let agent = String::from_utf8_lossy(agent.unwrap_or_default());
+                let mut name: String = agent.chars().take_while(|c| *c != '/').filter(|c| !c.is_control()).collect();
+                name.truncate(name.floor_char_boundary(LONGEST));
+                name
             }
         }
     }

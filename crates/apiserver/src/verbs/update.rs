@@ -18,8 +18,8 @@ pub(super) fn update(call: &mut Call) -> ApiResult<Answer> {
     let api_version = call.resource().api_version();
     let expected = Expected::resource(call.resource(), &api_version);
     let mut warnings = Vec::new();
-    let object = body::decode_object(&call.headers, &call.body, expected, options.field_validation, &mut warnings)?;
-    create::check_namespace(&object, &call.path.namespace)?;
+    let mut object = body::decode_object(&call.headers, &call.body, expected, options.field_validation, &mut warnings)?;
+    create::settle_namespace(&mut object, &call.path.namespace)?;
     check_name(&object, &call.path.name)?;
     let manager = call.manager(options.field_manager.as_deref());
     let answer = put(call, object, &manager, options.dry_run, &mut warnings);
@@ -97,11 +97,17 @@ pub(super) fn may_create(call: &Call) -> ApiResult<()> {
 
 /// A uid or resourceVersion in the body must be the present one.
 fn check_preconditions(call: &Call, object: &Value, current: &Stored) -> ApiResult<()> {
-    let uid = object.text("metadata.uid");
-    if !uid.is_empty() && *uid != *current.uid {
-        return Err(uid_conflict(call, uid, &current.uid));
-    }
+    check_uid(call, object, current)?;
     check_version(call, object, current)
+}
+
+/// A uid in the body of a PUT is that of the object.
+pub(super) fn check_uid(call: &Call, object: &Value, current: &Stored) -> ApiResult<()> {
+    match object.text("metadata.uid") {
+        "" => Ok(()),
+        uid if *uid == *current.uid => Ok(()),
+        uid => Err(uid_conflict(call, uid, &current.uid)),
+    }
 }
 
 /// The resourceVersion of what is to be written is the present one, or is left out where the kind allows that.
