@@ -38,6 +38,32 @@ pub(crate) fn number_error(function: &str, text: &str, error: &std::num::ParseIn
     format!("strconv.{function}: parsing {}: {why}", quote(text))
 }
 
+/// Why a text is no duration (`1h30m`, `-1.5s`, `0`), as `time.ParseDuration` says it; `None` if it is one.
+pub(crate) fn duration_error(text: &str) -> Option<String> {
+    let invalid = || Some(format!("time: invalid duration {}", quote(text)));
+    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
+    match rest {
+        "0" => return None,
+        "" => return invalid(),
+        _ => {}
+    }
+    while !rest.is_empty() {
+        let number = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+        let (digits, tail) = rest.split_at(number);
+        if !digits.contains(|c: char| c.is_ascii_digit()) || digits.matches('.').count() > 1 {
+            return invalid();
+        }
+        let end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(end);
+        match unit {
+            "" => return Some(format!("time: missing unit in duration {}", quote(text))),
+            "ns" | "us" | "µs" | "μs" | "ms" | "s" | "m" | "h" => rest = tail,
+            _ => return Some(format!("time: unknown unit {} in duration {}", quote(unit), quote(text))),
+        }
+    }
+    None
+}
+
 fn push_escaped(out: &mut String, c: char) {
     let short = match c {
         '\\' => "\\\\",
@@ -135,5 +161,22 @@ mod tests {
         }
         let huge = "99999999999999999999";
         assert_eq!(parse_uint(huge), Err(format!("strconv.ParseUint: parsing {huge:?}: value out of range")));
+    }
+
+    #[test]
+    fn durations_are_judged_as_go_judges_them() {
+        for good in ["32s", "1h30m", "-1.5s", "+5ms", "0", "1.s", ".5h", "1µs"] {
+            assert_eq!(duration_error(good), None, "{good}");
+        }
+        for (bad, want) in [
+            ("abc", "time: invalid duration \"abc\""),
+            ("-", "time: invalid duration \"-\""),
+            (".s", "time: invalid duration \".s\""),
+            ("1..5s", "time: invalid duration \"1..5s\""),
+            ("5", "time: missing unit in duration \"5\""),
+            ("5x", "time: unknown unit \"x\" in duration \"5x\""),
+        ] {
+            assert_eq!(duration_error(bad).as_deref(), Some(want), "{bad}");
+        }
     }
 }

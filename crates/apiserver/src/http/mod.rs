@@ -24,6 +24,7 @@ use http_body::Body as HttpBody;
 
 use crate::auth::{self, Attributes, User};
 use crate::faults::Effect;
+use crate::go_text;
 use crate::resources::Resource;
 use crate::selectors::FieldSelector;
 use crate::state::State;
@@ -92,14 +93,32 @@ impl Context {
         B: HttpBody<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        let target = path::parse(self.parts.uri.path());
+        self.check_timeout(&target)?;
         let user = self.authenticate(&peer)?;
-        match path::parse(self.parts.uri.path()) {
+        match target {
             Target::Resource(path) => self.resource(path, user, body).await,
             target => {
                 self.admit(user, &self.unserved_attributes(&target))?;
                 let body = body::read(body).await?;
                 Ok(self.site(target, &body)?)
             }
+        }
+    }
+
+    /// A timeout is not kept to, but has to be one; watches and logs have none.
+    fn check_timeout(&self, target: &Target) -> ApiResult<()> {
+        let long_running = match target {
+            Target::Resource(path) => {
+                path.subresource.is_some_and(|s| s.name == "log")
+                    || verbs::verb_of(&self.parts.method, path, &self.query).is_ok_and(|verb| verb == "watch")
+            }
+            _ => false,
+        };
+        let given = self.query.get("timeout").filter(|text| !text.is_empty() && !long_running);
+        match given.and_then(go_text::duration_error) {
+            Some(why) => Err(ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}"))),
+            None => Ok(()),
         }
     }
 

@@ -325,8 +325,9 @@ pub(crate) fn stream_body(chunks: impl Stream<Item = Result<Bytes, std::io::Erro
 }
 
 fn accepts_gzip(request: &HeaderMap) -> bool {
-    let values = request.get_all(ACCEPT_ENCODING).into_iter().filter_map(|v| v.to_str().ok());
-    values.flat_map(|v| v.split(',')).any(|e| e.split(';').next().unwrap_or_default().trim() == "gzip")
+    // upstream: it is asked for by its bare name only, not with a quality.
+    let header = request.get(ACCEPT_ENCODING).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    header.split(',').any(|encoding| encoding.trim() == "gzip")
 }
 
 fn mark_compressed(response: &mut Response<Body>) {
