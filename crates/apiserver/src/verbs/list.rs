@@ -60,12 +60,7 @@ pub(super) async fn page(call: &Call, options: &ListOptions) -> ApiResult<List> 
 }
 
 pub(super) fn parse_version(text: &str) -> Result<u64, String> {
-    // Unlike Rust, Go takes no sign before an unsigned number.
-    let number = if text.starts_with('+') { "".parse() } else { text.parse() };
-    number.map_err(|e| {
-        let why = go_text::number_error("ParseUint", text, &e);
-        FieldError::invalid("resourceVersion", text, why).to_string()
-    })
+    go_text::parse_uint(text).map_err(|why| FieldError::invalid("resourceVersion", text, why).to_string())
 }
 
 /// Waits a little for a revision that is yet to come.
