@@ -6,6 +6,7 @@
 
 pub(crate) mod body;
 mod debug;
+mod kinds;
 pub(crate) mod negotiate;
 pub(crate) mod path;
 pub(crate) mod query;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use http_body::Body as HttpBody;
 
 use crate::auth::{self, Attributes, User};
@@ -227,9 +228,4 @@ impl Context {
         };
         site::serve(&request, target)
     }
-}
-
-/// Only these methods read.
-pub(crate) fn is_read(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD)
 }

@@ -39,8 +39,10 @@ pub(crate) struct ResourcePath {
 
 /// Reads a path.
 pub(crate) fn parse(path: &str) -> Target {
-    let segments: Vec<String> = path.split('/').filter(|s| !s.is_empty()).map(percent_decoded).collect();
-    let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+    // Decoded first, so that an escaped slash parts segments, too.
+    let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
+    let path = path.strip_prefix('/').unwrap_or(&path).trim_end_matches('/');
+    let parts: Vec<&str> = path.split('/').collect();
     match parts.as_slice() {
         ["api"] => Target::CoreVersions,
         ["apis"] => Target::Groups,
@@ -57,8 +59,8 @@ pub(crate) fn parse(path: &str) -> Target {
 /// What a path would be about if its resource were served: what authorisation judges before anybody looks whether it
 /// is. The verb is that of an object; `None` for a path that cannot be about a resource.
 pub(crate) fn unserved(path: &str, method: &Method) -> Option<Attributes> {
-    let segments: Vec<String> = path.split('/').filter(|s| !s.is_empty()).map(percent_decoded).collect();
-    let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
+    let parts: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).collect();
     let (group, version, rest) = match parts.as_slice() {
         ["api", version, rest @ ..] => ("", *version, rest),
         ["apis", group, version, rest @ ..] => (*group, *version, rest),
@@ -98,10 +100,6 @@ fn verb_of_object(method: &Method) -> &'static str {
     }
 }
 
-fn percent_decoded(segment: &str) -> String {
-    percent_encoding::percent_decode_str(segment).decode_utf8_lossy().into_owned()
-}
-
 fn knows_group(group: &str) -> bool {
     RESOURCES.iter().any(|r| r.group == group && !r.group.is_empty())
 }
@@ -129,6 +127,9 @@ fn in_version(group: &str, version: &str, rest: &[&str]) -> Target {
         Some(found) => found,
         None => None,
     };
+    if watch && (sub.is_some() || !resource.allows("watch")) {
+        return Target::NoSuchResource;
+    }
     let placed = resource.namespaced != namespace.is_empty();
     let all_namespaces = resource.namespaced && namespace.is_empty() && name.is_empty() && !resource.is_virtual();
     if !placed && !all_namespaces {
@@ -186,6 +187,12 @@ mod tests {
             ("/api/v1/namespaces/n/nodes", "NoSuchResource"),
             ("/api/v1/namespaces/n/services/a/bogus", "NoSuchResource"),
             ("/apis/coordination.k8s.io/v1/namespaces/n/leases/a%3Ab", "leases.coordination.k8s.io \"n\" \"a:b\" None"),
+            ("/api/v1/namespaces/n/configmaps/a%2Fb", "NoSuchResource"),
+            ("/api/v1//nodes", "NoSuchResource"),
+            ("//api/v1/nodes", "Other"),
+            ("/api/v1/watch/nodes/a", "nodes \"\" \"a\" None"),
+            ("/api/v1/watch/nodes/a/status", "NoSuchResource"),
+            ("/apis/authentication.k8s.io/v1/watch/tokenreviews", "NoSuchResource"),
             ("/apis/apps/v1", "resources apps/v1"),
             ("/apis/nope/v1", "Other"),
             ("/healthz", "Other"),

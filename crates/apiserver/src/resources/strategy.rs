@@ -9,7 +9,7 @@
 
 use serde_json::Value;
 
-use super::Resource;
+use super::{Resource, meta};
 use crate::auth::User;
 use crate::field_error::FieldError;
 use crate::state::State;
@@ -107,6 +107,13 @@ pub(crate) trait Strategy: Sync {
     /// Carries over what an update of `/status` may not change: everything but status and metadata.
     fn prepare_status_update(&self, _cx: &WriteCx<'_>, new: &mut Value, old: &Value) {
         keep_all_but_status(new, old);
+    }
+
+    /// All that is wrong with a new object, in the order it is told: metadata, then [`Strategy::validate_create`].
+    fn validate_new(&self, cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
+        let mut errors = meta::validate_create(cx, obj);
+        errors.extend(self.validate_create(cx, obj));
+        errors
     }
 
     fn validate_create(&self, _cx: &WriteCx<'_>, _obj: &Value) -> Vec<FieldError> {

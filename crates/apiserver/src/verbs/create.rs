@@ -29,10 +29,10 @@ pub(super) fn create(call: &mut Call) -> ApiResult<Answer> {
     Ok(created(object?))
 }
 
-/// The namespace of the body, if it names one, is the one of the path.
+/// The namespace of the body, if it names one, is the one of the path. Where there is none in the path it is ignored.
 pub(super) fn check_namespace(object: &serde_json::Value, namespace: &str) -> ApiResult<()> {
     let given = object.text("metadata.namespace");
-    if given.is_empty() || given == namespace {
+    if given.is_empty() || namespace.is_empty() || given == namespace {
         return Ok(());
     }
     Err(ApiError::bad_request("the namespace of the provided object does not match the namespace sent on the request"))

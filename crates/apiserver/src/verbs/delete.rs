@@ -200,7 +200,7 @@ fn success(resource: &Resource, name: &str, uid: &str) -> Value {
 
 /// Deletes every match and answers the list as it was; with a limit only the first page of it.
 pub(super) async fn delete_collection(call: &mut Call) -> ApiResult<Answer> {
-    let list_options = ListOptions::parse(call.resource(), &call.query, false)?;
+    let list_options = ListOptions::parse(call.resource(), &call.query)?;
     let options = DeleteOptions::parse(call)?;
     if options.unsafely {
         let why = "is not allowed with DELETECOLLECTION, try again after removing the option";

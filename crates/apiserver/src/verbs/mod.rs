@@ -21,7 +21,8 @@ pub(crate) use list::ContinueToken;
 pub(crate) use write::{Raced, Write, create_object, now, update_object};
 
 use crate::auth::User;
-use crate::http::negotiate::Wants;
+use crate::go_text;
+use crate::http::negotiate::{Offer, Wants};
 use crate::http::path::ResourcePath;
 use crate::http::query::Query;
 use crate::http::respond::{self, Answer, Body, Object};
@@ -29,6 +30,7 @@ use crate::resources::Resource;
 use crate::state::State;
 use crate::status::{ApiError, ApiResult};
 use crate::store::Stored;
+use crate::validation;
 
 /// A request about a resource: authenticated, authorised, its body read.
 pub(crate) struct Call {
@@ -58,6 +60,9 @@ pub(crate) fn verb_of(method: &Method, path: &ResourcePath, query: &Query) -> Ap
         Method::DELETE => "delete",
         _ => return Err(ApiError::method_not_allowed()),
     };
+    if path.watch && verb != "watch" {
+        return Err(ApiError::method_not_allowed());
+    }
     let offered = match path.subresource {
         Some(sub) => sub.verbs.contains(&verb),
         None => path.resource.allows(verb),
@@ -79,8 +84,9 @@ impl Call {
         if verb == "watch" {
             return watch::watch(self).await;
         }
-        let wants = Wants::negotiate(&self.headers, &self.query)?;
-        let include = self.query.include()?;
+        let offer = if verb == "list" { Offer::List } else { Offer::Object };
+        let wants = Wants::negotiate(&self.headers, &self.query, offer)?;
+        self.check_name()?;
         let answer = match (verb, self.path.subresource) {
             (_, Some(sub)) if special::handles(sub.name) => special::run(self, sub.name, verb)?,
             ("create", _) => create::create(self)?,
@@ -92,7 +98,19 @@ impl Call {
             ("deletecollection", _) => delete::delete_collection(self).await?,
             _ => return Err(ApiError::method_not_allowed()),
         };
+        let include = wants.include(&self.query)?;
         respond::answer(self.resource(), &wants, include, &self.headers, answer)
+    }
+
+    /// Names that could not stand in a path of the store.
+    fn check_name(&self) -> ApiResult<()> {
+        let name = self.path.name.as_str();
+        let errors = validation::path_segment(name, false);
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let message = format!("Name parameter invalid: {}: {}", go_text::quote(name), errors.join(";"));
+        Err(ApiError::bad_request(message))
     }
 
     fn stored(&self) -> Option<Arc<Stored>> {

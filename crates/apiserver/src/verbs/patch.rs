@@ -103,16 +103,9 @@ fn changed_type(raw: &Value, expected: Expected<'_>) -> Option<String> {
 }
 
 fn check_patched(call: &Call, new: &Value, current: &Stored) -> ApiResult<()> {
-    update::check_name(new, &call.path.name)?;
     create::check_namespace(new, &call.path.namespace)?;
-    match new.text("metadata.resourceVersion") {
-        "" | "0" => Ok(()),
-        given if given == current.revision.to_string() => Ok(()),
-        given if given.parse::<u64>().is_err() => {
-            Err(ApiError::plain(format!("strconv.ParseUint: parsing {given:?}: invalid syntax")))
-        }
-        _ => Err(ApiError::modified(call.resource().named(), &call.path.name)),
-    }
+    update::check_name(new, &call.path.name)?;
+    update::check_version(call, new, current)
 }
 
 // === Server-side apply ===
