@@ -238,12 +238,15 @@ async fn owners_of_each_other_do_not_wait_forever() -> Result<(), Failure> {
     let maps = cluster.inside::<ConfigMap>("default");
     let a = make(&maps, owned("a", &[])).await?;
     let b = make(&maps, owned("b", &[reference(&a)])).await?;
-    let patch = Patch::Merge(json!({"metadata": {"ownerReferences": [reference(&b)]}}));
+    let c = make(&maps, owned("c", &[reference(&b)])).await?;
+    let patch = Patch::Merge(json!({"metadata": {"ownerReferences": [reference(&c)]}}));
     maps.patch("a", &PatchParams::default(), &patch).await?;
     stays(&maps, "a").await?;
     maps.delete("a", &DeleteParams::foreground()).await?;
-    gone(&maps, "a").await?;
-    gone(&maps, "b").await
+    for name in ["a", "b", "c"] {
+        gone(&maps, name).await?;
+    }
+    Ok(())
 }
 
 #[tokio::test]

@@ -96,12 +96,28 @@ impl Garbage {
             }
             false => {
                 present().for_each(|(resource, dependent)| self.follow(hands, resource, &dependent, uid));
-                present().any(|(_, dependent)| blocks(&dependent, &stored))
+                present().any(|(_, dependent)| blocks(&dependent, uid) && !self.depends(hands, uid, &dependent.uid))
             }
         };
         if !held {
             drop_finalizer(hands, resource, &stored, &value);
         }
+    }
+
+    /// Whether an object depends on another, however indirectly, or is that other: the two would wait for each other.
+    fn depends(&self, hands: &Hands, uid: &str, on: &str) -> bool {
+        let mut seen: BTreeSet<Box<str>> = BTreeSet::new();
+        let mut open: Vec<Box<str>> = vec![on.into()];
+        while let Some(next) = open.pop() {
+            if *next == *uid {
+                return true;
+            }
+            let below = self.dependents.get(&next).into_iter().flatten();
+            let below = below.filter_map(|place| find(hands, place)).map(|(_, stored)| stored.uid.clone());
+            open.extend(below.filter(|uid| !seen.contains(uid)));
+            seen.insert(next);
+        }
+        false
     }
 
     /// Lets a dependent follow an owner that waits for it.
@@ -202,14 +218,11 @@ fn drop_references(
     let _ = update_object(&write, stored, value, new, false, &mut Vec::new());
 }
 
-/// A dependent that is still there holds its owner only if it says so, and not if it waits for that owner itself.
-fn blocks(dependent: &Stored, owner: &Stored) -> bool {
-    if dependent.uid == owner.uid || owner.owners.contains(&dependent.uid) {
-        return false;
-    }
+/// A dependent that is still there holds its owner only if it says so.
+fn blocks(dependent: &Stored, uid: &str) -> bool {
     let value = dependent.value();
     let references = value.list("metadata.ownerReferences");
-    references.iter().any(|r| *r.text("uid") == *owner.uid && r.at("blockOwnerDeletion").as_bool() == Some(true))
+    references.iter().any(|r| r.text("uid") == uid && r.at("blockOwnerDeletion").as_bool() == Some(true))
 }
 
 fn drop_finalizer(hands: &Hands, resource: &'static Resource, stored: &Arc<Stored>, value: &Value) {

@@ -157,9 +157,7 @@ fn from_query(query: &Query) -> ApiResult<Value> {
 pub(super) fn delete(call: &mut Call) -> ApiResult<Answer> {
     let options = DeleteOptions::parse(call)?;
     if options.unsafely {
-        call.stored_or_404()?;
-        let why = "unsafe deletion is not allowed because the object is decodable from storage";
-        return Err(update::storage_conflict(call, why));
+        return Err(unsafe_refusal(call));
     }
     let write = call.writer("", options.dry_run);
     match delete_object(&write, &call.path.name, &options)? {
@@ -172,6 +170,22 @@ pub(super) fn delete(call: &mut Call) -> ApiResult<Answer> {
         Deleted::Gone(object) => {
             let uid = object.into_value(call.resource()).text("metadata.uid").to_owned();
             Ok(Answer::Plain { code: StatusCode::OK, value: success(call.resource(), &call.path.name, &uid) })
+        }
+    }
+}
+
+/// Every object here can be read, so that none may be deleted as one that cannot.
+fn unsafe_refusal(call: &Call) -> ApiError {
+    const VERB: &str = "unsafe-delete-ignore-read-errors";
+    if update::may(call, VERB).is_err() {
+        let why = format!("not permitted to do {VERB:?}, reason: ");
+        return ApiError::forbidden(call.resource().named(), &call.path.name, &why);
+    }
+    match call.stored_or_404() {
+        Err(missing) => missing,
+        Ok(_) => {
+            let why = "unsafe deletion is not allowed because the object is decodable from storage";
+            update::storage_conflict(call, why)
         }
     }
 }

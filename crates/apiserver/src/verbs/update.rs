@@ -81,9 +81,14 @@ fn create_by_put(
 
 /// The right to change an object is not the right to make it.
 pub(super) fn may_create(call: &Call) -> ApiResult<()> {
+    may(call, "create")
+}
+
+/// Whether the user may do more with the object than the request itself takes.
+pub(super) fn may(call: &Call, verb: &str) -> ApiResult<()> {
     let resource = call.resource();
     let wants = Attributes {
-        verb: "create".into(),
+        verb: verb.into(),
         group: resource.group.into(),
         version: resource.version.into(),
         resource: resource.plural.into(),
