@@ -114,12 +114,30 @@ fn decode_text(body: &[u8], expected: Expected<'_>, peek: Peek, decode: Decode) 
 }
 
 fn peek_json(body: &[u8]) -> Result<TypeMeta, String> {
-    match serde_json::from_slice::<Option<TypeMeta>>(body) {
-        Ok(meta) => Ok(meta.unwrap_or_default()),
-        Err(e) => {
-            let why = if e.is_data() { not_an_object(body) } else { schema::json_error(body, &e) };
-            Err(format!("couldn't get version/kind; json parse error: {why} ({})", excerpt(body)))
-        }
+    read_type(body).map_err(|why| format!("{why} ({})", excerpt(body)))
+}
+
+/// Why the type of what a JSON text holds cannot be read; `None` if it can.
+pub(crate) fn type_complaint(text: &[u8]) -> Option<String> {
+    read_type(text).err()
+}
+
+fn read_type(text: &[u8]) -> Result<TypeMeta, String> {
+    // A list of two texts would also do as a struct of two.
+    let is_list = text.trim_ascii_start().starts_with(b"[");
+    let why = match serde_json::from_slice::<Option<TypeMeta>>(text) {
+        Ok(meta) if !is_list => return checked_version(meta.unwrap_or_default()),
+        Err(error) if !error.is_data() => schema::json_error(text, &error),
+        _ => not_an_object(text),
+    };
+    Err(format!("couldn't get version/kind; json parse error: {why}"))
+}
+
+/// A version has a group before it, or none.
+fn checked_version(meta: TypeMeta) -> Result<TypeMeta, String> {
+    match meta.api_version.as_deref() {
+        Some(version) if version.matches('/').count() > 1 => Err(format!("unexpected GroupVersion string: {version}")),
+        _ => Ok(meta),
     }
 }
 
@@ -249,11 +267,7 @@ pub(crate) fn decode_delete_options(headers: &HeaderMap, body: &[u8]) -> ApiResu
         BodyType::Protobuf => schema::decode_protobuf(schema(), body, |_, _| Some(ty)),
         BodyType::Yaml => schema::decode_yaml(ty, body).map(|d| d.value),
         BodyType::Json => {
-            let meta = serde_json::from_slice::<Option<TypeMeta>>(body).map_err(|e| {
-                let why = schema::json_error(body, &e);
-                ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}"))
-            })?;
-            refuse_other_kind(&meta.unwrap_or_default())?;
+            refuse_other_kind(&read_type(body).map_err(ApiError::bad_request)?)?;
             schema::decode_json(ty, body).map(|d| d.value)
         }
     };
@@ -269,5 +283,30 @@ fn refuse_other_kind(meta: &TypeMeta) -> ApiResult<()> {
                 "no kind {kind:?} is registered for version {version:?} in scheme \"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30\""
             )))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_object_of_a_readable_type_is_refused() {
+        const NO_TYPE: &str = "couldn't get version/kind; json parse error: ";
+        let cases = [
+            (r#"{"kind": "A", "apiVersion": "v1"}"#, None),
+            ("null", None),
+            ("[]", Some("json: cannot unmarshal array into Go value of type struct")),
+            (r#"["v1", "ConfigMap"]"#, Some("json: cannot unmarshal array into Go value of type struct")),
+            (r#"{"kind": 5}"#, Some("json: cannot unmarshal number into Go struct field .kind of type string")),
+        ];
+        for (text, expected) in cases {
+            let found = type_complaint(text.as_bytes());
+            let expected = expected.map(|why| format!("{NO_TYPE}{why}"));
+            let starts = found.as_deref().zip(expected.as_deref()).is_none_or(|(found, why)| found.starts_with(why));
+            assert!(starts && found.is_some() == expected.is_some(), "{text}: {found:?}");
+        }
+        let found = type_complaint(br#"{"apiVersion": "a/b/c"}"#);
+        assert_eq!(found.as_deref(), Some("unexpected GroupVersion string: a/b/c"));
     }
 }

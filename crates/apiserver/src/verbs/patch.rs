@@ -99,6 +99,13 @@ pub(super) fn patched(
 
 /// Why a patch that changed the type of the object cannot pass. Taking it away is no change.
 fn changed_type(raw: &Value, expected: Expected<'_>) -> Option<String> {
+    let is = |key: &str, text: &str| raw.get(key).is_some_and(|value| value == text);
+    if is("kind", expected.kind) && is("apiVersion", expected.api_version) {
+        return None;
+    }
+    if let Some(why) = body::type_complaint(raw.to_string().as_bytes()) {
+        return Some(why);
+    }
     let or = |text: &str, default: &str| if text.is_empty() { default.to_owned() } else { text.to_owned() };
     let (version, kind) = (or(raw.text("apiVersion"), expected.api_version), or(raw.text("kind"), expected.kind));
     body::other_type(&version, &kind, expected)
