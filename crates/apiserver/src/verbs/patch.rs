@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{Call, Raced, create, create_object, created, ok, update, update_object};
+use super::{Call, Raced, create, create_object, ok, update, update_object};
 use crate::fields;
 use crate::http::body::{self, Expected};
 use crate::http::negotiate::{PatchType, patch_type};
@@ -137,7 +137,7 @@ fn apply(call: &Call, options: &WriteOptions, manager: &str, warnings: &mut Vec<
             }
             _ => {
                 update::may_create(call)?;
-                create_object(&write, new, true, warnings).map(created).map_err(Raced::from)
+                update::first_or_again(call, create_object(&write, new, true, warnings))
             }
         };
         match result {
