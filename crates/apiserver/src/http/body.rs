@@ -134,6 +134,20 @@ fn peek_json(body: &[u8]) -> Result<TypeMeta, String> {
     Err(format!("couldn't get version/kind; json parse error: {why}"))
 }
 
+/// Why the type of what a JSON text holds cannot be read; `None` if it can.
+pub(crate) fn type_complaint(text: &[u8]) -> Option<String> {
+    match peek_json(text) {
+        Ok(meta) => meta.api_version.as_deref().and_then(version_complaint),
+        Err(why) => Some(why),
+    }
+}
+
+/// A version has a group before it, or none.
+fn version_complaint(api_version: &str) -> Option<String> {
+    let parts = api_version.matches('/').count();
+    (parts > 1).then(|| format!("unexpected GroupVersion string: {api_version}"))
+}
+
 /// upstream: Go names the anonymous struct it reads the two fields into.
 fn not_an_object(body: &[u8]) -> String {
     let found = match body.trim_ascii_start().first() {
@@ -190,8 +204,8 @@ fn excerpt(body: &[u8]) -> String {
 fn check_type(meta: &TypeMeta, body: &[u8], expected: Expected<'_>) -> ApiResult<()> {
     let kind = meta.kind.as_deref().filter(|k| !k.is_empty()).unwrap_or(expected.kind);
     let api_version = meta.api_version.as_deref().filter(|v| !v.is_empty()).unwrap_or(expected.api_version);
-    if api_version.matches('/').count() > 1 {
-        return Err(unrecognized(body, expected, &format!("unexpected GroupVersion string: {api_version}")));
+    if let Some(why) = version_complaint(api_version) {
+        return Err(unrecognized(body, expected, &why));
     }
     let wanted = expected.api_version;
     if kind == expected.kind && api_version != wanted && kinds::same_kind(kind, api_version, wanted) {
@@ -321,5 +335,25 @@ mod tests {
             refusal("application/json", list)
                 .ends_with("converting (v1.ConfigMapList) to (core.ConfigMap): unknown conversion")
         );
+    }
+
+    #[test]
+    fn what_is_no_object_of_a_readable_type_is_refused() {
+        const NO_TYPE: &str = "couldn't get version/kind; json parse error: ";
+        let cases = [
+            (r#"{"kind": "A", "apiVersion": "v1"}"#, None),
+            ("null", None),
+            ("[]", Some("json: cannot unmarshal array into Go value of type struct")),
+            (r#"["v1", "ConfigMap"]"#, Some("json: cannot unmarshal array into Go value of type struct")),
+            (r#"{"kind": 5}"#, Some("json: cannot unmarshal number into Go struct field .kind of type string")),
+        ];
+        for (text, expected) in cases {
+            let found = type_complaint(text.as_bytes());
+            let expected = expected.map(|why| format!("{NO_TYPE}{why}"));
+            let starts = found.as_deref().zip(expected.as_deref()).is_none_or(|(found, why)| found.starts_with(why));
+            assert!(starts && found.is_some() == expected.is_some(), "{text}: {found:?}");
+        }
+        let found = type_complaint(br#"{"apiVersion": "a/b/c"}"#);
+        assert_eq!(found.as_deref(), Some("unexpected GroupVersion string: a/b/c"));
     }
 }

@@ -397,4 +397,14 @@ mod tests {
         mark_evicted(&mut pod);
         assert_eq!(pod["status"]["conditions"][0]["reason"], "EvictionByEvictionAPI");
     }
+
+    #[test]
+    fn an_applied_scale_says_of_the_deployment_only_what_it_shows() {
+        let deployments = crate::resources::RESOURCES.iter().find(|r| r.plural == "deployments").unwrap();
+        let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 3},
+            "metadata": {"name": "d", "labels": {"a": "b"}}, "status": {"replicas": 1}});
+        let expected = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
+            "spec": {"replicas": 3}});
+        assert_eq!(applied_scale(deployments, &scale), expected);
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{Call, Raced, create, create_object, created, ok, update, update_object};
+use super::{Call, Raced, create, create_object, ok, update, update_object};
 use crate::fields;
 use crate::http::body::{self, Expected};
 use crate::http::negotiate::{PatchType, patch_type};
@@ -99,6 +99,13 @@ pub(super) fn patched(
 
 /// Why a patch that changed the type of the object cannot pass. Taking it away is no change.
 fn changed_type(raw: &Value, expected: Expected<'_>) -> Option<String> {
+    let is = |key: &str, text: &str| raw.get(key).is_some_and(|value| value == text);
+    if is("kind", expected.kind) && is("apiVersion", expected.api_version) {
+        return None;
+    }
+    if let Some(why) = body::type_complaint(raw.to_string().as_bytes()) {
+        return Some(why);
+    }
     let or = |text: &str, default: &str| if text.is_empty() { default.to_owned() } else { text.to_owned() };
     let (version, kind) = (or(raw.text("apiVersion"), expected.api_version), or(raw.text("kind"), expected.kind));
     body::other_type(&version, &kind, expected)
@@ -130,7 +137,7 @@ fn apply(call: &Call, options: &WriteOptions, manager: &str, warnings: &mut Vec<
             }
             _ => {
                 update::may_create(call)?;
-                create_object(&write, new, true, warnings).map(created).map_err(Raced::from)
+                update::first_or_again(call, create_object(&write, new, true, warnings))
             }
         };
         match result {

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::{Call, Raced, create, create_object, created, ok, update_object};
+use super::{Call, Raced, Write, create, create_object, created, ok, update_object};
 use crate::auth::{self, Attributes};
 use crate::field_error::FieldError;
 use crate::go_text;
 use crate::http::body::{self, Expected};
 use crate::http::query::WriteOptions;
-use crate::http::respond::Answer;
+use crate::http::respond::{Answer, Object};
 use crate::status::{ApiError, ApiResult};
 use crate::store::Stored;
 use crate::value::Json;
@@ -43,13 +43,16 @@ pub(super) fn check_name(object: &Value, name: &str) -> ApiResult<()> {
 fn put(call: &Call, object: Value, manager: &str, dry_run: bool, warnings: &mut Vec<String>) -> ApiResult<Answer> {
     let write = call.writer(manager, dry_run);
     loop {
-        let Some(current) = call.stored() else {
-            return create_by_put(call, object, manager, dry_run, warnings);
+        let result = match call.stored() {
+            None => create_by_put(call, object.clone(), &write, warnings),
+            Some(current) => {
+                check_preconditions(call, &object, &current)?;
+                let old = call.seen(&current);
+                update_object(&write, &current, &old, object.clone(), false, warnings).map(ok)
+            }
         };
-        check_preconditions(call, &object, &current)?;
-        let old = call.seen(&current);
-        match update_object(&write, &current, &old, object.clone(), false, warnings) {
-            Ok(object) => return Ok(ok(object)),
+        match result {
+            Ok(answer) => return Ok(answer),
             Err(Raced::Refused(error)) => return Err(error),
             // Read again: either the write is unconditional, or the precondition now fails.
             Err(Raced::Again) => warnings.clear(),
@@ -60,23 +63,30 @@ fn put(call: &Call, object: Value, manager: &str, dry_run: bool, warnings: &mut 
 fn create_by_put(
     call: &Call,
     mut object: Value,
-    manager: &str,
-    dry_run: bool,
+    write: &Write<'_>,
     warnings: &mut Vec<String>,
-) -> ApiResult<Answer> {
+) -> Result<Answer, Raced> {
     let resource = call.resource();
     // upstream: the status of a Service that does not exist creates it, by the rules of its parent.
     if !resource.put_creates || call.path.subresource.is_some_and(|sub| sub.name != "status") {
-        return Err(ApiError::not_found(resource.named(), &call.path.name));
+        return Err(ApiError::not_found(resource.named(), &call.path.name).into());
     }
     if !matches!(object.text("metadata.uid"), "") {
-        return Err(uid_conflict(call, object.text("metadata.uid"), ""));
+        return Err(uid_conflict(call, object.text("metadata.uid"), "").into());
     }
     // A version that can be read is of no consequence here.
     given_version(&object)?;
     object.take_at("metadata.resourceVersion");
     may_create(call)?;
-    Ok(created(create_object(&call.writer(manager, dry_run), object, false, warnings)?))
+    first_or_again(call, create_object(write, object, false, warnings))
+}
+
+/// A create by PUT or apply that comes second is an update of what is there by now.
+pub(super) fn first_or_again(call: &Call, result: ApiResult<Object>) -> Result<Answer, Raced> {
+    result.map(created).map_err(|error| match error.reason {
+        Some("AlreadyExists") if call.stored().is_some() => Raced::Again,
+        _ => Raced::Refused(error),
+    })
 }
 
 /// The right to change an object is not the right to make it.
