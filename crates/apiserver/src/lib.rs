@@ -2,6 +2,7 @@
 
 mod auth;
 mod bootstrap;
+mod connection;
 mod controllers;
 mod discovery;
 mod faults;

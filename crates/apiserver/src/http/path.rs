@@ -36,8 +36,9 @@ pub(crate) struct ResourcePath {
 
 /// Reads a path.
 pub(crate) fn parse(path: &str) -> Target {
-    let segments: Vec<String> = path.split('/').filter(|s| !s.is_empty()).map(percent_decoded).collect();
-    let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+    // upstream: escapes are undone first, so that an escaped slash parts two segments like any other.
+    let decoded = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
+    let parts: Vec<&str> = decoded.split('/').filter(|s| !s.is_empty()).collect();
     match parts.as_slice() {
         ["api"] => Target::CoreVersions,
         ["apis"] => Target::Groups,
@@ -49,10 +50,6 @@ pub(crate) fn parse(path: &str) -> Target {
         ["apis", group, version, rest @ ..] => in_version(group, version, rest),
         _ => Target::Other,
     }
-}
-
-fn percent_decoded(segment: &str) -> String {
-    percent_encoding::percent_decode_str(segment).decode_utf8_lossy().into_owned()
 }
 
 fn knows_group(group: &str) -> bool {
@@ -120,6 +117,8 @@ mod tests {
             ("/api/v1/namespaces/n/nodes", "NoSuchResource"),
             ("/api/v1/namespaces/n/services/a/bogus", "NoSuchResource"),
             ("/apis/coordination.k8s.io/v1/namespaces/n/leases/a%3Ab", "leases.coordination.k8s.io \"n\" \"a:b\" None"),
+            ("/api/v1/namespaces/n%2Fservices/a%2fstatus", "services \"n\" \"a\" Some(\"status\")"),
+            ("/api/v1/nodes/%zz", "nodes \"\" \"%zz\" None"),
             ("/apis/apps/v1", "resources apps/v1"),
             ("/apis/nope/v1", "Other"),
             ("/healthz", "Other"),
