@@ -40,6 +40,7 @@
 
 mod auth;
 mod bootstrap;
+mod connection;
 mod controllers;
 mod discovery;
 mod faults;

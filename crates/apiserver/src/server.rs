@@ -7,12 +7,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
@@ -24,10 +20,7 @@ use crate::http::{Peer, serve};
 use crate::options::Options;
 use crate::state::State;
 use crate::tls::{self, Authority, TlsError};
-use crate::{bootstrap, controllers};
-
-/// How long a client may take for its TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+use crate::{bootstrap, connection, controllers};
 
 /// How long shutdown waits for requests in flight.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -212,7 +205,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<State>,
             () = until_stopped(&mut stopped) => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    tokio::spawn(connection(stream, acceptor.clone(), state.clone(), graceful.watcher()));
+                    tokio::spawn(connection::run(stream, acceptor.clone(), state.clone(), graceful.watcher()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -227,31 +220,6 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<State>,
 /// Waits for the word to stop; a sender that is gone means the same.
 async fn until_stopped(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stop| *stop).await.is_ok();
-}
-
-async fn connection(
-    stream: TcpStream,
-    acceptor: TlsAcceptor,
-    state: Arc<State>,
-    watcher: hyper_util::server::graceful::Watcher,
-) {
-    // Small answers and watch events must not wait for each other.
-    let _ = stream.set_nodelay(true);
-    let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
-        Err(_) => return tracing::debug!("TLS handshake took too long"),
-    };
-    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    let peer = Peer { certificate: certificate.map(|c| Arc::from(c.as_ref())), trusted: None };
-    let service = service_fn(move |request: Request<Incoming>| serve(state.clone(), peer.clone(), request));
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).keep_alive(true);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(250);
-    let serving = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-    if let Err(error) = watcher.watch(serving).await {
-        tracing::debug!(error, "connection ended");
-    }
 }
 
 // === Within the process ===

@@ -168,6 +168,12 @@ impl ApiError {
         )
     }
 
+    /// The request took longer than any request may.
+    pub(crate) fn timed_out() -> Self {
+        let message = "Timeout: request did not complete within the allotted timeout";
+        Self::new(StatusCode::GATEWAY_TIMEOUT, Some("Timeout"), message).with_details(json!({}))
+    }
+
     /// `Service "a" is invalid: …` with one cause per error; an error found twice is told once.
     pub(crate) fn invalid(what: Named<'_>, name: &str, errors: &[FieldError]) -> Self {
         let mut texts: Vec<String> = Vec::new();

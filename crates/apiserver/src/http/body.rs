@@ -1,5 +1,7 @@
 //! Request bodies: read up to a limit, then decoded into canonical objects.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Body as HttpBody;
@@ -19,16 +21,20 @@ use crate::value::Json;
 /// Larger bodies are refused with 413.
 pub(crate) const LIMIT: usize = 3 << 20;
 
+/// How long a client may take to send a body, as long as a real server gives a whole request.
+const TIME: Duration = Duration::from_secs(60);
+
 /// Reads the whole body.
 pub(crate) async fn read<B>(body: B) -> ApiResult<Bytes>
 where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    match Limited::new(body, LIMIT).collect().await {
-        Ok(whole) => Ok(whole.to_bytes()),
-        Err(e) if e.is::<LengthLimitError>() => Err(ApiError::too_large(LIMIT)),
-        Err(e) => Err(ApiError::bad_request(format!("cannot read the request body: {e}"))),
+    match tokio::time::timeout(TIME, Limited::new(body, LIMIT).collect()).await {
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Err(_) => Err(ApiError::timed_out()),
+        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(ApiError::too_large(LIMIT)),
+        Ok(Err(e)) => Err(ApiError::bad_request(format!("cannot read the request body: {e}"))),
     }
 }
 
@@ -355,5 +361,21 @@ mod tests {
         }
         let found = type_complaint(br#"{"apiVersion": "a/b/c"}"#);
         assert_eq!(found.as_deref(), Some("unexpected GroupVersion string: a/b/c"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::stream;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_ends_is_not_waited_for_for_ever() {
+        let unfinished = stream::pending::<Result<Frame<Bytes>, std::io::Error>>();
+        let error = read(StreamBody::new(unfinished)).await.unwrap_err();
+        assert_eq!((error.code.as_u16(), error.reason), (504, Some("Timeout")));
+        assert_eq!(error.message, "Timeout: request did not complete within the allotted timeout");
     }
 }

@@ -193,6 +193,8 @@ mod tests {
             ("/api/v1/watch/nodes/a", "nodes \"\" \"a\" None"),
             ("/api/v1/watch/nodes/a/status", "NoSuchResource"),
             ("/apis/authentication.k8s.io/v1/watch/tokenreviews", "NoSuchResource"),
+            ("/api/v1/namespaces/n%2Fservices/a%2fstatus", "services \"n\" \"a\" Some(\"status\")"),
+            ("/api/v1/nodes/%zz", "nodes \"\" \"%zz\" None"),
             ("/apis/apps/v1", "resources apps/v1"),
             ("/apis/nope/v1", "Other"),
             ("/healthz", "Other"),

@@ -324,10 +324,10 @@ pub(crate) fn stream_body(chunks: impl Stream<Item = Result<Bytes, std::io::Erro
     StreamBody::new(chunks.map(|chunk| chunk.map(Frame::data))).boxed_unsync()
 }
 
+/// upstream: only the plain word counts, in the first header; `gzip;q=1` is as unknown as `gzip;q=0`.
 fn accepts_gzip(request: &HeaderMap) -> bool {
-    // upstream: it is asked for by its bare name only, not with a quality.
-    let header = request.get(ACCEPT_ENCODING).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    header.split(',').any(|encoding| encoding.trim() == "gzip")
+    let value = request.get(ACCEPT_ENCODING).and_then(|v| v.to_str().ok());
+    value.is_some_and(|v| v.split(',').any(|encoding| encoding.trim() == "gzip"))
 }
 
 fn mark_compressed(response: &mut Response<Body>) {
@@ -401,6 +401,21 @@ pub(crate) fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
         let clean: String = quoted.chars().filter(|c| !c.is_control()).collect();
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{clean}\"")) {
             response.headers_mut().append(WARNING, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_plain_word_asks_for_gzip() {
+        let cases = [("gzip", true), ("deflate, gzip", true), ("gzip;q=1.0", false), ("gzip;q=0", false), ("*", false)];
+        for (value, accepted) in cases {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(value));
+            assert_eq!(accepts_gzip(&headers), accepted, "{value}");
         }
     }
 }

@@ -1,0 +1,81 @@
+//! One connection: its TLS handshake, the protocol spoken on it, and its limits.
+//!
+//! The limits are those of a real server, so that a request that is too large or too slow there is so here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::Watcher;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::http::{Peer, serve};
+use crate::state::State;
+
+/// How long a client may take for its TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long an HTTP/1 connection may wait for the head of its next request.
+const IDLE: Duration = Duration::from_secs(90);
+
+/// The head of a request may be this large: its address and its header fields.
+const HEAD: usize = 1 << 20;
+
+/// How many requests, watches for the most part, may be open on one HTTP/2 connection.
+const STREAMS: u32 = 250;
+
+/// What a client gets that speaks HTTP without TLS; upstream's words, which people search for.
+const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+
+/// Serves a connection until it ends.
+pub(crate) async fn run(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>, watcher: Watcher) {
+    // Small answers and watch events must not wait for each other.
+    let _ = stream.set_nodelay(true);
+    match tokio::time::timeout(HANDSHAKE, handshake(stream, acceptor)).await {
+        Ok(Ok(Some(stream))) => serve_requests(stream, state, watcher).await,
+        Ok(Ok(None)) => tracing::debug!("a client spoke HTTP without TLS"),
+        Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
+        Err(_) => tracing::debug!("TLS handshake took too long"),
+    }
+}
+
+/// The encrypted stream; `None` if the client did not mean to encrypt, and has been told.
+async fn handshake(mut stream: TcpStream, acceptor: TlsAcceptor) -> std::io::Result<Option<TlsStream<TcpStream>>> {
+    let mut first = [0];
+    stream.peek(&mut first).await?;
+    // A TLS record starts with its type, a small number; HTTP with the name of a method.
+    if first[0].is_ascii_uppercase() {
+        stream.write_all(NOT_TLS).await?;
+        stream.shutdown().await?;
+        return Ok(None);
+    }
+    acceptor.accept(stream).await.map(Some)
+}
+
+async fn serve_requests(stream: TlsStream<TcpStream>, state: Arc<State>, watcher: Watcher) {
+    let session = stream.get_ref().1;
+    let certificate = session.peer_certificates().and_then(|chain| chain.first());
+    let peer = Peer { certificate: certificate.map(|c| Arc::from(c.as_ref())), trusted: None };
+    let builder = protocol(session.alpn_protocol() == Some(b"h2"));
+    let service = service_fn(move |request: Request<Incoming>| serve(state.clone(), peer.clone(), request));
+    let serving = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    if let Err(error) = watcher.watch(serving).await {
+        tracing::debug!(error, "connection ended");
+    }
+}
+
+/// The protocol is the one agreed on in the handshake. To guess it from the first bytes would let a client that sends
+/// none wait for ever.
+fn protocol(http2: bool) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).keep_alive(true).header_read_timeout(IDLE).max_buf_size(HEAD);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS).max_header_list_size(HEAD as u32);
+    if http2 { builder.http2_only() } else { builder.http1_only() }
+}
