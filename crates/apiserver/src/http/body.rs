@@ -298,6 +298,10 @@ fn refuse_other_kind(kind: &str, version: &str) -> ApiResult<()> {
 
 #[cfg(test)]
 mod tests {
+    use futures::stream;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
     use super::*;
     use crate::resources::RESOURCES;
 
@@ -362,14 +366,6 @@ mod tests {
         let found = type_complaint(br#"{"apiVersion": "a/b/c"}"#);
         assert_eq!(found.as_deref(), Some("unexpected GroupVersion string: a/b/c"));
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use futures::stream;
-    use http_body::Frame;
-    use http_body_util::StreamBody;
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_ends_is_not_waited_for_for_ever() {
