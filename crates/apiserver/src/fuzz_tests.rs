@@ -364,7 +364,13 @@ fn requests() -> Vec<(&'static str, &'static str, &'static str, String)> {
 }
 
 /// Sends a request straight to the service; answers code and body.
-async fn send(state: &Arc<State>, method: &str, path: &str, kind: &str, body: Vec<u8>) -> Option<(u16, Value)> {
+pub(crate) async fn send(
+    state: &Arc<State>,
+    method: &str,
+    path: &str,
+    kind: &str,
+    body: Vec<u8>,
+) -> Option<(u16, Value)> {
     let request = http::Request::builder().method(method).uri(path).header("content-type", kind);
     let request = request.body(http_body_util::Full::new(bytes::Bytes::from(body))).ok()?;
     let admin = User { name: "fuzz".into(), groups: vec!["system:masters".into()], ..User::default() };

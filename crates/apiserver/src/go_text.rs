@@ -28,6 +28,16 @@ pub(crate) fn quote_byte(byte: u8) -> String {
     out
 }
 
+/// Why a text is no number, as the function of `strconv` says it.
+pub(crate) fn number_error(function: &str, text: &str, error: &std::num::ParseIntError) -> String {
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    let why = match error.kind() {
+        PosOverflow | NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    format!("strconv.{function}: parsing {}: {why}", quote(text))
+}
+
 fn push_escaped(out: &mut String, c: char) {
     let short = match c {
         '\\' => "\\\\",
@@ -74,6 +84,17 @@ pub(crate) fn valid_text(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Reads a decimal number the way Go does: digits only, no sign. The error is in Go's words.
+pub(crate) fn parse_uint(text: &str) -> Result<u64, String> {
+    let digits_only = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let why = match text.parse::<u64>() {
+        Ok(number) if digits_only => return Ok(number),
+        Err(_) if digits_only => "value out of range",
+        _ => "invalid syntax",
+    };
+    Err(format!("strconv.ParseUint: parsing {}: {why}", quote(text)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,5 +124,16 @@ mod tests {
     fn each_invalid_byte_is_replaced_alone() {
         assert_eq!(valid_text(b"a\xe2\x82z"), "a\u{fffd}\u{fffd}z");
         assert_eq!(valid_text("é".as_bytes()), "é");
+    }
+
+    #[test]
+    fn numbers_are_digits_that_fit() {
+        assert_eq!(parse_uint("007"), Ok(7));
+        for odd in ["", "+5", "-1", "1_0", "x"] {
+            let wanted = format!("strconv.ParseUint: parsing {odd:?}: invalid syntax");
+            assert_eq!(parse_uint(odd), Err(wanted));
+        }
+        let huge = "99999999999999999999";
+        assert_eq!(parse_uint(huge), Err(format!("strconv.ParseUint: parsing {huge:?}: value out of range")));
     }
 }

@@ -13,14 +13,12 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::auth::{Auth, User};
+use crate::auth::User;
 use crate::faults::Faults;
 use crate::http::respond::Body;
 use crate::http::{Peer, serve};
 use crate::options::Options;
-use crate::resources::service::Pools;
 use crate::state::State;
-use crate::store::Store;
 use crate::tls::{self, Authority, TlsError};
 use crate::{bootstrap, connection, controllers};
 
@@ -91,7 +89,7 @@ impl ApiServer {
         let admin_identity = authority.client(ADMIN.0, ADMIN.1)?;
         let admin = tls::kubeconfig(&url(address), &authority, ADMIN.0, &admin_identity);
 
-        let state = Arc::new(new_state(options, address));
+        let state = Arc::new(State::new(options, address.to_string()));
         bootstrap::run(&state, &authority.pem()).map_err(|e| StartError::Bootstrap(e.message))?;
         let (stop, stopped) = watch::channel(false);
         let acceptor = TlsAcceptor::from(Arc::new(config));
@@ -183,18 +181,6 @@ impl Drop for ApiServer {
 
 fn url(address: SocketAddr) -> String {
     format!("https://{address}")
-}
-
-fn new_state(options: Options, address: SocketAddr) -> State {
-    State {
-        store: Store::new(),
-        pools: Pools::new(options.service_cidr, options.node_ports),
-        auth: Auth::new(&options),
-        faults: Faults::default(),
-        watch_cuts: watch::Sender::new(0),
-        address: address.to_string(),
-        options,
-    }
 }
 
 /// The first address of the service range, which the server itself has in the cluster.

@@ -22,6 +22,19 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// An empty server that clients reach at `address`.
+    pub(crate) fn new(options: Options, address: String) -> State {
+        State {
+            store: Store::new(),
+            pools: Pools::new(options.service_cidr, options.node_ports),
+            auth: Auth::new(&options),
+            faults: Faults::default(),
+            watch_cuts: watch::Sender::new(0),
+            address,
+            options,
+        }
+    }
+
     /// Ends all watches, cleanly.
     pub(crate) fn cut_watches(&self) {
         self.watch_cuts.send_modify(|cuts| *cuts += 1);

@@ -4,6 +4,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::field_error::FieldError;
+use crate::go_text::quote;
 
 /// An error as the API shows it.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +76,7 @@ impl ApiError {
         let subject = match (what.kind, name) {
             ("", _) => "forbidden".to_owned(),
             (_, "") => format!("{} is forbidden", what.qualified()),
-            _ => format!("{} {name:?} is forbidden", what.qualified()),
+            _ => format!("{} {} is forbidden", what.qualified(), quote(name)),
         };
         Self::new(StatusCode::FORBIDDEN, Some("Forbidden"), format!("{subject}: {why}"))
             .with_details(what.details(name))
@@ -92,7 +93,7 @@ impl ApiError {
     }
 
     pub(crate) fn not_found(what: Named<'_>, name: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, Some("NotFound"), format!("{} {name:?} not found", what.qualified()))
+        Self::new(StatusCode::NOT_FOUND, Some("NotFound"), format!("{} {} not found", what.qualified(), quote(name)))
             .with_details(what.details(name))
     }
 
@@ -120,13 +121,27 @@ impl ApiError {
     }
 
     pub(crate) fn already_exists(what: Named<'_>, name: &str) -> Self {
-        Self::new(StatusCode::CONFLICT, Some("AlreadyExists"), format!("{} {name:?} already exists", what.qualified()))
-            .with_details(what.details(name))
+        Self::new(
+            StatusCode::CONFLICT,
+            Some("AlreadyExists"),
+            format!("{} {} already exists", what.qualified(), quote(name)),
+        )
+        .with_details(what.details(name))
+    }
+
+    /// As [`ApiError::already_exists`], for an object that has a `generateName`: another try may draw another name.
+    pub(crate) fn name_not_unique(what: Named<'_>, name: &str) -> Self {
+        let mut details = what.details(name);
+        details.insert("retryAfterSeconds".into(), 1.into());
+        let mut error = Self::already_exists(what, name).with_details(details);
+        error.message.push_str(", the server was not able to generate a unique name for the object");
+        error.retry_after = Some(1);
+        error
     }
 
     /// `Operation cannot be fulfilled on services "a": why`.
     pub(crate) fn conflict(what: Named<'_>, name: &str, why: &str) -> Self {
-        let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", what.qualified());
+        let message = format!("Operation cannot be fulfilled on {} {}: {why}", what.qualified(), quote(name));
         Self::new(StatusCode::CONFLICT, Some("Conflict"), message).with_details(what.details(name))
     }
 
@@ -179,7 +194,7 @@ impl ApiError {
         Self::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             Some("Invalid"),
-            format!("{} {name:?} is invalid: {list}", what.qualified()),
+            format!("{} {} is invalid: {list}", what.qualified(), quote(name)),
         )
         .with_details(details)
     }

@@ -1,14 +1,12 @@
 //! A server's memory for tests of this module, without a server.
 
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
-use super::{Auth, User, request_token};
-use crate::faults::Faults;
+use super::{User, request_token};
 use crate::options::{AuthorizationMode, Options};
-use crate::resources::{self, service::Pools};
+use crate::resources;
 use crate::state::State;
-use crate::store::{Draft, Expect, Store};
+use crate::store::{Draft, Expect};
 use crate::value::Json;
 
 /// Nothing stored but the default roles; rules decide.
@@ -27,15 +25,7 @@ pub(super) fn open_state() -> State {
 
 fn new_state(authorization: AuthorizationMode) -> State {
     let options = Options { authorization, ..Options::default() };
-    State {
-        store: Store::new(),
-        pools: Pools::new(options.service_cidr, options.node_ports),
-        auth: Auth::new(&options),
-        faults: Faults::default(),
-        watch_cuts: watch::Sender::new(0),
-        address: "127.0.0.1:6443".to_owned(),
-        options,
-    }
+    State::new(options, "127.0.0.1:6443".to_owned())
 }
 
 /// Stores an object, over the present one if there is one. Its uid is its name unless it has one.

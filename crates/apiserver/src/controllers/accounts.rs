@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 use super::{Hands, kind};
 use crate::resources::Resource;
 use crate::store::{Change, Verb};
-use crate::verbs::create_object;
+use crate::value::Json;
+use crate::verbs::{create_object, update_object};
+
+const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// Which namespaces are to be looked at.
 pub(super) struct Accounts {
@@ -24,9 +27,8 @@ impl Accounts {
         let object = &change.object;
         match resource.storage {
             "namespaces" if change.verb != Verb::Deleted => self.dirty.insert(object.key.name.to_string()),
-            "serviceaccounts" | "configmaps" if change.verb == Verb::Deleted => {
-                self.dirty.insert(object.key.namespace.to_string())
-            }
+            "serviceaccounts" if change.verb == Verb::Deleted => self.dirty.insert(object.key.namespace.to_string()),
+            "configmaps" if *object.key.name == *ROOT_CA => self.dirty.insert(object.key.namespace.to_string()),
             _ => false,
         };
     }
@@ -35,6 +37,7 @@ impl Accounts {
         for namespace in std::mem::take(&mut self.dirty) {
             self.ensure(hands, &namespace, account());
             self.ensure(hands, &namespace, self.root_ca());
+            self.restore(hands, &namespace);
         }
     }
 
@@ -50,12 +53,26 @@ impl Accounts {
         }
     }
 
+    /// Puts the authority right where somebody changed it.
+    fn restore(&self, hands: &Hands, namespace: &str) {
+        let resource = kind("v1", "ConfigMap");
+        let Some(stored) = hands.state.store.get(resource.storage, namespace, ROOT_CA) else { return };
+        let old = stored.value();
+        let mut new = old.clone();
+        new.put("data", self.root_ca()["data"].take());
+        if new != old {
+            let write = hands.write(resource, namespace, None);
+            // Whoever wrote in between brings the map back here.
+            let _ = update_object(&write, &stored, &old, new, false, &mut Vec::new());
+        }
+    }
+
     fn root_ca(&self) -> Value {
         json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {
-                "name": "kube-root-ca.crt",
+                "name": ROOT_CA,
                 "annotations": {
                     "kubernetes.io/description": "The authority that signs the API server's serving certificate.",
                 },

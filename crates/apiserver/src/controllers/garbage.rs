@@ -2,10 +2,12 @@
 //!
 //! * Background: when an owner is gone, dependents without another living owner go too; others lose the dead
 //!   reference.
-//! * Foreground (`foregroundDeletion` on a marked owner): dependents go first, then the finalizer.
+//! * Foreground (`foregroundDeletion` on a marked owner): dependents without another living owner go first, then the
+//!   finalizer; others lose the reference.
 //! * Orphan (`orphan` on a marked owner): dependents lose the reference, then the finalizer goes.
 //!
-//! References to kinds this server does not know are never judged.
+//! References to kinds this server does not know, and from cluster-scoped objects to namespaced owners, are never
+//! judged. Events have no owners here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,6 +19,9 @@ use crate::resources::{self, Resource};
 use crate::store::{Change, Key, Stored, Verb};
 use crate::value::Json;
 use crate::verbs::{DeleteOptions, update_object};
+
+const FOREGROUND: &str = "foregroundDeletion";
+const ORPHAN: &str = "orphan";
 
 type Place = (&'static str, Key);
 
@@ -33,6 +38,9 @@ pub(super) struct Garbage {
 
 impl Garbage {
     pub(super) fn fold(&mut self, resource: &'static Resource, change: &Change) {
+        if resource.storage == "events" {
+            return;
+        }
         let place = (resource.storage, change.object.key.clone());
         if let Some(previous) = &change.previous {
             self.forget(&place, previous);
@@ -70,15 +78,57 @@ impl Garbage {
             judge(hands, &place);
         }
         for (place, uid) in &self.waiting {
-            let dependents = self.dependents.get(uid).cloned().unwrap_or_default();
-            settle(hands, place, uid, &dependents);
+            self.settle(hands, place, uid);
         }
+    }
+
+    /// Moves a foreground or orphan deletion on.
+    fn settle(&self, hands: &Hands, place: &Place, uid: &str) {
+        let Some((resource, stored)) = find(hands, place).filter(|(_, s)| *s.uid == *uid) else { return };
+        let value = stored.value();
+        let dependents = self.dependents.get(uid);
+        let present = || dependents.into_iter().flatten().filter_map(|place| find(hands, place));
+        let held = match has_finalizer(&value, ORPHAN) {
+            true => {
+                present().for_each(|(resource, dependent)| release(hands, resource, &dependent, uid));
+                // A write that lost a race leaves a reference; without the finalizer its holder would be garbage.
+                present().any(|(_, dependent)| dependent.owners.iter().any(|owner| **owner == *uid))
+            }
+            false => {
+                present().for_each(|(resource, dependent)| self.follow(hands, resource, &dependent, uid));
+                present().any(|(_, dependent)| blocks(&dependent, &stored))
+            }
+        };
+        if !held {
+            drop_finalizer(hands, resource, &stored, &value);
+        }
+    }
+
+    /// Lets a dependent follow an owner that waits for it.
+    fn follow(&self, hands: &Hands, resource: &'static Resource, dependent: &Arc<Stored>, uid: &str) {
+        let value = dependent.value();
+        let stays = |r: &Value| r.text("uid") != uid && fate(hands, r, &dependent.key.namespace) == Fate::Lives;
+        if value.list("metadata.ownerReferences").iter().any(stays) {
+            release(hands, resource, dependent, uid);
+            return;
+        }
+        let policy = self.dependents.contains_key(&dependent.uid).then_some(crate::verbs::Propagation::Foreground);
+        let options = DeleteOptions { policy, uid: Some(dependent.uid.to_string()), ..DeleteOptions::default() };
+        // A failure leaves the object, and its owner waiting: the next pass tries again.
+        let _ = hands.delete(resource, dependent, &options);
     }
 }
 
 fn is_waiting(object: &Stored) -> bool {
-    let ours = |finalizer: &&str| matches!(*finalizer, "foregroundDeletion" | "orphan");
-    object.deleting && object.value().texts("metadata.finalizers").iter().any(ours)
+    if !object.deleting {
+        return false;
+    }
+    let value = object.value();
+    [FOREGROUND, ORPHAN].iter().any(|finalizer| has_finalizer(&value, finalizer))
+}
+
+fn has_finalizer(value: &Value, finalizer: &str) -> bool {
+    value.texts("metadata.finalizers").contains(&finalizer)
 }
 
 fn find(hands: &Hands, place: &Place) -> Option<(&'static Resource, Arc<Stored>)> {
@@ -86,15 +136,27 @@ fn find(hands: &Hands, place: &Place) -> Option<(&'static Resource, Arc<Stored>)
     Some((resources::of_storage(place.0), stored))
 }
 
-/// Whether an owner reference points to something that is certainly gone.
-fn is_dead(hands: &Hands, reference: &Value, namespace: &str) -> bool {
-    let Some(resource) = resources::find_kind(reference.text("apiVersion"), reference.text("kind")) else {
-        return false;
+/// What is known of the object an owner reference names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It is there, or nobody can tell.
+    Lives,
+    /// It is there, and waits for its dependents to go.
+    Waits,
+    Gone,
+}
+
+fn fate(hands: &Hands, reference: &Value, namespace: &str) -> Fate {
+    let kind = resources::find_kind(reference.text("apiVersion"), reference.text("kind"));
+    let Some(resource) = kind.filter(|kind| !kind.namespaced || !namespace.is_empty()) else {
+        return Fate::Lives;
     };
     let namespace = if resource.namespaced { namespace } else { "" };
-    match hands.state.store.get(resource.storage, namespace, reference.text("name")) {
-        Some(owner) => *owner.uid != *reference.text("uid"),
-        None => true,
+    let owner = hands.state.store.get(resource.storage, namespace, reference.text("name"));
+    match owner.filter(|owner| *owner.uid == *reference.text("uid")) {
+        None => Fate::Gone,
+        Some(owner) if owner.deleting && has_finalizer(&owner.value(), FOREGROUND) => Fate::Waits,
+        Some(_) => Fate::Lives,
     }
 }
 
@@ -103,21 +165,23 @@ fn judge(hands: &Hands, place: &Place) {
     let Some((resource, stored)) = find(hands, place) else { return };
     let value = stored.value();
     let references = value.list("metadata.ownerReferences");
-    let dead: Vec<bool> = references.iter().map(|r| is_dead(hands, r, &stored.key.namespace)).collect();
-    if !dead.contains(&true) {
+    let fates: Vec<Fate> = references.iter().map(|r| fate(hands, r, &stored.key.namespace)).collect();
+    if !fates.contains(&Fate::Gone) {
         return;
     }
-    if dead.iter().all(|d| *d) {
+    if !fates.contains(&Fate::Lives) {
         let options = DeleteOptions { uid: Some(stored.uid.to_string()), ..DeleteOptions::default() };
         // A failure leaves the object; its next change, or its owner's, brings it back here.
         let _ = hands.delete(resource, &stored, &options);
         return;
     }
-    let mut at = 0;
-    drop_references(hands, resource, &stored, &value, |_| {
-        at += 1;
-        dead[at - 1]
-    });
+    let mut fates = fates.into_iter();
+    drop_references(hands, resource, &stored, &value, |_| fates.next() != Some(Fate::Lives));
+}
+
+/// Drops a dependent's references to one owner.
+fn release(hands: &Hands, resource: &'static Resource, dependent: &Arc<Stored>, uid: &str) {
+    drop_references(hands, resource, dependent, &dependent.value(), |r| r.text("uid") == uid);
 }
 
 fn drop_references(
@@ -138,41 +202,20 @@ fn drop_references(
     let _ = update_object(&write, stored, value, new, false, &mut Vec::new());
 }
 
-/// Moves a foreground or orphan deletion on.
-fn settle(hands: &Hands, place: &Place, uid: &str, dependents: &BTreeSet<Place>) {
-    let Some((resource, stored)) = find(hands, place).filter(|(_, s)| *s.uid == *uid) else { return };
-    let value = stored.value();
-    let orphans = value.texts("metadata.finalizers").contains(&"orphan");
-    let present: Vec<_> = dependents.iter().filter_map(|p| find(hands, p)).collect();
-    for (resource, dependent) in &present {
-        if orphans {
-            drop_references(hands, resource, dependent, &dependent.value(), |r| r.text("uid") == uid);
-        } else {
-            let options = DeleteOptions {
-                policy: Some(crate::verbs::Propagation::Foreground),
-                uid: Some(dependent.uid.to_string()),
-                ..DeleteOptions::default()
-            };
-            let _ = hands.delete(resource, dependent, &options);
-        }
+/// A dependent that is still there holds its owner only if it says so, and not if it waits for that owner itself.
+fn blocks(dependent: &Stored, owner: &Stored) -> bool {
+    if dependent.uid == owner.uid || owner.owners.contains(&dependent.uid) {
+        return false;
     }
-    let blocked = !orphans && dependents.iter().any(|p| find(hands, p).is_some_and(|(_, d)| blocks(&d, uid)));
-    if !blocked {
-        drop_finalizer(hands, resource, &stored, &value);
-    }
-}
-
-/// A dependent that is still there holds its owner only if it says so.
-fn blocks(dependent: &Stored, uid: &str) -> bool {
     let value = dependent.value();
     let references = value.list("metadata.ownerReferences");
-    references.iter().any(|r| r.text("uid") == uid && r.at("blockOwnerDeletion").as_bool() == Some(true))
+    references.iter().any(|r| *r.text("uid") == *owner.uid && r.at("blockOwnerDeletion").as_bool() == Some(true))
 }
 
 fn drop_finalizer(hands: &Hands, resource: &'static Resource, stored: &Arc<Stored>, value: &Value) {
     let mut new = value.clone();
     if let Some(finalizers) = new.list_mut("metadata.finalizers") {
-        finalizers.retain(|f| f != "orphan" && f != "foregroundDeletion");
+        finalizers.retain(|f| f != ORPHAN && f != FOREGROUND);
     }
     if new.list("metadata.finalizers").is_empty() {
         new.take_at("metadata.finalizers");

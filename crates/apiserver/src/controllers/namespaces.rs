@@ -6,7 +6,7 @@ use super::{Hands, kind, stored_resources};
 use crate::resources::Resource;
 use crate::store::{Change, Verb};
 use crate::value::Json;
-use crate::verbs::{DeleteOptions, update_object};
+use crate::verbs::{DeleteOptions, Propagation, update_object};
 
 /// The namespaces that are terminating.
 #[derive(Default)]
@@ -41,7 +41,8 @@ fn purge(hands: &Hands, namespace: &str) -> bool {
     let mut empty = true;
     for resource in stored_resources().filter(|r| r.namespaced) {
         for object in hands.state.store.list(resource.storage, Some(namespace)).objects {
-            let options = DeleteOptions { grace: Some(0), ..DeleteOptions::default() };
+            let policy = Some(Propagation::Background);
+            let options = DeleteOptions { grace: Some(0), policy, ..DeleteOptions::default() };
             let gone = matches!(hands.delete(resource, &object, &options), Ok(super::Deleted::Gone(_)));
             empty &= gone;
         }

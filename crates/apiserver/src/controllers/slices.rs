@@ -8,11 +8,13 @@ use serde_json::{Value, json};
 
 use super::{Hands, kind};
 use crate::resources::Resource;
-use crate::store::{Change, Stored, Verb};
+use crate::store::{Change, Stored};
 use crate::value::Json;
 use crate::verbs::{DeleteOptions, create_object, update_object};
 
 const MANAGER: &str = "endpointslice-controller.k8s.io";
+const HEADLESS: &str = "service.kubernetes.io/headless";
+const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The namespaces in which something changed.
 #[derive(Default)]
@@ -22,12 +24,8 @@ pub(super) struct Slices {
 
 impl Slices {
     pub(super) fn fold(&mut self, resource: &Resource, change: &Change) {
-        let ours = match resource.storage {
-            "services" | "pods" => true,
-            "endpointslices" => change.verb == Verb::Deleted,
-            _ => false,
-        };
-        if ours {
+        // A slice that somebody else changed is put right again; what we wrote ourselves needs no second write.
+        if matches!(resource.storage, "services" | "pods" | "endpointslices") {
             self.dirty.insert(change.object.key.namespace.to_string());
         }
     }
@@ -48,7 +46,7 @@ fn sync(hands: &Hands, service: &Stored, pods: &[Arc<Stored>]) {
     let existing = slice_of(hands, service);
     let wanted = match value.map("spec.selector") {
         Some(selector) if !selector.is_empty() && value.text("spec.type") != "ExternalName" => {
-            desired(&value, pods.iter().filter(|p| selects(selector, p)))
+            desired(hands, &value, pods.iter().filter(|p| selects(selector, p)))
         }
         _ => return,
     };
@@ -70,6 +68,7 @@ fn sync(hands: &Hands, service: &Stored, pods: &[Arc<Stored>]) {
             let mut new = old.clone();
             new.put("endpoints", wanted.at("endpoints").clone());
             new.put("ports", wanted.at("ports").clone());
+            new.put("metadata.labels", wanted.at("metadata.labels").clone());
             let _ = update_object(&write, &slice, &old, new, false, &mut Vec::new());
         }
     }
@@ -88,10 +87,10 @@ fn selects(selector: &serde_json::Map<String, Value>, pod: &Stored) -> bool {
     selector.iter().all(|(key, value)| pod.labels.get(key).map(String::as_str) == value.as_str())
 }
 
-fn desired<'a>(service: &Value, pods: impl Iterator<Item = &'a Arc<Stored>>) -> Value {
+fn desired<'a>(hands: &Hands, service: &Value, pods: impl Iterator<Item = &'a Arc<Stored>>) -> Value {
     let family = service.texts("spec.ipFamilies").first().copied().unwrap_or("IPv4").to_owned();
     let pods: Vec<Value> = pods.map(|p| p.value()).collect();
-    let endpoints: Vec<Value> = pods.iter().filter_map(|p| endpoint(service, p, &family)).collect();
+    let endpoints: Vec<Value> = pods.iter().filter_map(|p| endpoint(hands, service, p, &family)).collect();
     let ports: Vec<Value> = service.list("spec.ports").iter().filter_map(|p| port(p, &pods)).collect();
     let name = service.text("metadata.name");
     json!({
@@ -99,10 +98,7 @@ fn desired<'a>(service: &Value, pods: impl Iterator<Item = &'a Arc<Stored>>) -> 
         "kind": "EndpointSlice",
         "metadata": {
             "generateName": format!("{name}-"),
-            "labels": {
-                "kubernetes.io/service-name": name,
-                "endpointslice.kubernetes.io/managed-by": MANAGER,
-            },
+            "labels": labels(service),
             "ownerReferences": [{
                 "apiVersion": "v1",
                 "kind": "Service",
@@ -118,8 +114,20 @@ fn desired<'a>(service: &Value, pods: impl Iterator<Item = &'a Arc<Stored>>) -> 
     })
 }
 
+/// The labels of the Service, and those that say what the slice is.
+fn labels(service: &Value) -> Value {
+    let mut labels = service.map("metadata.labels").cloned().unwrap_or_default();
+    labels.remove(HEADLESS);
+    if service.text("spec.clusterIP") == "None" {
+        labels.insert(HEADLESS.into(), "".into());
+    }
+    labels.insert("kubernetes.io/service-name".into(), service.text("metadata.name").into());
+    labels.insert("endpointslice.kubernetes.io/managed-by".into(), MANAGER.into());
+    Value::Object(labels)
+}
+
 /// The endpoint a pod is, if it has an address and is not finished.
-fn endpoint(service: &Value, pod: &Value, family: &str) -> Option<Value> {
+fn endpoint(hands: &Hands, service: &Value, pod: &Value, family: &str) -> Option<Value> {
     if matches!(pod.text("status.phase"), "Succeeded" | "Failed") {
         return None;
     }
@@ -139,8 +147,15 @@ fn endpoint(service: &Value, pod: &Value, family: &str) -> Option<Value> {
             "uid": pod.text("metadata.uid"),
         },
     });
+    if pod.has("spec.hostname") && pod.text("spec.subdomain") == service.text("metadata.name") {
+        endpoint["hostname"] = pod.text("spec.hostname").into();
+    }
     if pod.has("spec.nodeName") {
-        endpoint["nodeName"] = pod.text("spec.nodeName").into();
+        let node = pod.text("spec.nodeName");
+        endpoint["nodeName"] = node.into();
+        if let Some(zone) = hands.state.store.get("nodes", "", node).and_then(|node| node.labels.get(ZONE).cloned()) {
+            endpoint["zone"] = zone.into();
+        }
     }
     Some(endpoint)
 }

@@ -16,8 +16,7 @@ use super::set::FieldSet;
 use super::shape::Shape;
 use super::{Writer, compare, extract, last_applied, merge, scope, update, validate};
 use crate::patch;
-use crate::resources::Resource;
-use crate::schema;
+use crate::schema::{self, TypeId};
 use crate::status::{ApiError, ApiResult};
 
 /// Who owns what was there before anybody applied.
@@ -55,14 +54,9 @@ struct Outcome {
 
 impl<'a> Request<'a> {
     fn new(writer: Writer<'a>, live: Option<&Value>, config: &'a Value) -> ApiResult<Self> {
-        check_kind(writer.resource, config)?;
-        if config.get("metadata").and_then(|m| m.get("managedFields")).is_some_and(Value::is_array) {
-            return Err(ApiError::bad_request("metadata.managedFields must be nil"));
-        }
-        let shape = Shape::root(writer.resource.type_id());
-        validate::validate(shape, config).map_err(|why| {
-            ApiError::plain(format!("failed to create typed patch object ({}): {why}", identity(config)))
-        })?;
+        let resource = writer.resource;
+        check(&resource.api_version(), resource.kind, resource.type_id(), config)?;
+        let shape = Shape::root(resource.type_id());
         let mut live = live.cloned().unwrap_or_else(|| update::blank(writer.resource));
         let stored = update::take_list(&mut live).unwrap_or_default();
         let entries = match stored.is_empty() {
@@ -95,7 +89,7 @@ impl<'a> Request<'a> {
         // upstream: the time is that of the last apply that changed the object.
         let time = match compare::same(&self.live, &object) {
             true => own.into_iter().next().and_then(|e| e.time),
-            false => Some(self.writer.now.to_owned()),
+            false => self.writer.time(),
         };
         others.push(Entry::new(owner, &applied.without(scope::server_set()), time));
         others.retain(|e| !e.is_empty());
@@ -172,12 +166,16 @@ fn conflicts_with(others: &[Entry], owner: &Owner, written: &FieldSet) -> Vec<Co
     same_version.map(conflict).filter(|c| !c.fields.is_empty()).collect()
 }
 
-fn check_kind(resource: &Resource, config: &Value) -> ApiResult<()> {
-    let matches = text(config, "kind") == resource.kind && text(config, "apiVersion") == resource.api_version();
-    match matches {
-        true => Ok(()),
-        false => Err(ApiError::bad_request(format!("invalid object type: {}", kind_text(config)))),
+/// See [`super::check_applied`].
+pub(super) fn check(api_version: &str, kind: &str, ty: TypeId, config: &Value) -> ApiResult<()> {
+    if text(config, "kind") != kind || text(config, "apiVersion") != api_version {
+        return Err(ApiError::bad_request(format!("invalid object type: {}", kind_text(config))));
     }
+    if config.get("metadata").and_then(|m| m.get("managedFields")).is_some_and(Value::is_array) {
+        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+    }
+    validate::validate(Shape::root(ty), config)
+        .map_err(|why| ApiError::plain(format!("failed to create typed patch object ({}): {why}", identity(config))))
 }
 
 fn text<'v>(object: &'v Value, key: &str) -> &'v str {

@@ -30,6 +30,7 @@ mod validate;
 use serde_json::{Map, Value};
 
 use crate::resources::Resource;
+use crate::schema::TypeId;
 use crate::status::ApiResult;
 
 /// Who writes, and how.
@@ -43,6 +44,12 @@ pub(crate) struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    /// The time of an entry for this write.
+    fn time(&self) -> Option<String> {
+        // upstream: the detour that scaling takes through another kind loses the time.
+        (self.subresource != Some("scale")).then(|| self.now.to_owned())
+    }
+
     fn owner(&self, operation: entry::Operation) -> entry::Owner {
         let manager = if self.manager.is_empty() { "unknown" } else { self.manager };
         entry::Owner {
@@ -68,6 +75,11 @@ pub(crate) fn record_update(writer: Writer<'_>, old: Option<&Value>, new: &mut V
 /// `applied` is as the client sent it; the result is in the canonical form of its type, but without defaults.
 pub(crate) fn apply(writer: Writer<'_>, live: Option<&Value>, applied: &Value, force: bool) -> ApiResult<Value> {
     apply::apply(writer, live, applied, force)
+}
+
+/// Whether an applied object is of the type it should be, and only has what the type has.
+pub(crate) fn check_applied(api_version: &str, kind: &str, ty: TypeId, applied: &Value) -> ApiResult<()> {
+    apply::check(api_version, kind, ty, applied)
 }
 
 /// Equal but for the times in managed fields; such a write changes nothing.

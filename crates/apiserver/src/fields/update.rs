@@ -51,8 +51,7 @@ pub(super) fn take_over(writer: Writer<'_>, mut entries: Vec<Entry>, changes: &C
         }
     }
     if !written.is_empty() {
-        // upstream: the detour that scaling takes through another kind loses the time.
-        let time = (writer.subresource != Some("scale")).then(|| writer.now.to_owned());
+        let time = writer.time();
         match entries.iter_mut().find(|e| e.owner.is(&owner)) {
             Some(own) => {
                 own.unite(&written);

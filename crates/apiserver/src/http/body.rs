@@ -6,11 +6,14 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Body as HttpBody;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use super::kinds;
 use super::negotiate::{BodyType, body_type};
 use super::query::FieldValidation;
-use crate::resources::{self, Resource};
+use crate::patch::json_kind;
+use crate::resources::Resource;
 use crate::schema::{self, DecodeError, Decoded, StrictIssue, TypeId, schema};
 use crate::status::{ApiError, ApiResult};
 use crate::value::Json;
@@ -110,23 +113,31 @@ type Peek = fn(&[u8]) -> Result<TypeMeta, String>;
 type Decode = fn(TypeId, &[u8]) -> Result<Decoded, DecodeError>;
 
 fn decode_text(body: &[u8], expected: Expected<'_>, peek: Peek, decode: Decode) -> ApiResult<Decoded> {
-    let unrecognized = |why: String| {
-        ApiError::bad_request(format!("the object provided is unrecognized (must be of type {}): {why}", expected.kind))
-    };
-    let meta = peek(body).map_err(unrecognized)?;
-    check_type(&meta, expected)?;
+    let meta = peek(body).map_err(|why| unrecognized(body, expected, &why))?;
+    check_type(&meta, body, expected)?;
     decode(expected.ty, body)
         .map_err(|e| cannot_handle(expected.kind, expected.version(), expected.kind, &e.to_string()))
 }
 
+/// What is no object of any kind; a piece of it is shown.
+fn unrecognized(body: &[u8], expected: Expected<'_>, why: &str) -> ApiError {
+    let (kind, shown) = (expected.kind, excerpt(body));
+    ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why} ({shown})"))
+}
+
 fn peek_json(body: &[u8]) -> Result<TypeMeta, String> {
-    match serde_json::from_slice::<Option<TypeMeta>>(body) {
-        Ok(meta) => Ok(meta.unwrap_or_default()),
-        Err(e) => {
-            let why = if e.is_data() { not_an_object(body) } else { schema::json_error(body, &e) };
-            Err(format!("couldn't get version/kind; json parse error: {why} ({})", excerpt(body)))
-        }
-    }
+    let meta = match body.trim_ascii_start().first() {
+        // Left to itself, serde would read a list as the fields in their order.
+        Some(b'[') => serde_json::from_slice::<IgnoredAny>(body).map(|_| None),
+        _ => serde_json::from_slice::<Option<TypeMeta>>(body).map(|meta| Some(meta.unwrap_or_default())),
+    };
+    let why = match meta {
+        Ok(Some(meta)) => return Ok(meta),
+        Ok(None) => not_an_object(body),
+        Err(e) if e.is_data() => not_an_object(body),
+        Err(e) => schema::json_error(body, &e),
+    };
+    Err(format!("couldn't get version/kind; json parse error: {why}"))
 }
 
 /// upstream: Go names the anonymous struct it reads the two fields into.
@@ -147,54 +158,53 @@ fn not_an_object(body: &[u8]) -> String {
 /// One of the two fields is no text. The struct has no name, so neither has the field's owner.
 fn wrong_type_meta(body: &[u8]) -> String {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
-    let fields = ["apiVersion", "kind"].map(|name| (name, json_type(value.at(name))));
+    let fields = ["apiVersion", "kind"].map(|name| (name, json_kind(value.at(name))));
     let wrong = fields.into_iter().find(|(_, found)| !matches!(*found, "null" | "string"));
     let (name, found) = wrong.unwrap_or(("kind", "object"));
     format!("json: cannot unmarshal {found} into Go struct field .{name} of type string")
 }
 
-fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
+/// upstream: YAML is read as the JSON it stands for.
+fn peek_yaml(body: &[u8]) -> Result<TypeMeta, String> {
+    let (value, _) = schema::yaml::to_value(body).map_err(|e| e.to_string())?;
+    match &value {
+        Value::Object(fields) => {
+            let is_text = |name: &str| fields.get(name).is_none_or(|v| v.is_string() || v.is_null());
+            if !is_text("apiVersion") || !is_text("kind") {
+                return peek_json(value.to_string().as_bytes());
+            }
+            let text = |key: &str| fields.get(key).and_then(Value::as_str).map(str::to_owned);
+            Ok(TypeMeta { api_version: text("apiVersion"), kind: text("kind") })
+        }
+        other => peek_json(other.to_string().as_bytes()),
     }
 }
 
-fn peek_yaml(body: &[u8]) -> Result<TypeMeta, String> {
-    let (value, _) = schema::yaml::to_value(body).map_err(|e| format!("{e} ({})", hex(body)))?;
-    let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-    Ok(TypeMeta { api_version: text("apiVersion"), kind: text("kind") })
-}
-
-/// upstream: texts that look like JSON are quoted, everything else is shown as hexadecimal.
+/// upstream: what starts like a JSON object is quoted, everything else is shown as hexadecimal.
 fn excerpt(body: &[u8]) -> String {
     const SHOWN: usize = 30;
-    if body.is_empty() {
-        return "<empty>".into();
+    let start = &body[..body.len().min(SHOWN)];
+    let dots = if body.len() > SHOWN { " ..." } else { "" };
+    match body.first() {
+        None => "<empty>".into(),
+        Some(b'{') => format!("{}{dots}", String::from_utf8_lossy(start)),
+        Some(_) => start.iter().map(|b| format!("{b:02x}")).chain([dots.to_owned()]).collect(),
     }
-    let looks_like_json = matches!(body[0], b'{' | b'[' | b'-' | b' ' | b'\n' | b'\t') || body[0].is_ascii_alphabetic();
-    match std::str::from_utf8(body) {
-        Ok(text) if looks_like_json && text.chars().count() > SHOWN => {
-            format!("{} ...", text.chars().take(SHOWN).collect::<String>())
-        }
-        Ok(text) if looks_like_json => text.to_owned(),
-        _ => hex(body),
-    }
-}
-
-fn hex(body: &[u8]) -> String {
-    const SHOWN: usize = 1024;
-    body.iter().take(SHOWN).map(|b| format!("{b:02x}")).collect()
 }
 
 /// Refuses an object of another type; what is absent is taken from the path.
-fn check_type(meta: &TypeMeta, expected: Expected<'_>) -> ApiResult<()> {
+fn check_type(meta: &TypeMeta, body: &[u8], expected: Expected<'_>) -> ApiResult<()> {
     let kind = meta.kind.as_deref().filter(|k| !k.is_empty()).unwrap_or(expected.kind);
     let api_version = meta.api_version.as_deref().filter(|v| !v.is_empty()).unwrap_or(expected.api_version);
+    if api_version.matches('/').count() > 1 {
+        return Err(unrecognized(body, expected, &format!("unexpected GroupVersion string: {api_version}")));
+    }
+    let wanted = expected.api_version;
+    if kind == expected.kind && api_version != wanted && kinds::same_kind(kind, api_version, wanted) {
+        return Err(ApiError::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({wanted})"
+        )));
+    }
     match other_type(api_version, kind, expected) {
         Some(why) => Err(cannot_handle(kind, version_of(api_version), expected.kind, &why)),
         None => Ok(()),
@@ -206,8 +216,7 @@ pub(crate) fn other_type(api_version: &str, kind: &str, expected: Expected<'_>) 
     if kind == expected.kind && api_version == expected.api_version {
         return None;
     }
-    let known = resources::find_kind(api_version, kind).is_some() || matches!((api_version, kind), ("v1", "List"));
-    Some(if known {
+    Some(if kinds::is_registered(api_version, kind) {
         format!(
             "converting ({}.{kind}) to ({}.{}): unknown conversion",
             version_of(api_version),
@@ -236,11 +245,7 @@ fn decode_protobuf(body: &[u8], expected: Expected<'_>) -> ApiResult<Value> {
         matches.then_some(expected.ty)
     };
     schema::decode_protobuf(schema(), body, type_of).map_err(|e| match e {
-        DecodeError::Syntax(why) => ApiError::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): {why} ({})",
-            expected.kind,
-            hex(body)
-        )),
+        DecodeError::Syntax(why) => unrecognized(body, expected, &why),
         DecodeError::Type(why) => cannot_handle(expected.kind, expected.version(), expected.kind, &why),
     })
 }
@@ -255,35 +260,77 @@ pub(crate) fn decode_delete_options(headers: &HeaderMap, body: &[u8]) -> ApiResu
         BodyType::Protobuf => schema::decode_protobuf(schema(), body, |_, _| Some(ty)),
         BodyType::Yaml => schema::decode_yaml(ty, body).map(|d| d.value),
         BodyType::Json => {
-            let meta = serde_json::from_slice::<Option<TypeMeta>>(body).map_err(|e| {
-                let why = schema::json_error(body, &e);
-                ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}"))
-            })?;
-            refuse_other_kind(&meta.unwrap_or_default())?;
+            let meta = peek_json(body).map_err(ApiError::bad_request)?;
+            // A body of another kind may well have fields that would not decode.
+            refuse_other_kind(meta.kind.as_deref().unwrap_or(""), meta.api_version.as_deref().unwrap_or(""))?;
             schema::decode_json(ty, body).map(|d| d.value)
         }
     };
-    value.map_err(|e| ApiError::bad_request(e.to_string()))
+    let value = value.map_err(|e| ApiError::bad_request(e.to_string()))?;
+    refuse_other_kind(value.text("kind"), value.text("apiVersion"))?;
+    Ok(value)
 }
 
-fn refuse_other_kind(meta: &TypeMeta) -> ApiResult<()> {
-    match meta.kind.as_deref() {
-        None | Some("" | "DeleteOptions") => Ok(()),
-        Some(kind) => {
-            let version = meta.api_version.as_deref().unwrap_or_default();
-            Err(ApiError::bad_request(format!(
-                "no kind {kind:?} is registered for version {version:?} in scheme \"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30\""
-            )))
-        }
+fn refuse_other_kind(kind: &str, version: &str) -> ApiResult<()> {
+    if matches!(kind, "" | "DeleteOptions") {
+        return Ok(());
     }
+    let version = if version.is_empty() { "meta.k8s.io/v1" } else { version };
+    Err(ApiError::bad_request(format!(
+        "no kind {kind:?} is registered for version {version:?} in scheme \
+         \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
+    )))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resources::RESOURCES;
     use futures::stream;
     use http_body::Frame;
     use http_body_util::StreamBody;
+
+    fn refusal(content_type: &'static str, body: &str) -> String {
+        let resource = RESOURCES.iter().find(|r| r.plural == "configmaps").unwrap();
+        let headers =
+            HeaderMap::from_iter([(http::header::CONTENT_TYPE, http::HeaderValue::from_static(content_type))]);
+        let expected = Expected::resource(resource, "v1");
+        let decoded = decode_object(&headers, body.as_bytes(), expected, FieldValidation::Warn, &mut Vec::new());
+        decoded.unwrap_err().message
+    }
+
+    #[test]
+    fn what_is_no_object_is_unrecognized() {
+        let no_object = |found: &str, shown: &str| {
+            format!(
+                "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse \
+                 error: json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
+                 \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }} ({shown})"
+            )
+        };
+        assert_eq!(refusal("application/json", "[]"), no_object("array", "5b5d"));
+        assert_eq!(refusal("application/json", "[1]"), no_object("array", "5b315d"));
+        assert_eq!(refusal("application/json", "true"), no_object("bool", "74727565"));
+        assert_eq!(refusal("application/yaml", "- a"), no_object("array", "2d2061"));
+        assert!(refusal("application/json", "[1").ends_with("unexpected end of JSON input (5b31)"));
+    }
+
+    #[test]
+    fn long_bodies_are_cut() {
+        let text = refusal("application/json", &format!("[\"{}", "x".repeat(40)));
+        assert!(text.ends_with(&format!("(5b22{} ...)", "78".repeat(28))), "{text}");
+    }
+
+    #[test]
+    fn other_versions_and_kinds_are_told_apart() {
+        let versions = "{\"apiVersion\":\"a/b/c\",\"kind\":\"ConfigMap\"}";
+        assert!(refusal("application/json", versions).contains("unexpected GroupVersion string: a/b/c ({"));
+        let list = "{\"kind\":\"ConfigMapList\",\"apiVersion\":\"v1\"}";
+        assert!(
+            refusal("application/json", list)
+                .ends_with("converting (v1.ConfigMapList) to (core.ConfigMap): unknown conversion")
+        );
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_ends_is_not_waited_for_for_ever() {

@@ -6,6 +6,7 @@
 
 pub(crate) mod body;
 mod debug;
+mod kinds;
 pub(crate) mod negotiate;
 pub(crate) mod path;
 pub(crate) mod query;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use http_body::Body as HttpBody;
 
 use crate::auth::{self, Attributes, User};
@@ -95,7 +96,7 @@ impl Context {
         match path::parse(self.parts.uri.path()) {
             Target::Resource(path) => self.resource(path, user, body).await,
             target => {
-                self.admit(user, &self.path_attributes())?;
+                self.admit(user, &self.unserved_attributes(&target))?;
                 let body = body::read(body).await?;
                 Ok(self.site(target, &body)?)
             }
@@ -115,6 +116,23 @@ impl Context {
         let user = auth::impersonate(&self.state, &user, &self.parts.headers, wants)?.unwrap_or(user);
         auth::authorize(&self.state, &user, wants)?;
         Ok(user)
+    }
+
+    fn unserved_attributes(&self, target: &Target) -> Attributes {
+        let unserved = match target {
+            Target::NoSuchResource | Target::Other => path::unserved(self.parts.uri.path(), &self.parts.method),
+            _ => None,
+        };
+        let Some(mut wants) = unserved else { return self.path_attributes() };
+        if wants.name.is_empty() {
+            wants.verb = match wants.verb.as_str() {
+                "get" if self.query.flag("watch") => "watch".into(),
+                "get" => "list".into(),
+                "delete" => "deletecollection".into(),
+                _ => wants.verb,
+            };
+        }
+        wants
     }
 
     fn path_attributes(&self) -> Attributes {
@@ -210,9 +228,4 @@ impl Context {
         };
         site::serve(&request, target)
     }
-}
-
-/// Only these methods read.
-pub(crate) fn is_read(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD)
 }

@@ -1,5 +1,8 @@
 //! What a path is about.
 
+use http::Method;
+
+use crate::auth::Attributes;
 use crate::resources::{self, RESOURCES, Resource, Subresource};
 
 /// The meaning of a path.
@@ -36,9 +39,10 @@ pub(crate) struct ResourcePath {
 
 /// Reads a path.
 pub(crate) fn parse(path: &str) -> Target {
-    // upstream: escapes are undone first, so that an escaped slash parts two segments like any other.
-    let decoded = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
-    let parts: Vec<&str> = decoded.split('/').filter(|s| !s.is_empty()).collect();
+    // Decoded first, so that an escaped slash parts segments, too.
+    let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
+    let path = path.strip_prefix('/').unwrap_or(&path).trim_end_matches('/');
+    let parts: Vec<&str> = path.split('/').collect();
     match parts.as_slice() {
         ["api"] => Target::CoreVersions,
         ["apis"] => Target::Groups,
@@ -49,6 +53,50 @@ pub(crate) fn parse(path: &str) -> Target {
         ["apis", group, version] => Target::Resources { group: (*group).into(), version: (*version).into() },
         ["apis", group, version, rest @ ..] => in_version(group, version, rest),
         _ => Target::Other,
+    }
+}
+
+/// What a path would be about if its resource were served: what authorisation judges before anybody looks whether it
+/// is. The verb is that of an object; `None` for a path that cannot be about a resource.
+pub(crate) fn unserved(path: &str, method: &Method) -> Option<Attributes> {
+    let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
+    let parts: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).collect();
+    let (group, version, rest) = match parts.as_slice() {
+        ["api", version, rest @ ..] => ("", *version, rest),
+        ["apis", group, version, rest @ ..] => (*group, *version, rest),
+        _ => return None,
+    };
+    let (verb, rest) = match rest {
+        ["watch", rest @ ..] => ("watch", rest),
+        _ => (verb_of_object(method), rest),
+    };
+    let (namespace, rest) = match rest {
+        ["namespaces", name, "status" | "finalize", ..] | ["namespaces", name] => (*name, rest),
+        ["namespaces", namespace, rest @ ..] => (*namespace, rest),
+        _ => ("", rest),
+    };
+    let part = |at: usize| rest.get(at).map(|s| (*s).to_owned()).unwrap_or_default();
+    let wants = Attributes {
+        verb: verb.into(),
+        group: group.into(),
+        version: version.into(),
+        resource: part(0),
+        name: part(1),
+        subresource: part(2),
+        namespace: namespace.into(),
+        path: String::new(),
+    };
+    (!wants.resource.is_empty()).then_some(wants)
+}
+
+fn verb_of_object(method: &Method) -> &'static str {
+    match *method {
+        Method::GET | Method::HEAD => "get",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "",
     }
 }
 
@@ -79,6 +127,9 @@ fn in_version(group: &str, version: &str, rest: &[&str]) -> Target {
         Some(found) => found,
         None => None,
     };
+    if watch && (sub.is_some() || !resource.allows("watch")) {
+        return Target::NoSuchResource;
+    }
     let placed = resource.namespaced != namespace.is_empty();
     let all_namespaces = resource.namespaced && namespace.is_empty() && name.is_empty() && !resource.is_virtual();
     if !placed && !all_namespaces {
@@ -105,6 +156,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_served_still_has_a_name() {
+        let cases = [
+            ("/apis/foo.io/v1/things", Some("get foo.io things \"\" \"\" \"\"")),
+            ("/apis/foo.io/v1/namespaces/n/things/a/part", Some("get foo.io things \"n\" \"a\" \"part\"")),
+            ("/api/v1/namespaces/n/nodes", Some("get  nodes \"n\" \"\" \"\"")),
+            ("/api/v1/watch/bogus", Some("watch  bogus \"\" \"\" \"\"")),
+            ("/api/v2", None),
+            ("/apis/foo.io/v1", None),
+            ("/metrics", None),
+        ];
+        for (path, meaning) in cases {
+            let shown = unserved(path, &Method::GET).map(|a| {
+                format!("{} {} {} {:?} {:?} {:?}", a.verb, a.group, a.resource, a.namespace, a.name, a.subresource)
+            });
+            assert_eq!(shown.as_deref(), meaning, "{path}");
+        }
+    }
+
+    #[test]
     fn paths_mean_what_they_mean_upstream() {
         let cases = [
             ("/api/v1/nodes", "nodes \"\" \"\" None"),
@@ -119,6 +189,12 @@ mod tests {
             ("/apis/coordination.k8s.io/v1/namespaces/n/leases/a%3Ab", "leases.coordination.k8s.io \"n\" \"a:b\" None"),
             ("/api/v1/namespaces/n%2Fservices/a%2fstatus", "services \"n\" \"a\" Some(\"status\")"),
             ("/api/v1/nodes/%zz", "nodes \"\" \"%zz\" None"),
+            ("/api/v1/namespaces/n/configmaps/a%2Fb", "NoSuchResource"),
+            ("/api/v1//nodes", "NoSuchResource"),
+            ("//api/v1/nodes", "Other"),
+            ("/api/v1/watch/nodes/a", "nodes \"\" \"a\" None"),
+            ("/api/v1/watch/nodes/a/status", "NoSuchResource"),
+            ("/apis/authentication.k8s.io/v1/watch/tokenreviews", "NoSuchResource"),
             ("/apis/apps/v1", "resources apps/v1"),
             ("/apis/nope/v1", "Other"),
             ("/healthz", "Other"),

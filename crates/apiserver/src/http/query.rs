@@ -9,6 +9,8 @@ use crate::store::Stored;
 use crate::table::Include;
 
 /// The decoded query string; empty pairs (`?&watch=true`) are passed over.
+///
+/// upstream: so are pairs that hold a semicolon or a broken escape.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Query {
     pairs: Vec<(String, String)>,
@@ -16,7 +18,8 @@ pub(crate) struct Query {
 
 impl Query {
     pub(crate) fn parse(text: &str) -> Query {
-        let pairs = form_urlencoded::parse(text.as_bytes()).map(|(k, v)| (k.into_owned(), v.into_owned()));
+        let sound = text.split('&').filter(|pair| !pair.contains(';') && has_sound_escapes(pair));
+        let pairs = sound.flat_map(|pair| form_urlencoded::parse(pair.as_bytes()).into_owned());
         Query { pairs: pairs.filter(|(k, _)| !k.is_empty()).collect() }
     }
 
@@ -44,13 +47,8 @@ impl Query {
     }
 
     pub(crate) fn int(&self, name: &str) -> ApiResult<Option<i64>> {
-        match self.get(name) {
-            None | Some("") => Ok(None),
-            Some(text) => text
-                .parse()
-                .map(Some)
-                .map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))),
-        }
+        let Some(text) = self.get(name) else { return Ok(None) };
+        text.parse().map(Some).map_err(|e| ApiError::bad_request(go_text::number_error("ParseInt", text, &e)))
     }
 
     /// What `includeObject` asks for in a Table.
@@ -59,9 +57,19 @@ impl Query {
             "" | "Metadata" => Ok(Include::Metadata),
             "Object" => Ok(Include::Object),
             "None" => Ok(Include::None),
-            other => Err(ApiError::bad_request(format!("unrecognized includeObject value: {other:?}"))),
+            other => {
+                let why = "must be 'Metadata', 'Object', 'None', or empty";
+                let error = FieldError::invalid("includeObject", other, why);
+                Err(ApiError::bad_request(format!("Unable to convert to Table as requested: {error}")))
+            }
         }
     }
+}
+
+/// Each `%` is followed by two hexadecimal digits.
+fn has_sound_escapes(text: &str) -> bool {
+    let is_sound = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|b| b.is_ascii_hexdigit());
+    text.split('%').skip(1).all(is_sound)
 }
 
 /// How the resourceVersion of a list is meant.
@@ -87,20 +95,25 @@ pub(crate) struct ListOptions {
 }
 
 impl ListOptions {
-    pub(crate) fn parse(resource: &Resource, query: &Query, watch: bool) -> ApiResult<ListOptions> {
+    /// Reads the options in upstream's order, which decides what error comes first: numbers, selectors, rules, and
+    /// only then whether the kind has the fields that are selected.
+    pub(crate) fn parse(resource: &Resource, query: &Query) -> ApiResult<ListOptions> {
+        let timeout_seconds = query.int("timeoutSeconds")?;
         let limit = query.int("limit")?.unwrap_or(0);
         let options = ListOptions {
             labels: LabelSelector::parse(query.text("labelSelector"))?,
-            fields: FieldSelector::parse(resource, query.text("fieldSelector"))?,
+            fields: FieldSelector::read(query.text("fieldSelector"))?,
             resource_version: query.text("resourceVersion").to_owned(),
             version_match: None,
             limit: usize::try_from(limit).unwrap_or(0),
             continue_token: query.text("continue").to_owned(),
-            timeout_seconds: query.int("timeoutSeconds")?,
+            timeout_seconds,
             bookmarks: query.flag("allowWatchBookmarks"),
             send_initial_events: query.optional_flag("sendInitialEvents"),
         };
-        options.with_match(query.text("resourceVersionMatch"), watch)
+        let mut options = options.with_match(query.text("resourceVersionMatch"), query.flag("watch"))?;
+        options.fields = options.fields.known_to(resource)?;
+        Ok(options)
     }
 
     /// The selectors let the object through.
@@ -109,6 +122,7 @@ impl ListOptions {
     }
 
     fn with_match(mut self, text: &str, watch: bool) -> ApiResult<ListOptions> {
+        let text = if watch { self.with_initial_events(text) } else { text };
         let errors = if watch { self.watch_errors(text) } else { self.list_errors(text) };
         if !errors.is_empty() {
             return Err(ApiError::invalid(Named { group: "meta.k8s.io", kind: "ListOptions" }, "", &errors));
@@ -151,26 +165,37 @@ impl ListOptions {
         errors
     }
 
+    /// upstream: a watch from nowhere in particular counts as one that asked for the initial events.
+    fn with_initial_events<'t>(&mut self, text: &'t str) -> &'t str {
+        let from_anywhere = matches!(self.resource_version.as_str(), "" | "0");
+        if self.send_initial_events.is_some() || !text.is_empty() || !from_anywhere {
+            return text;
+        }
+        self.send_initial_events = Some(true);
+        "NotOlderThan"
+    }
+
     fn watch_errors(&self, text: &str) -> Vec<FieldError> {
         let field = "resourceVersionMatch";
+        let initial = self.send_initial_events.is_some();
         let mut errors = Vec::new();
-        match (self.send_initial_events.is_some(), text) {
-            (true, "NotOlderThan") | (false, "") => {}
-            (true, "") => errors.push(FieldError::forbidden(
+        if initial && text != "NotOlderThan" {
+            errors.push(FieldError::forbidden(
                 field,
                 "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            )),
-            (true, other) => {
-                errors.push(FieldError::forbidden(
-                    field,
-                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                ));
-                errors.push(FieldError::not_supported(field, other, &["NotOlderThan"]));
-            }
-            (false, _) => errors.push(FieldError::forbidden(
+            ));
+        }
+        if text.is_empty() {
+            return errors;
+        }
+        if !initial {
+            errors.push(FieldError::forbidden(
                 field,
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            )),
+            ));
+        }
+        if text != "NotOlderThan" {
+            errors.push(FieldError::not_supported(field, text, &["NotOlderThan"]));
         }
         if !self.continue_token.is_empty() {
             errors.push(FieldError::forbidden(field, "resourceVersionMatch is forbidden when continue is provided"));
@@ -247,4 +272,62 @@ pub(crate) fn dry_run_errors(values: &[&str]) -> Option<FieldError> {
     }
     let shown: Vec<serde_json::Value> = values.iter().map(|v| (*v).into()).collect();
     Some(FieldError::not_supported("dryRun", serde_json::Value::Array(shown), &["All"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resources::RESOURCES;
+
+    fn options(query: &str) -> ApiResult<ListOptions> {
+        let resource = RESOURCES.iter().find(|r| r.plural == "configmaps").unwrap();
+        ListOptions::parse(resource, &Query::parse(query))
+    }
+
+    #[test]
+    fn numbers_are_read_as_go_reads_them() {
+        for (query, want) in [
+            ("limit=abc", "strconv.ParseInt: parsing \"abc\": invalid syntax"),
+            ("limit=", "strconv.ParseInt: parsing \"\": invalid syntax"),
+            ("limit=99999999999999999999", "strconv.ParseInt: parsing \"99999999999999999999\": value out of range"),
+            ("limit=abc&timeoutSeconds=x", "strconv.ParseInt: parsing \"x\": invalid syntax"),
+            ("limit=abc&labelSelector==", "strconv.ParseInt: parsing \"abc\": invalid syntax"),
+        ] {
+            assert_eq!(options(query).unwrap_err().message, want, "{query}");
+        }
+    }
+
+    #[test]
+    fn broken_pairs_are_passed_over() {
+        let query = Query::parse("&a=1;b=2&c=%zz&d=%4&e=%41&=x&f");
+        assert_eq!(query.pairs, [("e".to_owned(), "A".to_owned()), ("f".to_owned(), String::new())]);
+    }
+
+    #[test]
+    fn rules_come_before_unknown_fields() {
+        let error = options("resourceVersionMatch=Exact&fieldSelector=x=y").unwrap_err();
+        assert_eq!(error.code, 422);
+    }
+
+    #[test]
+    fn watches_from_anywhere_ask_for_initial_events() {
+        let initial = |query| options(query).unwrap().send_initial_events;
+        assert_eq!(initial("watch=1"), Some(true));
+        assert_eq!(initial("watch=1&resourceVersion=0"), Some(true));
+        assert_eq!(initial("watch=1&resourceVersion=5"), None);
+        assert_eq!(initial("resourceVersion=0"), None);
+        assert!(options("watch=1&continue=abc").is_err());
+        assert!(options("watch=1&resourceVersion=5&continue=abc").is_ok());
+    }
+
+    #[test]
+    fn a_watch_names_all_that_is_wrong_with_its_match() {
+        let error = options("watch=1&resourceVersionMatch=Exact&resourceVersion=5").unwrap_err();
+        assert!(
+            error.message.contains("forbidden for watch unless sendInitialEvents is provided"),
+            "{}",
+            error.message
+        );
+        assert!(error.message.contains("Unsupported value: \"Exact\": supported values: \"NotOlderThan\""));
+    }
 }

@@ -24,8 +24,8 @@ use crate::value::Json;
 /// The body of every answer.
 pub(crate) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// Answers at least this large are compressed for clients that ask for it.
-const COMPRESS_FROM: usize = 128 << 10;
+/// Answers larger than this are compressed for clients that ask for it.
+const COMPRESS_ABOVE: usize = 128 << 10;
 
 /// How much of a list is put together at a time.
 const CHUNK: usize = 64 << 10;
@@ -175,7 +175,8 @@ fn list_response(
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": format!("meta.k8s.io/{version}"),
                 "metadata": metadata,
-                "items": items,
+                // upstream: nothing is put into the list, not even an empty list of items.
+                "items": if items.is_empty() { Value::Null } else { Value::Array(items) },
             });
             Ok(value_response(StatusCode::OK, wants, request, &value))
         }
@@ -239,7 +240,7 @@ fn streamed_list(resource: &'static Resource, request: &HeaderMap, list: List) -
         return bytes_response(StatusCode::OK, "application/json", request, whole);
     }
     let mut response = response(StatusCode::OK, "application/json");
-    if size >= COMPRESS_FROM && accepts_gzip(request) {
+    if size > COMPRESS_ABOVE && accepts_gzip(request) {
         mark_compressed(&mut response);
         *response.body_mut() = stream_body(stream::iter(gzip_chunks(chunks).map(Ok)));
     } else {
@@ -342,7 +343,7 @@ pub(crate) fn bytes_response(
     bytes: Bytes,
 ) -> Response<Body> {
     let mut response = response(code, content_type);
-    let compressed = bytes.len() >= COMPRESS_FROM && accepts_gzip(request);
+    let compressed = bytes.len() > COMPRESS_ABOVE && accepts_gzip(request);
     let bytes = if compressed {
         mark_compressed(&mut response);
         gzip_chunks(std::iter::once(bytes))

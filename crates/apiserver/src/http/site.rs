@@ -1,20 +1,21 @@
 //! The paths that are not about resources: discovery, OpenAPI, version, health, metrics.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::negotiate::{Wants, accept};
+use super::debug;
+use super::negotiate::{MediaRange, Offer, Wants, accept};
 use super::path::Target;
 use super::query::Query;
 use super::respond::{Body, bytes_response, full, response, text_response, value_response};
-use super::{debug, is_read};
 use crate::state::State;
 use crate::status::{ApiError, ApiResult};
-use crate::{discovery, metrics, openapi};
+use crate::{auth, discovery, go_text, metrics, openapi};
 
 /// What these endpoints look at.
 pub(super) struct SiteRequest<'a> {
@@ -36,7 +37,7 @@ pub(super) fn serve(request: &SiteRequest<'_>, target: Target) -> ApiResult<Resp
             None => Ok(not_found()),
         },
         Target::Resources { group, version } => {
-            request.only_reads()?;
+            request.routed(Offer::Object)?;
             match discovery::resource_list(&group, &version) {
                 Some(list) => request.value(&list),
                 None => Err(ApiError::no_such_resource()),
@@ -52,40 +53,63 @@ pub(super) fn not_found() -> Response<Body> {
 }
 
 impl SiteRequest<'_> {
-    fn only_reads(&self) -> ApiResult<()> {
-        if is_read(self.method) { Ok(()) } else { Err(ApiError::method_not_allowed()) }
+    /// What upstream's router checks: it knows GET only (not HEAD), and what the route offers.
+    fn routed(&self, offer: Offer) -> ApiResult<()> {
+        match *self.method {
+            Method::GET => offer.check(self.headers),
+            _ => Err(ApiError::method_not_allowed()),
+        }
     }
 
+    /// An object in the negotiated form.
     fn value(&self, value: &Value) -> ApiResult<Response<Body>> {
-        let wants = Wants::for_errors(self.headers, self.query);
+        let wants = Wants::untransformed(self.headers, self.query)?;
         Ok(value_response(StatusCode::OK, &wants, self.headers, value))
     }
 
+    /// JSON whatever the client accepts, indented as upstream writes what is no API object.
+    fn raw(&self, value: &Value) -> Response<Body> {
+        let wants = Wants { pretty: true, ..Wants::default() };
+        value_response(StatusCode::OK, &wants, self.headers, value)
+    }
+
     fn other(&self) -> ApiResult<Response<Body>> {
-        let path = self.path.trim_end_matches('/');
-        match path {
-            "" | "/index.html" => self.value(&json!({"paths": PATHS})),
-            "/version" => {
-                self.only_reads()?;
-                self.value(&VERSION)
+        match self.path {
+            "/" | "/index.html" => Ok(self.raw(&json!({"paths": PATHS}))),
+            "/version" | "/version/" => {
+                self.routed(Offer::Json)?;
+                Ok(self.raw(&VERSION))
             }
             "/metrics" => Ok(self.metrics()),
-            "/openapi/v3" => Ok(self.openapi_index()),
-            "/.well-known/openid-configuration" => self.value(&crate::auth::openid_configuration(self.state)),
-            "/openid/v1/jwks" => self.value(&crate::auth::jwks(self.state)),
-            _ if path.starts_with("/openapi/v3/") => Ok(self.openapi_document(&path["/openapi/v3/".len()..])),
-            _ if path.starts_with("/debug/") && self.state.options.debug_endpoints => {
-                debug::serve(self.state, self.method, path, self.body)
+            "/openapi/v3" | "/openapi/v3/" => Ok(self.openapi_index()),
+            "/.well-known/openid-configuration" => {
+                self.routed(Offer::Json)?;
+                Ok(self.issuer_document("application/json", &auth::openid_configuration(self.state)))
             }
-            _ => Ok(self.health(path).unwrap_or_else(not_found)),
+            "/openid/v1/jwks" => {
+                self.routed(Offer::KeySet)?;
+                Ok(self.issuer_document("application/jwk-set+json", &auth::jwks(self.state)))
+            }
+            path if path.starts_with("/openapi/v3/") => Ok(self.openapi_document(&path["/openapi/v3/".len()..])),
+            path if path.starts_with("/debug/") && self.state.options.debug_endpoints => {
+                debug::serve(self.state, self.method, path.trim_end_matches('/'), self.body)
+            }
+            path => Ok(self.health(path).unwrap_or_else(not_found)),
         }
+    }
+
+    /// One of the two documents about the issuer of tokens; these may be kept for an hour.
+    fn issuer_document(&self, content_type: &'static str, document: &Value) -> Response<Body> {
+        let mut answer = bytes_response(StatusCode::OK, content_type, self.headers, document.to_string().into());
+        answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+        answer
     }
 
     // === Discovery ===
 
     fn discovery(&self, core: bool) -> ApiResult<Response<Body>> {
         if core {
-            self.only_reads()?;
+            self.routed(Offer::Object)?;
         }
         if self.wants_aggregated() {
             return Ok(self.aggregated(core));
@@ -97,7 +121,7 @@ impl SiteRequest<'_> {
     }
 
     fn wants_aggregated(&self) -> bool {
-        accept(self.headers).first().is_some_and(|range| {
+        accept(self.headers).iter().any(|range| {
             range.param("as") == "APIGroupDiscoveryList"
                 && range.param("g") == "apidiscovery.k8s.io"
                 && range.param("v") == "v2"
@@ -108,10 +132,9 @@ impl SiteRequest<'_> {
         const TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         let (document, tag) = &AGGREGATED[usize::from(core)];
         let unchanged = self.headers.get(IF_NONE_MATCH).is_some_and(|given| given == tag);
-        let mut answer = if unchanged {
-            response(StatusCode::NOT_MODIFIED, TYPE)
-        } else {
-            bytes_response(StatusCode::OK, TYPE, self.headers, document.clone())
+        let mut answer = match unchanged {
+            true => without_type(StatusCode::NOT_MODIFIED),
+            false => bytes_response(StatusCode::OK, TYPE, self.headers, document.clone()),
         };
         let headers = answer.headers_mut();
         headers.insert(ETAG, tag.clone());
@@ -127,20 +150,36 @@ impl SiteRequest<'_> {
     }
 
     fn openapi_document(&self, path: &str) -> Response<Body> {
-        match openapi::document(path) {
-            Some(document) => {
-                let mut answer = bytes_response(StatusCode::OK, "application/json", self.headers, document);
-                if self.query.get("hash").is_some() {
-                    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
-                }
-                answer
-            }
-            None => {
-                let mut answer = response(StatusCode::NOT_FOUND, "text/plain; charset=utf-8");
-                answer.headers_mut().remove(CONTENT_TYPE);
-                answer
-            }
+        let Some((document, hash)) = openapi::document(path) else {
+            return without_type(StatusCode::NOT_FOUND);
+        };
+        if !accept(self.headers).iter().any(MediaRange::allows_json) && self.headers.contains_key(ACCEPT) {
+            return without_type(StatusCode::NOT_ACCEPTABLE);
         }
+        let mut answer = match self.query.get("hash").filter(|given| !given.is_empty()) {
+            Some(given) if given != hash => moved(&format!("/openapi/v3/{path}?hash={hash}")),
+            given => self.cached_document(document, hash, given.is_some()),
+        };
+        answer.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+        answer.headers_mut().insert(ETAG, quoted(hash));
+        answer
+    }
+
+    /// The document, or that the client has it already. One asked for by its hash never changes.
+    fn cached_document(&self, document: Bytes, hash: &str, for_ever: bool) -> Response<Body> {
+        let mut answer = match self.has_already(&quoted(hash)) {
+            true => without_type(StatusCode::NOT_MODIFIED),
+            false => bytes_response(StatusCode::OK, "application/json", self.headers, document),
+        };
+        if for_ever {
+            answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+        }
+        answer
+    }
+
+    fn has_already(&self, tag: &HeaderValue) -> bool {
+        let given = self.headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        given.split(',').map(str::trim).any(|given| given == "*" || given.trim_start_matches("W/") == tag)
     }
 
     // === Health and metrics ===
@@ -157,12 +196,51 @@ impl SiteRequest<'_> {
         let mut parts = path.trim_start_matches('/').splitn(2, '/');
         let name = parts.next().filter(|n| matches!(*n, "healthz" | "livez" | "readyz"))?;
         let text = match parts.next() {
-            None if self.query.get("verbose").is_some() => format!("[+]ping ok\n{name} check passed\n"),
+            None if self.query.get("verbose").is_some() => self.checks(name),
             None | Some("ping") => "ok".to_owned(),
             Some(_) => return None,
         };
         Some(text_response(StatusCode::OK, text))
     }
+}
+
+impl SiteRequest<'_> {
+    /// The checks one by one, those left out on request, and what of that request made no sense.
+    fn checks(&self, name: &str) -> String {
+        let excluded: BTreeSet<&str> = self.query.all("exclude").into_iter().collect();
+        let ping = if excluded.contains("ping") { "[+]ping excluded: ok\n" } else { "[+]ping ok\n" };
+        let unknown: Vec<String> = excluded.into_iter().filter(|e| *e != "ping").map(go_text::quote).collect();
+        let warning = match unknown.is_empty() {
+            true => String::new(),
+            false => {
+                let unknown = unknown.join(",");
+                format!("warn: some health checks cannot be excluded: no matches for {unknown}\n")
+            }
+        };
+        format!("{ping}{warning}{name} check passed\n")
+    }
+}
+
+/// An answer without a body.
+fn without_type(code: StatusCode) -> Response<Body> {
+    let mut answer = response(code, "");
+    answer.headers_mut().remove(CONTENT_TYPE);
+    answer
+}
+
+/// A permanent redirection.
+fn moved(to: &str) -> Response<Body> {
+    let mut answer = response(StatusCode::MOVED_PERMANENTLY, "text/html; charset=utf-8");
+    if let Ok(location) = HeaderValue::from_str(to) {
+        answer.headers_mut().insert(LOCATION, location);
+    }
+    *answer.body_mut() = full(Bytes::from(format!("<a href=\"{to}\">Moved Permanently</a>.\n\n")));
+    answer
+}
+
+/// A text as an entity tag.
+fn quoted(text: &str) -> HeaderValue {
+    HeaderValue::from_str(&format!("\"{text}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
 /// Document and ETag of aggregated discovery: groups, then core.
@@ -172,8 +250,7 @@ fn aggregated(core: bool) -> (Bytes, HeaderValue) {
     let document = Bytes::from(discovery::aggregated(core).to_string());
     let hash = ring::digest::digest(&ring::digest::SHA256, &document);
     let hex: String = hash.as_ref().iter().map(|b| format!("{b:02X}")).collect();
-    let tag = HeaderValue::from_str(&format!("\"{hex}\"")).unwrap_or(HeaderValue::from_static("\"\""));
-    (document, tag)
+    (document, quoted(&hex))
 }
 
 /// The Kubernetes version this server speaks like.

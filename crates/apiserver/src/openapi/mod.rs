@@ -32,9 +32,9 @@ pub(crate) fn index() -> Bytes {
     INDEX.clone()
 }
 
-/// `GET /openapi/v3/PATH` (`api/v1`, `apis/apps/v1`); JSON.
-pub(crate) fn document(path: &str) -> Option<Bytes> {
-    DOCUMENTS.iter().find(|d| d.path == path).map(|d| d.bytes().clone())
+/// `GET /openapi/v3/PATH` (`api/v1`, `apis/apps/v1`); JSON, and its hash.
+pub(crate) fn document(path: &str) -> Option<(Bytes, &'static str)> {
+    DOCUMENTS.iter().find(|d| d.path == path).map(|d| (d.bytes().clone(), d.hash()))
 }
 
 /// The document of one group and version.
@@ -43,16 +43,27 @@ struct Document {
     path: String,
     group_version: GroupVersion,
     bytes: OnceLock<Bytes>,
+    hash: OnceLock<String>,
 }
 
 static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
-    let document = |group_version| Document { path: root(group_version), group_version, bytes: OnceLock::new() };
+    let document = |group_version| Document {
+        path: root(group_version),
+        group_version,
+        bytes: OnceLock::new(),
+        hash: OnceLock::new(),
+    };
     group_versions().into_iter().map(document).collect()
 });
 
 impl Document {
     fn bytes(&self) -> &Bytes {
         self.bytes.get_or_init(|| Bytes::from(generate(self.group_version).to_string()))
+    }
+
+    /// Clients keep a document for as long as its hash stays the same.
+    fn hash(&self) -> &str {
+        self.hash.get_or_init(|| digest(&SHA512, self.bytes()).as_ref().iter().map(|b| format!("{b:02X}")).collect())
     }
 }
 
@@ -62,10 +73,8 @@ fn root(group_version: GroupVersion) -> String {
     format!("{prefix}/{}", group_version.name())
 }
 
-/// Clients keep a document for as long as its hash stays the same.
 fn index_entry(document: &Document) -> Value {
-    let hash: String = digest(&SHA512, document.bytes()).as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
-    json!({"serverRelativeURL": format!("/openapi/v3/{}?hash={hash}", document.path)})
+    json!({"serverRelativeURL": format!("/openapi/v3/{}?hash={}", document.path, document.hash())})
 }
 
 fn generate(group_version: GroupVersion) -> Value {

@@ -4,7 +4,7 @@ use super::*;
 use crate::value::Json;
 
 fn read(path: &str) -> Value {
-    serde_json::from_slice(&document(path).unwrap()).unwrap()
+    serde_json::from_slice(&document(path).unwrap().0).unwrap()
 }
 
 fn schema_named(document: &Value, name: &str) -> Value {

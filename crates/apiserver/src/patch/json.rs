@@ -11,12 +11,16 @@ use crate::status::{ApiError, ApiResult};
 /// More operations than this are too many for one patch.
 const MAX_OPERATIONS: usize = 10_000;
 
+/// All that the `copy` operations of one patch copy may not be larger than this, as JSON.
+const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
+
 /// Applies the operations in order; the first that fails fails the patch.
 pub(super) fn apply(current: &Value, operations: &Value) -> ApiResult<Value> {
     let operations = checked(operations)?;
     let mut doc = current.clone();
+    let mut copied = 0;
     for operation in operations {
-        run(&mut doc, operation).ok_or_else(ApiError::rejected_patch)?;
+        run(&mut doc, operation, &mut copied).ok_or_else(ApiError::rejected_patch)?;
     }
     Ok(doc)
 }
@@ -58,8 +62,8 @@ fn too_many(count: usize) -> ApiError {
     error
 }
 
-/// Runs one operation; `None` if it does not apply.
-fn run(doc: &mut Value, operation: &Value) -> Option<()> {
+/// Runs one operation; `None` if it does not apply. `copied` counts the bytes that were copied so far.
+fn run(doc: &mut Value, operation: &Value, copied: &mut usize) -> Option<()> {
     let text = |name: &str| operation.get(name).and_then(Value::as_str);
     let value = operation.get("value");
     match text("op")? {
@@ -71,8 +75,12 @@ fn run(doc: &mut Value, operation: &Value) -> Option<()> {
             add(doc, text("path")?, moved)
         }
         "copy" => {
-            let copied = lookup(doc, text("from")?)?.cloned().unwrap_or_default();
-            add(doc, text("path")?, copied)
+            let source = lookup(doc, text("from")?)?.cloned();
+            *copied += source.as_ref().map_or(0, |value| value.to_string().len());
+            if *copied > MAX_COPIED_BYTES {
+                return None;
+            }
+            add(doc, text("path")?, source.unwrap_or_default())
         }
         "test" => test(doc, text("path")?, value),
         _ => None,
@@ -236,6 +244,15 @@ mod tests {
                 "{case}"
             );
         }
+    }
+
+    #[test]
+    fn copies_may_not_grow_without_end() {
+        let doubling = |times: u32| -> Value {
+            (0..times).map(|i| json!({"op": "copy", "from": "/data", "path": format!("/data/x{i}")})).collect()
+        };
+        assert!(patched(doubling(10)).is_some());
+        assert!(patched(doubling(40)).is_none());
     }
 
     #[test]

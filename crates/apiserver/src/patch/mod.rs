@@ -14,6 +14,7 @@ mod merge;
 mod restore;
 mod strategic;
 mod strict;
+mod untouched;
 
 use serde_json::{Map, Value};
 
@@ -21,6 +22,7 @@ use crate::schema::{self, DecodeError, TypeId};
 use crate::status::{ApiError, ApiResult};
 
 pub(crate) use attempt::Attempt;
+pub(crate) use untouched::Untouched;
 
 /// How a patch says what to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +56,14 @@ impl<'t> Patch<'t> {
             PatchKind::Json => json::apply(current, &self.parsed),
             PatchKind::Merge => self.merge(current),
             PatchKind::Strategic => self.merge_strategically(ty, current).map(|(patched, _)| patched),
+        }
+    }
+
+    /// Takes what the patch left alone out of what it was applied to.
+    pub(crate) fn set_untouched_aside(&self, patched: &mut Value) -> Untouched {
+        match self.kind {
+            PatchKind::Json => Untouched::default(),
+            PatchKind::Merge | PatchKind::Strategic => Untouched::take(&self.parsed, patched),
         }
     }
 

@@ -11,7 +11,7 @@ mod view;
 
 use serde_json::Value;
 
-use super::{Strategy, View, WriteCx};
+use super::{Strategy, View, WriteCx, meta};
 use crate::field_error::{FieldError, go_struct};
 use crate::go_text;
 use crate::validation;
@@ -27,8 +27,16 @@ const MESSAGE_MAX: usize = 1024;
 pub(crate) struct CoreEvent;
 
 impl Strategy for CoreEvent {
-    fn validate_create(&self, _cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
-        basic_errors(obj, "reportingComponent")
+    fn has_dependents(&self) -> bool {
+        false
+    }
+
+    /// Metadata is looked at only when all else is well.
+    fn validate_new(&self, cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
+        match basic_errors(obj, "reportingComponent") {
+            none if none.is_empty() => meta::validate_create(cx, obj),
+            errors => errors,
+        }
     }
 
     fn validate_update(&self, _cx: &WriteCx<'_>, new: &Value, _old: &Value) -> Vec<FieldError> {
@@ -52,8 +60,17 @@ impl Strategy for CoreEvent {
 pub(crate) struct NewEvent;
 
 impl Strategy for NewEvent {
-    fn validate_create(&self, _cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
-        strict_errors(&view::to_core(obj.clone()))
+    fn has_dependents(&self) -> bool {
+        false
+    }
+
+    /// Metadata comes between what holds for every event and what holds for this address.
+    fn validate_new(&self, cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
+        let event = view::to_core(obj.clone());
+        let mut errors = basic_errors(&event, "reportingController");
+        errors.extend(meta::validate_create(cx, obj));
+        errors.extend(strict_errors(&event));
+        errors
     }
 
     fn validate_update(&self, _cx: &WriteCx<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
@@ -174,8 +191,7 @@ fn longer_than(field: &str, text: &str, max: usize) -> Option<FieldError> {
 
 /// What a new event under `events.k8s.io` must keep to: fields of the old generation stay empty.
 fn strict_errors(event: &Value) -> Vec<FieldError> {
-    let mut errors = basic_errors(event, "reportingController");
-    errors.extend(series_errors(event));
+    let mut errors = series_errors(event);
     if !event.has("eventTime") {
         errors.push(FieldError::required("eventTime", ""));
     }
@@ -324,11 +340,15 @@ mod tests {
 
     #[test]
     fn a_new_event_says_who_reports_it() {
-        assert_eq!(texts(strict_errors(&event(json!({})))), [""; 0]);
+        assert_eq!(texts(basic_errors(&event(json!({})), "reportingController")), [""; 0]);
         for field in ["reportingInstance", "action", "reason"] {
-            assert_eq!(texts(strict_errors(&event(json!({field: ""})))), [format!("{field}: Required value")]);
+            assert_eq!(
+                texts(basic_errors(&event(json!({field: ""})), "reportingController")),
+                [format!("{field}: Required value")]
+            );
         }
-        let long = texts(strict_errors(&event(json!({"action": "x".repeat(129), "message": "x".repeat(1025)}))));
+        let long = event(json!({"action": "x".repeat(129), "message": "x".repeat(1025)}));
+        let long = texts(basic_errors(&long, "reportingController"));
         assert_eq!(
             long,
             [

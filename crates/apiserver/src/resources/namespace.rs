@@ -82,9 +82,11 @@ impl Strategy for Namespace {
         validation::dns_label(validation::masked(name, prefix).as_ref())
     }
 
-    /// No grace period is noted: nobody counts it down.
-    fn mark_deleted(&self, obj: &mut Value, time: &str, _grace: i64) {
-        obj.put("metadata.deletionTimestamp", time);
+    fn outlives_deletion(&self) -> bool {
+        true
+    }
+
+    fn mark_deleted(&self, obj: &mut Value) {
         obj.put("status.phase", "Terminating");
     }
 
@@ -172,7 +174,8 @@ mod tests {
         );
         let mut object = json!({"metadata": {}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
         assert_eq!(phase_error(&object), None);
-        Namespace.mark_deleted(&mut object, "2026-01-02T03:04:05Z", 0);
+        object.put("metadata.deletionTimestamp", "2026-01-02T03:04:05Z");
+        Namespace.mark_deleted(&mut object);
         assert_eq!(phase_error(&object), None);
         assert_eq!(object["status"]["phase"], "Terminating");
         assert!(Namespace.is_held(&object));

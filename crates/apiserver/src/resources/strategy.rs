@@ -9,7 +9,7 @@
 
 use serde_json::Value;
 
-use super::Resource;
+use super::{Resource, meta};
 use crate::auth::User;
 use crate::field_error::FieldError;
 use crate::state::State;
@@ -109,6 +109,13 @@ pub(crate) trait Strategy: Sync {
         keep_all_but_status(new, old);
     }
 
+    /// All that is wrong with a new object, in the order it is told: metadata, then [`Strategy::validate_create`].
+    fn validate_new(&self, cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
+        let mut errors = meta::validate_create(cx, obj);
+        errors.extend(self.validate_create(cx, obj));
+        errors
+    }
+
     fn validate_create(&self, _cx: &WriteCx<'_>, _obj: &Value) -> Vec<FieldError> {
         Vec::new()
     }
@@ -137,10 +144,17 @@ pub(crate) trait Strategy: Sync {
         Grace::Now
     }
 
-    /// Marks an object that DELETE cannot remove at once. The default sets both deletion fields.
-    fn mark_deleted(&self, obj: &mut Value, time: &str, grace: i64) {
-        obj.put("metadata.deletionTimestamp", time);
-        obj.put("metadata.deletionGracePeriodSeconds", grace);
+    /// A first DELETE only marks objects of this kind, whatever holds them (Namespace).
+    fn outlives_deletion(&self) -> bool {
+        false
+    }
+
+    /// Notes more than the time on an object that [`outlives`](Strategy::outlives_deletion) its deletion.
+    fn mark_deleted(&self, _obj: &mut Value) {}
+
+    /// Whether others may depend on objects of this kind, so that a DELETE can say what becomes of them.
+    fn has_dependents(&self) -> bool {
+        true
     }
 
     /// Something beside `metadata.finalizers` keeps a marked object (`spec.finalizers` of a Namespace).

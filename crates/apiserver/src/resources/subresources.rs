@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::check::{Findings, Path};
-use super::{label_selector, pod};
+use super::{Resource, label_selector, pod};
 use crate::field_error::FieldError;
 use crate::status::{ApiError, ApiResult, Named};
 use crate::validation;
@@ -69,6 +69,20 @@ pub(crate) fn apply_scale(deployment: &mut Value, scale: &Value) -> ApiResult<()
     deployment.put("spec.replicas", replicas);
     deployment.put("metadata.resourceVersion", scale.text("metadata.resourceVersion"));
     Ok(())
+}
+
+/// What applying a scale says about the deployment: its name and version, and how many replicas it is to have.
+pub(crate) fn applied_scale(deployments: &Resource, scale: &Value) -> Value {
+    let mut config = json!({"apiVersion": deployments.api_version(), "kind": deployments.kind});
+    for field in ["name", "namespace", "uid", "resourceVersion"] {
+        if let Some(value) = scale.at("metadata").get(field) {
+            config.put(&format!("metadata.{field}"), value.clone());
+        }
+    }
+    if let Some(replicas) = scale.at("spec").get("replicas") {
+        config.put("spec.replicas", replicas.clone());
+    }
+    config
 }
 
 // === Binding ===
@@ -181,8 +195,13 @@ pub(crate) fn eviction_options(name: &str, eviction: &Value, dry_run: bool) -> A
         let error = FieldError::invalid(field, true, detail);
         return Err(ApiError::invalid(Named { group: "policy", kind: "Eviction" }, name, &[error]));
     }
-    if dry_run {
-        options.put("dryRun", json!(["All"]));
+    match (dry_run, options.texts("dryRun").as_slice()) {
+        (true, [] | ["All"]) => options.put("dryRun", json!(["All"])),
+        (true, other) => {
+            let why = format!("Non-matching dry-run options in request and content: [All] and [{}]", other.join(" "));
+            return Err(ApiError::plain(why));
+        }
+        (false, _) => {}
     }
     Ok(options)
 }

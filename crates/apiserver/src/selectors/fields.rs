@@ -25,13 +25,24 @@ struct Term {
 impl FieldSelector {
     /// Parses the `fieldSelector` parameter for one resource.
     pub(crate) fn parse(resource: &Resource, text: &str) -> ApiResult<FieldSelector> {
-        let terms = parse_terms(text).and_then(|terms| {
-            terms.into_iter().map(|term| Ok(Term { label: known_label(resource, &term.label)?, ..term })).collect()
-        });
-        match terms {
-            Ok(terms) => Ok(FieldSelector { terms }),
-            Err(message) => Err(ApiError::bad_request(message)),
-        }
+        FieldSelector::read(text)?.known_to(resource)
+    }
+
+    /// Parses the `fieldSelector` parameter, whatever fields it names.
+    pub(crate) fn read(text: &str) -> ApiResult<FieldSelector> {
+        parse_terms(text).map(|terms| FieldSelector { terms }).map_err(ApiError::bad_request)
+    }
+
+    /// The same in the kind's own labels, if it has them all.
+    pub(crate) fn known_to(self, resource: &Resource) -> ApiResult<FieldSelector> {
+        let own = |term: Term| Ok(Term { label: known_label(resource, &term.label)?, ..term });
+        let terms: Result<_, String> = self.terms.into_iter().map(own).collect();
+        terms.map(|terms| FieldSelector { terms }).map_err(ApiError::bad_request)
+    }
+
+    /// The selector `metadata.name=NAME`.
+    pub(crate) fn by_name(name: &str) -> FieldSelector {
+        FieldSelector { terms: vec![Term { label: NAME.into(), value: name.into(), equal: true }] }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

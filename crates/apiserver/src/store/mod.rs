@@ -168,6 +168,9 @@ impl Store {
         if revision < collection.forgotten || revision > inner.revision {
             return Err(TooOld { oldest: collection.forgotten });
         }
+        if revision >= collection.version {
+            return Ok(Snapshot { revision, objects: collection.range(namespace).cloned().collect() });
+        }
         let mut objects: BTreeMap<Key, Arc<Stored>> =
             collection.range(namespace).map(|o| (o.key.clone(), o.clone())).collect();
         let later = collection.history.iter().rev().take_while(|c| c.object.revision > revision);
@@ -364,5 +367,136 @@ impl Collection {
             self.first += 1;
         }
         self.first + self.history.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resources::find_kind;
+    use serde_json::json;
+
+    const MAPS: &str = "configmaps";
+
+    fn draft(namespace: &str, name: &str, value: &str) -> Draft {
+        let object = json!({
+            "kind": "ConfigMap", "apiVersion": "v1",
+            "metadata": {"namespace": namespace, "name": name, "uid": name}, "data": {"k": value},
+        });
+        Draft::new(find_kind("v1", "ConfigMap").unwrap(), &object)
+    }
+
+    fn put(store: &Store, name: &str, value: &str) -> u64 {
+        let expect = match store.get(MAPS, "n", name) {
+            Some(found) => Expect::Revision(found.revision),
+            None => Expect::Absent,
+        };
+        store.put(MAPS, expect, draft("n", name, value)).unwrap().revision
+    }
+
+    fn delete(store: &Store, name: &str) -> u64 {
+        let found = store.get(MAPS, "n", name).unwrap();
+        store.delete(MAPS, &found.key, found.revision).unwrap().revision
+    }
+
+    fn shown(snapshot: &Snapshot) -> Vec<String> {
+        snapshot
+            .objects
+            .iter()
+            .map(|o| format!("{}={}", o.key.name, o.value()["data"]["k"].as_str().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn an_older_state_is_the_present_one_with_later_changes_undone() {
+        let store = Store::new();
+        put(&store, "a", "1");
+        let first = put(&store, "b", "1");
+        put(&store, "a", "2");
+        delete(&store, "b");
+        let second = put(&store, "c", "1");
+        put(&store, "b", "3");
+        let at = |revision| shown(&store.list_at(MAPS, Some("n"), revision).unwrap());
+        assert_eq!(at(first), ["a=1", "b=1"]);
+        assert_eq!(at(second), ["a=2", "c=1"]);
+        assert_eq!(at(store.revision()), ["a=2", "b=3", "c=1"]);
+        assert_eq!(shown(&store.list_at(MAPS, Some("other"), second).unwrap()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_write_that_expects_another_state_is_refused() {
+        let store = Store::new();
+        let revision = put(&store, "a", "1");
+        let refused = |expect, name: &str| store.put(MAPS, expect, draft("n", name, "x")).unwrap_err();
+        assert_eq!(refused(Expect::Absent, "a"), Refused::Exists);
+        assert_eq!(refused(Expect::Revision(revision + 1), "a"), Refused::Changed);
+        assert_eq!(refused(Expect::Revision(1), "b"), Refused::Missing);
+        assert_eq!(store.revision(), revision, "a refused write takes no revision");
+        assert_eq!(store.delete(MAPS, &Key::new("n", "a"), 1).unwrap_err(), Refused::Changed);
+    }
+
+    fn read(store: &Store, subscription: &mut Subscription) -> Option<Vec<(Verb, u64)>> {
+        match store.next_changes(subscription, 100) {
+            Read::Changes { changes, .. } => Some(changes.iter().map(|c| (c.verb, c.object.revision)).collect()),
+            Read::Lagged => None,
+        }
+    }
+
+    #[test]
+    fn a_watcher_reads_each_change_once_from_where_it_started() {
+        let store = Store::new();
+        let start = put(&store, "a", "1");
+        let changed = put(&store, "a", "2");
+        let mut watcher = store.subscribe(MAPS, start).unwrap();
+        let gone = delete(&store, "a");
+        assert_eq!(read(&store, &mut watcher), Some(vec![(Verb::Modified, changed), (Verb::Deleted, gone)]));
+        assert_eq!(read(&store, &mut watcher), Some(vec![]));
+        let (snapshot, mut late) = store.list_and_subscribe(MAPS, None);
+        assert!(snapshot.objects.is_empty());
+        let again = put(&store, "a", "3");
+        assert_eq!(read(&store, &mut late), Some(vec![(Verb::Added, again)]));
+    }
+
+    #[test]
+    fn compaction_forgets_history_but_not_objects() {
+        let store = Store::new();
+        let old = put(&store, "a", "1");
+        put(&store, "a", "2");
+        let mut behind = store.subscribe(MAPS, old).unwrap();
+        let (_, mut caught_up) = store.list_and_subscribe(MAPS, None);
+        store.compact();
+        let floor = store.revision();
+        assert_eq!(store.subscribe(MAPS, old).unwrap_err(), TooOld { oldest: floor });
+        assert!(store.list_at(MAPS, None, old).is_err());
+        assert_eq!(read(&store, &mut behind), None, "what it had not read is gone");
+        let next = put(&store, "a", "3");
+        assert_eq!(read(&store, &mut caught_up), Some(vec![(Verb::Modified, next)]));
+        assert_eq!(shown(&store.list(MAPS, None)), ["a=3"]);
+    }
+
+    #[test]
+    fn history_is_bounded_and_says_how_far_it_reaches() {
+        let store = Store::new();
+        let first = put(&store, "a", "0");
+        let mut slow = store.subscribe(MAPS, first).unwrap();
+        for n in 0..HISTORY_CHANGES + 5 {
+            put(&store, "a", &n.to_string());
+        }
+        assert_eq!(read(&store, &mut slow), None);
+        assert!(store.subscribe(MAPS, first).is_err());
+        assert!(store.subscribe(MAPS, store.revision() - 10).is_ok());
+    }
+
+    #[tokio::test]
+    async fn waiting_for_a_revision_ends_when_it_comes_or_patience_does() {
+        let store = Arc::new(Store::new());
+        let wanted = store.revision() + 1;
+        let waiting = tokio::spawn({
+            let store = store.clone();
+            async move { store.reached(wanted, Duration::from_secs(30)).await }
+        });
+        put(&store, "a", "1");
+        assert_eq!(waiting.await.unwrap(), Ok(()));
+        assert_eq!(store.reached(wanted + 9, Duration::from_millis(20)).await, Err(wanted));
     }
 }

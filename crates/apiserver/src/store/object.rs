@@ -1,5 +1,6 @@
 //! A stored object: its bytes, and the little that is read from it often.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -10,7 +11,7 @@ use crate::resources::Resource;
 use crate::value::Json;
 
 /// The address of an object within its collection; cluster-scoped objects have an empty namespace.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) namespace: Box<str>,
     pub(crate) name: Box<str>,
@@ -19,6 +20,23 @@ pub(crate) struct Key {
 impl Key {
     pub(crate) fn new(namespace: &str, name: &str) -> Key {
         Key { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+/// Keys are in the order of `NAMESPACE/NAME`, so that `a-b/x` comes before `a/x`.
+impl Ord for Key {
+    fn cmp(&self, other: &Key) -> Ordering {
+        if self.namespace == other.namespace {
+            return self.name.cmp(&other.name);
+        }
+        let [own, others] = [self, other].map(|key| key.namespace.bytes().chain([b'/']));
+        own.cmp(others).then_with(|| self.name.cmp(&other.name))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

@@ -16,8 +16,8 @@ pub(super) fn create(call: &mut Call) -> ApiResult<Answer> {
     let api_version = resource.api_version();
     let expected = Expected::resource(resource, &api_version);
     let mut warnings = Vec::new();
-    let object = body::decode_object(&call.headers, &call.body, expected, options.field_validation, &mut warnings)?;
-    check_namespace(&object, &call.path.namespace)?;
+    let mut object = body::decode_object(&call.headers, &call.body, expected, options.field_validation, &mut warnings)?;
+    settle_namespace(&mut object, &call.path.namespace)?;
     if resource.is_virtual() {
         let value = auth::review(&call.state, resource, &call.path.namespace, &call.user, object)?;
         call.warnings.append(&mut warnings);
@@ -29,10 +29,14 @@ pub(super) fn create(call: &mut Call) -> ApiResult<Answer> {
     Ok(created(object?))
 }
 
-/// The namespace of the body, if it names one, is the one of the path.
-pub(super) fn check_namespace(object: &serde_json::Value, namespace: &str) -> ApiResult<()> {
+/// The namespace of the body, if it names one, is the one of the path. Where the path has none it is passed over.
+pub(super) fn settle_namespace(object: &mut serde_json::Value, namespace: &str) -> ApiResult<()> {
     let given = object.text("metadata.namespace");
     if given.is_empty() || given == namespace {
+        return Ok(());
+    }
+    if namespace.is_empty() {
+        object.take_at("metadata.namespace");
         return Ok(());
     }
     Err(ApiError::bad_request("the namespace of the provided object does not match the namespace sent on the request"))

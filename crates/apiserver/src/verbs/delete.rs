@@ -11,12 +11,11 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::list::snapshot;
-use super::{Call, Write, ok};
+use super::{Call, Write, list, ok, update};
 use crate::field_error::FieldError;
 use crate::http::body;
 use crate::http::query::{ListOptions, Query, dry_run_errors};
-use crate::http::respond::{Answer, List, Object};
+use crate::http::respond::{Answer, Object};
 use crate::resources::{Grace, Resource, of_storage};
 use crate::status::{ApiError, ApiResult, Named};
 use crate::store::{Draft, Expect, Refused, Stored};
@@ -27,9 +26,13 @@ use crate::value::Json;
 pub(crate) struct DeleteOptions {
     pub(crate) grace: Option<i64>,
     pub(crate) policy: Option<Propagation>,
+    /// The old way to say what becomes of dependents; `policy` follows from it.
+    pub(crate) orphan_dependents: Option<bool>,
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
     pub(crate) dry_run: bool,
+    /// The object is thought to be unreadable.
+    pub(crate) unsafely: bool,
 }
 
 /// What becomes of dependents.
@@ -58,41 +61,74 @@ impl DeleteOptions {
         if given.is_null() {
             given = from_query(&call.query)?;
         }
-        DeleteOptions::from_value(&given)
+        DeleteOptions::checked(&given)
     }
 
-    /// From a decoded `DeleteOptions` object.
-    pub(crate) fn from_value(given: &Value) -> ApiResult<DeleteOptions> {
-        let mut errors = Vec::new();
+    /// From a decoded `DeleteOptions` object whose form is in order.
+    fn checked(given: &Value) -> ApiResult<DeleteOptions> {
+        let errors = errors(given);
+        match errors.is_empty() {
+            true => Ok(DeleteOptions::from_value(given)),
+            false => Err(ApiError::invalid(DELETE_OPTIONS, "", &errors)),
+        }
+    }
+
+    /// From a decoded `DeleteOptions` object; what makes no sense counts as absent.
+    pub(crate) fn from_value(given: &Value) -> DeleteOptions {
         let orphan = given.at("orphanDependents").as_bool();
-        let policy = match given.at("propagationPolicy").as_str() {
-            None => None,
-            Some("Foreground") => Some(Propagation::Foreground),
-            Some("Background") => Some(Propagation::Background),
-            Some("Orphan") => Some(Propagation::Orphan),
-            Some(other) => {
-                let known = ["Foreground", "Background", "Orphan", "nil"];
-                errors.push(FieldError::not_supported("propagationPolicy", other, &known));
-                None
-            }
-        };
-        if let (Some(_), Some(policy)) = (orphan, given.at("propagationPolicy").as_str()) {
-            let why = "orphanDependents and deletionPropagation cannot be both set";
-            errors.insert(0, FieldError::invalid("propagationPolicy", policy, why));
-        }
-        errors.extend(dry_run_errors(&given.texts("dryRun")));
-        if !errors.is_empty() {
-            return Err(ApiError::invalid(DELETE_OPTIONS, "", &errors));
-        }
+        let policy = Propagation::parse(given.text("propagationPolicy"));
         let text = |path: &str| given.at(path).as_str().map(str::to_owned);
-        Ok(DeleteOptions {
+        DeleteOptions {
             grace: given.int("gracePeriodSeconds"),
             policy: policy.or(orphan.map(|o| if o { Propagation::Orphan } else { Propagation::Background })),
+            orphan_dependents: orphan,
             uid: text("preconditions.uid"),
             resource_version: text("preconditions.resourceVersion"),
             dry_run: !given.list("dryRun").is_empty(),
-        })
+            unsafely: given.at(UNSAFE) == true,
+        }
     }
+}
+
+impl Propagation {
+    fn parse(text: &str) -> Option<Propagation> {
+        match text {
+            "Foreground" => Some(Propagation::Foreground),
+            "Background" => Some(Propagation::Background),
+            "Orphan" => Some(Propagation::Orphan),
+            _ => None,
+        }
+    }
+}
+
+/// What is wrong with the form of `DeleteOptions`.
+fn errors(given: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if let Some(policy) = given.at("propagationPolicy").as_str() {
+        if given.has("orphanDependents") {
+            let why = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(FieldError::invalid("propagationPolicy", policy, why));
+        }
+        if Propagation::parse(policy).is_none() {
+            let known = ["Foreground", "Background", "Orphan", "nil"];
+            errors.push(FieldError::not_supported("propagationPolicy", policy, &known));
+        }
+    }
+    errors.extend(dry_run_errors(&given.texts("dryRun")));
+    errors.extend(unsafe_errors(given));
+    errors
+}
+
+/// An option for objects that cannot be read. There are none here, but it is checked as if there were.
+const UNSAFE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+
+fn unsafe_errors(given: &Value) -> Vec<FieldError> {
+    if given.at(UNSAFE) != true {
+        return Vec::new();
+    }
+    let others = ["propagationPolicy", "orphanDependents", "gracePeriodSeconds", "preconditions"];
+    let given = others.into_iter().filter(|other| given.has(other));
+    given.map(|other| FieldError::invalid(UNSAFE, true, format!("cannot be set together with .{other}"))).collect()
 }
 
 fn from_query(query: &Query) -> ApiResult<Value> {
@@ -106,6 +142,9 @@ fn from_query(query: &Query) -> ApiResult<Value> {
     if let Some(orphan) = query.optional_flag("orphanDependents") {
         given["orphanDependents"] = orphan.into();
     }
+    if let Some(unsafely) = query.optional_flag(UNSAFE) {
+        given[UNSAFE] = unsafely.into();
+    }
     let dry_run = query.all("dryRun");
     if !dry_run.is_empty() {
         given["dryRun"] = dry_run.into();
@@ -116,13 +155,18 @@ fn from_query(query: &Query) -> ApiResult<Value> {
 // === The verbs ===
 
 pub(super) fn delete(call: &mut Call) -> ApiResult<Answer> {
-    let mut options = DeleteOptions::parse(call)?;
-    options.dry_run |= call.query.get("dryRun").is_some();
-    if let Some(error) = dry_run_errors(&call.query.all("dryRun")) {
-        return Err(ApiError::invalid(DELETE_OPTIONS, "", &[error]));
+    let options = DeleteOptions::parse(call)?;
+    if options.unsafely {
+        call.stored_or_404()?;
+        let why = "unsafe deletion is not allowed because the object is decodable from storage";
+        return Err(update::storage_conflict(call, why));
     }
     let write = call.writer("", options.dry_run);
     match delete_object(&write, &call.path.name, &options)? {
+        // upstream: only the old option tells that the object is still there.
+        Deleted::Marked(object) if options.orphan_dependents == Some(false) => {
+            Ok(Answer::Object { code: StatusCode::ACCEPTED, object })
+        }
         Deleted::Marked(object) => Ok(ok(object)),
         Deleted::Gone(object) if call.resource().returns_deleted => Ok(ok(object)),
         Deleted::Gone(object) => {
@@ -140,24 +184,24 @@ fn success(resource: &Resource, name: &str, uid: &str) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 }
 
-/// Deletes every match and answers the list as it was.
-pub(super) fn delete_collection(call: &mut Call) -> ApiResult<Answer> {
-    let mut options = DeleteOptions::parse(call)?;
-    options.dry_run |= call.query.get("dryRun").is_some();
-    let list_options = ListOptions::parse(call.resource(), &call.query, false)?;
-    let found = snapshot(call, &list_options)?;
-    let matching = found.objects.into_iter().filter(|o| list_options.matches(o));
-    let limit = if list_options.limit == 0 { usize::MAX } else { list_options.limit };
-    let objects: Vec<Arc<Stored>> = matching.take(limit).collect();
+/// Deletes every match and answers the list as it was; with a limit only the first page of it.
+pub(super) async fn delete_collection(call: &mut Call) -> ApiResult<Answer> {
+    let list_options = ListOptions::parse(call.resource(), &call.query)?;
+    let options = DeleteOptions::parse(call)?;
+    if options.unsafely {
+        let why = "is not allowed with DELETECOLLECTION, try again after removing the option";
+        return Err(ApiError::invalid(DELETE_OPTIONS, "", &[FieldError::invalid(UNSAFE, true, why)]));
+    }
+    let found = list::page(call, &list_options).await?;
     let write = call.writer("", options.dry_run);
-    for object in &objects {
+    for object in &found.objects {
         match delete_object(&write, &object.key.name, &options) {
             Ok(_) => {}
             Err(error) if error.code == StatusCode::NOT_FOUND => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(Answer::List(List { objects, revision: found.revision, continue_token: None, remaining: None }))
+    Ok(Answer::List(found))
 }
 
 // === One object ===
@@ -182,75 +226,136 @@ pub(crate) fn delete_object(write: &Write<'_>, name: &str, options: &DeleteOptio
 }
 
 fn check_preconditions(resource: &Resource, name: &str, current: &Stored, options: &DeleteOptions) -> ApiResult<()> {
-    // upstream: these conflicts name the Kind, not the plural.
-    let what = Named { group: resource.group, kind: resource.kind };
-    if let Some(uid) = options.uid.as_deref().filter(|uid| **uid != *current.uid) {
+    let version = current.revision.to_string();
+    let checks: [(&str, Option<&str>, &str, &str); 2] = [
+        ("UID", options.uid.as_deref(), &current.uid, "deleted and then recreated"),
+        ("ResourceVersion", options.resource_version.as_deref(), &version, "modified"),
+    ];
+    for (word, wanted, found, fate) in checks {
+        let Some(wanted) = wanted.filter(|wanted| *wanted != found) else { continue };
+        if resource.strategy.outlives_deletion() {
+            let why = format!("Precondition failed: {word} in precondition: {wanted}, {word} in object meta: {found}");
+            return Err(ApiError::conflict(resource.named(), name, &why));
+        }
         let why = format!(
-            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
-             deleted and then recreated",
-            current.uid
+            "the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). The object \
+             might have been {fate}"
         );
-        return Err(ApiError::conflict(what, name, &why));
-    }
-    let found = current.revision.to_string();
-    if let Some(version) = options.resource_version.as_deref().filter(|version| *version != found) {
-        let why = format!(
-            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record \
-             ({found}). The object might have been modified"
-        );
-        return Err(ApiError::conflict(what, name, &why));
+        // upstream: these conflicts name the Kind, not the plural.
+        return Err(ApiError::conflict(Named { group: resource.group, kind: resource.kind }, name, &why));
     }
     Ok(())
 }
 
+/// One attempt on the state `current`; `Refused` if somebody else was faster.
 fn try_delete(
+    write: &Write<'_>,
+    current: &Arc<Stored>,
+    value: Value,
+    options: &DeleteOptions,
+) -> Result<Deleted, Refused> {
+    let strategy = write.resource.strategy;
+    let marked = value.has("metadata.deletionTimestamp");
+    if strategy.outlives_deletion() && !marked {
+        return mark_only(write, current, value, options);
+    }
+    if strategy.is_held(&value) {
+        return Ok(Deleted::Marked(Object::Stored(current.clone())));
+    }
+    let pending = value.int("metadata.deletionGracePeriodSeconds").unwrap_or(0);
+    match strategy.deletion_grace(&value, options.grace) {
+        Grace::Seconds(seconds) if !marked => delete_after(write, current, value, seconds, options),
+        Grace::Seconds(_) if pending != 0 => hasten(write, current, value, pending, options),
+        _ => delete_now(write, current, value, options),
+    }
+}
+
+/// A namespace is marked, and stays until it is let go.
+fn mark_only(
     write: &Write<'_>,
     current: &Arc<Stored>,
     mut value: Value,
     options: &DeleteOptions,
 ) -> Result<Deleted, Refused> {
-    let strategy = write.resource.strategy;
-    let (grace, graceful) = match strategy.deletion_grace(&value, options.grace) {
-        Grace::Now => (0, false),
-        Grace::Seconds(seconds) => (seconds, true),
+    let policy = match options.orphan_dependents {
+        // upstream: the old way to ask for the background means the foreground here.
+        Some(false) => Some(Propagation::Foreground),
+        _ => options.policy,
     };
-    if value.has("metadata.deletionTimestamp") {
-        return delete_again(write, current, value, grace);
-    }
-    set_finalizers(&mut value, options.policy);
-    let held = !value.list("metadata.finalizers").is_empty() || strategy.is_held(&value);
-    if !graceful && !held {
+    set_finalizers(&mut value, policy);
+    value.put("metadata.deletionTimestamp", time_text(Timestamp::now()));
+    write.resource.strategy.mark_deleted(&mut value);
+    mark(write, current, value)
+}
+
+/// Removes an object that nothing holds, and marks any other as one whose time is over.
+fn delete_now(
+    write: &Write<'_>,
+    current: &Arc<Stored>,
+    mut value: Value,
+    options: &DeleteOptions,
+) -> Result<Deleted, Refused> {
+    set_policy(write, &mut value, options);
+    if value.list("metadata.finalizers").is_empty() {
         return remove(write, current, value);
     }
-    strategy.mark_deleted(&mut value, &time_after(grace), grace);
-    raise_generation(&mut value);
-    match grace == 0 && !held {
-        true => mark_and_remove(write, current, value),
-        false => mark(write, current, value),
+    let now = Timestamp::now();
+    let marked = deletion_time(&value);
+    if marked.is_none() {
+        raise_generation(&mut value);
     }
+    if marked.is_none_or(|time| time > now) {
+        value.put("metadata.deletionTimestamp", time_text(now));
+    }
+    value.put("metadata.deletionGracePeriodSeconds", 0);
+    mark(write, current, value)
+}
+
+/// Marks an object that has some seconds left, if only none.
+fn delete_after(
+    write: &Write<'_>,
+    current: &Arc<Stored>,
+    mut value: Value,
+    seconds: i64,
+    options: &DeleteOptions,
+) -> Result<Deleted, Refused> {
+    set_policy(write, &mut value, options);
+    raise_generation(&mut value);
+    value.put("metadata.deletionTimestamp", time_text(after(Timestamp::now(), seconds)));
+    value.put("metadata.deletionGracePeriodSeconds", seconds);
+    mark_or_remove(write, current, value, seconds)
+}
+
+/// A second deletion may leave an object less time than the first, never more.
+fn hasten(
+    write: &Write<'_>,
+    current: &Arc<Stored>,
+    mut value: Value,
+    pending: i64,
+    options: &DeleteOptions,
+) -> Result<Deleted, Refused> {
+    let wanted = options.grace.map(|seconds| if seconds < 0 { 1 } else { seconds });
+    let Some(seconds) = wanted.filter(|seconds| *seconds < pending) else {
+        return Ok(Deleted::Marked(Object::Stored(current.clone())));
+    };
+    let now = Timestamp::now();
+    let asked = deletion_time(&value).map_or(now, |end| after(end, -pending));
+    let end = after(asked, seconds);
+    let (end, left) = if end < now { (now, seconds.min(1)) } else { (end, seconds) };
+    set_policy(write, &mut value, options);
+    value.put("metadata.deletionTimestamp", time_text(end));
+    value.put("metadata.deletionGracePeriodSeconds", left);
+    mark_or_remove(write, current, value, left)
 }
 
 /// A kind with a grace period is marked even when that period is none.
-fn mark_and_remove(write: &Write<'_>, current: &Arc<Stored>, value: Value) -> Result<Deleted, Refused> {
+fn mark_or_remove(write: &Write<'_>, current: &Arc<Stored>, value: Value, seconds: i64) -> Result<Deleted, Refused> {
+    if seconds != 0 || !value.list("metadata.finalizers").is_empty() {
+        return mark(write, current, value);
+    }
     match mark(write, current, value.clone())? {
         Deleted::Marked(Object::Stored(marked)) => remove(write, &marked, value),
-        Deleted::Marked(Object::Value(value)) | Deleted::Gone(Object::Value(value)) => {
-            Ok(Deleted::Gone(Object::Value(value)))
-        }
-        gone => Ok(gone),
-    }
-}
-
-/// A marked object stays as it is, unless the new grace period is shorter than the old one.
-fn delete_again(write: &Write<'_>, current: &Arc<Stored>, mut value: Value, grace: i64) -> Result<Deleted, Refused> {
-    let pending = value.int("metadata.deletionGracePeriodSeconds").unwrap_or(0);
-    if pending <= grace {
-        return Ok(Deleted::Marked(Object::Stored(current.clone())));
-    }
-    write.resource.strategy.mark_deleted(&mut value, &time_after(grace), grace);
-    match grace == 0 && value.list("metadata.finalizers").is_empty() {
-        true => mark_and_remove(write, current, value),
-        false => mark(write, current, value),
+        Deleted::Marked(object) | Deleted::Gone(object) => Ok(Deleted::Gone(object)),
     }
 }
 
@@ -259,6 +364,9 @@ fn mark(write: &Write<'_>, current: &Arc<Stored>, value: Value) -> Result<Delete
         return Ok(Deleted::Marked(Object::Value(value)));
     }
     let draft = Draft::new(of_storage(write.resource.storage), &value);
+    if draft.equals(current) {
+        return Ok(Deleted::Marked(Object::Stored(current.clone())));
+    }
     let stored = write.state.store.put(write.resource.storage, Expect::Revision(current.revision), draft)?;
     Ok(Deleted::Marked(Object::Stored(stored)))
 }
@@ -270,6 +378,15 @@ fn remove(write: &Write<'_>, current: &Arc<Stored>, value: Value) -> Result<Dele
     let gone = write.state.store.delete(write.resource.storage, &current.key, current.revision)?;
     write.resource.strategy.released(write.state, &value);
     Ok(Deleted::Gone(Object::Stored(gone)))
+}
+
+/// Brings the finalizers in line with the policy; a kind without dependents knows none.
+fn set_policy(write: &Write<'_>, value: &mut Value, options: &DeleteOptions) {
+    let policy = match write.resource.strategy.has_dependents() {
+        true => options.policy,
+        false => Some(Propagation::Background),
+    };
+    set_finalizers(value, policy);
 }
 
 /// The finalizers that stand for a propagation policy.
@@ -306,7 +423,14 @@ fn raise_generation(value: &mut Value) {
     }
 }
 
-fn time_after(seconds: i64) -> String {
-    let then = Timestamp::now().checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX);
-    then.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+fn deletion_time(value: &Value) -> Option<Timestamp> {
+    value.text("metadata.deletionTimestamp").parse().ok()
+}
+
+fn after(time: Timestamp, seconds: i64) -> Timestamp {
+    time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
+}
+
+fn time_text(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -3,23 +3,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use serde::{Deserialize, Serialize};
+use base64::{DecodeError, Engine as _};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::{Call, ok};
+use crate::field_error::FieldError;
+use crate::go_text;
 use crate::http::query::{ListOptions, Match};
 use crate::http::respond::{Answer, List, Object};
+use crate::patch::json_kind;
 use crate::status::{ApiError, ApiResult};
 use crate::store::{Key, Snapshot, Stored};
+use crate::value::Json;
 
-/// upstream: Go minds neither padding nor bits left over at the end.
+/// upstream: Go does not mind bits left over at the end.
 const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::URL_SAFE,
     GeneralPurposeConfig::new()
         .with_decode_allow_trailing_bits(true)
-        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone),
 );
 
 /// How long a reader waits for a revision that is yet to come.
@@ -39,19 +44,27 @@ pub(super) async fn get(call: &mut Call) -> ApiResult<Answer> {
 }
 
 pub(super) async fn list(call: &mut Call) -> ApiResult<Answer> {
-    let options = ListOptions::parse(call.resource(), &call.query, false)?;
+    let options = ListOptions::parse(call.resource(), &call.query)?;
+    Ok(Answer::List(page(call, &options).await?))
+}
+
+/// The objects that `options` ask for, as far as their limit goes.
+pub(super) async fn page(call: &Call, options: &ListOptions) -> ApiResult<List> {
     if options.continue_token.is_empty() && !options.resource_version.is_empty() {
         let revision = parse_version(&options.resource_version)
             .map_err(|e| ApiError::bad_request(format!("invalid resource version: {e}")))?;
         reach(call, revision).await?;
     }
-    let page = Page::start(call, &options)?;
-    Ok(Answer::List(page.fill(call, &options)))
+    let page = Page::start(call, options).await?;
+    Ok(page.fill(call, options))
 }
 
 pub(super) fn parse_version(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| {
-        format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax")
+    // Unlike Rust, Go takes no sign before an unsigned number.
+    let number = if text.starts_with('+') { "".parse() } else { text.parse() };
+    number.map_err(|e| {
+        let why = go_text::number_error("ParseUint", text, &e);
+        FieldError::invalid("resourceVersion", text, why).to_string()
     })
 }
 
@@ -67,7 +80,7 @@ pub(super) fn namespace(call: &Call) -> Option<&str> {
 }
 
 /// The objects a collection request starts from (no selectors, no paging yet).
-pub(super) fn snapshot(call: &Call, options: &ListOptions) -> ApiResult<Snapshot> {
+fn snapshot(call: &Call, options: &ListOptions) -> ApiResult<Snapshot> {
     let (store, storage) = (&call.state.store, call.resource().storage);
     match exact_version(options) {
         Some(revision) => store
@@ -90,15 +103,12 @@ fn exact_version(options: &ListOptions) -> Option<u64> {
 // === Paging ===
 
 /// Where a list goes on, and at which revision.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ContinueToken {
-    #[serde(default)]
     v: String,
     /// -1: at the newest state.
-    #[serde(default)]
     rv: i64,
     /// The first key not yet listed, relative to the collection.
-    #[serde(default)]
     start: String,
 }
 
@@ -122,16 +132,48 @@ impl ContinueToken {
     pub(crate) fn decode(text: &str) -> ApiResult<ContinueToken> {
         let invalid =
             |why: String| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-        let raw = LENIENT_BASE64.decode(text).map_err(|_| invalid("illegal base64 data".into()))?;
-        let token: ContinueToken =
-            serde_json::from_slice(&raw).map_err(|e| invalid(crate::schema::json_error(&raw, &e)))?;
+        let text: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+        let raw = LENIENT_BASE64.decode(&text).map_err(|e| invalid(base64_error(&e, text.len())))?;
+        let value = serde_json::from_slice(&raw).map_err(|e| invalid(crate::schema::json_error(&raw, &e)))?;
+        let token = ContinueToken::from_value(&value).map_err(invalid)?;
         if token.v != TOKEN_VERSION {
             return Err(invalid(format!("server does not recognize this encoded version {}", token.v)));
         }
         if token.rv == 0 {
             return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)".into()));
         }
-        Ok(token)
+        if token.start.is_empty() {
+            return Err(invalid("encoded start key empty (version meta.k8s.io/v1)".into()));
+        }
+        match token.is_clean() {
+            true => Ok(token),
+            false => Err(invalid(token.start)),
+        }
+    }
+
+    /// What is absent or null is empty.
+    fn from_value(value: &Value) -> Result<ContinueToken, String> {
+        if !value.is_object() && !value.is_null() {
+            let found = json_kind(value);
+            return Err(format!("json: cannot unmarshal {found} into Go value of type storage.continueToken"));
+        }
+        let text = |name: &str| match value.at(name) {
+            Value::Null => Ok(String::new()),
+            Value::String(text) => Ok(text.clone()),
+            other => Err(wrong_field(json_kind(other), name, "string")),
+        };
+        let rv = match value.at("rv") {
+            Value::Null => 0,
+            Value::Number(n) => n.as_i64().ok_or_else(|| wrong_field(&format!("number {n}"), "rv", "int64"))?,
+            other => return Err(wrong_field(json_kind(other), "rv", "int64")),
+        };
+        Ok(ContinueToken { v: text("v")?, rv, start: text("start")? })
+    }
+
+    /// The key stays below its collection: no empty, `.` or `..` parts.
+    fn is_clean(&self) -> bool {
+        let start = self.start.strip_prefix('/').unwrap_or(&self.start);
+        start.is_empty() || !start.split('/').any(|part| matches!(part, "" | "." | ".."))
     }
 
     /// The first key of the next page.
@@ -146,6 +188,19 @@ impl ContinueToken {
     }
 }
 
+fn wrong_field(found: &str, name: &str, wanted: &str) -> String {
+    format!("json: cannot unmarshal {found} into Go struct field continueToken.{name} of type {wanted}")
+}
+
+/// Where Go stops reading base64.
+fn base64_error(error: &DecodeError, length: usize) -> String {
+    let at = match error {
+        DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => *at,
+        DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => length.saturating_sub(1),
+    };
+    format!("illegal base64 data at input byte {at}")
+}
+
 /// A list in the making.
 struct Page {
     found: Snapshot,
@@ -154,16 +209,19 @@ struct Page {
 }
 
 impl Page {
-    fn start(call: &Call, options: &ListOptions) -> ApiResult<Page> {
+    async fn start(call: &Call, options: &ListOptions) -> ApiResult<Page> {
         // upstream: answers from the cache ("0") are never cut into pages.
         let limit = if options.resource_version == "0" || options.limit == 0 { usize::MAX } else { options.limit };
         if options.continue_token.is_empty() {
             return Ok(Page { found: snapshot(call, options)?, first: 0, limit });
         }
+        let token = ContinueToken::decode(&options.continue_token)?;
         if !matches!(options.resource_version.as_str(), "" | "0") {
             return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
         }
-        let token = ContinueToken::decode(&options.continue_token)?;
+        if let Ok(revision) = u64::try_from(token.rv) {
+            reach(call, revision).await?;
+        }
         let found = Page::resume(call, &token)?;
         let key = token.key(namespace(call), call.resource().namespaced);
         let first = found.objects.partition_point(|o| o.key < key);
@@ -223,6 +281,53 @@ mod tests {
         let key = decoded.key(None, true);
         assert!(last < key && key < Key::new("ns", "ba"));
         assert!(key < Key::new("ns", "c"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_token_is_told_in_the_words_of_the_api() {
+        let token = |text: &str| BASE64.encode(text);
+        for (given, want) in [
+            ("e30=".to_owned(), "illegal base64 data at input byte 3"),
+            ("a b".to_owned(), "illegal base64 data at input byte 1"),
+            ("abcde".to_owned(), "illegal base64 data at input byte 4"),
+            (token("[]"), "json: cannot unmarshal array into Go value of type storage.continueToken"),
+            (
+                token(r#"{"rv":"5"}"#),
+                "json: cannot unmarshal string into Go struct field continueToken.rv of type int64",
+            ),
+            (token("null"), "server does not recognize this encoded version "),
+            (token("{}"), "server does not recognize this encoded version "),
+            (
+                token(r#"{"v":"meta.k8s.io/v1","start":"a"}"#),
+                "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ),
+            (token(r#"{"v":"meta.k8s.io/v1","rv":5}"#), "encoded start key empty (version meta.k8s.io/v1)"),
+            (token(r#"{"v":"meta.k8s.io/v1","rv":5,"start":"../a"}"#), "../a"),
+        ] {
+            let message = ContinueToken::decode(&given).unwrap_err().message;
+            assert_eq!(message, format!("invalid continue token: continue key is not valid: {want}"), "{given}");
+        }
+    }
+
+    #[test]
+    fn keys_are_in_the_order_of_their_whole_text() {
+        let mut keys = ["pa/b", "pa-b/a", "pb/a", "pa/a", "pa/a.b", "pa/a-b"].map(|key| {
+            let (namespace, name) = key.split_once('/').unwrap();
+            Key::new(namespace, name)
+        });
+        keys.sort();
+        let sorted = keys.map(|key| format!("{}/{}", key.namespace, key.name));
+        assert_eq!(sorted, ["pa-b/a", "pa/a", "pa/a-b", "pa/a.b", "pa/b", "pb/a"]);
+    }
+
+    #[test]
+    fn versions_are_plain_numbers() {
+        assert_eq!(parse_version("7"), Ok(7));
+        for (text, why) in
+            [("+7", "invalid syntax"), ("", "invalid syntax"), ("99999999999999999999", "value out of range")]
+        {
+            assert!(parse_version(text).unwrap_err().ends_with(why), "{text}");
+        }
     }
 
     #[test]

@@ -21,7 +21,8 @@ pub(crate) use list::ContinueToken;
 pub(crate) use write::{Raced, Write, create_object, now, update_object};
 
 use crate::auth::User;
-use crate::http::negotiate::Wants;
+use crate::go_text;
+use crate::http::negotiate::{Offer, Wants};
 use crate::http::path::ResourcePath;
 use crate::http::query::Query;
 use crate::http::respond::{self, Answer, Body, Object};
@@ -29,6 +30,7 @@ use crate::resources::Resource;
 use crate::state::State;
 use crate::status::{ApiError, ApiResult};
 use crate::store::Stored;
+use crate::validation;
 
 /// A request about a resource: authenticated, authorised, its body read.
 pub(crate) struct Call {
@@ -58,6 +60,9 @@ pub(crate) fn verb_of(method: &Method, path: &ResourcePath, query: &Query) -> Ap
         Method::DELETE => "delete",
         _ => return Err(ApiError::method_not_allowed()),
     };
+    if path.watch && verb != "watch" {
+        return Err(ApiError::method_not_allowed());
+    }
     let offered = match path.subresource {
         Some(sub) => sub.verbs.contains(&verb),
         None => path.resource.allows(verb),
@@ -79,8 +84,9 @@ impl Call {
         if verb == "watch" {
             return watch::watch(self).await;
         }
-        let wants = Wants::negotiate(&self.headers, &self.query)?;
-        let include = self.query.include()?;
+        let offer = if verb == "list" { Offer::List } else { Offer::Object };
+        let wants = Wants::negotiate(&self.headers, &self.query, offer)?;
+        self.check_name()?;
         let answer = match (verb, self.path.subresource) {
             (_, Some(sub)) if special::handles(sub.name) => special::run(self, sub.name, verb)?,
             ("create", _) => create::create(self)?,
@@ -89,10 +95,22 @@ impl Call {
             ("update", _) => update::update(self)?,
             ("patch", _) => patch::patch(self)?,
             ("delete", _) => delete::delete(self)?,
-            ("deletecollection", _) => delete::delete_collection(self)?,
+            ("deletecollection", _) => delete::delete_collection(self).await?,
             _ => return Err(ApiError::method_not_allowed()),
         };
+        let include = wants.include(&self.query)?;
         respond::answer(self.resource(), &wants, include, &self.headers, answer)
+    }
+
+    /// Names that could not stand in a path of the store.
+    fn check_name(&self) -> ApiResult<()> {
+        let name = self.path.name.as_str();
+        let errors = validation::path_segment(name, false);
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let message = format!("Name parameter invalid: {}: {}", go_text::quote(name), errors.join(";"));
+        Err(ApiError::bad_request(message))
     }
 
     fn stored(&self) -> Option<Arc<Stored>> {
@@ -119,11 +137,13 @@ impl Call {
     fn manager(&self, given: Option<&str>) -> String {
         const LONGEST: usize = 128;
         match given {
-            Some(name) => name.to_owned(),
-            None => {
-                let agent = self.headers.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok());
-                let name = agent.unwrap_or_default().split('/').next().unwrap_or_default();
-                name.chars().filter(|c| !c.is_control()).take(LONGEST).collect()
+            Some(name) if !name.is_empty() => name.to_owned(),
+            _ => {
+                let agent = self.headers.get(http::header::USER_AGENT).map(http::HeaderValue::as_bytes);
+                let agent = String::from_utf8_lossy(agent.unwrap_or_default());
+                let mut name: String = agent.chars().take_while(|c| *c != '/').filter(|c| !c.is_control()).collect();
+                name.truncate(name.floor_char_boundary(LONGEST));
+                name
             }
         }
     }

@@ -57,7 +57,7 @@ fn modify(
         let current = call.stored_or_404()?;
         let old = call.seen(&current);
         let mut new = patched(expected, &patch, &old, options.field_validation, warnings)?;
-        check_patched(call, &new, &current)?;
+        check_patched(call, &mut new, &current)?;
         warnings.extend(meta::tidy_patched(&mut new));
         match update_object(&write, &current, &old, new, false, warnings) {
             Ok(object) => return Ok(ok(object)),
@@ -76,11 +76,12 @@ pub(super) fn patched(
     warnings: &mut Vec<String>,
 ) -> ApiResult<Value> {
     let ty = expected.ty;
-    let raw = patch.apply(ty, old)?;
+    let mut raw = patch.apply(ty, old)?;
     let attempt = Attempt { patch, ty, current: old };
     if let Some(why) = changed_type(&raw, expected) {
         return Err(attempt.invalid(&why));
     }
+    let untouched = patch.set_untouched_aside(&mut raw);
     let decoded = schema::decode_owned(ty, raw).map_err(|error| attempt.undecodable(&error))?;
     if validation != FieldValidation::Ignore {
         let issues = attempt.strict_issues(&decoded.issues);
@@ -90,6 +91,7 @@ pub(super) fn patched(
         }
     }
     let mut new = decoded.value;
+    untouched.put_back(&mut new);
     new.put("kind", expected.kind);
     new.put("apiVersion", expected.api_version);
     Ok(new)
@@ -102,17 +104,10 @@ fn changed_type(raw: &Value, expected: Expected<'_>) -> Option<String> {
     body::other_type(&version, &kind, expected)
 }
 
-fn check_patched(call: &Call, new: &Value, current: &Stored) -> ApiResult<()> {
+fn check_patched(call: &Call, new: &mut Value, current: &Stored) -> ApiResult<()> {
+    create::settle_namespace(new, &call.path.namespace)?;
     update::check_name(new, &call.path.name)?;
-    create::check_namespace(new, &call.path.namespace)?;
-    match new.text("metadata.resourceVersion") {
-        "" | "0" => Ok(()),
-        given if given == current.revision.to_string() => Ok(()),
-        given if given.parse::<u64>().is_err() => {
-            Err(ApiError::plain(format!("strconv.ParseUint: parsing {given:?}: invalid syntax")))
-        }
-        _ => Err(ApiError::modified(call.resource().named(), &call.path.name)),
-    }
+    update::check_version(call, new, current)
 }
 
 // === Server-side apply ===
@@ -126,7 +121,7 @@ fn apply(call: &Call, options: &WriteOptions, manager: &str, warnings: &mut Vec<
         let old = current.as_ref().map(|c| call.seen(c));
         let mut new = fields::apply(write.writer(&now), old.as_ref(), &applied, options.force.unwrap_or(false))?;
         settle_duplicates(&issues, options.field_validation, warnings)?;
-        check_applied(call, &new, current.as_deref())?;
+        check_applied(call, &mut new, current.as_deref())?;
         new.take_at("metadata.resourceVersion");
         let result = match (current, old) {
             (Some(current), Some(old)) => update_object(&write, &current, &old, new, true, warnings).map(ok),
@@ -147,7 +142,7 @@ fn apply(call: &Call, options: &WriteOptions, manager: &str, warnings: &mut Vec<
 }
 
 /// The body of an apply: YAML (and so also JSON), and keys that stand in it twice.
-fn applied_object(body: &[u8]) -> ApiResult<(Value, Vec<StrictIssue>)> {
+pub(super) fn applied_object(body: &[u8]) -> ApiResult<(Value, Vec<StrictIssue>)> {
     let (value, issues) =
         schema::yaml::to_value(body).map_err(|e| ApiError::bad_request(format!("error encoding patch: {e}")))?;
     match value {
@@ -163,7 +158,11 @@ fn applied_object(body: &[u8]) -> ApiResult<(Value, Vec<StrictIssue>)> {
     }
 }
 
-fn settle_duplicates(issues: &[StrictIssue], validation: FieldValidation, warnings: &mut Vec<String>) -> ApiResult<()> {
+pub(super) fn settle_duplicates(
+    issues: &[StrictIssue],
+    validation: FieldValidation,
+    warnings: &mut Vec<String>,
+) -> ApiResult<()> {
     match validation {
         FieldValidation::Strict if !issues.is_empty() => Err(ApiError::bad_request(format!(
             "error strict decoding patch: error converting YAML to JSON: {}",
@@ -178,11 +177,11 @@ fn settle_duplicates(issues: &[StrictIssue], validation: FieldValidation, warnin
 }
 
 /// Checks the result of an apply against the address and the present state.
-fn check_applied(call: &Call, new: &Value, current: Option<&Stored>) -> ApiResult<()> {
+fn check_applied(call: &Call, new: &mut Value, current: Option<&Stored>) -> ApiResult<()> {
     match (current, new.text("metadata.uid")) {
         (Some(current), _) => check_patched(call, new, current),
         (None, "") => {
-            create::check_namespace(new, &call.path.namespace)?;
+            create::settle_namespace(new, &call.path.namespace)?;
             update::check_name(new, &call.path.name)
         }
         (None, uid) => {

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::patch::{patch_kind, patched};
-use super::write::replace;
+use super::patch::{applied_object, patch_kind, patched, settle_duplicates};
+use super::write::{check_namespace, now, replace};
 use super::{Call, DeleteOptions, Raced, create, delete_object, update, update_object};
 use crate::auth;
+use crate::fields;
 use crate::http::body::{self, Expected};
-use crate::http::negotiate::patch_type;
+use crate::http::negotiate::{PatchType, patch_type};
 use crate::http::query::WriteOptions;
 use crate::http::respond::Answer;
-use crate::patch::Patch;
+use crate::patch::{Patch, PatchKind};
 use crate::resources::subresources as parts;
 use crate::schema::schema;
 use crate::status::{ApiError, ApiResult, Named};
@@ -66,9 +67,15 @@ fn decode(call: &mut Call, kind: Kind, options: &WriteOptions) -> ApiResult<Valu
     body::decode_object(&call.headers, &call.body, kind.expected(), options.field_validation, &mut call.warnings)
 }
 
+/// upstream: a POST to a part of an object counts as new content of its namespace.
+fn admit(call: &Call) -> ApiResult<()> {
+    check_namespace(&call.writer("", false), &call.path.name)
+}
+
 fn token(call: &mut Call) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
     let request = decode(call, TOKEN, &options)?;
+    admit(call)?;
     let value = auth::request_token(&call.state, &call.path.namespace, &call.path.name, request, options.dry_run)?;
     Ok(answer(StatusCode::CREATED, value))
 }
@@ -77,18 +84,20 @@ fn token(call: &mut Call) -> ApiResult<Answer> {
 
 fn evict(call: &mut Call) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
-    let eviction = decode(call, EVICTION, &options)?;
-    create::check_namespace(&eviction, &call.path.namespace)?;
+    let mut eviction = decode(call, EVICTION, &options)?;
+    create::settle_namespace(&mut eviction, &call.path.namespace)?;
+    admit(call)?;
     let given = parts::eviction_options(&call.path.name, &eviction, options.dry_run)?;
-    let mut delete_options = DeleteOptions::from_value(&given)?;
-    let manager = call.manager(options.field_manager.as_deref());
-    let mut write = call.writer(&manager, delete_options.dry_run);
+    // upstream: these options are taken as they come.
+    let mut delete_options = DeleteOptions::from_value(&given);
+    let mut write = call.writer("", delete_options.dry_run);
     write.subresource = Some("status");
     let marked = retried(call, |current, old| {
         parts::check_preconditions(old, &given)?;
         let mut new = old.clone();
         parts::mark_evicted(&mut new);
-        update_object(&write, current, old, new, false, &mut Vec::new())
+        // upstream: the mark is nobody's field.
+        update_object(&write, current, old, new, true, &mut Vec::new())
     })?;
     // The mark was a write of its own: a given resourceVersion now means the one it made.
     let version = marked.into_value(call.resource()).text("metadata.resourceVersion").to_owned();
@@ -115,7 +124,8 @@ fn retried<T>(call: &Call, mut work: impl FnMut(&Arc<Stored>, &Value) -> Result<
 fn bind(call: &mut Call) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
     let mut binding = decode(call, BINDING, &options)?;
-    create::check_namespace(&binding, &call.path.namespace)?;
+    create::settle_namespace(&mut binding, &call.path.namespace)?;
+    admit(call)?;
     if let Some(node) = call.state.store.get("nodes", "", binding.text("target.name")) {
         parts::label_binding(&mut binding, &node.labels);
     }
@@ -132,42 +142,77 @@ fn bind(call: &mut Call) -> ApiResult<Answer> {
 
 fn put_scale(call: &mut Call) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&call.query, "UpdateOptions", false)?;
-    let scale = decode(call, SCALE, &options)?;
+    let mut scale = decode(call, SCALE, &options)?;
+    create::settle_namespace(&mut scale, &call.path.namespace)?;
     update::check_name(&scale, &call.path.name)?;
-    create::check_namespace(&scale, &call.path.namespace)?;
-    rescale(call, &options, |_| Ok(scale.clone()))
+    rescale(call, &options, |current, _| {
+        update::check_uid(call, &scale, current)?;
+        Ok(scale.clone())
+    })
 }
 
 fn patch_scale(call: &mut Call) -> ApiResult<Answer> {
-    let Some(kind) = patch_kind(patch_type(&call.headers)?) else {
-        return Err(ApiError::bad_request("server-side apply is not offered for scale; apply the deployment itself"));
-    };
-    let options = WriteOptions::parse(&call.query, "PatchOptions", false)?;
+    let kind = patch_type(&call.headers)?;
+    let options = WriteOptions::parse(&call.query, "PatchOptions", kind == PatchType::Apply)?;
     let mut warnings = Vec::new();
-    let result = Patch::parse(kind, &call.body).and_then(|patch| {
-        rescale(call, &options, |old| patched(SCALE.expected(), &patch, old, options.field_validation, &mut warnings))
-    });
+    let result = match patch_kind(kind) {
+        Some(kind) => modify_scale(call, kind, &options, &mut warnings),
+        None => apply_to_scale(call, &options, &mut warnings),
+    };
     call.warnings.append(&mut warnings);
     result
+}
+
+fn modify_scale(call: &Call, kind: PatchKind, options: &WriteOptions, warnings: &mut Vec<String>) -> ApiResult<Answer> {
+    let patch = Patch::parse(kind, &call.body)?;
+    rescale(call, options, |_, old| {
+        let mut scale = patched(SCALE.expected(), &patch, old, options.field_validation, warnings)?;
+        create::settle_namespace(&mut scale, &call.path.namespace)?;
+        update::check_name(&scale, &call.path.name)?;
+        Ok(scale)
+    })
 }
 
 /// Changes the deployment to the scale that `change` makes of its present one.
 fn rescale(
     call: &Call,
     options: &WriteOptions,
-    mut change: impl FnMut(&Value) -> ApiResult<Value>,
+    mut change: impl FnMut(&Stored, &Value) -> ApiResult<Value>,
 ) -> ApiResult<Answer> {
     let manager = call.manager(options.field_manager.as_deref());
     let write = call.writer(&manager, options.dry_run);
     retried(call, |current, old| {
-        let scale = change(&parts::scale_of(old))?;
+        let scale = change(current, &parts::scale_of(old))?;
         let mut new = old.clone();
         parts::apply_scale(&mut new, &scale)?;
-        let given = new.text("metadata.resourceVersion");
-        if !matches!(given, "" | "0") && given != old.text("metadata.resourceVersion") {
-            return Err(ApiError::modified(call.resource().named(), &call.path.name).into());
-        }
+        update::check_version(call, &new, current)?;
         let object = update_object(&write, current, old, new, false, &mut Vec::new())?;
+        Ok(answer(StatusCode::OK, parts::scale_of(&object.into_value(call.resource()))))
+    })
+}
+
+/// Server-side apply of a scale: of the deployment it is a part of, as far as the scale shows it.
+fn apply_to_scale(call: &Call, options: &WriteOptions, warnings: &mut Vec<String>) -> ApiResult<Answer> {
+    let (applied, issues) = applied_object(&call.body)?;
+    let manager = call.manager(options.field_manager.as_deref());
+    let write = call.writer(&manager, options.dry_run);
+    let now = now();
+    retried(call, |current, old| {
+        fields::check_applied(SCALE.api_version, SCALE.name, schema().id(SCALE.ty), &applied)?;
+        let config = parts::applied_scale(call.resource(), &applied);
+        let mut applied = fields::apply(write.writer(&now), Some(old), &config, options.force.unwrap_or(false))?;
+        settle_duplicates(&issues, options.field_validation, warnings)?;
+        let mut scale = parts::scale_of(&applied);
+        create::settle_namespace(&mut scale, &call.path.namespace)?;
+        update::check_name(&scale, &call.path.name)?;
+        let mut new = old.clone();
+        parts::apply_scale(&mut new, &scale)?;
+        match applied.take_at("metadata.managedFields") {
+            Some(entries) => new.put("metadata.managedFields", entries),
+            None => drop(new.take_at("metadata.managedFields")),
+        }
+        update::check_version(call, &new, current)?;
+        let object = update_object(&write, current, old, new, true, &mut Vec::new())?;
         Ok(answer(StatusCode::OK, parts::scale_of(&object.into_value(call.resource()))))
     })
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::{Call, Raced, create, create_object, created, ok, update_object};
 use crate::auth::{self, Attributes};
 use crate::field_error::FieldError;
+use crate::go_text;
 use crate::http::body::{self, Expected};
 use crate::http::query::WriteOptions;
 use crate::http::respond::Answer;
@@ -17,9 +18,9 @@ pub(super) fn update(call: &mut Call) -> ApiResult<Answer> {
     let api_version = call.resource().api_version();
     let expected = Expected::resource(call.resource(), &api_version);
     let mut warnings = Vec::new();
-    let object = body::decode_object(&call.headers, &call.body, expected, options.field_validation, &mut warnings)?;
+    let mut object = body::decode_object(&call.headers, &call.body, expected, options.field_validation, &mut warnings)?;
+    create::settle_namespace(&mut object, &call.path.namespace)?;
     check_name(&object, &call.path.name)?;
-    create::check_namespace(&object, &call.path.namespace)?;
     let manager = call.manager(options.field_manager.as_deref());
     let answer = put(call, object, &manager, options.dry_run, &mut warnings);
     call.warnings.append(&mut warnings);
@@ -64,14 +65,17 @@ fn create_by_put(
     warnings: &mut Vec<String>,
 ) -> ApiResult<Answer> {
     let resource = call.resource();
-    if !resource.put_creates || call.path.subresource.is_some() {
+    // upstream: the status of a Service that does not exist creates it, by the rules of its parent.
+    if !resource.put_creates || call.path.subresource.is_some_and(|sub| sub.name != "status") {
         return Err(ApiError::not_found(resource.named(), &call.path.name));
     }
-    may_create(call)?;
     if !matches!(object.text("metadata.uid"), "") {
         return Err(uid_conflict(call, object.text("metadata.uid"), ""));
     }
+    // A version that can be read is of no consequence here.
+    given_version(&object)?;
     object.take_at("metadata.resourceVersion");
+    may_create(call)?;
     Ok(created(create_object(&call.writer(manager, dry_run), object, false, warnings)?))
 }
 
@@ -83,6 +87,7 @@ pub(super) fn may_create(call: &Call) -> ApiResult<()> {
         group: resource.group.into(),
         version: resource.version.into(),
         resource: resource.plural.into(),
+        subresource: call.path.subresource.map_or("", |sub| sub.name).into(),
         namespace: call.path.namespace.clone(),
         name: call.path.name.clone(),
         ..Attributes::default()
@@ -92,33 +97,191 @@ pub(super) fn may_create(call: &Call) -> ApiResult<()> {
 
 /// A uid or resourceVersion in the body must be the present one.
 fn check_preconditions(call: &Call, object: &Value, current: &Stored) -> ApiResult<()> {
-    let uid = object.text("metadata.uid");
-    if !uid.is_empty() && *uid != *current.uid {
-        return Err(uid_conflict(call, uid, &current.uid));
+    check_uid(call, object, current)?;
+    check_version(call, object, current)
+}
+
+/// A uid in the body of a PUT is that of the object.
+pub(super) fn check_uid(call: &Call, object: &Value, current: &Stored) -> ApiResult<()> {
+    match object.text("metadata.uid") {
+        "" => Ok(()),
+        uid if *uid == *current.uid => Ok(()),
+        uid => Err(uid_conflict(call, uid, &current.uid)),
     }
-    match object.text("metadata.resourceVersion") {
-        "" | "0" if call.resource().unconditional_put => Ok(()),
-        "" | "0" => {
+}
+
+/// The resourceVersion of what is to be written is the present one, or is left out where the kind allows that.
+pub(super) fn check_version(call: &Call, object: &Value, current: &Stored) -> ApiResult<()> {
+    let resource = call.resource();
+    match given_version(object)? {
+        0 if resource.unconditional_put => Ok(()),
+        0 => {
             let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
-            Err(ApiError::invalid(call.resource().named(), &call.path.name, &[error]))
+            Err(ApiError::invalid(resource.named(), &call.path.name, &[error]))
         }
-        given => match given.parse::<u64>() {
-            Ok(version) if version == current.revision => Ok(()),
-            Ok(_) => Err(ApiError::modified(call.resource().named(), &call.path.name)),
-            Err(_) => Err(ApiError::plain(format!("strconv.ParseUint: parsing {given:?}: invalid syntax"))),
-        },
+        version if version == current.revision => Ok(()),
+        _ => Err(ApiError::modified(resource.named(), &call.path.name)),
+    }
+}
+
+/// The resourceVersion of a body as a number, 0 for none.
+fn given_version(object: &Value) -> ApiResult<u64> {
+    match object.text("metadata.resourceVersion") {
+        "" => Ok(0),
+        text => go_text::parse_uint(text).map_err(ApiError::plain),
     }
 }
 
 fn uid_conflict(call: &Call, given: &str, found: &str) -> ApiError {
-    let resource = call.resource();
+    let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {found}");
+    storage_conflict(call, &why)
+}
+
+/// A conflict in the words of a real server's storage.
+pub(super) fn storage_conflict(call: &Call, why: &str) -> ApiError {
+    let folder = registry_folder(call.resource().storage);
     let key = match call.path.namespace.as_str() {
-        "" => format!("/registry/{}/{}", resource.plural, call.path.name),
-        namespace => format!("/registry/{}/{namespace}/{}", resource.plural, call.path.name),
+        "" => format!("/registry/{folder}/{}", call.path.name),
+        namespace => format!("/registry/{folder}/{namespace}/{}", call.path.name),
     };
-    let why = format!(
-        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: \
-         Precondition failed: UID in precondition: {given}, UID in object meta: {found}"
-    );
-    ApiError::conflict(resource.named(), &call.path.name, &why)
+    let why =
+        format!("StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}");
+    ApiError::conflict(call.resource().named(), &call.path.name, &why)
+}
+
+/// upstream: the names some kinds had in etcd before they got the ones of today.
+fn registry_folder(storage: &str) -> &str {
+    match storage {
+        "nodes" => "minions",
+        "services" => "services/specs",
+        "endpoints" => "services/endpoints",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use crate::fuzz_tests::send;
+    use crate::state::State;
+    use crate::{ApiServer, Options};
+
+    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    const SERVICES: &str = "/api/v1/namespaces/default/services";
+    const NODES: &str = "/api/v1/nodes";
+
+    /// Sends a body (a PATCH as a merge patch); answers code and message.
+    async fn say(state: &Arc<State>, method: &str, path: &str, body: Value) -> (u16, String) {
+        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let (code, answer) = send(state, method, path, kind, body.to_string().into_bytes()).await.unwrap();
+        (code, answer["message"].as_str().unwrap_or_default().to_owned())
+    }
+
+    async fn server() -> (ApiServer, Arc<State>) {
+        let server = ApiServer::start(Options { built_in_controllers: false, ..Options::default() }).await.unwrap();
+        let state = server.state_for_tests();
+        (server, state)
+    }
+
+    fn named(name: &str, version: &str) -> Value {
+        json!({"metadata": {"name": name, "resourceVersion": version}})
+    }
+
+    #[tokio::test]
+    async fn a_new_object_may_not_bring_a_version_along() {
+        let (_server, state) = server().await;
+        for (name, version, code) in [("a", "1", 500), ("b", "0", 201), ("c", "x", 201)] {
+            assert_eq!(say(&state, "POST", MAPS, named(name, version)).await.0, code, "{version}");
+        }
+        let dry = format!("{MAPS}?dryRun=All");
+        let (code, answer) =
+            send(&state, "POST", &dry, "application/json", named("d", "7").to_string().into_bytes()).await.unwrap();
+        assert_eq!((code, &answer["metadata"]["resourceVersion"]), (201, &json!("7")));
+    }
+
+    #[tokio::test]
+    async fn a_taken_name_with_a_prefix_may_be_tried_again() {
+        let (_server, state) = server().await;
+        let body = json!({"metadata": {"name": "a", "generateName": "a-"}}).to_string().into_bytes();
+        send(&state, "POST", MAPS, "application/json", body.clone()).await;
+        let (code, answer) = send(&state, "POST", MAPS, "application/json", body).await.unwrap();
+        assert_eq!((code, &answer["details"]["retryAfterSeconds"]), (409, &json!(1)));
+        let text = "configmaps \"a\" already exists, the server was not able to generate a unique name for the object";
+        assert_eq!(answer["message"], text);
+    }
+
+    #[tokio::test]
+    async fn a_version_must_be_a_number_and_the_present_one() {
+        let (_server, state) = server().await;
+        say(&state, "POST", MAPS, json!({"metadata": {"name": "a"}})).await;
+        let path = format!("{MAPS}/a");
+        let huge = "99999999999999999999";
+        for method in ["PUT", "PATCH"] {
+            let (code, text) = say(&state, method, &path, named("a", "+5")).await;
+            assert_eq!((code, text.as_str()), (500, "strconv.ParseUint: parsing \"+5\": invalid syntax"));
+            let (code, text) = say(&state, method, &path, named("a", huge)).await;
+            assert_eq!((code, text), (500, format!("strconv.ParseUint: parsing {huge:?}: value out of range")));
+            assert_eq!(say(&state, method, &path, named("a", "1")).await.0, 409);
+            assert_eq!(say(&state, method, &path, named("a", "0")).await.0, 200);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lease_is_never_overwritten_blindly() {
+        let (_server, state) = server().await;
+        let path = format!("{LEASES}/a");
+        let bad = say(&state, "PUT", &path, named("a", "x")).await;
+        assert_eq!(bad, (500, "strconv.ParseUint: parsing \"x\": invalid syntax".to_owned()));
+        assert_eq!(say(&state, "PUT", &path, named("a", "7")).await.0, 201);
+        assert_eq!(say(&state, "PUT", &path, named("a", "")).await.0, 422);
+        let removed = json!({"metadata": {"resourceVersion": null}});
+        assert_eq!(say(&state, "PATCH", &path, removed).await.0, 422);
+        assert_eq!(say(&state, "PATCH", &path, json!({"spec": {"holderIdentity": "h"}})).await.0, 200);
+    }
+
+    #[tokio::test]
+    async fn the_namespace_of_a_cluster_scoped_body_is_ignored() {
+        let (_server, state) = server().await;
+        let node = json!({"metadata": {"name": "n", "namespace": "x"}});
+        assert_eq!(say(&state, "POST", NODES, node.clone()).await.0, 201);
+        assert_eq!(say(&state, "PUT", &format!("{NODES}/n"), node.clone()).await.0, 200);
+        assert_eq!(say(&state, "PATCH", &format!("{NODES}/n"), node).await.0, 200);
+    }
+
+    #[tokio::test]
+    async fn a_grace_period_cannot_be_talked_into_another() {
+        let (_server, state) = server().await;
+        say(&state, "POST", MAPS, json!({"metadata": {"name": "a", "finalizers": ["ex.com/f"]}})).await;
+        let path = format!("{MAPS}/a");
+        say(&state, "DELETE", &path, json!({})).await;
+        let (code, text) = say(&state, "PATCH", &path, json!({"metadata": {"deletionGracePeriodSeconds": 7}})).await;
+        let wanted = "metadata.deletionGracePeriodSeconds: Invalid value: 7: field is immutable";
+        assert_eq!((code, text), (422, format!("ConfigMap \"a\" is invalid: {wanted}")));
+        assert_eq!(say(&state, "PATCH", &path, json!({"metadata": {"deletionGracePeriodSeconds": null}})).await.0, 200);
+    }
+
+    #[tokio::test]
+    async fn a_uid_must_be_that_of_the_object() {
+        let (_server, state) = server().await;
+        let body = json!({"metadata": {"name": "a", "uid": "u"}});
+        let (code, text) = say(&state, "PUT", &format!("{SERVICES}/a"), body.clone()).await;
+        assert!(code == 409 && text.contains("Key: /registry/services/specs/default/a,"), "{code} {text}");
+        assert_eq!(say(&state, "PUT", &format!("{MAPS}/a"), body).await.0, 404);
+    }
+
+    #[tokio::test]
+    async fn the_status_of_a_service_that_is_not_there_creates_it() {
+        let (_server, state) = server().await;
+        let path = format!("{SERVICES}/a/status");
+        assert_eq!(say(&state, "PUT", &path, json!({"metadata": {"name": "a"}})).await.0, 422);
+        let body = json!({"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}});
+        assert_eq!(say(&state, "PUT", &path, body).await.0, 201);
+        let (_, made) = send(&state, "GET", &format!("{SERVICES}/a"), "", Vec::new()).await.unwrap();
+        assert_eq!(made["spec"]["clusterIP"], Value::Null);
+        assert_eq!(say(&state, "PATCH", &format!("{SERVICES}/b/status"), json!({})).await.0, 404);
+    }
 }

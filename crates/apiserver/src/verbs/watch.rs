@@ -21,6 +21,8 @@ use crate::http::negotiate::{Shape, Wants};
 use crate::http::query::ListOptions;
 use crate::http::respond::{self, Body, Object, partial};
 use crate::resources::Resource;
+use crate::schema;
+use crate::selectors::FieldSelector;
 use crate::state::State;
 use crate::status::{ApiError, ApiResult};
 use crate::store::{Change, Read, Snapshot, Stored, Subscription, Verb};
@@ -42,12 +44,8 @@ const SHORTEST: u64 = 1800;
 
 pub(super) async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
     let wants = Wants::negotiate_watch(&call.headers, &call.query)?;
-    let include = call.query.include()?;
-    let mut options = ListOptions::parse(call.resource(), &call.query, true)?;
-    if !call.path.name.is_empty() {
-        let by_name = format!("metadata.name={}", call.path.name);
-        options.fields = crate::selectors::FieldSelector::parse(call.resource(), &by_name)?;
-    }
+    let options = options(call)?;
+    let include = wants.include(&call.query)?;
     let start = start(call, &options).await?;
     let watcher = Watcher::new(call, wants.shape, include, options, start);
     let mut response = respond::response(StatusCode::OK, "application/json");
@@ -56,6 +54,21 @@ pub(super) async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
         Some((item, watcher))
     }));
     Ok(response)
+}
+
+/// What the query asks for; the old paths also name an object.
+fn options(call: &Call) -> ApiResult<ListOptions> {
+    let mut options = ListOptions::parse(call.resource(), &call.query)?;
+    let name = call.path.name.as_str();
+    if name.is_empty() {
+        return Ok(options);
+    }
+    match options.fields.exact_name() {
+        Some(selected) if selected == name => {}
+        None if options.fields.is_empty() => options.fields = FieldSelector::by_name(name),
+        _ => return Err(ApiError::bad_request("fieldSelector metadata.name doesn't match requested name")),
+    }
+    Ok(options)
 }
 
 /// Where a watch begins.
@@ -129,7 +142,8 @@ struct Watcher {
 impl Watcher {
     fn new(call: &Call, shape: Shape, include: Include, options: ListOptions, start: Start) -> Watcher {
         let seconds = match options.timeout_seconds {
-            Some(seconds) if seconds > 0 => seconds.unsigned_abs(),
+            // upstream: less than nothing is over at once.
+            Some(seconds) if seconds != 0 => u64::try_from(seconds).unwrap_or(0),
             _ => SHORTEST + u64::from(uuid::Uuid::new_v4().as_bytes()[0]) * SHORTEST / 256,
         };
         let begin = Instant::now();
@@ -198,7 +212,8 @@ impl Watcher {
             return Some(self.form.line(Verb::Added, &object));
         }
         let marks_end = std::mem::take(&mut self.marks_end);
-        marks_end.then(|| self.bookmark(self.after, true))
+        let after = self.after;
+        marks_end.then(|| self.bookmark(after, true))
     }
 
     /// A line, or half of it and an error if the watch is to be torn.
@@ -255,7 +270,8 @@ impl Watcher {
         if self.options.bookmarks {
             self.bookmark_at = now + BOOKMARK_EVERY;
             if let Some(revision) = caught_up {
-                self.ready.push_back(self.bookmark(revision, false));
+                let bookmark = self.bookmark(revision, false);
+                self.ready.push_back(bookmark);
             }
         }
     }
@@ -281,28 +297,23 @@ impl Watcher {
         }
     }
 
-    fn bookmark(&self, revision: u64, initial_end: bool) -> Bytes {
+    fn bookmark(&mut self, revision: u64, initial_end: bool) -> Bytes {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object = match &self.form.shape {
-            Shape::Table { version } => json!({
-                "kind": "Table", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata,
-                "columnDefinitions": [], "rows": [],
-            }),
-            Shape::Partial { version, .. } => json!({
-                "kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata,
-            }),
-            Shape::Object => bare_object(self.resource, metadata),
-        };
+        let object = self.form.shaped(bare_object(self.resource, metadata));
         line("BOOKMARK", &object)
     }
 }
 
 /// An object with nothing but metadata, and the fields its type always has.
 fn bare_object(resource: &Resource, metadata: Value) -> Value {
-    json!({"kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata})
+    let text = json!({"metadata": metadata}).to_string();
+    let mut object = schema::decode_json(resource.type_id(), text.as_bytes()).map_or_else(|_| json!({}), |d| d.value);
+    object.put("kind", resource.kind);
+    object.put("apiVersion", resource.api_version());
+    object
 }
 
 fn line(event_type: &str, object: &Value) -> Bytes {
@@ -325,19 +336,43 @@ impl Form {
     fn line(&mut self, verb: Verb, object: &Arc<Stored>) -> Bytes {
         match (&self.shape, self.resource.view) {
             (Shape::Object, None) => object.line_of(verb),
-            (Shape::Object, Some(_)) => line(verb.event_type(), &self.seen(object)),
-            (Shape::Partial { version, .. }, _) => line(verb.event_type(), &partial(&self.seen(object), version)),
-            (Shape::Table { version }, _) => {
-                let value = self.seen(object);
-                let metadata = json!({"resourceVersion": value.text("metadata.resourceVersion")});
-                let table = table::render(self.resource, &[value], metadata, self.include, !self.columns_sent, version);
-                self.columns_sent = true;
-                line(verb.event_type(), &table)
+            _ => line(verb.event_type(), &self.shaped(self.seen(object))),
+        }
+    }
+
+    /// The object in the shape the watcher asked for; a Table names its columns only once.
+    fn shaped(&mut self, object: Value) -> Value {
+        match &self.shape {
+            Shape::Object => object,
+            Shape::Partial { version, .. } => partial(&object, version),
+            Shape::Table { version } => {
+                let metadata = json!({"resourceVersion": object.text("metadata.resourceVersion")});
+                let with_columns = !std::mem::replace(&mut self.columns_sent, true);
+                table::render(self.resource, &[object], metadata, self.include, with_columns, version)
             }
         }
     }
 
     fn seen(&self, object: &Arc<Stored>) -> Value {
         Object::Stored(object.clone()).into_value(self.resource)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resources::RESOURCES;
+
+    #[test]
+    fn a_bookmark_has_the_fields_its_type_always_has() {
+        let bare = |plural: &str| {
+            let resource = RESOURCES.iter().find(|r| r.plural == plural).unwrap();
+            bare_object(resource, json!({"resourceVersion": "5"}))
+        };
+        let configmap = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": "5"}});
+        assert_eq!(bare("configmaps"), configmap);
+        let service = bare("services");
+        assert_eq!((&service["spec"], &service["status"]), (&json!({}), &json!({"loadBalancer": {}})));
+        assert_eq!(bare("nodes")["status"]["nodeInfo"]["machineID"], "");
     }
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::auth::User;
 use crate::fields::{self, Writer};
+use crate::go_text;
 use crate::http::respond::Object;
 use crate::resources::{self, Resource, WriteCx, meta};
 use crate::state::State;
@@ -88,31 +89,43 @@ pub(crate) fn create_object(
     let strategy = write.resource.strategy;
     let cx = write.cx();
     strategy.apply_defaults(&mut obj);
-    let given_version = obj.take_at("metadata.resourceVersion").is_some();
+    let given_version = obj.take_at("metadata.resourceVersion");
     stamp(write, &mut obj);
     if !owned {
         fields::record_update(write.writer(&now()), None, &mut obj)?;
     }
-    let generated = name_from_prefix(&mut obj);
-    check_namespace(write, &obj)?;
+    check_namespace(write, admitted_name(&obj))?;
     strategy.admit_create(&cx, &mut obj)?;
+    let generated = name_from_prefix(&mut obj);
     let reservation = strategy.begin_create(&cx, &mut obj)?;
     strategy.prepare_create(&cx, &mut obj);
     warnings.extend(meta::tidy(&mut obj));
-    let mut errors = meta::validate_create(&cx, &obj);
-    errors.extend(strategy.validate_create(&cx, &obj));
+    let errors = strategy.validate_new(&cx, &obj);
     if !errors.is_empty() {
         return Err(write.invalid(obj.text("metadata.name"), &errors));
     }
     warnings.extend(strategy.warnings(&cx, &obj, None));
-    if given_version {
-        return Err(ApiError::plain("resourceVersion should not be set on objects to be created"));
+    if let Some(version) = given_version {
+        settle_given_version(write, &mut obj, version)?;
     }
     let object = insert(write, obj, generated)?;
     if let Some(reservation) = reservation.filter(|_| !write.dry_run) {
         reservation.commit();
     }
     Ok(object)
+}
+
+/// A new object has no version yet. What is no version (0, or no number) is ignored.
+///
+/// upstream: a dry run does not look at it, and shows it again.
+fn settle_given_version(write: &Write<'_>, obj: &mut Value, version: Value) -> ApiResult<()> {
+    let is_version = version.as_str().is_some_and(|text| matches!(go_text::parse_uint(text), Ok(1..)));
+    if write.dry_run {
+        obj.put("metadata.resourceVersion", version);
+    } else if is_version {
+        return Err(ApiError::plain("resourceVersion should not be set on objects to be created"));
+    }
+    Ok(())
 }
 
 /// Sets what the server owns.
@@ -151,22 +164,27 @@ fn try_insert(write: &Write<'_>, obj: &Value) -> ApiResult<Object> {
     let storage = write.resource.storage;
     if write.dry_run {
         return match write.state.store.get(storage, obj.text("metadata.namespace"), name) {
-            Some(found) => Err(already_exists(write, name, &found)),
+            Some(found) => Err(already_exists(write, obj, Some(&found))),
             None => Ok(Object::Value(obj.clone())),
         };
     }
     match write.state.store.put(storage, Expect::Absent, write.draft(obj)) {
         Ok(stored) => Ok(Object::Stored(stored)),
-        Err(_) => match write.state.store.get(storage, obj.text("metadata.namespace"), name) {
-            Some(found) => Err(already_exists(write, name, &found)),
-            None => Err(ApiError::already_exists(write.resource.named(), name)),
-        },
+        Err(_) => {
+            let found = write.state.store.get(storage, obj.text("metadata.namespace"), name);
+            Err(already_exists(write, obj, found.as_deref()))
+        }
     }
 }
 
-fn already_exists(write: &Write<'_>, name: &str, found: &Stored) -> ApiError {
-    let mut error = ApiError::already_exists(write.resource.named(), name);
-    if found.deleting {
+fn already_exists(write: &Write<'_>, obj: &Value, found: Option<&Stored>) -> ApiError {
+    let name = obj.text("metadata.name");
+    // upstream: a prefix is enough for this, even if the client gave a name as well.
+    let mut error = match obj.text("metadata.generateName") {
+        "" => ApiError::already_exists(write.resource.named(), name),
+        _ => ApiError::name_not_unique(resources::of_storage(write.resource.storage).named(), name),
+    };
+    if found.is_some_and(|found| found.deleting) {
         error.message = format!("object is being deleted: {}", error.message);
     }
     error
@@ -193,8 +211,17 @@ pub(crate) fn generate_name(prefix: &str) -> String {
     head.chars().chain(tail).collect()
 }
 
+/// The name that a refusal knows an object by before it has one.
+fn admitted_name(obj: &Value) -> &str {
+    match (obj.text("metadata.name"), obj.text("metadata.generateName")) {
+        ("", "") => "Unknown",
+        ("", prefix) => prefix,
+        (name, _) => name,
+    }
+}
+
 /// Refuses new content in a namespace that is absent or on its way out.
-fn check_namespace(write: &Write<'_>, obj: &Value) -> ApiResult<()> {
+pub(super) fn check_namespace(write: &Write<'_>, name: &str) -> ApiResult<()> {
     if !write.resource.namespaced {
         return Ok(());
     }
@@ -212,7 +239,7 @@ fn check_namespace(write: &Write<'_>, obj: &Value) -> ApiResult<()> {
         "message": format!("namespace {} is being terminated", write.namespace),
         "field": "metadata.namespace",
     });
-    Err(ApiError::forbidden(write.resource.named(), obj.text("metadata.name"), &why).with_cause(cause))
+    Err(ApiError::forbidden(write.resource.named(), name, &why).with_cause(cause))
 }
 
 // === Update ===
@@ -230,6 +257,9 @@ pub(crate) fn update_object(
     let strategy = write.resource.strategy;
     let cx = write.cx();
     strategy.apply_defaults(&mut new);
+    if !write.resource.namespaced {
+        new.take_at("metadata.namespace");
+    }
     carry_over(&mut new, old);
     if !owned {
         fields::record_update(write.writer(&now()), Some(old), &mut new)?;
@@ -254,9 +284,14 @@ pub(crate) fn update_object(
 fn carry_over(new: &mut Value, old: &Value) {
     for field in ["creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         let path = format!("metadata.{field}");
-        let keeps_new = matches!(field, "deletionTimestamp" | "deletionGracePeriodSeconds") && !old.has(&path);
+        // A grace period that is said to be another is left for validation to find.
+        let keeps_new = match field {
+            "deletionTimestamp" => !old.has(&path),
+            "deletionGracePeriodSeconds" => new.has(&path),
+            _ => false,
+        };
         match old.at(&path) {
-            Value::Null if keeps_new => {}
+            _ if keeps_new => {}
             Value::Null => {
                 new.take_at(&path);
             }

@@ -41,7 +41,11 @@ impl Strategy for Service {
     }
 
     fn begin_create(&self, cx: &WriteCx<'_>, obj: &mut Value) -> ApiResult<Option<Reservation>> {
-        allocate::for_new(&cx.state.pools, cx.dry_run, obj)
+        match cx.subresource {
+            // upstream: a Service that comes about through its status is stored without any of that.
+            Some(_) => Ok(None),
+            None => allocate::for_new(&cx.state.pools, cx.dry_run, obj),
+        }
     }
 
     fn begin_update(&self, cx: &WriteCx<'_>, new: &mut Value, old: &Value) -> ApiResult<Option<Reservation>> {
@@ -79,10 +83,10 @@ impl Strategy for Service {
         validation::dns_label(&validation::masked(name, prefix))
     }
 
-    fn warnings(&self, cx: &WriteCx<'_>, new: &Value, _old: Option<&Value>) -> Vec<String> {
-        match cx.subresource {
-            Some(_) => warnings::of_status(new),
-            None => warnings::of_service(new),
+    fn warnings(&self, cx: &WriteCx<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
+        match (cx.subresource, old) {
+            (Some(_), Some(_)) => warnings::of_status(new),
+            _ => warnings::of_service(new),
         }
     }
 

@@ -35,8 +35,11 @@ pub(super) fn change(svc: &mut Value, old: &Value, claim: &mut Claim) -> ApiResu
             write(svc, &picked);
             held.difference(&shape::node_ports(svc)).for_each(|&port| claim.free_port(port));
         }
-        ServiceType::ClusterIp | ServiceType::ExternalName => held.iter().for_each(|&port| claim.free_port(port)),
-        ServiceType::Unknown => {}
+        // An ExternalName may list node ports, but holds none.
+        ServiceType::ClusterIp | ServiceType::ExternalName if shape::may_have_node_ports(old) => {
+            held.iter().for_each(|&port| claim.free_port(port));
+        }
+        _ => {}
     }
     change_health_check(svc, old, claim)
 }
