@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::auth::{self, User};
-use crate::resources;
+use crate::resources::{self, WriteCx};
 use crate::schema;
 use crate::state::State;
 use crate::status::{ApiError, ApiResult};
 use crate::value::Json;
-use crate::verbs::{Write, create_object};
+use crate::verbs::create_object;
 
 /// Makes the first objects through the ordinary create path.
 pub(crate) fn run(state: &State, authority: &str) -> ApiResult<()> {
@@ -41,7 +41,7 @@ fn create(state: &State, user: &User, object: Value) -> ApiResult<()> {
     decoded.put("kind", kind);
     let namespace = object.text("metadata.namespace");
     let write =
-        Write { state, resource, subresource: None, namespace, user, manager: "kube-apiserver", dry_run: false };
+        WriteCx { state, resource, subresource: None, namespace, user, manager: "kube-apiserver", dry_run: false };
     create_object(&write, decoded, false, &mut Vec::new()).map(|_| ())
 }
 

@@ -398,6 +398,12 @@ fn is_key_name(text: &str) -> bool {
     is_enclosed(text, |b| b.is_ascii_alphanumeric(), is_key_inner)
 }
 
+/// `example.com/gpu`: qualified by a domain that is not Kubernetes' own.
+pub(crate) fn is_extended_resource(name: &str) -> bool {
+    let native = !name.contains('/') || name.contains("kubernetes.io/") || name.starts_with("requests.");
+    !native && qualified_name(&format!("requests.{name}")).is_empty()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

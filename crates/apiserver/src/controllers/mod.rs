@@ -21,11 +21,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::auth::User;
-use crate::resources::{RESOURCES, Resource, find_kind};
+use crate::resources::{RESOURCES, Resource, WriteCx, find_kind};
 use crate::state::State;
 use crate::status::ApiResult;
 use crate::store::{Change, Read, Stored, Subscription, Verb};
-use crate::verbs::{DeleteOptions, Deleted, Write, delete_object};
+use crate::verbs::{DeleteOptions, Deleted, delete_object};
 
 /// Changes that come close together are worked off in one pass.
 const GATHER: Duration = Duration::from_millis(20);
@@ -149,8 +149,13 @@ struct Hands {
 }
 
 impl Hands {
-    fn write<'a>(&'a self, resource: &'static Resource, namespace: &'a str, subresource: Option<&'a str>) -> Write<'a> {
-        Write {
+    fn write<'a>(
+        &'a self,
+        resource: &'static Resource,
+        namespace: &'a str,
+        subresource: Option<&'a str>,
+    ) -> WriteCx<'a> {
+        WriteCx {
             state: &self.state,
             resource,
             subresource,

@@ -252,13 +252,7 @@ fn resources_errors(obj: &Value) -> Vec<FieldError> {
 }
 
 fn is_counted(name: &str) -> bool {
-    COUNTED.contains(&name) || is_extended_resource(name)
-}
-
-/// `example.com/gpu`: qualified by a domain that is not Kubernetes' own.
-fn is_extended_resource(name: &str) -> bool {
-    let native = !name.contains('/') || name.contains("kubernetes.io/") || name.starts_with("requests.");
-    !native && validation::qualified_name(&format!("requests.{name}")).is_empty()
+    COUNTED.contains(&name) || validation::is_extended_resource(name)
 }
 
 // upstream: the path is not that of the field.

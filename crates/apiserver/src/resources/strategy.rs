@@ -17,13 +17,16 @@ use crate::status::ApiResult;
 use crate::validation;
 use crate::value::Json;
 
-/// What a step of a write may look at.
+/// A write: where, by whom, and whether for real. What its steps may look at.
+#[derive(Clone, Copy)]
 pub(crate) struct WriteCx<'a> {
     pub(crate) state: &'a State,
     pub(crate) resource: &'static Resource,
     pub(crate) subresource: Option<&'a str>,
     pub(crate) namespace: &'a str,
     pub(crate) user: &'a User,
+    /// The name its changes are recorded under.
+    pub(crate) manager: &'a str,
     pub(crate) dry_run: bool,
 }
 

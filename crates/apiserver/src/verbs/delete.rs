@@ -11,12 +11,13 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{Call, Write, list, ok, update};
+use super::write::time_text;
+use super::{Call, list, ok, update};
 use crate::field_error::FieldError;
 use crate::http::body;
 use crate::http::query::{ListOptions, Query, dry_run_errors};
 use crate::http::respond::{Answer, Object};
-use crate::resources::{Grace, Resource, of_storage};
+use crate::resources::{Grace, Resource, WriteCx, of_storage};
 use crate::status::{ApiError, ApiResult, Named};
 use crate::store::{Draft, Expect, Refused, Stored};
 use crate::value::Json;
@@ -221,7 +222,7 @@ pub(super) async fn delete_collection(call: &mut Call) -> ApiResult<Answer> {
 // === One object ===
 
 /// Deletes one object, or marks it.
-pub(crate) fn delete_object(write: &Write<'_>, name: &str, options: &DeleteOptions) -> ApiResult<Deleted> {
+pub(crate) fn delete_object(write: &WriteCx<'_>, name: &str, options: &DeleteOptions) -> ApiResult<Deleted> {
     loop {
         let storage = write.resource.storage;
         let Some(current) = write.state.store.get(storage, write.namespace, name) else {
@@ -229,7 +230,7 @@ pub(crate) fn delete_object(write: &Write<'_>, name: &str, options: &DeleteOptio
         };
         check_preconditions(write.resource, name, &current, options)?;
         let value = current.value();
-        write.resource.strategy.admit_delete(&write.cx(), &value)?;
+        write.resource.strategy.admit_delete(write, &value)?;
         match try_delete(write, &current, value, options) {
             Ok(deleted) => return Ok(deleted),
             Err(Refused::Missing) => return Err(ApiError::not_found(write.resource.named(), name)),
@@ -263,7 +264,7 @@ fn check_preconditions(resource: &Resource, name: &str, current: &Stored, option
 
 /// One attempt on the state `current`; `Refused` if somebody else was faster.
 fn try_delete(
-    write: &Write<'_>,
+    write: &WriteCx<'_>,
     current: &Arc<Stored>,
     value: Value,
     options: &DeleteOptions,
@@ -286,7 +287,7 @@ fn try_delete(
 
 /// A namespace is marked, and stays until it is let go.
 fn mark_only(
-    write: &Write<'_>,
+    write: &WriteCx<'_>,
     current: &Arc<Stored>,
     mut value: Value,
     options: &DeleteOptions,
@@ -304,7 +305,7 @@ fn mark_only(
 
 /// Removes an object that nothing holds, and marks any other as one whose time is over.
 fn delete_now(
-    write: &Write<'_>,
+    write: &WriteCx<'_>,
     current: &Arc<Stored>,
     mut value: Value,
     options: &DeleteOptions,
@@ -327,7 +328,7 @@ fn delete_now(
 
 /// Marks an object that has some seconds left, if only none.
 fn delete_after(
-    write: &Write<'_>,
+    write: &WriteCx<'_>,
     current: &Arc<Stored>,
     mut value: Value,
     seconds: i64,
@@ -342,7 +343,7 @@ fn delete_after(
 
 /// A second deletion may leave an object less time than the first, never more.
 fn hasten(
-    write: &Write<'_>,
+    write: &WriteCx<'_>,
     current: &Arc<Stored>,
     mut value: Value,
     pending: i64,
@@ -363,7 +364,7 @@ fn hasten(
 }
 
 /// A kind with a grace period is marked even when that period is none.
-fn mark_or_remove(write: &Write<'_>, current: &Arc<Stored>, value: Value, seconds: i64) -> Result<Deleted, Refused> {
+fn mark_or_remove(write: &WriteCx<'_>, current: &Arc<Stored>, value: Value, seconds: i64) -> Result<Deleted, Refused> {
     if seconds != 0 || !value.list("metadata.finalizers").is_empty() {
         return mark(write, current, value);
     }
@@ -373,7 +374,7 @@ fn mark_or_remove(write: &Write<'_>, current: &Arc<Stored>, value: Value, second
     }
 }
 
-fn mark(write: &Write<'_>, current: &Arc<Stored>, value: Value) -> Result<Deleted, Refused> {
+fn mark(write: &WriteCx<'_>, current: &Arc<Stored>, value: Value) -> Result<Deleted, Refused> {
     if write.dry_run {
         return Ok(Deleted::Marked(Object::Value(value)));
     }
@@ -385,7 +386,7 @@ fn mark(write: &Write<'_>, current: &Arc<Stored>, value: Value) -> Result<Delete
     Ok(Deleted::Marked(Object::Stored(stored)))
 }
 
-fn remove(write: &Write<'_>, current: &Arc<Stored>, value: Value) -> Result<Deleted, Refused> {
+fn remove(write: &WriteCx<'_>, current: &Arc<Stored>, value: Value) -> Result<Deleted, Refused> {
     if write.dry_run {
         return Ok(Deleted::Gone(Object::Value(value)));
     }
@@ -395,7 +396,7 @@ fn remove(write: &Write<'_>, current: &Arc<Stored>, value: Value) -> Result<Dele
 }
 
 /// Brings the finalizers in line with the policy; a kind without dependents knows none.
-fn set_policy(write: &Write<'_>, value: &mut Value, options: &DeleteOptions) {
+fn set_policy(write: &WriteCx<'_>, value: &mut Value, options: &DeleteOptions) {
     let policy = match write.resource.strategy.has_dependents() {
         true => options.policy,
         false => Some(Propagation::Background),
@@ -443,8 +444,4 @@ fn deletion_time(value: &Value) -> Option<Timestamp> {
 
 fn after(time: Timestamp, seconds: i64) -> Timestamp {
     time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
-}
-
-fn time_text(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -18,7 +18,7 @@ use serde_json::Value;
 pub(crate) use delete::{DeleteOptions, Deleted, Propagation, delete_object};
 #[cfg(test)]
 pub(crate) use list::ContinueToken;
-pub(crate) use write::{Raced, Write, create_object, now, update_object};
+pub(crate) use write::{Raced, create_object, now, update_object};
 
 use crate::auth::User;
 use crate::go_text;
@@ -26,7 +26,7 @@ use crate::http::negotiate::{Offer, Wants};
 use crate::http::path::ResourcePath;
 use crate::http::query::Query;
 use crate::http::respond::{self, Answer, Body, Object};
-use crate::resources::Resource;
+use crate::resources::{Resource, WriteCx};
 use crate::state::State;
 use crate::status::{ApiError, ApiResult};
 use crate::store::Stored;
@@ -148,8 +148,8 @@ impl Call {
         }
     }
 
-    fn writer<'a>(&'a self, manager: &'a str, dry_run: bool) -> Write<'a> {
-        Write {
+    fn writer<'a>(&'a self, manager: &'a str, dry_run: bool) -> WriteCx<'a> {
+        WriteCx {
             state: &self.state,
             resource: self.resource(),
             subresource: self.subresource_name(),

@@ -2,13 +2,14 @@
 
 use serde_json::Value;
 
-use super::{Call, Raced, Write, create, create_object, created, ok, update_object};
+use super::{Call, Raced, create, create_object, created, ok, update_object};
 use crate::auth::{self, Attributes};
 use crate::field_error::FieldError;
 use crate::go_text;
 use crate::http::body::{self, Expected};
 use crate::http::query::WriteOptions;
 use crate::http::respond::{Answer, Object};
+use crate::resources::WriteCx;
 use crate::status::{ApiError, ApiResult};
 use crate::store::Stored;
 use crate::value::Json;
@@ -63,7 +64,7 @@ fn put(call: &Call, object: Value, manager: &str, dry_run: bool, warnings: &mut 
 fn create_by_put(
     call: &Call,
     mut object: Value,
-    write: &Write<'_>,
+    write: &WriteCx<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<Answer, Raced> {
     let resource = call.resource();

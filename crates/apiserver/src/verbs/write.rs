@@ -5,27 +5,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::auth::User;
 use crate::fields::{self, Writer};
 use crate::go_text;
 use crate::http::respond::Object;
-use crate::resources::{self, Resource, WriteCx, meta};
-use crate::state::State;
+use crate::resources::{self, WriteCx, meta};
 use crate::status::{ApiError, ApiResult, Named};
 use crate::store::{Draft, Expect, Refused, Stored};
 use crate::value::Json;
-
-/// A write: where, by whom, and whether for real.
-#[derive(Clone, Copy)]
-pub(crate) struct Write<'a> {
-    pub(crate) state: &'a State,
-    pub(crate) resource: &'static Resource,
-    pub(crate) subresource: Option<&'a str>,
-    pub(crate) namespace: &'a str,
-    pub(crate) user: &'a User,
-    pub(crate) manager: &'a str,
-    pub(crate) dry_run: bool,
-}
 
 /// Why an update was not made.
 #[derive(Debug)]
@@ -43,21 +29,15 @@ impl From<ApiError> for Raced {
 
 /// The present time as the API writes it.
 pub(crate) fn now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    time_text(Timestamp::now())
 }
 
-impl Write<'_> {
-    pub(super) fn cx(&self) -> WriteCx<'_> {
-        WriteCx {
-            state: self.state,
-            resource: self.resource,
-            subresource: self.subresource,
-            namespace: self.namespace,
-            user: self.user,
-            dry_run: self.dry_run,
-        }
-    }
+/// A time as the API writes it: in UTC, in whole seconds.
+pub(super) fn time_text(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
 
+impl WriteCx<'_> {
     fn invalid(&self, name: &str, errors: &[crate::field_error::FieldError]) -> ApiError {
         // upstream: validation is about the stored kind, whatever view of it was written.
         ApiError::invalid(resources::of_storage(self.resource.storage).named_kind(), name, errors)
@@ -81,13 +61,12 @@ impl Write<'_> {
 
 /// Creates a decoded object. With `owned` its managed fields are already set (server-side apply).
 pub(crate) fn create_object(
-    write: &Write<'_>,
+    write: &WriteCx<'_>,
     mut obj: Value,
     owned: bool,
     warnings: &mut Vec<String>,
 ) -> ApiResult<Object> {
     let strategy = write.resource.strategy;
-    let cx = write.cx();
     strategy.apply_defaults(&mut obj);
     let given_version = obj.take_at("metadata.resourceVersion");
     stamp(write, &mut obj);
@@ -95,16 +74,16 @@ pub(crate) fn create_object(
         fields::record_update(write.writer(&now()), None, &mut obj)?;
     }
     check_namespace(write, admitted_name(&obj))?;
-    strategy.admit_create(&cx, &mut obj)?;
+    strategy.admit_create(write, &mut obj)?;
     let generated = name_from_prefix(&mut obj);
-    let reservation = strategy.begin_create(&cx, &mut obj)?;
-    strategy.prepare_create(&cx, &mut obj);
+    let reservation = strategy.begin_create(write, &mut obj)?;
+    strategy.prepare_create(write, &mut obj);
     warnings.extend(meta::tidy(&mut obj));
-    let errors = strategy.validate_new(&cx, &obj);
+    let errors = strategy.validate_new(write, &obj);
     if !errors.is_empty() {
         return Err(write.invalid(obj.text("metadata.name"), &errors));
     }
-    warnings.extend(strategy.warnings(&cx, &obj, None));
+    warnings.extend(strategy.warnings(write, &obj, None));
     if let Some(version) = given_version {
         settle_given_version(write, &mut obj, version)?;
     }
@@ -118,7 +97,7 @@ pub(crate) fn create_object(
 /// A new object has no version yet. What is no version (0, or no number) is ignored.
 ///
 /// upstream: a dry run does not look at it, and shows it again.
-fn settle_given_version(write: &Write<'_>, obj: &mut Value, version: Value) -> ApiResult<()> {
+fn settle_given_version(write: &WriteCx<'_>, obj: &mut Value, version: Value) -> ApiResult<()> {
     let is_version = version.as_str().is_some_and(|text| matches!(go_text::parse_uint(text), Ok(1..)));
     if write.dry_run {
         obj.put("metadata.resourceVersion", version);
@@ -129,7 +108,7 @@ fn settle_given_version(write: &Write<'_>, obj: &mut Value, version: Value) -> A
 }
 
 /// Sets what the server owns.
-fn stamp(write: &Write<'_>, obj: &mut Value) {
+fn stamp(write: &WriteCx<'_>, obj: &mut Value) {
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         obj.take_at(&format!("metadata.{field}"));
     }
@@ -143,7 +122,7 @@ fn stamp(write: &Write<'_>, obj: &mut Value) {
 }
 
 /// Stores the new object; a generated name that is taken is drawn again.
-fn insert(write: &Write<'_>, mut obj: Value, generated: bool) -> ApiResult<Object> {
+fn insert(write: &WriteCx<'_>, mut obj: Value, generated: bool) -> ApiResult<Object> {
     const DRAWS: usize = 8;
     for draw in 0..DRAWS {
         let refused = match try_insert(write, &obj) {
@@ -159,7 +138,7 @@ fn insert(write: &Write<'_>, mut obj: Value, generated: bool) -> ApiResult<Objec
     Err(ApiError::plain("no free name was found"))
 }
 
-fn try_insert(write: &Write<'_>, obj: &Value) -> ApiResult<Object> {
+fn try_insert(write: &WriteCx<'_>, obj: &Value) -> ApiResult<Object> {
     let name = obj.text("metadata.name");
     let storage = write.resource.storage;
     if write.dry_run {
@@ -177,7 +156,7 @@ fn try_insert(write: &Write<'_>, obj: &Value) -> ApiResult<Object> {
     }
 }
 
-fn already_exists(write: &Write<'_>, obj: &Value, found: Option<&Stored>) -> ApiError {
+fn already_exists(write: &WriteCx<'_>, obj: &Value, found: Option<&Stored>) -> ApiError {
     let name = obj.text("metadata.name");
     // upstream: a prefix is enough for this, even if the client gave a name as well.
     let mut error = match obj.text("metadata.generateName") {
@@ -221,7 +200,7 @@ fn admitted_name(obj: &Value) -> &str {
 }
 
 /// Refuses new content in a namespace that is absent or on its way out.
-pub(super) fn check_namespace(write: &Write<'_>, name: &str) -> ApiResult<()> {
+pub(super) fn check_namespace(write: &WriteCx<'_>, name: &str) -> ApiResult<()> {
     if !write.resource.namespaced {
         return Ok(());
     }
@@ -247,7 +226,7 @@ pub(super) fn check_namespace(write: &Write<'_>, name: &str) -> ApiResult<()> {
 /// Writes `new` over `old`, the present state `current` in this resource's form. With `owned` its managed fields are
 /// already set (server-side apply).
 pub(crate) fn update_object(
-    write: &Write<'_>,
+    write: &WriteCx<'_>,
     current: &Arc<Stored>,
     old: &Value,
     mut new: Value,
@@ -255,7 +234,6 @@ pub(crate) fn update_object(
     warnings: &mut Vec<String>,
 ) -> Result<Object, Raced> {
     let strategy = write.resource.strategy;
-    let cx = write.cx();
     strategy.apply_defaults(&mut new);
     if !write.resource.namespaced {
         new.take_at("metadata.namespace");
@@ -264,15 +242,15 @@ pub(crate) fn update_object(
     if !owned {
         fields::record_update(write.writer(&now()), Some(old), &mut new)?;
     }
-    strategy.admit_update(&cx, &mut new, old)?;
-    let reservation = strategy.begin_update(&cx, &mut new, old)?;
+    strategy.admit_update(write, &mut new, old)?;
+    let reservation = strategy.begin_update(write, &mut new, old)?;
     match write.subresource {
-        Some("status") => strategy.prepare_status_update(&cx, &mut new, old),
-        _ => strategy.prepare_update(&cx, &mut new, old),
+        Some("status") => strategy.prepare_status_update(write, &mut new, old),
+        _ => strategy.prepare_update(write, &mut new, old),
     }
     warnings.extend(meta::tidy(&mut new));
-    validate_update(write, &cx, &new, old)?;
-    warnings.extend(strategy.warnings(&cx, &new, Some(old)));
+    validate_update(write, &new, old)?;
+    warnings.extend(strategy.warnings(write, &new, Some(old)));
     let object = replace(write, current, old, new)?;
     if let Some(reservation) = reservation.filter(|_| !write.dry_run) {
         reservation.commit();
@@ -307,11 +285,11 @@ fn carry_over(new: &mut Value, old: &Value) {
     new.put("metadata.resourceVersion", old.at("metadata.resourceVersion").clone());
 }
 
-fn validate_update(write: &Write<'_>, cx: &WriteCx<'_>, new: &Value, old: &Value) -> ApiResult<()> {
-    let mut errors = meta::validate_update(cx, new, old);
+fn validate_update(write: &WriteCx<'_>, new: &Value, old: &Value) -> ApiResult<()> {
+    let mut errors = meta::validate_update(write, new, old);
     errors.extend(match write.subresource {
-        Some("status") => write.resource.strategy.validate_status_update(cx, new, old),
-        _ => write.resource.strategy.validate_update(cx, new, old),
+        Some("status") => write.resource.strategy.validate_status_update(write, new, old),
+        _ => write.resource.strategy.validate_update(write, new, old),
     });
     match errors.is_empty() {
         true => Ok(()),
@@ -320,7 +298,7 @@ fn validate_update(write: &Write<'_>, cx: &WriteCx<'_>, new: &Value, old: &Value
 }
 
 /// Stores the new state, unless it is the old one, or is the end of the object.
-pub(super) fn replace(write: &Write<'_>, current: &Arc<Stored>, old: &Value, new: Value) -> Result<Object, Raced> {
+pub(super) fn replace(write: &WriteCx<'_>, current: &Arc<Stored>, old: &Value, new: Value) -> Result<Object, Raced> {
     if is_finished(write, &new) {
         return finish(write, current, new);
     }
@@ -339,7 +317,7 @@ pub(super) fn replace(write: &Write<'_>, current: &Arc<Stored>, old: &Value, new
 }
 
 /// Marked for deletion, and nothing holds it any more.
-fn is_finished(write: &Write<'_>, obj: &Value) -> bool {
+fn is_finished(write: &WriteCx<'_>, obj: &Value) -> bool {
     obj.has("metadata.deletionTimestamp")
         && obj.list("metadata.finalizers").is_empty()
         && obj.int("metadata.deletionGracePeriodSeconds").unwrap_or(0) == 0
@@ -347,7 +325,7 @@ fn is_finished(write: &Write<'_>, obj: &Value) -> bool {
 }
 
 /// The update that lets go of an object removes it; the answer is its last state.
-fn finish(write: &Write<'_>, current: &Arc<Stored>, new: Value) -> Result<Object, Raced> {
+fn finish(write: &WriteCx<'_>, current: &Arc<Stored>, new: Value) -> Result<Object, Raced> {
     if write.dry_run {
         return Ok(Object::Value(new));
     }

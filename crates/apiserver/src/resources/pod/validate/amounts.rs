@@ -51,7 +51,7 @@ fn one(name: &str, amount: &str, scope: Scope, at: Path<'_>, found: &mut Finding
     if quantity::is_negative(amount) {
         found.invalid(at, amount, validation::NOT_NEGATIVE);
     }
-    if is_extended(name) && quantity::milli(amount) % 1000 != 0 {
+    if validation::is_extended_resource(name) && quantity::milli(amount) % 1000 != 0 {
         found.invalid(at, amount, "must be an integer");
     }
     if is_huge_pages(name) && !is_whole_pages(name, amount) {
@@ -99,12 +99,6 @@ fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-fn is_extended(name: &str) -> bool {
-    !is_native(name)
-        && !name.starts_with("requests.")
-        && validation::qualified_name(&format!("requests.{name}")).is_empty()
-}
-
 /// Resources that quotas and nodes know, beside those of containers.
 const STANDARD: &[&str] = &[
     "requests.cpu",
@@ -149,7 +143,7 @@ fn container_resource(name: &str, at: Path<'_>, found: &mut Findings) {
         if !is_standard_for_containers(name) {
             found.invalid(at, name, "must be a standard resource for containers");
         }
-    } else if !is_native(name) && !is_extended(name) {
+    } else if !is_native(name) && !validation::is_extended_resource(name) {
         found.invalid(at, name, "doesn't follow extended resource name standard");
     }
 }
