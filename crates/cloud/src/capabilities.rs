@@ -1,0 +1,101 @@
+//! What a cloud can do, as data.
+//!
+//! Groups, one per trait; a group is `None` if the trait is. In a group, a plain noun that is a `bool` says whether
+//! something works at all, and `max_…`, `…_page`, `…_lookup` say how much of it. A limit set by configuration may lower a
+//! capability, never raise it. A capability that is claimed has a conformance case that runs because of it.
+
+use bowline_core::IpFamily;
+use serde::Serialize;
+
+/// What a cloud can do.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Capabilities {
+    /// Telling what machines there are.
+    pub instances: Option<InstanceCapabilities>,
+    /// Balancing load.
+    pub load_balancers: Option<LoadBalancerCapabilities>,
+    /// Leading pod ranges to machines.
+    pub routes: Option<RouteCapabilities>,
+}
+
+/// How machines can be asked for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct InstanceCapabilities {
+    /// How many [`find`](crate::Instances::find) takes at once; 1 for a cloud that answers one by one only.
+    pub batch_lookup: usize,
+    /// How many one page of [`list`](crate::Instances::list) holds; `None` if the cloud cannot list.
+    pub list_page: Option<usize>,
+    /// How many calls may be under way at once.
+    pub max_parallel: usize,
+    /// A machine without a known ID can be found by the node's name.
+    pub lookup_by_name: bool,
+    /// The cloud tells a stopped machine from a running one.
+    pub shutdown_state: bool,
+    /// The cloud tells the zone and region of a machine.
+    pub zones: bool,
+    /// The cloud has further labels for nodes.
+    pub additional_labels: bool,
+}
+
+/// What balancers can do.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct LoadBalancerCapabilities {
+    /// TCP ports.
+    pub tcp: bool,
+    /// UDP ports.
+    pub udp: bool,
+    /// SCTP ports.
+    pub sctp: bool,
+    /// TCP and UDP ports on one balancer.
+    pub mixed_protocols: bool,
+    /// Who may connect can be limited.
+    pub source_ranges: bool,
+    /// Connections of one client can stay together.
+    pub session_affinity: bool,
+    /// Only nodes with a pod of the Service get traffic.
+    pub local_traffic_policy: bool,
+    /// The client's address can be told to the backend by the PROXY protocol.
+    pub proxy_protocol: bool,
+    /// The user may choose the address.
+    pub requested_address: bool,
+    /// A leaving node keeps its connections for a while.
+    pub drain: bool,
+    /// Several Services may share one balancer.
+    pub shared: bool,
+    /// Services without node ports.
+    pub without_node_ports: bool,
+    /// Families of addresses.
+    pub ip_families: Vec<IpFamily>,
+    /// Two families on one balancer.
+    pub dual_stack: bool,
+    /// Ports per balancer.
+    pub max_ports: Option<usize>,
+    /// Machines per balancer.
+    pub max_targets: Option<usize>,
+}
+
+/// What routes can do.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct RouteCapabilities {
+    /// Families of addresses.
+    pub ip_families: Vec<IpFamily>,
+    /// Routes per cluster.
+    pub max_routes: Option<usize>,
+    /// How many calls may be under way at once.
+    pub max_parallel: usize,
+}
+
+impl Default for InstanceCapabilities {
+    /// The least that is of use: one by one, by ID.
+    fn default() -> InstanceCapabilities {
+        InstanceCapabilities {
+            batch_lookup: 1,
+            list_page: None,
+            max_parallel: 8,
+            lookup_by_name: false,
+            shutdown_state: false,
+            zones: false,
+            additional_labels: false,
+        }
+    }
+}

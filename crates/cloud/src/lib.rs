@@ -1,0 +1,44 @@
+//! The contract between Bowline and a cloud.
+//!
+//! A provider is a value that implements [`CloudProvider`]: it says what it is ([`ProviderInfo`]), what it can do
+//! ([`Capabilities`], as data with numbers), and hands out [`Instances`], [`LoadBalancers`] and [`Routes`] as far as it
+//! has them. It sees no Kubernetes client, no queue and no clock; it gets plain values of `bowline-core` and returns
+//! plain values or an [`Error`].
+//!
+//! Everything that every provider needs is a layer, written once and wrapped around each in the same order, outermost
+//! first:
+//!
+//! ```text
+//!  controller
+//!     │   Clouds       which provider a node belongs to; asks each about its own
+//!     ▼
+//!  observe     traces and metrics: every question, how long, how it ended
+//!  capability  what the cloud cannot do is refused before any call
+//!  dry run     writes are printed, not made
+//!  cache       questions in flight are shared, answers reused within a bound; batches are cut to the provider's size
+//!  retry       back-off, Retry-After
+//!  limit       a rate with a queue that reports its wait; each attempt pays
+//!     ▼
+//!  provider
+//! ```
+//!
+//! Nothing is global: a [`Registry`] is built by the program and passed in.
+
+mod capabilities;
+mod clouds;
+mod error;
+mod instances;
+pub mod layers;
+mod load_balancers;
+mod provider;
+mod registry;
+mod routes;
+
+pub use capabilities::{Capabilities, InstanceCapabilities, LoadBalancerCapabilities, RouteCapabilities};
+pub use clouds::{Cloud, Clouds, Nobody, Sighting};
+pub use error::{Error, ErrorKind, Result, Retry};
+pub use instances::{Freshness, Identity, InstancePage, Instances, PageToken};
+pub use load_balancers::LoadBalancers;
+pub use provider::{CloudProvider, ProviderInfo};
+pub use registry::{Build, BuildContext, Factory, Registry};
+pub use routes::Routes;

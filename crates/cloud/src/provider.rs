@@ -1,0 +1,51 @@
+//! The root of a provider.
+
+use async_trait::async_trait;
+
+use crate::{Capabilities, Instances, LoadBalancers, Result, Routes};
+
+/// What a provider is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderInfo {
+    /// Its name, as in `--cloud-provider`.
+    pub name: String,
+    /// What the provider IDs that it owns start with, before `://`. The first is the one that it writes.
+    pub id_prefixes: Vec<String>,
+    /// The region it works in, if it has one.
+    pub region: Option<String>,
+    /// What it marks its resources with, if anything.
+    // upstream: HasClusterID; without one, --allow-untagged-cloud decides.
+    pub cluster_id: Option<String>,
+}
+
+/// A cloud.
+///
+/// Rules, each with a conformance case of the same name:
+/// - `capabilities_match_traits`: a group of [`Capabilities`] is there if and only if the trait is.
+/// - `prefix_is_owned`: every provider ID that it hands out starts with one of its prefixes.
+#[async_trait]
+pub trait CloudProvider: Send + Sync {
+    /// What it is.
+    fn info(&self) -> &ProviderInfo;
+
+    /// What it can do, and how much of it.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Tells what machines there are.
+    fn instances(&self) -> Option<&dyn Instances> {
+        None
+    }
+
+    /// Balances load.
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        None
+    }
+
+    /// Leads pod ranges to machines.
+    fn routes(&self) -> Option<&dyn Routes> {
+        None
+    }
+
+    /// Asks the cloud for the least that shows that address, credentials and rights are right.
+    async fn check(&self) -> Result<()>;
+}

@@ -1,0 +1,55 @@
+//! The providers that a program has, by name. A value, built by the program; nothing registers itself.
+
+use std::sync::Arc;
+
+use bowline_config::{ConfigFile, Problems};
+use bowline_core::ClusterName;
+
+use crate::CloudProvider;
+
+/// What a provider is made from.
+#[derive(Debug)]
+pub struct BuildContext<'a> {
+    /// Its `--cloud-config`, read already; `None` if none was given.
+    pub config: Option<&'a ConfigFile>,
+    /// `--cluster-name`.
+    pub cluster: &'a ClusterName,
+}
+
+/// Makes a provider. It reads its configuration and says all that is wrong with it; it makes no call and starts nothing.
+pub type Build = dyn Fn(&BuildContext<'_>) -> Result<Arc<dyn CloudProvider>, Problems> + Send + Sync;
+
+/// A kind of provider.
+pub struct Factory {
+    /// Its name, as in `--cloud-provider`.
+    pub name: &'static str,
+    /// One line for `--help` and error messages.
+    pub summary: &'static str,
+    /// Makes one.
+    pub build: Box<Build>,
+}
+
+/// The kinds of providers that this program has.
+#[derive(Default)]
+pub struct Registry {
+    factories: Vec<Factory>,
+}
+
+impl Registry {
+    /// With one more kind; an earlier one of the same name is replaced, so that a test can put its own in place.
+    pub fn with(mut self, factory: Factory) -> Registry {
+        self.factories.retain(|known| known.name != factory.name);
+        self.factories.push(factory);
+        self
+    }
+
+    /// The kind of that name.
+    pub fn get(&self, name: &str) -> Option<&Factory> {
+        self.factories.iter().find(|factory| factory.name == name)
+    }
+
+    /// All kinds, in the order they were added.
+    pub fn iter(&self) -> impl Iterator<Item = &Factory> {
+        self.factories.iter()
+    }
+}

@@ -1,0 +1,35 @@
+//! The control loops. Each observes through `bowline-kube` and `bowline-cloud`, lets a pure function of `bowline-core`
+//! decide, and applies the value it gets.
+//!
+//! | folder | controller |
+//! |---|---|
+//! | [`node`] | `cloud-node-controller`: initialises Nodes, keeps addresses fresh, mirrors labels |
+//! | [`node_lifecycle`] | `cloud-node-lifecycle-controller`: taints Nodes of stopped machines, deletes those of vanished ones |
+
+pub mod manager;
+pub mod node;
+pub mod node_lifecycle;
+
+use bowline_cloud::Clouds;
+use bowline_core::Node;
+use bowline_kube::{Cluster, EventSink, Store};
+use bowline_runtime::{Clock, QueueMetrics};
+
+/// What every controller works with.
+#[derive(Clone)]
+pub struct Context {
+    /// The API server, for writing.
+    pub cluster: Cluster,
+    /// The Nodes, as they were last heard of.
+    pub nodes: Store<Node>,
+    /// The clouds.
+    pub clouds: Clouds,
+    /// Where Events go.
+    pub events: EventSink,
+    /// The time.
+    pub clock: Clock,
+    /// Where metrics are registered.
+    pub metrics: prometheus::Registry,
+    /// The metrics of queues.
+    pub queues: QueueMetrics,
+}

@@ -1,0 +1,33 @@
+//! Bowline's vocabulary and its decisions: plain values and pure functions.
+//!
+//! Nothing here knows a Kubernetes client, HTTP or a runtime. Controllers observe (through `bowline-kube` and
+//! `bowline-cloud`), hand what they saw to a function of this crate, and apply the value it returns:
+//!
+//! ```text
+//!  Node, InstanceState ──► initialize::decide ──► NodeChange ──► one patch
+//!  Node, InstanceState ──► addresses::decide  ──► Option<Vec<Address>> ──► one status patch
+//!  Nodes, InstanceStates, Memory, now ──► lifecycle::decide ──► Vec<Action>
+//! ```
+//!
+//! That makes every rule testable as a table, and a dry run a matter of printing the value.
+
+pub mod addresses;
+pub mod initialize;
+mod instance;
+pub mod lifecycle;
+mod load_balancer;
+mod names;
+mod node;
+mod plan;
+mod route;
+pub mod well_known;
+
+pub use instance::{Instance, InstanceRef, InstanceState};
+pub use load_balancer::{
+    HealthCheck, Ingress, IpFamily, IpMode, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, LoadBalancerStatus,
+    PortSpec, PortStatus, Protocol, SessionAffinity, TargetNode, TrafficPolicy,
+};
+pub use names::{ClusterName, NodeName, ProviderId};
+pub use node::{Address, AddressType, Node, Ready, Taint};
+pub use plan::{FieldChange, Plan, Step, Verb};
+pub use route::{Route, RouteSpec};

@@ -1,0 +1,189 @@
+//! Load balancers: what a Service wants, and what a cloud has.
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::{Address, ClusterName, NodeName, ProviderId};
+
+/// Whose balancer it is. Everything made for it in a cloud is marked with these, and found by them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoadBalancerKey {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// The Service's namespace.
+    pub namespace: String,
+    /// The Service's name.
+    pub service: String,
+    /// The Service's UID: a new Service of the same name has another balancer.
+    pub uid: String,
+}
+
+/// What a Service wants of a cloud.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoadBalancerSpec {
+    /// Whose it is.
+    pub key: LoadBalancerKey,
+    /// The Service's annotations, where a provider keeps its own settings.
+    pub annotations: std::collections::BTreeMap<String, String>,
+    /// What it listens on, and where that goes.
+    pub ports: Vec<PortSpec>,
+    /// The machines behind it.
+    pub targets: Vec<TargetNode>,
+    /// Who may connect; empty means everybody.
+    pub source_ranges: Vec<IpNet>,
+    /// The address that the user asked for (`spec.loadBalancerIP`).
+    pub requested_address: Option<String>,
+    /// Which families of addresses, the first one first.
+    pub ip_families: Vec<IpFamily>,
+    /// Whether connections of one client stay together.
+    pub session_affinity: SessionAffinity,
+    /// Whether a node may pass traffic on to another.
+    pub traffic_policy: TrafficPolicy,
+    /// How a node says whether it wants traffic; with [`TrafficPolicy::Local`] only.
+    pub health_check: Option<HealthCheck>,
+}
+
+/// One port of a balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PortSpec {
+    /// The Service's name for it; may be empty.
+    pub name: String,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// Where clients connect.
+    pub port: u16,
+    /// Where it goes on the node; `None` if the Service allots no node ports.
+    pub node_port: Option<u16>,
+    /// What is spoken above, if the user said so.
+    pub app_protocol: Option<String>,
+}
+
+/// A transport protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Protocol {
+    /// TCP.
+    #[serde(rename = "TCP")]
+    Tcp,
+    /// UDP.
+    #[serde(rename = "UDP")]
+    Udp,
+    /// SCTP.
+    #[serde(rename = "SCTP")]
+    Sctp,
+}
+
+/// A family of IP addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum IpFamily {
+    /// IPv4.
+    IPv4,
+    /// IPv6.
+    IPv6,
+}
+
+/// Whether connections of one client stay together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SessionAffinity {
+    /// They need not.
+    None,
+    /// They do, by the client's address, for this many seconds after the last.
+    ClientIp {
+        /// `spec.sessionAffinityConfig.clientIP.timeoutSeconds`.
+        timeout_seconds: u32,
+    },
+}
+
+/// `spec.externalTrafficPolicy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TrafficPolicy {
+    /// Any node takes the traffic and passes it on.
+    Cluster,
+    /// Only nodes with a pod of the Service take it, and the client's address survives.
+    Local,
+}
+
+/// How a node says whether it wants traffic.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HealthCheck {
+    /// The path, `/healthz`.
+    pub path: String,
+    /// `spec.healthCheckNodePort`.
+    pub port: u16,
+}
+
+/// A machine behind a balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetNode {
+    /// The node.
+    pub node: NodeName,
+    /// Its machine.
+    pub provider_id: Option<ProviderId>,
+    /// Where it is reached.
+    pub addresses: Vec<Address>,
+    /// It is leaving: it keeps the connections that it has and gets no new ones.
+    pub draining: bool,
+}
+
+/// What a cloud has for a balancer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoadBalancerState {
+    /// What the Service's status says while this is so.
+    pub status: LoadBalancerStatus,
+    /// The things in the cloud, as the provider reads and writes them; only its own `plan` looks inside.
+    pub resources: serde_json::Value,
+}
+
+/// `status.loadBalancer` of a Service.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LoadBalancerStatus {
+    /// Where clients connect.
+    #[serde(default)]
+    pub ingress: Vec<Ingress>,
+}
+
+/// One entry of `status.loadBalancer.ingress`: an address or a name.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ingress {
+    /// The address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip: Option<String>,
+    /// The name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// How nodes treat the address; with `ip` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip_mode: Option<IpMode>,
+    /// What became of each port.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<PortStatus>,
+}
+
+/// How nodes treat a balancer's address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IpMode {
+    /// Packets arrive with the balancer's address as destination; nodes may shortcut it.
+    #[serde(rename = "VIP")]
+    Vip,
+    /// Packets arrive addressed to the node; traffic must really pass the balancer.
+    Proxy,
+}
+
+/// What became of one port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortStatus {
+    /// The port.
+    pub port: u16,
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Why it does not work, as a CamelCase word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}

@@ -1,0 +1,147 @@
+//! A Node as far as a cloud controller manager cares. Everything else of the object (images, managed fields, …) is left
+//! out when it is read, which is most of its size.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::well_known::{ALLOW_DELETION, HANDS_OFF, SHUTDOWN_TAINT, UNINITIALIZED_TAINT};
+use crate::{NodeName, ProviderId};
+
+/// What we know of a Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its name, which is its key.
+    pub name: NodeName,
+    /// Tells it from an earlier or later Node of the same name.
+    pub uid: String,
+    /// The state that the rest of this value was read from.
+    pub resource_version: String,
+    /// When it was registered.
+    pub created: Option<Timestamp>,
+    /// Somebody asked for its deletion.
+    pub deleting: bool,
+    /// All labels.
+    pub labels: BTreeMap<String, String>,
+    /// All annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Which machine it is, if that is written down.
+    pub provider_id: Option<ProviderId>,
+    /// In their order, which is kept.
+    pub taints: Vec<Taint>,
+    /// The ranges that its pods get addresses from.
+    pub pod_cidrs: Vec<String>,
+    /// In their order, which has meaning: the first of a type is the one in use.
+    pub addresses: Vec<Address>,
+    /// The `Ready` condition.
+    pub ready: Ready,
+    /// `status.nodeInfo.systemUUID`: what the machine's firmware says of itself.
+    pub system_uuid: Option<String>,
+}
+
+/// The `Ready` condition; a node without one is `Unknown`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ready {
+    /// The kubelet says that it works.
+    True,
+    /// The kubelet says that it does not.
+    False,
+    /// Nobody has heard of the kubelet lately.
+    #[default]
+    Unknown,
+}
+
+/// Keeps pods away, by key and effect.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Taint {
+    /// What it is about.
+    pub key: String,
+    /// A detail; empty as a rule.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+    /// Kept as text, so that writing it back changes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_added: Option<String>,
+}
+
+/// One way to reach a node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Address {
+    /// From where it works, and whether it is a name.
+    #[serde(rename = "type")]
+    pub kind: AddressType,
+    /// The address itself, spelt as whoever reported it spells it.
+    pub address: String,
+}
+
+/// From where an address works, and whether it is a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum AddressType {
+    /// The node's own name for itself.
+    Hostname,
+    /// Inside the cluster's network.
+    InternalIP,
+    /// From anywhere.
+    ExternalIP,
+    /// A name that resolves inside.
+    InternalDNS,
+    /// A name that resolves anywhere.
+    ExternalDNS,
+}
+
+impl Node {
+    /// The cloud has not yet said what this node is.
+    pub fn is_uninitialized(&self) -> bool {
+        self.taints.iter().any(|taint| taint.key == UNINITIALIZED_TAINT)
+    }
+
+    /// It carries the taint of a stopped machine.
+    pub fn has_shutdown_taint(&self) -> bool {
+        self.taints.iter().any(Taint::is_shutdown)
+    }
+
+    /// An operator said that no cloud controller manager may touch it.
+    pub fn is_hands_off(&self) -> bool {
+        HANDS_OFF.iter().any(|(key, value)| self.labels.get(*key).is_some_and(|found| found == value))
+    }
+
+    /// An operator said that it may be deleted although something looks wrong.
+    pub fn is_deletion_allowed(&self) -> bool {
+        self.annotations.get(ALLOW_DELETION).is_some_and(|value| value == "true")
+    }
+}
+
+impl Taint {
+    /// The taint of a stopped machine, as it is written.
+    pub fn shutdown() -> Taint {
+        Taint {
+            key: SHUTDOWN_TAINT.to_owned(),
+            value: String::new(),
+            effect: crate::well_known::NO_SCHEDULE.to_owned(),
+            time_added: None,
+        }
+    }
+
+    /// It is the taint of a stopped machine: taints are told apart by key and effect.
+    pub fn is_shutdown(&self) -> bool {
+        self.key == SHUTDOWN_TAINT && self.effect == crate::well_known::NO_SCHEDULE
+    }
+}
+
+impl Address {
+    /// An address of this type.
+    pub fn new(kind: AddressType, address: impl Into<String>) -> Address {
+        Address { kind, address: address.into() }
+    }
+}
+
+impl fmt::Display for AddressType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}

@@ -1,0 +1,111 @@
+//! What is going to be done, as a value: it can be printed, compared, stored, counted, and carried out or not.
+//!
+//! A [`Plan`] is an ordered list of steps. A step says what it does in words that every cloud shares (create this, change
+//! these fields from this to that, delete this) and carries, beside that, the `payload` that only the provider that made
+//! it can read. So a dry run, a log line and `bowline plan` need not know any cloud.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Steps, to be carried out in this order.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Plan {
+    /// None means that everything is as it should be.
+    pub steps: Vec<Step>,
+}
+
+/// One change of one thing: at most one writing call to the cloud.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// What happens to it.
+    pub verb: Verb,
+    /// What kind of thing, in the cloud's own word: `listener`, `floating IP`.
+    pub kind: String,
+    /// Which one, by name or, if it has none, by ID.
+    pub name: String,
+    /// What changes, for people. For a creation: the fields that matter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<FieldChange>,
+    /// What the provider needs to carry it out.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub payload: serde_json::Value,
+}
+
+/// What happens to a thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verb {
+    /// It is made.
+    Create,
+    /// It is changed in place.
+    Update,
+    /// It is removed.
+    Delete,
+}
+
+/// A field and its values before and after.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FieldChange {
+    /// The field.
+    pub field: String,
+    /// Its value now; `None` if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Its value then; `None` if it is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+}
+
+impl Plan {
+    /// Nothing is to be done.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("nothing to do");
+        }
+        for (index, step) in self.steps.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{step}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.verb, self.kind, self.name)?;
+        for change in &self.changes {
+            write!(f, "\n    {change}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verb::Create => "create",
+            Verb::Update => "update",
+            Verb::Delete => "delete",
+        })
+    }
+}
+
+impl fmt::Display for FieldChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.from, &self.to) {
+            (None, Some(to)) => write!(f, "{}: {to}", self.field),
+            (Some(from), None) => write!(f, "{}: {from} (removed)", self.field),
+            (Some(from), Some(to)) => write!(f, "{}: {from} -> {to}", self.field),
+            (None, None) => write!(f, "{}", self.field),
+        }
+    }
+}

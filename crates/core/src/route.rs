@@ -1,0 +1,34 @@
+//! Routes: which node's machine a pod range is reached through.
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::{Address, NodeName};
+
+/// A route that should exist.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteSpec {
+    /// Makes the route's name where a cloud wants one: the UID of the Node.
+    pub name_hint: String,
+    /// The node behind which the range lives.
+    pub node: NodeName,
+    /// The node's addresses, for clouds whose next hop is an address.
+    pub node_addresses: Vec<Address>,
+    /// The pod range.
+    pub destination: IpNet,
+}
+
+/// A route that exists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// The cloud's key for it.
+    pub id: String,
+    /// The node it leads to; `None` if that cannot be told, as when the machine is gone.
+    pub node: Option<NodeName>,
+    /// The addresses it leads to, where the cloud knows them; `None` keeps them out of any comparison.
+    pub node_addresses: Option<Vec<Address>>,
+    /// The range.
+    pub destination: IpNet,
+    /// It leads nowhere, for lack of a machine.
+    pub blackhole: bool,
+}

@@ -1,0 +1,22 @@
+//! The only crate of the manager that speaks to the API server.
+//!
+//! ```text
+//!  watch (list, watch, again after a cut or a 410) ──► Store<Node> ──► Change, to every listener, in order
+//!  NodeChange, addresses, labels, taints, deletion ──► Cluster: targeted patches (W-1 to W-10)
+//!  EventSource ──► EventSink: deduplicated, combined, filtered (EV-1 to EV-5) ──► core/v1 Events
+//! ```
+//!
+//! What it hands out and takes are values of `bowline-core`; nothing above it sees a Kubernetes type.
+
+mod client;
+mod cluster;
+mod events;
+mod store;
+mod watch;
+mod wire;
+
+pub use client::{ClientOptions, ConnectError, connect};
+pub use cluster::{Cluster, WriteError};
+pub use events::{EventSink, EventSource, EventType, ObjectRef};
+pub use store::{Change, Store};
+pub use watch::watch_nodes;
