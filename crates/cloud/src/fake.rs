@@ -33,6 +33,10 @@ pub(crate) struct Fake {
     pub(crate) loses_answers: AtomicBool,
     /// `find` declines everything.
     pub(crate) declines: AtomicBool,
+    /// Calls panic.
+    pub(crate) panics: AtomicBool,
+    /// `list` comes back to its first page.
+    pub(crate) circles: AtomicBool,
     at_once: AtomicUsize,
     pub(crate) most_at_once: AtomicUsize,
 }
@@ -63,6 +67,8 @@ impl Fake {
             latency: Duration::ZERO,
             loses_answers: AtomicBool::new(false),
             declines: AtomicBool::new(false),
+            panics: AtomicBool::new(false),
+            circles: AtomicBool::new(false),
             at_once: AtomicUsize::new(0),
             most_at_once: AtomicUsize::new(0),
         }
@@ -108,6 +114,7 @@ impl Fake {
 
     /// One call: recorded, then failing or taking its time.
     async fn call<T>(&self, call: Call, answer: impl FnOnce() -> T) -> Result<T> {
+        assert!(!self.panics.load(Ordering::SeqCst), "on order");
         self.calls.lock().unwrap().push(call);
         let at_once = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_at_once.fetch_max(at_once, Ordering::SeqCst);
@@ -157,7 +164,12 @@ impl Instances for Fake {
         let start: usize = page.map_or(0, |token| token.0.parse().unwrap());
         let list = || {
             let machines = self.machines.lock().unwrap();
-            let next = (start + size < machines.len()).then(|| PageToken((start + size).to_string()));
+            let next = if start + size < machines.len() {
+                Some(start + size)
+            } else {
+                self.circles.load(Ordering::SeqCst).then_some(0)
+            };
+            let next = next.map(|start| PageToken(start.to_string()));
             InstancePage::new(machines.iter().skip(start).take(size).cloned(), next)
         };
         self.call(Call::List(page.map(|token| token.0.clone())), list).await

@@ -122,6 +122,12 @@ impl Cache {
         self.reader.read(questions, answer).await;
     }
 
+    /// How many machines are remembered.
+    #[cfg(test)]
+    pub(crate) fn remembered(&self) -> usize {
+        self.lock().memory.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
