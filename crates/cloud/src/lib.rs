@@ -44,3 +44,8 @@ pub use load_balancers::LoadBalancers;
 pub use provider::{CloudProvider, ProviderInfo};
 pub use registry::{Build, BuildContext, Factory, Registry, build_clouds};
 pub use routes::Routes;
+
+/// The provider in the page for authors who come from Go is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/explanation/from-go.md")]
+struct FromGo;
