@@ -17,7 +17,7 @@
 //!  dry run     writes are printed, not made
 //!  cache       questions in flight are shared, answers reused within a bound; batches are cut to the provider's size
 //!  retry       back-off, Retry-After
-//!  limit       a rate with a queue that reports its wait; each attempt pays
+//!  limit       places, a rate with a queue that reports its wait, a time limit; each attempt pays
 //!     ▼
 //!  provider
 //! ```
