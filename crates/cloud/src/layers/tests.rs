@@ -661,6 +661,30 @@ async fn a_group_that_the_provider_lacks_is_unsupported() {
     }
 }
 
+/// Controllers put every question into tasks of their own.
+#[test]
+fn every_question_may_be_moved_to_a_task() {
+    fn movable<T: Send>(_: T) {}
+    let layers = layers(&Arc::new(Fake::new("c")));
+    let (spec, old) = route("10.0.0.0/24");
+    let step = bowline_core::Step {
+        verb: Verb::Create,
+        kind: String::new(),
+        name: String::new(),
+        changes: vec![],
+        payload: serde_json::Value::Null,
+    };
+    let (cluster, key, keys) = ("k".into(), key(), [key()]);
+    movable(layers.check());
+    movable(layers.find_instances(&[], Freshness::Now));
+    movable(layers.observe_load_balancers(&keys));
+    movable(layers.list_load_balancers(&cluster));
+    movable(layers.apply_load_balancer(&key, &step));
+    movable(layers.list_routes(&cluster));
+    movable(layers.create_route(&cluster, &spec));
+    movable(layers.delete_route(&cluster, &old));
+}
+
 // Metrics.
 
 #[tokio::test(start_paused = true)]
