@@ -25,6 +25,7 @@ use http_body::Body as HttpBody;
 use crate::auth::{self, Attributes, User};
 use crate::faults::Effect;
 use crate::go_text;
+use crate::metrics::RequestKind;
 use crate::resources::Resource;
 use crate::selectors::FieldSelector;
 use crate::state::State;
@@ -53,7 +54,7 @@ where
 {
     let (parts, body) = request.into_parts();
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let mut context = Context { state, query, parts, warnings: Vec::new() };
+    let mut context = Context { state, query, parts, about: None, warnings: Vec::new() };
     let outcome = context.serve(peer, body).await;
     let mut response = match outcome {
         Ok(response) => response,
@@ -64,6 +65,9 @@ where
         Err(Failure::Reset) => return Err(io::Error::new(io::ErrorKind::ConnectionReset, "reset on request")),
     };
     respond::add_warnings(&mut response, &context.warnings);
+    if let Some(about) = context.about {
+        context.state.requests.count(RequestKind { code: response.status().as_u16(), ..about });
+    }
     tracing::debug!(method = %context.parts.method, uri = %context.parts.uri, code = response.status().as_u16(), "served");
     Ok(response)
 }
@@ -84,6 +88,8 @@ struct Context {
     state: Arc<State>,
     query: Query,
     parts: Parts,
+    /// What to count the request as; known once the path and the verb are.
+    about: Option<RequestKind>,
     warnings: Vec<String>,
 }
 
@@ -197,6 +203,8 @@ impl Context {
             verb.as_ref().map_or_else(|_| self.parts.method.as_str().to_ascii_lowercase(), |v| (*v).to_owned());
         let user = self.admit(user, &self.resource_attributes(&path, wanted))?;
         let verb = verb?;
+        let subresource = path.subresource.map_or("", |subresource| subresource.name);
+        self.about = Some(RequestKind { verb, resource: path.resource.plural, subresource, code: 0 });
         let tear_watch = self.inject(verb, &path).await?;
         let body = body::read(body).await?;
         let mut call = Call {
