@@ -23,7 +23,7 @@ use http::{Request, Response};
 use http_body::Body as HttpBody;
 
 use crate::auth::{self, Attributes, User};
-use crate::faults::Effect;
+use crate::faults::{Effect, FaultTarget};
 use crate::go_text;
 use crate::metrics::RequestKind;
 use crate::resources::Resource;
@@ -231,7 +231,14 @@ impl Context {
     /// Plays out the faults that are in force for this request; says whether the watch is to be torn.
     async fn inject(&self, verb: &str, path: &ResourcePath) -> Result<bool, Failure> {
         let mut tear = false;
-        for effect in self.state.faults.decide(verb, path.resource.plural, &path.namespace, &path.name) {
+        let target = FaultTarget {
+            verb,
+            resource: path.resource.plural,
+            subresource: path.subresource.map_or("", |subresource| subresource.name),
+            namespace: &path.namespace,
+            name: &path.name,
+        };
+        for effect in self.state.faults.decide(target) {
             match effect {
                 Effect::Latency(delay) => tokio::time::sleep(delay).await,
                 Effect::Reset => return Err(Failure::Reset),
