@@ -35,10 +35,7 @@ impl TokenBucket {
 
     /// Takes a token, if need be one that is still to come, and says how long to wait for it.
     pub fn reserve(&self) -> Duration {
-        let mut full_at = self.lock();
-        let (then, wait) = self.with_one_less(*full_at);
-        *full_at = then;
-        wait
+        self.promise().1
     }
 
     /// Takes a token only if one is there.
@@ -54,19 +51,21 @@ impl TokenBucket {
     /// Waits for a token and says how long that took. Whoever stops waiting gives the token back, unless others have
     /// since been promised later ones.
     pub async fn take(&self) -> Duration {
-        let mut promise = Promise { bucket: self, full_at: 0, kept: false };
-        let wait = {
-            let mut full_at = self.lock();
-            let (then, wait) = self.with_one_less(*full_at);
-            *full_at = then;
-            promise.full_at = then;
-            wait
-        };
-        if !wait.is_zero() {
+        let (full_at, wait) = self.promise();
+        let mut promise = Promise { bucket: self, full_at, kept: wait.is_zero() };
+        if !promise.kept {
             time::sleep(wait).await;
+            promise.kept = true;
         }
-        promise.kept = true;
         wait
+    }
+
+    /// Takes a token: when the bucket is full from then on, and the wait for it.
+    fn promise(&self) -> (u128, Duration) {
+        let mut full_at = self.lock();
+        let (then, wait) = self.with_one_less(*full_at);
+        *full_at = then;
+        (then, wait)
     }
 
     /// When the bucket is full once a token is gone from it, and the wait for that token.
@@ -91,9 +90,83 @@ struct Promise<'a> {
 
 impl Drop for Promise<'_> {
     fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
         let mut full_at = self.bucket.lock();
-        if !self.kept && *full_at == self.full_at {
+        if *full_at == self.full_at {
             *full_at = full_at.saturating_sub(self.bucket.interval);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{advance, timeout};
+
+    use super::*;
+
+    fn reserve(bucket: &TokenBucket, count: usize) -> Vec<u128> {
+        (0..count).map(|_| bucket.reserve().as_millis()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_is_free_and_then_the_rate_counts() {
+        let bucket = TokenBucket::new(10.0, 3);
+        assert_eq!(reserve(&bucket, 6), [0, 0, 0, 100, 200, 300]);
+        advance(Duration::from_millis(350)).await;
+        assert_eq!(reserve(&bucket, 1), [50], "what was reserved is owed, no more");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tokens_pile_up_to_the_burst_and_no_further() {
+        let bucket = TokenBucket::new(10.0, 3);
+        reserve(&bucket, 3);
+        advance(Duration::from_millis(200)).await;
+        assert_eq!(reserve(&bucket, 3), [0, 0, 100]);
+        advance(Duration::from_secs(3600)).await;
+        assert_eq!(reserve(&bucket, 4), [0, 0, 0, 100]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn trying_takes_only_what_is_there_and_owes_nothing() {
+        let bucket = TokenBucket::new(1.0, 1);
+        assert!(bucket.try_take());
+        assert!(!bucket.try_take() && !bucket.try_take());
+        advance(Duration::from_millis(999)).await;
+        assert!(!bucket.try_take());
+        advance(Duration::from_millis(1)).await;
+        assert!(bucket.try_take());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn taking_waits_for_as_long_as_it_says() {
+        let (bucket, start) = (TokenBucket::new(4.0, 1), Instant::now());
+        let waits = [bucket.take().await, bucket.take().await, bucket.take().await];
+        assert_eq!(waits.map(|wait| wait.as_millis()), [0, 250, 250]);
+        assert_eq!(start.elapsed(), Duration::from_millis(500));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_stops_waiting_gives_the_token_back_unless_others_come_after() {
+        let bucket = TokenBucket::new(1.0, 1);
+        bucket.reserve();
+        assert!(timeout(Duration::ZERO, bucket.take()).await.is_err());
+        assert_eq!(reserve(&bucket, 1), [1000], "given back");
+        let mut waiting = Box::pin(bucket.take());
+        assert!(timeout(Duration::ZERO, &mut waiting).await.is_err());
+        assert_eq!(reserve(&bucket, 1), [3000]);
+        drop(waiting);
+        assert_eq!(reserve(&bucket, 1), [4000], "the promise made meanwhile stays free of others");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn odd_rates_neither_panic_nor_block() {
+        for unlimited in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(reserve(&TokenBucket::new(unlimited, 1), 3), [0, 0, 0], "rate {unlimited}");
+        }
+        let glacial = TokenBucket::new(f64::MIN_POSITIVE, u32::MAX);
+        glacial.reserve();
+        assert!(!TokenBucket::new(f64::MIN_POSITIVE, 0).try_take());
     }
 }
