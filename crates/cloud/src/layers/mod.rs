@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_core::{InstanceRef, InstanceState};
+use futures::stream::{self, StreamExt};
 
-use crate::{CloudProvider, Freshness, ProviderInfo, Result};
+use crate::{Capabilities, CloudProvider, Error, ErrorKind, Freshness, ProviderInfo, Result};
 
 /// How the layers are set. The defaults suit a cloud that nothing is known about.
 #[derive(Debug, Clone)]
@@ -58,9 +59,21 @@ impl Layered {
         self.provider.info()
     }
 
+    /// What the provider can do.
+    pub fn capabilities(&self) -> &Capabilities {
+        self.provider.capabilities()
+    }
+
     /// Asks about these machines, as many as there are.
     pub async fn find_instances(&self, asked: &[InstanceRef], freshness: Freshness) -> Vec<Result<InstanceState>> {
-        let _ = (asked, freshness);
-        todo!()
+        let _ = freshness;
+        let (Some(instances), Some(limits)) = (self.provider.instances(), &self.provider.capabilities().instances)
+        else {
+            let error = Error::new(ErrorKind::Unsupported, "find instances", "this provider has no instances");
+            return asked.iter().map(|_| Err(error.clone())).collect();
+        };
+        let chunks = asked.chunks(limits.batch_lookup.max(1));
+        let answers = stream::iter(chunks).map(|chunk| instances.find(chunk)).buffered(limits.max_parallel.max(1));
+        answers.collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 }
