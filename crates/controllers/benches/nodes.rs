@@ -172,7 +172,10 @@ impl World {
         stream::iter(0..size)
             .map(|index| {
                 let nodes = nodes.clone();
-                async move { nodes.create(&PostParams::default(), &serde_json::from_value(node(index))?).await?; Ok(()) }
+                async move {
+                    nodes.create(&PostParams::default(), &serde_json::from_value(node(index))?).await?;
+                    Ok(())
+                }
             })
             .buffer_unordered(64)
             .collect::<Vec<Result<(), Failure>>>()
@@ -206,11 +209,12 @@ impl World {
     fn writes(&self) -> BTreeMap<String, u64> {
         let mut writes = BTreeMap::from([("nodes".to_owned(), 0), ("events".to_owned(), 0)]);
         for (kind, count) in self.server.requests() {
-            let by_child = kind.code < 300 && match (kind.resource, kind.verb) {
-                ("nodes", "patch" | "update" | "delete") => true,
-                ("events", "create" | "patch") => true,
-                _ => false,
-            };
+            let by_child = kind.code < 300
+                && match (kind.resource, kind.verb) {
+                    ("nodes", "patch" | "update" | "delete") => true,
+                    ("events", "create" | "patch") => true,
+                    _ => false,
+                };
             if by_child {
                 *writes.entry(kind.resource.to_owned()).or_default() += count;
             }
