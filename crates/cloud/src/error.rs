@@ -119,6 +119,26 @@ impl Error {
 }
 
 impl ErrorKind {
+    /// As a metric label and log field.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ErrorKind::NotFound => "not_found",
+            ErrorKind::AlreadyExists => "already_exists",
+            ErrorKind::Conflict => "conflict",
+            ErrorKind::RateLimited => "rate_limited",
+            ErrorKind::QuotaExceeded => "quota_exceeded",
+            ErrorKind::Unauthenticated => "unauthenticated",
+            ErrorKind::PermissionDenied => "permission_denied",
+            ErrorKind::InvalidConfig => "invalid_config",
+            ErrorKind::Unsupported => "unsupported",
+            ErrorKind::ImplementedElsewhere => "implemented_elsewhere",
+            ErrorKind::InProgress => "in_progress",
+            ErrorKind::Unavailable => "unavailable",
+            ErrorKind::Cancelled => "cancelled",
+            ErrorKind::Unexpected => "unexpected",
+        }
+    }
+
     /// What is advised unless the provider knows better.
     fn default_retry(self) -> Retry {
         match self {

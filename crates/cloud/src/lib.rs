@@ -27,6 +27,8 @@
 mod capabilities;
 mod clouds;
 mod error;
+#[cfg(test)]
+mod fake;
 mod instances;
 pub mod layers;
 mod load_balancers;
