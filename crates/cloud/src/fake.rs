@@ -79,6 +79,12 @@ impl Fake {
         self
     }
 
+    /// Owns IDs that start with this.
+    pub(crate) fn prefix(mut self, prefix: &str) -> Fake {
+        self.info.id_prefixes = vec![prefix.to_owned()];
+        self
+    }
+
     pub(crate) fn latency(mut self, latency: Duration) -> Fake {
         self.latency = latency;
         self

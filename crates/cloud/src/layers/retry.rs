@@ -148,11 +148,14 @@ impl Attempts {
     }
 }
 
+/// A cloud that wants more than this has made a mistake, and nothing would end it before the process does.
+const LONGEST_REST: Duration = Duration::from_secs(3600);
+
 impl Gate {
     /// Stays closed for `wish`, or longer if somebody was told so.
     fn close(&self, wish: Duration) {
         let mut closed_until = self.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
-        let until = Instant::now().checked_add(wish);
+        let until = Instant::now().checked_add(wish.min(LONGEST_REST));
         *closed_until = until.max(*closed_until);
     }
 
