@@ -199,3 +199,115 @@ impl Cloud {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::fake::{Call, Fake, named, with_id};
+    use crate::layers::LayerOptions;
+
+    fn clouds(fakes: &[&Arc<Fake>]) -> Clouds {
+        let metrics = prometheus::Registry::new();
+        let layered = |fake: &Arc<Fake>| Layered::new(Arc::clone(fake) as _, LayerOptions::default(), &metrics);
+        Clouds::new(fakes.iter().map(|fake| Cloud::new(Arc::new(layered(fake)))))
+    }
+
+    /// Who owns it and what they say, in a few words.
+    async fn observe(clouds: &Clouds, asked: &[InstanceRef]) -> Vec<String> {
+        let describe = |sighting: Result<Sighting>| match sighting {
+            Ok(Sighting::Owned { provider, state }) => match state.instance() {
+                Some(instance) => format!("{provider}:{}", instance.name),
+                None => format!("{provider}:{state:?}"),
+            },
+            Ok(Sighting::Nobody(Nobody::ForeignId(_))) => "foreign".to_owned(),
+            Ok(Sighting::Nobody(Nobody::Unclaimed)) => "unclaimed".to_owned(),
+            Ok(Sighting::Nobody(Nobody::Declined(by))) => format!("declined by {by}"),
+            Err(error) => error.kind().as_str().to_owned(),
+        };
+        clouds.observe(asked, Freshness::Now).await.into_iter().map(describe).collect()
+    }
+
+    fn find(names: &[&str]) -> Call {
+        Call::Find(names.iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_provider_is_asked_once_about_its_own_and_answers_keep_their_places() {
+        let (a, b) = (Arc::new(Fake::new("a").with(["a1", "a2"])), Arc::new(Fake::new("b").with(["b1"])));
+        let asked = [with_id("a2", "a://id-a2"), with_id("b1", "b://id-b1"), with_id("a1", "a://id-a1")];
+        let seen = observe(&clouds(&[&a, &b]), &[asked.as_slice(), &asked[..1]].concat()).await;
+        assert_eq!(seen, ["a:a2", "b:b1", "a:a1", "a:a2"]);
+        assert_eq!((a.calls(), b.calls()), (vec![find(&["a2", "a1"])], vec![find(&["b1"])]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_id_that_is_nobodys_is_left_alone_without_a_call() {
+        let a = Arc::new(Fake::new("a").with(["n"]));
+        let asked =
+            [with_id("n", "other://id-n"), with_id("n", "id-n"), with_id("n", "A://id-n"), with_id("n", "aa://n")];
+        assert_eq!(observe(&clouds(&[&a]), &asked).await, ["foreign"; 4]);
+        assert!(a.calls().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_its_owner_misses_is_gone_and_nobody_else_is_asked() {
+        let (a, b) = (Arc::new(Fake::new("a").with(["x"])), Arc::new(Fake::new("b").with(["n"])));
+        assert_eq!(observe(&clouds(&[&a, &b]), &[with_id("n", "a://id-n")]).await, ["a:Gone"]);
+        assert!(b.calls().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_without_an_id_are_offered_in_order_and_in_rounds() {
+        let a = Arc::new(Fake::new("a").with(["in-a", "in-both"]));
+        let b = Arc::new(Fake::new("b").with(["in-b", "in-both"]));
+        let c = Arc::new(Fake::new("c").with(["in-c"]));
+        let asked = ["in-c", "in-both", "nowhere", "in-b", "in-a"].map(named);
+        let seen = observe(&clouds(&[&a, &b, &c]), &asked).await;
+        assert_eq!(seen, ["c:in-c", "a:in-both", "unclaimed", "b:in-b", "a:in-a"]);
+        assert_eq!(a.calls(), [find(&["in-c", "in-both", "nowhere", "in-b", "in-a"])]);
+        assert_eq!(b.calls(), [find(&["in-c", "nowhere", "in-b"])]);
+        assert_eq!(c.calls(), [find(&["in-c", "nowhere"])]);
+        let seen = observe(&clouds(&[&b, &a]), &[named("in-both")]).await;
+        assert_eq!(seen, ["b:in-both"], "the order is the configured one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_cannot_answer_stops_the_offering_of_that_node_alone() {
+        let (a, b) = (Arc::new(Fake::new("a")), Arc::new(Fake::new("b").with(["x", "y"])));
+        a.fail_item("x", [Error::new(ErrorKind::PermissionDenied, "find", "no")]);
+        assert_eq!(observe(&clouds(&[&a, &b]), &["x", "y"].map(named)).await, ["permission_denied", "b:y"]);
+        assert_eq!(b.calls(), [find(&["y"])]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_declines_its_own_prefix_makes_it_nobodys() {
+        let (a, b) = (Arc::new(Fake::new("a").with(["n"])), Arc::new(Fake::new("b").with(["n"])));
+        a.declines.store(true, Ordering::SeqCst);
+        let asked = [with_id("n", "a://id-n"), named("n")];
+        assert_eq!(observe(&clouds(&[&a, &b]), &asked).await, ["declined by a", "b:n"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_is_down_takes_no_answer_of_another_away() {
+        let (a, b) = (Arc::new(Fake::new("a").with(["n"])), Arc::new(Fake::new("b").with(["m"])));
+        a.fail((0..10).map(|_| Some(Error::new(ErrorKind::Unauthenticated, "find", "no"))));
+        let asked = [with_id("n", "a://id-n"), with_id("m", "b://id-m"), named("m")];
+        assert_eq!(observe(&clouds(&[&a, &b]), &asked).await, ["unauthenticated", "b:m", "unauthenticated"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_without_machines_is_passed_over() {
+        let mut a = Fake::new("a");
+        a.capabilities.instances = None;
+        let (a, b) = (Arc::new(a), Arc::new(Fake::new("b").with(["n"])));
+        assert_eq!(observe(&clouds(&[&a, &b]), &[named("n"), with_id("n", "a://x")]).await, ["b:n", "unsupported"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_clouds_claim_nothing() {
+        assert_eq!(observe(&clouds(&[]), &[named("n"), with_id("n", "a://x")]).await, ["unclaimed", "foreign"]);
+        assert!(observe(&clouds(&[]), &[]).await.is_empty());
+    }
+}

@@ -27,6 +27,8 @@
 mod capabilities;
 mod clouds;
 mod error;
+#[cfg(test)]
+mod fake;
 mod instances;
 pub mod layers;
 mod load_balancers;
@@ -37,8 +39,8 @@ mod routes;
 pub use capabilities::{Capabilities, InstanceCapabilities, LoadBalancerCapabilities, RouteCapabilities};
 pub use clouds::{Cloud, Clouds, Nobody, Sighting};
 pub use error::{Error, ErrorKind, Result, Retry};
-pub use instances::{Freshness, Identity, InstancePage, Instances, PageToken};
+pub use instances::{Freshness, Identity, InstancePage, Instances, OneByOne, PageToken};
 pub use load_balancers::LoadBalancers;
 pub use provider::{CloudProvider, ProviderInfo};
-pub use registry::{Build, BuildContext, Factory, Registry};
+pub use registry::{Build, BuildContext, Factory, Registry, build_clouds};
 pub use routes::Routes;

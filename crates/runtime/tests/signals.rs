@@ -1,4 +1,5 @@
 //! Signals end a process: gently at first, at once when repeated. Needs a process of its own, so the test starts itself.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};

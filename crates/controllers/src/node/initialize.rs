@@ -171,6 +171,7 @@ async fn initialize(shared: &Shared, node: &Arc<Node>, instance: &Instance) -> O
 /// The taint is off; the rest is best effort (NODE-15, NODE-16).
 async fn finish(shared: &Shared, node: &Node, instance: &Instance) -> Outcome {
     shared.memory.wrote(node);
+    shared.complaints.forget(&node.name);
     shared.metrics.taint_removed(node, shared.context.clock.now());
     match addresses::decide(node, &instance.addresses) {
         Ok(Some(wanted)) => {
@@ -240,7 +241,7 @@ fn nobodys(shared: &Shared, node: &Node, why: &Nobody) -> Outcome {
 /// The cloud gave no answer.
 fn cloud_failed(shared: &Shared, node: &Node, error: &Error) -> Outcome {
     // The kind, not the text, tells causes apart: texts carry request IDs.
-    if shared.memory.is_news(node, &format!("{:?}", error.kind())) {
+    if shared.complaints.is_news(node, &format!("{:?}", error.kind())) {
         let message = format!("The cloud gave no answer, so the node stays uninitialized; trying again. {error}");
         shared.events.emit(&ObjectRef::node(node), EventType::Warning, "CloudUnavailable", message);
     }
@@ -252,7 +253,7 @@ fn cloud_failed(shared: &Shared, node: &Node, error: &Error) -> Outcome {
 }
 
 fn complain(shared: &Shared, node: &Node, reason: &'static str, message: &str) {
-    if shared.memory.is_news(node, message) {
+    if shared.complaints.is_news(node, message) {
         shared.events.emit(&ObjectRef::node(node), EventType::Warning, reason, message);
     }
 }

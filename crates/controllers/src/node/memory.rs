@@ -1,31 +1,24 @@
-//! What the controller remembers of Nodes beside the store: what it has written, which the store may not show yet, and
-//! what it has complained about, so that it does so once.
+//! What the controller has written, which the store may not show yet.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bowline_core::{Node, NodeName};
 
-/// Bounded by the number of Nodes: an entry goes with its Node.
+/// The Nodes that were initialised by this process. Bounded by the number of Nodes: an entry goes with its Node.
 #[derive(Default)]
-pub(super) struct Memory(Mutex<HashMap<NodeName, Entry>>);
+pub(super) struct Memory(Mutex<HashMap<NodeName, Written>>);
 
-#[derive(Default)]
-struct Entry {
+struct Written {
     uid: String,
-    /// The version that our last initialisation made.
-    written: Option<u64>,
-    /// The last complaint.
-    complaint: Option<String>,
+    version: Option<u64>,
 }
 
 impl Memory {
     /// We initialised this Node; this is what came of it.
     pub(super) fn wrote(&self, node: &Node) {
-        let mut entries = self.lock();
-        let entry = entry(&mut entries, node);
-        entry.written = version(node);
-        entry.complaint = None;
+        let written = Written { uid: node.uid.clone(), version: version(node) };
+        self.lock().insert(node.name.clone(), written);
     }
 
     /// `seen` is from before our own write: what it says of taints is history.
@@ -34,19 +27,8 @@ impl Memory {
     /// outdated state ends in a conflict, which costs a request and does no harm.
     pub(super) fn is_outdated(&self, seen: &Node) -> bool {
         let entries = self.lock();
-        let Some(entry) = entries.get(&seen.name).filter(|entry| entry.uid == seen.uid) else { return false };
-        matches!((entry.written, version(seen)), (Some(written), Some(seen)) if seen < written)
-    }
-
-    /// Whether `complaint` is news for this Node; the same one again is not.
-    pub(super) fn is_news(&self, node: &Node, complaint: &str) -> bool {
-        let mut entries = self.lock();
-        let entry = entry(&mut entries, node);
-        if entry.complaint.as_deref() == Some(complaint) {
-            return false;
-        }
-        entry.complaint = Some(complaint.to_owned());
-        true
+        let Some(written) = entries.get(&seen.name).filter(|written| written.uid == seen.uid) else { return false };
+        matches!((written.version, version(seen)), (Some(written), Some(seen)) if seen < written)
     }
 
     /// The Node is gone.
@@ -54,21 +36,36 @@ impl Memory {
         self.lock().remove(name);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<NodeName, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<NodeName, Written>> {
         // Every change above leaves the map whole, so a panic elsewhere does not spoil it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The entry of this very Node: another one of the same name starts afresh.
-fn entry<'a>(entries: &'a mut HashMap<NodeName, Entry>, node: &Node) -> &'a mut Entry {
-    let entry = entries.entry(node.name.clone()).or_default();
-    if entry.uid != node.uid {
-        *entry = Entry { uid: node.uid.clone(), ..Entry::default() };
-    }
-    entry
-}
-
 fn version(node: &Node) -> Option<u64> {
     node.resource_version.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::node;
+
+    fn at(version: &str) -> Node {
+        Node { resource_version: version.to_owned(), ..node("a") }
+    }
+
+    #[test]
+    fn only_what_is_older_than_our_own_write_is_outdated() {
+        let memory = Memory::default();
+        assert!(!memory.is_outdated(&at("9")), "nothing was written yet");
+        memory.wrote(&at("10"));
+        assert!(memory.is_outdated(&at("9")));
+        assert!(!memory.is_outdated(&at("10")));
+        assert!(!memory.is_outdated(&at("11")));
+        assert!(!memory.is_outdated(&at("no number")));
+        assert!(!memory.is_outdated(&Node { uid: "another".to_owned(), ..at("9") }));
+        memory.forget(&at("9").name);
+        assert!(!memory.is_outdated(&at("9")));
+    }
 }

@@ -29,6 +29,7 @@ use bowline_runtime::{Backoff, Priority, Queue, Shutdown};
 use tokio::sync::Semaphore;
 
 use crate::Context;
+use crate::complaints::Complaints;
 use memory::Memory;
 use metrics::Metrics;
 
@@ -73,6 +74,7 @@ struct Shared {
     queue: Queue<NodeName>,
     metrics: Metrics,
     memory: Memory,
+    complaints: Complaints,
     writers: Semaphore,
 }
 
@@ -84,6 +86,7 @@ impl NodeController {
             events: context.events.source(NAME),
             metrics: Metrics::register(&context.metrics)?,
             memory: Memory::default(),
+            complaints: Complaints::default(),
             writers: Semaphore::new(options.concurrency.max(1)),
             queue,
             context,
@@ -118,6 +121,7 @@ impl Shared {
             Change::Deleted(node) => {
                 self.queue.forget(&node.name);
                 self.memory.forget(&node.name);
+                self.complaints.forget(&node.name);
             }
         }
     }
