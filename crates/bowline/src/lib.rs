@@ -56,8 +56,11 @@ pub fn cli() -> clap::Command {
 
 /// Reads the arguments, does what they say, and reports how that went.
 pub fn main() -> ExitCode {
-    let Invocation { cli, problems } = Invocation::read();
+    let Invocation { cli, flags, problems } = Invocation::read();
     start_logging(default_logs(&cli));
+    if matches!(cli.manager.generic.v, Ok(1..)) {
+        flags.iter().for_each(|flag| tracing::info!("{flag}"));
+    }
     match run(cli, problems) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -71,6 +74,8 @@ pub fn main() -> ExitCode {
 /// What the program was told to do, and what was wrong with how.
 struct Invocation {
     cli: cli::Cli,
+    /// The manager's flags with their values, for the log.
+    flags: Vec<String>,
     /// Of the manager's flags only: the commands stop at the first.
     problems: Problems,
 }
@@ -84,10 +89,20 @@ impl Invocation {
             true => argv::tidy(arguments, &mut command),
             false => argv::Argv { arguments, problems: Problems::new() },
         };
-        let parsed = command.try_get_matches_from_mut(argv.arguments);
-        let cli = parsed.and_then(|matches| cli::Cli::from_arg_matches(&matches));
-        Invocation { cli: cli.unwrap_or_else(|error| error.exit()), problems: argv.problems }
+        let matches = command.try_get_matches_from_mut(argv.arguments).unwrap_or_else(|error| error.exit());
+        let cli = cli::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        Invocation { cli, flags: values(&command, &matches), problems: argv.problems }
     }
+}
+
+/// Every flag that has a value, with it (FLAG-5).
+fn values(command: &clap::Command, matches: &clap::ArgMatches) -> Vec<String> {
+    let value = |flag: &clap::Arg| {
+        let values = matches.try_get_raw(flag.get_id().as_str()).ok().flatten()?;
+        let values: Vec<_> = values.map(|value| value.to_string_lossy()).collect();
+        Some(format!("FLAG: --{}={:?}", flag.get_long()?, values.join(",")))
+    };
+    command.get_arguments().filter_map(value).collect()
 }
 
 fn run(cli: cli::Cli, problems: Problems) -> anyhow::Result<()> {

@@ -265,7 +265,8 @@ mod tests {
 
     #[test]
     fn the_rate_to_the_api_server_is_limited_only_when_asked() {
-        let cases: [(&[&str], Option<(f64, u32)>); 5] = [
+        type Rate = Option<(f64, u32)>;
+        let cases: [(&[&str], Rate); 5] = [
             (&[], None),
             (&["--kube-api-qps=5"], Some((5.0, 30))),
             (&["--kube-api-burst=5"], Some((20.0, 5))),
