@@ -33,7 +33,7 @@ pub(crate) fn tidy(arguments: Vec<OsString>, command: &mut Command) -> Argv {
         match argument.to_str() {
             Some("--") => rest.by_ref().for_each(|word| tidied.word(&word.to_string_lossy())),
             Some(text) => tidied.argument(text, &mut rest),
-            None => tidied.problem(Problem::flag("", "is not UTF-8 text").field(argument.to_string_lossy())),
+            None => tidied.problem(Problem::new("is not UTF-8 text").field(argument.to_string_lossy())),
         }
     }
     Argv { arguments: tidied.arguments, problems: tidied.problems }
@@ -83,7 +83,7 @@ impl Tidied<'_> {
             Some(known) => self.flag(known.get_long().unwrap_or_default(), known, value, rest),
             None => {
                 let hint = "flags are written with two dashes; --help lists them";
-                self.problem(Problem::flag("", "there is no such flag").field(format!("-{letter}")).hint(hint));
+                self.problem(Problem::new("there is no such flag").field(format!("-{letter}")).hint(hint));
                 skip_value(value, rest);
             }
         }
@@ -118,7 +118,7 @@ impl Tidied<'_> {
         if !word.is_empty() {
             let hint = "a command such as apiserver stands in front of its flags, a value behind its flag";
             let message = format!("does not take any arguments, got {word:?}");
-            self.problem(Problem::flag("", message).field("bowline").hint(hint));
+            self.problem(Problem::new(message).field("bowline").hint(hint));
         }
     }
 

@@ -46,7 +46,7 @@ impl Prepared {
         let client = match bowline_kube::connect(&settings.client).await {
             Ok(client) => Some(client),
             Err(ConnectError::Config(message)) => {
-                problems.push(Problem::flag("kubeconfig", message));
+                problems.push(Problem::new(message));
                 None
             }
             Err(error) if problems.is_empty() => return Err(error.into()),

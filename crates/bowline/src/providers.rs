@@ -32,8 +32,7 @@ pub(crate) fn wanted(names: &[String], configs: &[String], problems: &mut Proble
     if names.iter().all(String::is_empty) {
         let hint = "name a cloud, such as --cloud-provider=local";
         // upstream: these words, without a mark between the flag and the rest.
-        let message = "--cloud-provider cannot be empty".to_owned();
-        problems.push(Problem { file: None, line: None, field: None, message, hint: Some(hint.to_owned()) });
+        problems.push(Problem::new("--cloud-provider cannot be empty").hint(hint));
         return Vec::new();
     }
     let mut files = Files::new(names, configs, problems);

@@ -90,15 +90,16 @@ fn layer_options(args: &CloudCallArgs, problems: &mut Problems) -> LayerOptions 
     LayerOptions { rate, burst: positive(burst, "cloud-burst", problems), ..LayerOptions::default() }
 }
 
+// upstream: the words of the problems with concurrency, which people look for, and which name the flag themselves.
 fn node_options(args: &NodeArgs, problems: &mut Problems) -> node::Options {
     let defaults = node::Options::default();
     let at_once = args.concurrent_node_syncs.as_ref().and_then(|number| taken(number, problems));
     let status = args.concurrent_node_status_updates.as_ref().and_then(|number| taken(number, problems));
     if at_once.is_some_and(|number| number < 1) {
-        problems.push(upstream("concurrent-node-syncs must be a positive number"));
+        problems.push(Problem::new("concurrent-node-syncs must be a positive number"));
     }
     if status.is_some_and(|number| number < 0) {
-        problems.push(upstream("concurrent-node-status-updates cannot be a negative number"));
+        problems.push(Problem::new("concurrent-node-status-updates cannot be a negative number"));
     }
     let concurrency = at_once.map_or(defaults.concurrency, size);
     node::Options {
@@ -112,7 +113,7 @@ fn node_lifecycle_options(args: &NodeLifecycleArgs, problems: &mut Problems) -> 
     let defaults = node_lifecycle::Options::default();
     let at_once = args.concurrent_node_lifecycle_syncs.as_ref().and_then(|number| taken(number, problems));
     if let Some(number) = at_once.filter(|number| *number < 1) {
-        problems.push(upstream(format!("concurrent-node-lifecycle-syncs must be at least 1, but got {number}")));
+        problems.push(Problem::new(format!("concurrent-node-lifecycle-syncs must be at least 1, but got {number}")));
     }
     node_lifecycle::Options {
         monitor_period: taken(&args.node_monitor_period, problems).unwrap_or(defaults.monitor_period),
@@ -169,11 +170,6 @@ fn positive(number: i32, flag: &str, problems: &mut Problems) -> u32 {
 
 fn size(number: i32) -> usize {
     usize::try_from(number).unwrap_or(1)
-}
-
-/// A problem in the words that people look for, which name the flag themselves.
-fn upstream(message: impl Into<String>) -> Problem {
-    Problem { file: None, line: None, field: None, message: message.into(), hint: None }
 }
 
 #[cfg(test)]
