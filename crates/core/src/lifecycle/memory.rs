@@ -45,9 +45,12 @@ impl Memory {
 
     /// How many Nodes of this provider have lost their machines and count against the others.
     pub(super) fn missing(&self, provider: &str, fleet: &Fleet) -> usize {
-        fleet.count_where(provider, |node| {
-            !node.deleting && !node.is_deletion_allowed() && self.first_gone.contains_key(&Key::of(node))
-        })
+        fleet.count_where(provider, |node| self.is_missing(node))
+    }
+
+    /// This Node is one of those that [`missing`](Memory::missing) counts.
+    pub(super) fn is_missing(&self, node: &Node) -> bool {
+        !node.deleting && !node.is_deletion_allowed() && self.first_gone.contains_key(&Key::of(node))
     }
 
     pub(super) fn remember_gone(&mut self, node: &Node, now: Moment) {

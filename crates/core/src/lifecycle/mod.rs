@@ -134,8 +134,7 @@ pub fn decide(fleet: &Fleet, glance: &Glance, memory: &mut Memory, policy: &Poli
         }
     }
     for (provider, nodes) in suspects {
-        verdict.look.extend(nodes);
-        verdict.look.extend(fleet.witnesses(&provider, glance.answers(), WITNESSES));
+        verdict.summon(&provider, nodes, fleet, glance, memory, policy);
     }
     verdict
 }
@@ -161,6 +160,31 @@ pub fn conclude(fleet: &Fleet, look: &Look, memory: &mut Memory, policy: &Policy
         conclusion.judge(&provider, nodes, Scene { fleet, look, memory, policy, now });
     }
     conclusion
+}
+
+impl Verdict {
+    /// Asks for a look at these Nodes of one provider, except for those that the brake holds whatever the look shows.
+    fn summon(
+        &mut self,
+        provider: &Arc<str>,
+        nodes: Vec<Arc<Node>>,
+        fleet: &Fleet,
+        glance: &Glance,
+        memory: &Memory,
+        policy: &Policy,
+    ) {
+        let brake = brake(provider, fleet, memory, policy);
+        let before = self.look.len();
+        for node in nodes {
+            match &brake {
+                Some(doubt) if memory.is_missing(&node) => self.held.push(Held::new(&node, provider, doubt.clone())),
+                _ => self.look.push(node),
+            }
+        }
+        if self.look.len() > before {
+            self.look.extend(fleet.witnesses(provider, glance.answers(), WITNESSES));
+        }
+    }
 }
 
 /// Everything that the Nodes of one provider are judged by.
@@ -192,17 +216,25 @@ impl Conclusion {
 impl Scene<'_> {
     /// What speaks against deleting any Node of this provider.
     fn doubt(&self, provider: &str) -> Option<Doubt> {
-        let others = self.fleet.count(provider).saturating_sub(1);
-        if others > 0 && !self.fleet.shows_machine(provider, self.look.answers()) {
-            return Some(Doubt::NoWitness { others });
-        }
-        let gone = self.memory.deleted(provider, self.fleet);
-        let missing = self.memory.missing(provider, self.fleet);
-        let of = self.fleet.staying(provider, self.memory) + gone;
-        let allowed = self.policy.allowed(of);
-        let window = self.policy.brake_window;
-        (gone + missing > allowed).then_some(Doubt::Brake { missing, gone, allowed, of, window })
+        brake(provider, self.fleet, self.memory, self.policy).or_else(|| self.lack_of_witness(provider))
     }
+
+    /// Rule 3.
+    fn lack_of_witness(&self, provider: &str) -> Option<Doubt> {
+        let others = self.fleet.count(provider).saturating_sub(1);
+        let is_blind = others > 0 && !self.fleet.shows_machine(provider, self.look.answers());
+        is_blind.then_some(Doubt::NoWitness { others })
+    }
+}
+
+/// Rule 4.
+fn brake(provider: &str, fleet: &Fleet, memory: &Memory, policy: &Policy) -> Option<Doubt> {
+    let gone = memory.deleted(provider, fleet);
+    let missing = memory.missing(provider, fleet);
+    let of = fleet.staying(provider, memory) + gone;
+    let allowed = policy.allowed(of);
+    let window = policy.brake_window;
+    (gone + missing > allowed).then_some(Doubt::Brake { missing, gone, allowed, of, window })
 }
 
 /// Rules 1 and 2, as far as they concern this Node alone.
