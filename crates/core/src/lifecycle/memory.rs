@@ -45,21 +45,22 @@ impl Memory {
 
     /// How many Nodes of this provider have lost their machines and count against the others.
     pub(super) fn missing(&self, provider: &str, fleet: &Fleet) -> usize {
-        fleet.count_where(provider, |node| self.is_missing(node))
-    }
-
-    /// This Node is one of those that [`missing`](Memory::missing) counts.
-    pub(super) fn is_missing(&self, node: &Node) -> bool {
-        !node.deleting && !node.is_deletion_allowed() && self.first_gone.contains_key(&Key::of(node))
+        fleet.count_where(provider, |node| {
+            !node.deleting && !node.is_deletion_allowed() && self.first_gone.contains_key(&Key::of(node))
+        })
     }
 
     pub(super) fn remember_gone(&mut self, node: &Node, now: Moment) {
         self.first_gone.entry(Key::of(node)).or_insert(now.instant);
     }
 
+    /// What an operator lets go is not counted, even if it was tried before without success.
     pub(super) fn remember_deletion(&mut self, node: &Node, provider: &Arc<str>, now: Moment) {
         let mark = DeletionMark { provider: provider.clone(), when: now.instant };
-        self.deletions.insert(Key::of(node), mark);
+        match node.is_deletion_allowed() {
+            true => self.deletions.remove(&Key::of(node)),
+            false => self.deletions.insert(Key::of(node), mark),
+        };
     }
 
     /// Forgets Nodes that are gone, ours no longer, or Ready, and deletions from before the window.

@@ -616,6 +616,18 @@ fn providers_do_not_brake_each_other() {
     assert_eq!(pass.words(), [("a0", "Brake"), ("a1", "Brake")]);
 }
 
+#[test]
+fn a_node_that_is_let_go_after_a_failed_deletion_does_not_count() {
+    let mut world = World::with_gone(3, 1);
+    world.deletes = false;
+    assert_eq!(world.two_passes().deleted, ["a00"]);
+    world.allow("a00");
+    world.deletes = true;
+    assert_eq!(world.pass().deleted, ["a00"]);
+    world.lose("a01");
+    assert_eq!(world.two_passes().deleted, ["a01"], "the window is empty");
+}
+
 // --- what people read
 
 #[test]
