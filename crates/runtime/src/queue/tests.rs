@@ -308,16 +308,19 @@ async fn timers_that_fire_together_reach_as_many_takers() {
 #[tokio::test(start_paused = true)]
 async fn a_taker_that_gives_up_leaves_the_timer_to_the_others() {
     let (queue, start) = (queue(), Instant::now());
-    let mut takers = takers(&queue, 1);
-    sleep(millis(1)).await;
+    // First in line, so that it alone would be woken if only one were.
     let quitter = tokio::spawn({
         let queue = queue.clone();
         async move { queue.next().await.map(|work| *work.key()) }
     });
     sleep(millis(1)).await;
+    let mut takers = takers(&queue, 1);
+    sleep(millis(1)).await;
     queue.add_after(1, millis(50), High);
+    sleep(millis(1)).await;
     quitter.abort();
-    assert_eq!(takers.join_next().await.unwrap().unwrap(), start + millis(52));
+    let taken = timeout(Duration::from_secs(60), takers.join_next()).await.expect("the other must not sleep on");
+    assert_eq!(taken.unwrap().unwrap(), start + millis(52));
 }
 
 #[tokio::test(start_paused = true)]
