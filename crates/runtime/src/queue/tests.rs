@@ -335,6 +335,32 @@ async fn a_taker_that_was_woken_and_gives_up_passes_the_key_on() {
     assert_eq!(second.await.map(|work| *work.key()), Some("a"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn on_real_threads_no_wake_up_is_lost() {
+    const TAKERS: usize = 4;
+    const ROUNDS: usize = 1000;
+    let queue = queue();
+    // Nobody goes on before everybody has a key in hand, so a single taker that sleeps on stops all.
+    let all_busy = Arc::new(tokio::sync::Barrier::new(TAKERS + 1));
+    let takers: JoinSet<()> = (0..TAKERS)
+        .map(|_| (queue.clone(), all_busy.clone()))
+        .map(|(queue, all_busy)| async move {
+            for _ in 0..ROUNDS {
+                let _work = queue.next().await;
+                all_busy.wait().await;
+            }
+        })
+        .collect();
+    let rounds = async {
+        for round in 0..ROUNDS {
+            (0..TAKERS).for_each(|key| queue.add(round * TAKERS + key, High));
+            all_busy.wait().await;
+        }
+        takers.join_all().await;
+    };
+    timeout(Duration::from_secs(60), rounds).await.expect("a key waits and nobody takes it");
+}
+
 // ---- shutting down ----
 
 #[tokio::test(start_paused = true)]
