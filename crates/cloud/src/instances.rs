@@ -40,8 +40,12 @@ pub trait Instances: Send + Sync {
     fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
         Ok(match &asked.provider_id {
             Some(id) => match id.rest() {
-                Some(rest) if !rest.is_empty() => Identity::Id(rest.to_owned()),
-                _ => Identity::NotMine,
+                Some("") => {
+                    let message = format!("the provider ID {id} names no machine");
+                    return Err(Error::new(ErrorKind::InvalidConfig, "find instances", message));
+                }
+                Some(rest) => Identity::Id(rest.to_owned()),
+                None => Identity::NotMine,
             },
             None => Identity::Name(asked.node.as_str().to_owned()),
         })
@@ -142,12 +146,12 @@ mod tests {
         let table = [
             (with_id("n", "c://8f2c"), Identity::Id("8f2c".to_owned())),
             (with_id("n", "c:///8f2c"), Identity::Id("/8f2c".to_owned())),
-            (with_id("n", "c://"), Identity::NotMine),
             (with_id("n", "8f2c"), Identity::NotMine),
             (named("n"), Identity::Name("n".to_owned())),
         ];
         for (asked, identity) in table {
             assert_eq!(Echo.identify(&asked).unwrap(), identity, "{asked:?}");
         }
+        assert_eq!(Echo.identify(&with_id("n", "c://")).unwrap_err().kind(), ErrorKind::InvalidConfig);
     }
 }

@@ -17,7 +17,7 @@
 //!  dry run     writes are printed, not made
 //!  cache       questions in flight are shared, answers reused within a bound; batches are cut to the provider's size
 //!  retry       back-off, Retry-After
-//!  limit       a rate with a queue that reports its wait; each attempt pays
+//!  limit       places, a rate with a queue that reports its wait, a time limit; each attempt pays
 //!     ▼
 //!  provider
 //! ```
@@ -44,3 +44,8 @@ pub use load_balancers::LoadBalancers;
 pub use provider::{CloudProvider, ProviderInfo};
 pub use registry::{Build, BuildContext, Factory, Registry, build_clouds};
 pub use routes::Routes;
+
+/// The provider in the page for authors who come from Go is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/explanation/from-go.md")]
+struct FromGo;

@@ -165,7 +165,9 @@ impl Layered {
             capability::check_load_balancer(&self.info().name, spec, capabilities)?;
         }
         let plan = balancers.plan(key, spec, state)?;
-        let _ = !plan.is_empty() && self.skips(Operation::PlanLoadBalancer, &plan);
+        if !plan.is_empty() {
+            self.dry_run.print(&self.info().name, Operation::PlanLoadBalancer, &plan);
+        }
         Ok(plan)
     }
 
