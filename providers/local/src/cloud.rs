@@ -1,15 +1,24 @@
 //! The cloud itself: machines, their states, and a count of every call.
+//!
+//! ```text
+//!  the owner's hands ──► Fleet ──► snapshot file
+//!                          ▲
+//!  api (find, list) ───────┘  counted, delayed, and wrong if a fault says so
+//! ```
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bowline_core::Address;
 use serde::{Deserialize, Serialize};
 
-use crate::faults::{Fault, FaultSpec};
+use crate::faults::{Fault, FaultSpec, Faults, Injected, Mishap};
+use crate::fleet::Fleet;
+use crate::snapshot;
 
-/// How a cloud is set up.
+/// How a cloud is set up. The default is in memory, instant, and shows 100 machines at a time.
 #[derive(Debug, Clone)]
 pub struct CloudOptions {
     /// Where its state survives a restart; `None` keeps it in memory only.
@@ -20,6 +29,12 @@ pub struct CloudOptions {
     pub page_size: usize,
     /// What makes chance repeatable.
     pub seed: u64,
+}
+
+impl Default for CloudOptions {
+    fn default() -> CloudOptions {
+        CloudOptions { snapshot: None, latency: Duration::ZERO, page_size: 100, seed: 0 }
+    }
 }
 
 /// A machine to make.
@@ -66,7 +81,23 @@ pub enum MachineState {
 /// A cloud. Clones are the same cloud. Methods here are the owner's hands: they are instant, never fail on purpose and are
 /// not counted. Calls through the provider or over HTTP are slow, fail and are counted as the cloud is told to.
 #[derive(Clone)]
-pub struct LocalCloud {}
+pub struct LocalCloud {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    snapshot: Option<PathBuf>,
+    page_size: usize,
+    now: Mutex<Now>,
+}
+
+/// All that changes.
+struct Now {
+    fleet: Fleet,
+    faults: Faults,
+    latency: Duration,
+    calls: BTreeMap<String, u64>,
+}
 
 /// Why the cloud cannot do that.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -88,80 +119,145 @@ pub enum CloudError {
 impl LocalCloud {
     /// A cloud with the machines of its snapshot, if it has one.
     pub fn open(options: CloudOptions) -> Result<LocalCloud, CloudError> {
-        let _ = options;
-        todo!()
+        if options.page_size == 0 {
+            return Err(CloudError::Invalid("a page must hold at least one machine".to_owned()));
+        }
+        let fleet = options.snapshot.as_deref().map_or_else(|| Ok(Fleet::default()), snapshot::load)?;
+        let faults = Faults::new(options.seed);
+        let now = Mutex::new(Now { fleet, faults, latency: options.latency, calls: BTreeMap::new() });
+        Ok(LocalCloud { shared: Arc::new(Shared { snapshot: options.snapshot, page_size: options.page_size, now }) })
     }
 
     /// Makes a machine, running.
     pub fn add(&self, machine: NewMachine) -> Result<Machine, CloudError> {
-        let _ = machine;
-        todo!()
+        self.edit(|fleet| fleet.add(machine))
     }
 
     /// Stops the machine of this ID.
     pub fn stop(&self, id: &str) -> Result<(), CloudError> {
-        let _ = id;
-        todo!()
+        self.edit(|fleet| fleet.set_state(id, MachineState::Stopped)).map(drop)
     }
 
     /// Starts the machine of this ID.
     pub fn start(&self, id: &str) -> Result<(), CloudError> {
-        let _ = id;
-        todo!()
+        self.edit(|fleet| fleet.set_state(id, MachineState::Running)).map(drop)
     }
 
     /// Removes the machine of this ID.
     pub fn delete(&self, id: &str) -> Result<(), CloudError> {
-        let _ = id;
-        todo!()
+        self.edit(|fleet| fleet.remove(id))
     }
 
-    /// Replaces what the machine of this ID was made with.
+    /// Replaces what the machine of this ID was made with; its ID stays.
     pub fn change(&self, id: &str, change: impl FnOnce(&mut NewMachine)) -> Result<Machine, CloudError> {
-        let _ = (id, change);
-        todo!()
+        self.try_change(id, |spec| {
+            let mut spec = spec.clone();
+            change(&mut spec);
+            Ok(spec)
+        })
+    }
+
+    /// As [`change`](LocalCloud::change), for a change that may turn out impossible.
+    pub(crate) fn try_change(
+        &self,
+        id: &str,
+        change: impl FnOnce(&NewMachine) -> Result<NewMachine, CloudError>,
+    ) -> Result<Machine, CloudError> {
+        self.edit(|fleet| fleet.change(id, change))
+    }
+
+    /// The machine of this ID.
+    pub fn machine(&self, id: &str) -> Result<Machine, CloudError> {
+        self.now().fleet.get(id).map(|machine| Machine::clone(machine))
     }
 
     /// All machines, by ID.
     pub fn machines(&self) -> Vec<Machine> {
-        todo!()
+        self.now().fleet.iter().map(|machine| Machine::clone(machine)).collect()
+    }
+
+    /// How many machines one page of a listing holds, and how many one lookup may name.
+    pub fn page_size(&self) -> usize {
+        self.shared.page_size
     }
 
     /// From now on, goes wrong like this, beside what it does already; the number takes it back.
     pub fn inject(&self, fault: FaultSpec) -> u64 {
-        let _ = fault;
-        todo!()
+        let now = &mut *self.now();
+        now.faults.inject(fault, &now.fleet)
     }
 
-    /// Takes a fault back.
-    pub fn repair(&self, number: u64) {
-        let _ = number;
-        todo!()
+    /// Takes a fault back; `false` if it is not in force any more.
+    pub fn repair(&self, number: u64) -> bool {
+        self.now().faults.repair(number)
     }
 
     /// Takes all faults back.
     pub fn repair_all(&self) {
-        todo!()
+        self.now().faults.repair_all();
     }
 
     /// How long every call takes from now on.
     pub fn set_latency(&self, latency: Duration) {
-        let _ = latency;
-        todo!()
+        self.now().latency = latency;
     }
 
     /// How often each kind of call was made (`find`, `list`), failed ones included.
     pub fn calls(&self) -> BTreeMap<String, u64> {
-        todo!()
+        self.now().calls.clone()
     }
 
     /// Counts from zero again.
     pub fn reset_calls(&self) {
-        todo!()
+        self.now().calls.clear();
     }
 
     /// The faults in force.
     pub fn faults(&self) -> Vec<(u64, Fault)> {
-        todo!()
+        self.injected().into_iter().map(|fault| (fault.number, fault.spec.fault)).collect()
+    }
+
+    /// The faults in force, with all that is known of them.
+    pub(crate) fn injected(&self) -> Vec<Injected> {
+        self.now().faults.iter().cloned().collect()
+    }
+
+    /// What every call takes.
+    pub(crate) fn latency(&self) -> Duration {
+        self.now().latency
+    }
+
+    /// A call of this kind begins: it is counted, and what becomes of it is settled.
+    pub(crate) fn begin(&self, call: &str) -> Mishap {
+        let now = &mut *self.now();
+        // No allocation for a kind that was seen before: this runs on every call.
+        match now.calls.get_mut(call) {
+            Some(count) => *count += 1,
+            None => drop(now.calls.insert(call.to_owned(), 1)),
+        }
+        let mut mishap = now.faults.strike(call);
+        mishap.delay = mishap.delay.saturating_add(now.latency);
+        mishap
+    }
+
+    /// Reads the machines as they are now.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Fleet) -> T) -> T {
+        read(&self.now().fleet)
+    }
+
+    /// Changes the machines and saves them; either both or neither.
+    fn edit<T>(&self, edit: impl FnOnce(&mut Fleet) -> Result<T, CloudError>) -> Result<T, CloudError> {
+        let now = &mut *self.now();
+        let Some(path) = &self.shared.snapshot else { return edit(&mut now.fleet) };
+        let mut changed = now.fleet.clone();
+        let outcome = edit(&mut changed)?;
+        snapshot::save(path, &changed)?;
+        now.fleet = changed;
+        Ok(outcome)
+    }
+
+    /// Nothing here leaves the state half changed, so a panic elsewhere under the lock spoils nothing.
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.shared.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

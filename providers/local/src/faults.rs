@@ -1,16 +1,22 @@
 //! How the cloud goes wrong on purpose.
+//!
+//! Every fault has a source of chance of its own, made from the cloud's seed and the fault's number: the same seed, faults
+//! and calls give the same mishaps, whatever other faults there are.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::fleet::Fleet;
+
 /// What goes wrong, for which calls, how often and how many times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FaultSpec {
     /// What goes wrong.
     pub fault: Fault,
-    /// The kind of call (`find`, `list`); all if empty.
+    /// The kind of call (`find`, `list`, `get`); `find` and `list` if empty.
     #[serde(default)]
     pub call: String,
     /// How often, from 0 to 1.
@@ -39,6 +45,154 @@ pub enum Fault {
     Stale,
     /// Answers something that makes no sense.
     Garbled,
+}
+
+/// A fault in force.
+#[derive(Debug, Clone)]
+pub(crate) struct Injected {
+    /// What takes it back.
+    pub(crate) number: u64,
+    /// As it was asked for.
+    pub(crate) spec: FaultSpec,
+    /// How many times it still strikes; `None` for ever.
+    pub(crate) left: Option<u64>,
+    /// The machines when it was injected, if it is about them.
+    past: Option<Arc<Fleet>>,
+    chance: fastrand::Rng,
+}
+
+/// All faults in force, oldest first.
+#[derive(Debug)]
+pub(crate) struct Faults {
+    seed: u64,
+    last: u64,
+    injected: Vec<Injected>,
+}
+
+/// What becomes of one call.
+#[derive(Debug, Default)]
+pub(crate) struct Mishap {
+    /// It takes this long.
+    pub(crate) delay: Duration,
+    /// And ends like this instead of well.
+    pub(crate) ending: Option<Ending>,
+}
+
+/// How a call ends instead of well.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// 429.
+    Throttled(Option<Duration>),
+    /// This status.
+    Failing(u16),
+    /// Never.
+    Hanging,
+    /// Without any machine.
+    Empty,
+    /// With these machines.
+    Stale(Arc<Fleet>),
+    /// With nonsense, of which there are several kinds.
+    Garbled(usize),
+}
+
+impl FaultSpec {
+    /// This fault, for `find` and `list`, always and for ever.
+    pub fn always(fault: Fault) -> FaultSpec {
+        FaultSpec { fault, call: String::new(), probability: 1.0, times: None }
+    }
+
+    /// For this kind of call only.
+    pub fn on(mut self, call: &str) -> FaultSpec {
+        call.clone_into(&mut self.call);
+        self
+    }
+
+    /// This many times at most.
+    pub fn times(mut self, times: u64) -> FaultSpec {
+        self.times = Some(times);
+        self
+    }
+
+    /// This often, from 0 to 1.
+    pub fn probability(mut self, probability: f64) -> FaultSpec {
+        self.probability = probability;
+        self
+    }
+}
+
+impl Faults {
+    pub(crate) fn new(seed: u64) -> Faults {
+        Faults { seed, last: 0, injected: Vec::new() }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Injected> {
+        self.injected.iter()
+    }
+
+    pub(crate) fn inject(&mut self, spec: FaultSpec, fleet: &Fleet) -> u64 {
+        self.last += 1;
+        let number = self.last;
+        let past = (spec.fault == Fault::Stale).then(|| Arc::new(fleet.clone()));
+        // Neighbouring seeds give unlike sequences, so a sum is enough.
+        let chance = fastrand::Rng::with_seed(self.seed.wrapping_add(number));
+        self.injected.push(Injected { number, left: spec.times, spec, past, chance });
+        number
+    }
+
+    pub(crate) fn repair(&mut self, number: u64) -> bool {
+        let before = self.injected.len();
+        self.injected.retain(|fault| fault.number != number);
+        self.injected.len() < before
+    }
+
+    pub(crate) fn repair_all(&mut self) {
+        self.injected.clear();
+    }
+
+    /// What becomes of a call of this kind: delays add up, and the oldest fault that ends it wins.
+    pub(crate) fn strike(&mut self, call: &str) -> Mishap {
+        let mut mishap = Mishap::default();
+        for fault in &mut self.injected {
+            if !fault.strikes(call) {
+                continue;
+            }
+            match fault.ending() {
+                Ok(delay) => mishap.delay = mishap.delay.saturating_add(delay),
+                Err(ending) => {
+                    mishap.ending = Some(ending);
+                    break;
+                }
+            }
+        }
+        self.injected.retain(|fault| fault.left != Some(0));
+        mishap
+    }
+}
+
+impl Injected {
+    /// Whether it strikes this call; if so, one time fewer is left.
+    fn strikes(&mut self, call: &str) -> bool {
+        let concerned =
+            if self.spec.call.is_empty() { matches!(call, "find" | "list") } else { self.spec.call == call };
+        if !concerned || self.left == Some(0) || self.chance.f64() >= self.spec.probability {
+            return false;
+        }
+        self.left = self.left.map(|left| left - 1);
+        true
+    }
+
+    /// How it makes a call end, or by how much it delays it.
+    fn ending(&mut self) -> Result<Duration, Ending> {
+        Err(match &self.spec.fault {
+            Fault::Slow(delay) => return Ok(*delay),
+            Fault::Throttled(after) => Ending::Throttled(*after),
+            Fault::Failing(status) => Ending::Failing(*status),
+            Fault::Hanging => Ending::Hanging,
+            Fault::Empty => Ending::Empty,
+            Fault::Stale => Ending::Stale(self.past.clone().unwrap_or_default()),
+            Fault::Garbled => Ending::Garbled(self.chance.usize(..)),
+        })
+    }
 }
 
 fn always() -> f64 {

@@ -1,1 +1,171 @@
-//! TODO
+//! Machines of the cloud as the contract wants them.
+//!
+//! ```text
+//!  asked ──► settled without a call (foreign, malformed, nameless) ─────────────────┐
+//!        └─► keys ──► one find ──► an answer for each key, or an error for each ────┴─► in the order of `asked`
+//! ```
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bowline_cloud::{Error, ErrorKind, Identity, InstancePage, Instances, PageToken, Result, Retry};
+use bowline_core::{Instance, InstanceRef, InstanceState, ProviderId};
+
+use crate::LocalProvider;
+use crate::api::{Answer, FindReply, FindRequest, Finding, Key};
+use crate::cloud::{Machine, MachineState};
+use crate::error::CallError;
+use crate::fleet::is_id;
+
+const FIND: &str = "find instances";
+const LIST: &str = "list instances";
+
+#[async_trait]
+impl Instances for LocalProvider {
+    async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        let identities: Vec<_> = asked.iter().map(|asked| self.identify(asked)).collect();
+        let answers = self.look_up(request(&identities)).await;
+        let resolve = |identity| match identity {
+            Err(error) => Err(error),
+            Ok(Identity::NotMine) => Ok(InstanceState::NotMine),
+            Ok(Identity::Id(id)) => self.state(&Key::Id(id), &answers),
+            Ok(Identity::Name(name)) => self.state(&Key::Name(name), &answers),
+        };
+        identities.into_iter().map(resolve).collect()
+    }
+
+    async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
+        let Some(limit) = self.list_page() else {
+            return Err(Error::new(ErrorKind::Unsupported, LIST, "listing is switched off for this cloud"));
+        };
+        let page = page.map(|token| token.0.as_str());
+        let reply = self.client.list(page, limit).await.map_err(|error| error.explain(LIST))?;
+        // A page that leads to itself or back would be read for ever.
+        if reply.next.as_deref().is_some_and(|next| page.is_some_and(|page| next <= page)) {
+            return Err(CallError::Garbled("the listing runs in a circle".to_owned()).explain(LIST));
+        }
+        let instances = reply.instances.iter().map(|machine| self.describe(machine)).collect();
+        Ok(InstancePage { instances, next: reply.next.map(PageToken) })
+    }
+
+    fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
+        match &asked.provider_id {
+            Some(id) => self.identify_by_id(id),
+            None if self.config.lookup_by_name => Ok(Identity::Name(asked.node.as_str().to_owned())),
+            None => Ok(Identity::NotMine),
+        }
+    }
+}
+
+impl LocalProvider {
+    fn identify_by_id(&self, id: &ProviderId) -> Result<Identity> {
+        if id.prefix() != Some(self.config.id_prefix.as_str()) {
+            return Ok(Identity::NotMine);
+        }
+        match id.rest() {
+            Some(rest) if is_id(rest) => Ok(Identity::Id(rest.to_owned())),
+            _ => Err(Error::new(
+                ErrorKind::InvalidConfig,
+                FIND,
+                format!("the provider ID {id:?} has the form of no machine; {}://i-0001 has", self.config.id_prefix),
+            )),
+        }
+    }
+
+    /// What the cloud says of each key; `None` if there is none to ask for.
+    async fn look_up(&self, request: FindRequest) -> Result<HashMap<Key, Answer>> {
+        if request.ids.is_empty() && request.names.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let reply = self.client.find(&request).await.map_err(|error| error.explain(FIND))?;
+        by_key(reply).map_err(|error| error.explain(FIND))
+    }
+
+    fn state(&self, key: &Key, answers: &Result<HashMap<Key, Answer>>) -> Result<InstanceState> {
+        let answer = match answers {
+            Ok(answers) => answers.get(key).ok_or_else(|| nonsense(key, "is left out"))?,
+            Err(error) => return Err(error.clone()),
+        };
+        match (answer.result, answer.instances.as_slice()) {
+            (Finding::Missing, []) => Ok(InstanceState::Gone),
+            (Finding::Found, [machine]) if key.fits(machine) => Ok(self.describe(machine)),
+            (Finding::Found, [_, _, ..]) if matches!(key, Key::Name(_)) => Err(ambiguous(key, &answer.instances)),
+            _ => Err(nonsense(key, "contradicts itself")),
+        }
+    }
+
+    /// A machine in terms of the contract, as far as the configuration lets the cloud tell.
+    fn describe(&self, machine: &Machine) -> InstanceState {
+        let (config, spec) = (&self.config, &machine.spec);
+        let told = |wanted: bool, text: &String| if wanted { text.clone() } else { String::new() };
+        let instance = Arc::new(Instance {
+            id: spec.id.clone(),
+            name: spec.name.clone(),
+            provider_id: Some(ProviderId::of(&config.id_prefix, &spec.id)),
+            instance_type: spec.instance_type.clone(),
+            zone: told(config.zones, &spec.zone),
+            region: told(config.zones, &spec.region),
+            addresses: spec.addresses.clone(),
+            labels: if config.additional_labels { spec.labels.clone() } else { Default::default() },
+        });
+        match machine.state {
+            MachineState::Stopped if config.shutdown_state => InstanceState::Stopped(instance),
+            MachineState::Stopped | MachineState::Running => InstanceState::Running(instance),
+        }
+    }
+}
+
+/// What to ask the cloud for; each key once, whoever wants to know it.
+fn request(identities: &[Result<Identity>]) -> FindRequest {
+    let mut request = FindRequest::default();
+    for identity in identities.iter().flatten() {
+        match identity {
+            Identity::Id(id) => drop(request.ids.insert(id.clone())),
+            Identity::Name(name) => drop(request.names.insert(name.clone())),
+            Identity::NotMine => {}
+        }
+    }
+    request
+}
+
+/// Each key was asked for once; two answers for one would leave us to choose.
+fn by_key(reply: FindReply) -> std::result::Result<HashMap<Key, Answer>, CallError> {
+    let mut answers = HashMap::with_capacity(reply.answers.len());
+    for answer in reply.answers {
+        if let Some(twice) = answers.insert(answer.key.clone(), answer) {
+            return Err(CallError::Garbled(format!("two answers for {}", twice.key)));
+        }
+    }
+    Ok(answers)
+}
+
+impl Key {
+    fn fits(&self, machine: &Machine) -> bool {
+        match self {
+            Key::Id(id) => machine.spec.id == *id,
+            Key::Name(name) => machine.spec.name == *name,
+        }
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Key::Id(id) => write!(f, "ID {id:?}"),
+            Key::Name(name) => write!(f, "name {name:?}"),
+        }
+    }
+}
+
+/// The reply is of no use for this key. That is not the same as there being no machine.
+fn nonsense(key: &Key, what: &str) -> Error {
+    Error::new(ErrorKind::Unexpected, FIND, format!("the cloud's answer for the {key} {what}"))
+}
+
+fn ambiguous(key: &Key, machines: &[Arc<Machine>]) -> Error {
+    let ids: Vec<_> = machines.iter().map(|machine| machine.spec.id.as_str()).collect();
+    let message = format!("the {key} fits {} machines: {}; rename all but one", ids.len(), ids.join(", "));
+    // Renaming happens in the cloud, where we see it only by looking again.
+    Error::new(ErrorKind::InvalidConfig, FIND, message).retry(Retry::Backoff)
+}

@@ -15,13 +15,17 @@ mod cloud;
 mod config;
 mod error;
 mod faults;
+mod fleet;
 mod instances;
 mod provider;
 mod server;
 mod snapshot;
 
-pub use cloud::{CloudOptions, LocalCloud, Machine, MachineState, NewMachine};
+pub use api::FaultInForce;
+pub use client::ManagementClient;
+pub use cloud::{CloudError, CloudOptions, LocalCloud, Machine, MachineState, NewMachine};
 pub use config::Config;
+pub use error::CallError;
 pub use faults::{Fault, FaultSpec};
 pub use provider::{LocalProvider, factory, factory_for};
 pub use server::{Server, serve};

@@ -3,28 +3,75 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bowline_cloud::{Capabilities, CloudProvider, Factory, ProviderInfo, Result};
+use bowline_cloud::{
+    BuildContext, Capabilities, CloudProvider, Factory, InstanceCapabilities, Instances, ProviderInfo, Result,
+};
+use bowline_config::{Problem, Problems};
 
+use crate::api::FindRequest;
+use crate::client::{Client, Endpoint};
 use crate::{Config, LocalCloud};
+
+const NAME: &str = "local";
+const SUMMARY: &str = "a small cloud on this machine, for trying things out and for tests";
 
 /// The provider for a [`LocalCloud`], in this process or over HTTP.
 pub struct LocalProvider {
     info: ProviderInfo,
     capabilities: Capabilities,
+    pub(crate) config: Config,
+    pub(crate) client: Client,
 }
 
 impl LocalProvider {
-    /// For a cloud in this process.
+    /// For a cloud in this process. It is asked for no more at once than it gives.
     pub fn in_process(cloud: LocalCloud, config: &Config) -> LocalProvider {
-        let _ = (cloud, config);
-        todo!()
+        let mut config = config.clone();
+        config.batch_lookup = config.batch_lookup.min(cloud.page_size());
+        config.page_size = config.page_size.min(cloud.page_size());
+        LocalProvider::new(Client::in_process(cloud), config)
     }
 
     /// For a cloud behind HTTP, at the configured endpoint.
     pub fn over_http(config: &Config) -> Result<LocalProvider> {
-        let _ = config;
-        todo!()
+        let endpoint = Endpoint::parse(&config.endpoint).map_err(|error| error.explain("read the configuration"))?;
+        Ok(LocalProvider::new(Client::over_http(endpoint), config.clone()))
     }
+
+    fn new(client: Client, config: Config) -> LocalProvider {
+        let info = ProviderInfo {
+            name: NAME.to_owned(),
+            id_prefixes: vec![config.id_prefix.clone()],
+            region: None,
+            cluster_id: None,
+        };
+        LocalProvider { info, capabilities: capabilities(&config), config, client }
+    }
+
+    /// The same, marking what it makes as this cluster's.
+    fn of_cluster(mut self, context: &BuildContext<'_>) -> Arc<dyn CloudProvider> {
+        self.info.cluster_id = Some(context.cluster.as_str().to_owned());
+        Arc::new(self)
+    }
+
+    /// How many machines a page of a listing is asked to hold; `None` if listing is switched off.
+    pub(crate) fn list_page(&self) -> Option<usize> {
+        self.capabilities.instances.as_ref()?.list_page
+    }
+}
+
+/// What the configuration leaves of what the cloud can do.
+fn capabilities(config: &Config) -> Capabilities {
+    let instances = InstanceCapabilities {
+        batch_lookup: config.batch_lookup.max(1),
+        list_page: config.listing.then_some(config.page_size.max(1)),
+        max_parallel: config.max_parallel.max(1),
+        lookup_by_name: config.lookup_by_name,
+        shutdown_state: config.shutdown_state,
+        zones: config.zones,
+        additional_labels: config.additional_labels,
+    };
+    Capabilities { instances: Some(instances), ..Capabilities::default() }
 }
 
 #[async_trait]
@@ -37,19 +84,35 @@ impl CloudProvider for LocalProvider {
         &self.capabilities
     }
 
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(self)
+    }
+
     async fn check(&self) -> Result<()> {
-        todo!()
+        // To look for nothing is the least that shows that somebody answers, and answers as this cloud does.
+        let reply = self.client.find(&FindRequest::default()).await;
+        reply.map(drop).map_err(|error| error.explain("check the cloud"))
     }
 }
 
 /// The kind `local`, for a [`Registry`](bowline_cloud::Registry): reads its [`Config`], speaks HTTP.
 pub fn factory() -> Factory {
-    todo!()
+    let build = |context: &BuildContext<'_>| {
+        let provider = LocalProvider::over_http(&configured(context)?);
+        // The endpoint was checked when the configuration was read; the default one is right.
+        Ok(provider.map_err(|error| Problem::flag("cloud-config", error.to_string()))?.of_cluster(context))
+    };
+    Factory { name: NAME, summary: SUMMARY, build: Box::new(build) }
 }
 
 /// The kind `local`, for a cloud in this process.
 pub fn factory_for(cloud: LocalCloud) -> Factory {
-    let _ = cloud;
-    let _: Option<Arc<dyn CloudProvider>> = None;
-    todo!()
+    let build = move |context: &BuildContext<'_>| {
+        Ok(LocalProvider::in_process(cloud.clone(), &configured(context)?).of_cluster(context))
+    };
+    Factory { name: NAME, summary: SUMMARY, build: Box::new(build) }
+}
+
+fn configured(context: &BuildContext<'_>) -> std::result::Result<Config, Problems> {
+    context.config.map_or_else(|| Ok(Config::default()), Config::read)
 }

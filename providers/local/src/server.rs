@@ -1,26 +1,106 @@
-//! The HTTP API.
+//! The HTTP API: plain HTTP, meant for the loopback interface.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use crate::LocalCloud;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, JoinSet};
 
-/// A cloud that listens.
-pub struct Server {}
+use crate::{LocalCloud, api};
+
+/// The largest body that is read; a machine has a few hundred bytes.
+const LARGEST: usize = 1 << 20;
+
+/// How long a connection may wait for the head of its next request.
+const IDLE: Duration = Duration::from_secs(90);
+
+/// How long calls under way are waited for at the end. Those that a fault keeps hanging would never come.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// The pause after a connection could not be accepted: most likely there are too many files open, and at once there
+/// would still be.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A cloud that listens. Dropped without [`shutdown`](Server::shutdown) it ends, too, and cuts its connections.
+pub struct Server {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<()>,
+}
 
 impl Server {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        todo!()
+        self.address
     }
 
-    /// Ends it: what is under way is answered.
+    /// Ends it: what is under way is answered, unless it hangs.
     pub async fn shutdown(self) {
-        todo!()
+        // An error says that it has ended already.
+        let _ = self.stop.send(());
+        let _ = self.running.await;
     }
 }
 
 /// Serves `cloud` at this address; port 0 picks a free one.
 pub async fn serve(cloud: LocalCloud, listen: SocketAddr) -> std::io::Result<Server> {
-    let _ = (cloud, listen);
-    todo!()
+    let listener = TcpListener::bind(listen).await?;
+    let address = listener.local_addr()?;
+    let (stop, stopped) = oneshot::channel();
+    Ok(Server { address, stop, running: tokio::spawn(run(listener, cloud, stopped)) })
+}
+
+async fn run(listener: TcpListener, cloud: LocalCloud, mut stopped: oneshot::Receiver<()>) {
+    let graceful = GracefulShutdown::new();
+    let mut connections = JoinSet::new();
+    let told = loop {
+        tokio::select! {
+            told = &mut stopped => break told.is_ok(),
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => drop(connections.spawn(connection(stream, cloud.clone(), graceful.watcher()))),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    };
+    drop(listener);
+    if told {
+        let _ = tokio::time::timeout(FAREWELL, graceful.shutdown()).await;
+    }
+    connections.shutdown().await;
+}
+
+async fn connection(stream: TcpStream, cloud: LocalCloud, watcher: Watcher) {
+    // Small answers must not wait for each other.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| respond(cloud.clone(), request));
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(IDLE);
+    let serving = builder.serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = watcher.watch(serving).await {
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+async fn respond(cloud: LocalCloud, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (parts, body) = request.into_parts();
+    let reply = match Limited::new(body, LARGEST).collect().await {
+        Ok(body) => api::answer(&cloud, Request::from_parts(parts, body.to_bytes())).await,
+        Err(error) if error.is::<LengthLimitError>() => api::too_large(LARGEST),
+        Err(error) => api::broken_body(&error.to_string()),
+    };
+    Ok(reply.map(Full::new))
 }
