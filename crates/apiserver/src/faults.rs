@@ -91,6 +91,9 @@ pub struct FaultRule {
     /// The plural of the resource: `nodes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
+    /// `status` and the like; the empty text means requests about the object itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subresource: Option<String>,
     /// The namespace; the empty text means cluster-scoped requests and those about all namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
@@ -116,6 +119,7 @@ impl Default for FaultRule {
         FaultRule {
             verb: None,
             resource: None,
+            subresource: None,
             namespace: None,
             name: None,
             effect: Effect::Status {
@@ -131,18 +135,20 @@ impl Default for FaultRule {
 
 /// A request, as rules see it.
 #[derive(Debug, Clone, Copy)]
-struct Request<'a> {
-    verb: &'a str,
-    resource: &'a str,
-    namespace: &'a str,
-    name: &'a str,
+pub(crate) struct FaultTarget<'a> {
+    pub(crate) verb: &'a str,
+    pub(crate) resource: &'a str,
+    pub(crate) subresource: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
 }
 
 impl FaultRule {
-    fn matches(&self, request: Request<'_>) -> bool {
+    fn matches(&self, request: FaultTarget<'_>) -> bool {
         let pairs = [
             (&self.verb, request.verb),
             (&self.resource, request.resource),
+            (&self.subresource, request.subresource),
             (&self.namespace, request.namespace),
             (&self.name, request.name),
         ];
@@ -198,10 +204,9 @@ impl Faults {
     }
 
     /// What is to happen to a request, in this order. Counts: ask once per request.
-    pub(crate) fn decide(&self, verb: &str, resource: &str, namespace: &str, name: &str) -> Vec<Effect> {
+    pub(crate) fn decide(&self, request: FaultTarget<'_>) -> Vec<Effect> {
         let mut inner = self.lock();
         let Inner { rules, dice } = &mut *inner;
-        let request = Request { verb, resource, namespace, name };
         let mut effects: Vec<Effect> = Vec::new();
         for rule in rules.iter_mut().filter(|rule| rule.matches(request)) {
             if !dice.roll(rule.probability) {
@@ -285,6 +290,10 @@ mod milliseconds {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn target<'a>(verb: &'a str, resource: &'a str, namespace: &'a str, name: &'a str) -> FaultTarget<'a> {
+        FaultTarget { verb, resource, subresource: "", namespace, name }
+    }
     use serde_json::json;
 
     fn faults(rules: impl IntoIterator<Item = FaultRule>) -> Faults {
@@ -308,14 +317,14 @@ mod tests {
             ..FaultRule::default()
         };
         let faults = faults([rule]);
-        assert_eq!(faults.decide("update", "leases", "ns", "l"), [Effect::Reset]);
+        assert_eq!(faults.decide(target("update", "leases", "ns", "l")), [Effect::Reset]);
         for (verb, resource, namespace, name) in [
             ("get", "leases", "ns", "l"),
             ("update", "nodes", "ns", "l"),
             ("update", "leases", "other", "l"),
             ("update", "leases", "ns", "m"),
         ] {
-            assert!(faults.decide(verb, resource, namespace, name).is_empty());
+            assert!(faults.decide(target(verb, resource, namespace, name)).is_empty());
         }
     }
 
@@ -324,24 +333,24 @@ mod tests {
         let reset = FaultRule { effect: Effect::Reset, ..FaultRule::default() };
         let faults = faults([latency(1), latency(2), reset, latency(3)]);
         let want = [latency(1).effect, latency(2).effect, Effect::Reset];
-        assert_eq!(faults.decide("get", "nodes", "", "n"), want);
+        assert_eq!(faults.decide(target("get", "nodes", "", "n")), want);
     }
 
     #[test]
     fn a_rule_with_a_number_of_times_goes_when_it_is_used_up() {
         let faults = faults([FaultRule { times: Some(2), ..latency(1) }]);
-        assert_eq!(faults.decide("get", "nodes", "", "a").len(), 1);
+        assert_eq!(faults.decide(target("get", "nodes", "", "a")).len(), 1);
         assert_eq!(faults.list().first().and_then(|rule| rule.times), Some(1));
-        assert_eq!(faults.decide("get", "nodes", "", "a").len(), 1);
+        assert_eq!(faults.decide(target("get", "nodes", "", "a")).len(), 1);
         assert!(faults.list().is_empty());
-        assert!(faults.decide("get", "nodes", "", "a").is_empty());
+        assert!(faults.decide(target("get", "nodes", "", "a")).is_empty());
     }
 
     #[test]
     fn lines_are_torn_only_for_watches() {
         let faults = faults([FaultRule { effect: Effect::PartialWatchLine, times: Some(1), ..FaultRule::default() }]);
-        assert!(faults.decide("list", "nodes", "", "").is_empty());
-        assert_eq!(faults.decide("watch", "nodes", "", ""), [Effect::PartialWatchLine]);
+        assert!(faults.decide(target("list", "nodes", "", "")).is_empty());
+        assert_eq!(faults.decide(target("watch", "nodes", "", "")), [Effect::PartialWatchLine]);
     }
 
     #[test]
@@ -349,7 +358,7 @@ mod tests {
         let run = |seed| {
             let faults = faults([FaultRule { probability: 0.3, ..latency(1) }]);
             faults.seed(seed);
-            (0..1000).map(|_| faults.decide("get", "nodes", "", "a").len()).collect::<Vec<_>>()
+            (0..1000).map(|_| faults.decide(target("get", "nodes", "", "a")).len()).collect::<Vec<_>>()
         };
         assert_eq!(run(7), run(7));
         assert_ne!(run(7), run(8));
@@ -387,5 +396,23 @@ mod tests {
         assert!(bad_code.contains("200 is not an HTTP error status"), "{bad_code}");
         assert!(error(json!({"verb": "get"})).contains("missing field `effect`"));
         assert!(error(json!({"effect": "reset", "probabilty": 1})).contains("unknown field `probabilty`"));
+    }
+
+    #[test]
+    fn a_rule_may_be_about_a_subresource_or_about_the_object_alone() {
+        for (wanted, hits_status, hits_object) in
+            [(None, true, true), (Some("status"), true, false), (Some(""), false, true)]
+        {
+            let faults = Faults::default();
+            faults.add(FaultRule {
+                subresource: wanted.map(str::to_owned),
+                effect: Effect::Reset,
+                ..FaultRule::default()
+            });
+            let object = target("patch", "nodes", "", "n");
+            let status = FaultTarget { subresource: "status", ..object };
+            assert_eq!(!faults.decide(status).is_empty(), hits_status, "{wanted:?}");
+            assert_eq!(!faults.decide(object).is_empty(), hits_object, "{wanted:?}");
+        }
     }
 }

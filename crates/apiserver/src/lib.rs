@@ -70,6 +70,7 @@ mod value;
 mod verbs;
 
 pub use faults::{Effect, FaultRule, Faults};
+pub use metrics::RequestKind;
 pub use options::{AuthorizationMode, Options};
 pub use reference::resource_reference;
 pub use server::{ApiServer, StartError};

@@ -1,5 +1,6 @@
 //! Starting, reaching and stopping a server.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use crate::auth::User;
 use crate::faults::Faults;
 use crate::http::respond::Body;
 use crate::http::{Peer, serve};
+use crate::metrics::RequestKind;
 use crate::options::Options;
 use crate::state::State;
 use crate::tls::{self, Authority, TlsError};
@@ -132,6 +134,12 @@ impl ApiServer {
     /// A client for the administrator that calls the server directly: no sockets, so it works under paused time.
     pub fn in_process_client(&self) -> kube::Client {
         kube::Client::new(InProcess::new(self.state.clone()), "default")
+    }
+
+    /// How often each kind of request about a resource was answered so far; a watch counts when it begins. Requests that a
+    /// fault cut off without an answer are not among them.
+    pub fn requests(&self) -> BTreeMap<RequestKind, u64> {
+        self.state.requests.counts()
     }
 
     /// Forgets all history before now: older resourceVersions are gone (410).

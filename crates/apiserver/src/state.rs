@@ -4,6 +4,7 @@ use tokio::sync::watch;
 
 use crate::auth::Auth;
 use crate::faults::Faults;
+use crate::metrics::Requests;
 use crate::options::Options;
 use crate::resources::service::Pools;
 use crate::store::Store;
@@ -15,6 +16,7 @@ pub(crate) struct State {
     pub(crate) pools: Pools,
     pub(crate) auth: Auth,
     pub(crate) faults: Faults,
+    pub(crate) requests: Requests,
     /// Counted up to end all watches.
     pub(crate) watch_cuts: watch::Sender<u64>,
     /// `host:port` clients reach the server by.
@@ -29,6 +31,7 @@ impl State {
             pools: Pools::new(options.service_cidr, options.node_ports),
             auth: Auth::new(&options),
             faults: Faults::default(),
+            requests: Requests::default(),
             watch_cuts: watch::Sender::new(0),
             address,
             options,

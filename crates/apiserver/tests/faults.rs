@@ -143,3 +143,21 @@ async fn a_bearer_token_stands_for_its_user() -> Result<(), Failure> {
     assert_eq!(user.groups.unwrap_or_default(), ["dev", "system:authenticated"]);
     Ok(())
 }
+
+#[tokio::test]
+async fn requests_are_counted_by_how_they_were_answered() -> Result<(), Failure> {
+    let (server, maps) = server().await?;
+    let effect = Effect::Status { code: StatusCode::CONFLICT, message: "not today".into(), retry_after: None };
+    server.faults().add(FaultRule { times: Some(1), ..rule("create", effect) });
+    let _ = maps.create(&PostParams::default(), &config_map("a")?).await;
+    maps.create(&PostParams::default(), &config_map("a")?).await?;
+    maps.get("a").await?;
+    let counts: Vec<_> = server
+        .requests()
+        .into_iter()
+        .filter(|(kind, _)| kind.resource == "configmaps")
+        .map(|(kind, count)| (kind.verb, kind.code, count))
+        .collect();
+    assert_eq!(counts, [("create", 201, 1), ("create", 409, 1), ("get", 200, 1)]);
+    Ok(())
+}

@@ -2,8 +2,11 @@
 
 mod duration;
 mod file;
+mod nearest;
 mod problem;
+mod yaml;
 
 pub use duration::{format_duration, parse_duration};
 pub use file::ConfigFile;
+pub use nearest::nearest;
 pub use problem::{Problem, Problems};

@@ -6,9 +6,12 @@
 //! | [`node`] | `cloud-node-controller`: initialises Nodes, keeps addresses fresh, mirrors labels |
 //! | [`node_lifecycle`] | `cloud-node-lifecycle-controller`: taints Nodes of stopped machines, deletes those of vanished ones |
 
+mod complaints;
 pub mod manager;
 pub mod node;
 pub mod node_lifecycle;
+#[cfg(test)]
+mod testing;
 
 use bowline_cloud::Clouds;
 use bowline_core::Node;

@@ -1,14 +1,18 @@
 //! The manager: one watch, one store and one sink of Events, shared by the controllers that are switched on.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use bowline_cloud::Clouds;
-use bowline_runtime::{Clock, Shutdown, TaskFailure};
+use bowline_kube::{Cluster, EventSink, Store, watch_nodes};
+use bowline_runtime::{Clock, QueueMetrics, Shutdown, Supervisor, TaskFailure};
 
-use crate::{node, node_lifecycle};
+use crate::node::NodeController;
+use crate::node_lifecycle::NodeLifecycleController;
+use crate::{Context, node, node_lifecycle};
 
 /// Which controllers run, and how.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct ManagerOptions {
     /// The cloud-node-controller; `None` switches it off.
     pub node: Option<node::Options>,
@@ -16,6 +20,17 @@ pub struct ManagerOptions {
     pub node_lifecycle: Option<node_lifecycle::Options>,
     /// How long the writes in hand may take once shutdown is requested.
     pub patience: Duration,
+}
+
+impl Default for ManagerOptions {
+    /// All controllers, as they are by default.
+    fn default() -> ManagerOptions {
+        ManagerOptions {
+            node: Some(node::Options::default()),
+            node_lifecycle: Some(node_lifecycle::Options::default()),
+            patience: Duration::from_secs(10),
+        }
+    }
 }
 
 /// Why the manager ended although nobody asked it to.
@@ -30,6 +45,9 @@ pub enum ManagerError {
 }
 
 /// Runs the controllers until shutdown is requested, and then finishes what is in hand.
+///
+/// Order matters: the controllers listen before the watch starts, so that they hear of everything; none of them works
+/// before the store is complete.
 pub async fn run(
     client: kube::Client,
     clouds: Clouds,
@@ -38,6 +56,32 @@ pub async fn run(
     metrics: prometheus::Registry,
     shutdown: Shutdown,
 ) -> Result<(), ManagerError> {
-    let _ = (client, clouds, options, clock, metrics, shutdown);
-    todo!()
+    let (events, write_events) = EventSink::new(client.clone(), clock.clone(), &metrics);
+    let context = Context {
+        cluster: Cluster::new(client.clone()),
+        nodes: Store::new(),
+        clouds,
+        events,
+        clock,
+        queues: QueueMetrics::register(&metrics)?,
+        metrics: metrics.clone(),
+    };
+    let mut tasks = Supervisor::new(shutdown.clone());
+    if let Some(options) = options.node {
+        let controller = NodeController::new(context.clone(), options)?;
+        tasks.spawn(node::NAME, endless(controller.run(shutdown.clone())));
+    }
+    if let Some(options) = options.node_lifecycle {
+        let controller = NodeLifecycleController::new(context.clone(), options)?;
+        tasks.spawn(node_lifecycle::NAME, endless(controller.run(shutdown.clone())));
+    }
+    tasks.spawn("watch of nodes", endless(watch_nodes(client, context.nodes.clone(), shutdown.clone())));
+    tasks.spawn("events", endless(write_events(shutdown)));
+    Ok(tasks.run(options.patience).await?)
+}
+
+/// A task that cannot fail; that it must not end before shutdown is the supervisor's affair.
+async fn endless(task: impl Future<Output = ()>) -> Result<(), Infallible> {
+    task.await;
+    Ok(())
 }

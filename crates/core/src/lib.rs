@@ -6,7 +6,7 @@
 //! ```text
 //!  Node, InstanceState ──► initialize::decide ──► NodeChange ──► one patch
 //!  Node, InstanceState ──► addresses::decide  ──► Option<Vec<Address>> ──► one status patch
-//!  Nodes, InstanceStates, Memory, now ──► lifecycle::decide ──► Vec<Action>
+//!  Nodes, Answers, Memory, now ──► lifecycle::decide, then ::conclude ──► Verdict, Conclusion ──► taints, deletions
 //! ```
 //!
 //! That makes every rule testable as a table, and a dry run a matter of printing the value.

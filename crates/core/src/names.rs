@@ -106,3 +106,47 @@ impl From<&str> for ClusterName {
         ClusterName(text.into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn an_empty_provider_id_is_none() {
+        assert_eq!(ProviderId::new(""), None);
+        assert_eq!(ProviderId::new("x").map(|id| id.to_string()), Some("x".to_owned()));
+    }
+
+    #[test]
+    fn a_provider_id_is_split_at_its_first_mark() {
+        let cases = [
+            ("openstack:///8f2c", Some("openstack"), Some("/8f2c")),
+            ("openstack://region/8f2c", Some("openstack"), Some("region/8f2c")),
+            ("a://b://c", Some("a"), Some("b://c")),
+            ("aws://", Some("aws"), Some("")),
+            ("://x", Some(""), Some("x")),
+            ("8f2c", None, None),
+            ("openstack:/8f2c", None, None),
+        ];
+        for (text, prefix, rest) in cases {
+            let id = ProviderId::new(text).unwrap();
+            assert_eq!((id.prefix(), id.rest()), (prefix, rest), "{text}");
+        }
+        assert_eq!(ProviderId::of("fake", "12345"), *"fake://12345");
+    }
+
+    #[test]
+    fn a_map_by_name_is_searched_by_text() {
+        let map = BTreeMap::from([(NodeName::from("n1"), 1)]);
+        assert_eq!(map.get("n1"), Some(&1));
+    }
+
+    #[test]
+    fn names_print_quoted_for_people_who_debug_and_plain_for_others() {
+        let name = NodeName::from("n1");
+        assert_eq!((format!("{name}"), format!("{name:?}")), ("n1".to_owned(), "\"n1\"".to_owned()));
+        assert_eq!(serde_json::to_string(&name).unwrap(), "\"n1\"");
+    }
+}

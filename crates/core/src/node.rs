@@ -145,3 +145,77 @@ impl fmt::Display for AddressType {
         fmt::Debug::fmt(self, f)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::well_known::NO_SCHEDULE;
+
+    /// A Node that was just registered and of which nothing else is known.
+    pub(crate) fn node(name: &str) -> Node {
+        Node {
+            name: name.into(),
+            uid: format!("uid-of-{name}"),
+            resource_version: "1".to_owned(),
+            created: None,
+            deleting: false,
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            provider_id: None,
+            taints: Vec::new(),
+            pod_cidrs: Vec::new(),
+            addresses: Vec::new(),
+            ready: Ready::Unknown,
+            system_uuid: None,
+        }
+    }
+
+    pub(crate) fn taint(key: &str, effect: &str) -> Taint {
+        Taint { key: key.to_owned(), value: String::new(), effect: effect.to_owned(), time_added: None }
+    }
+
+    fn labelled(key: &str, value: &str) -> Node {
+        Node { labels: BTreeMap::from([(key.to_owned(), value.to_owned())]), ..node("n") }
+    }
+
+    #[test]
+    fn the_init_taint_is_known_by_its_key_and_the_shutdown_taint_by_key_and_effect() {
+        let with = |key, effect| Node { taints: vec![taint(key, effect)], ..node("n") };
+        assert!(with(UNINITIALIZED_TAINT, "NoExecute").is_uninitialized());
+        assert!(!with(SHUTDOWN_TAINT, NO_SCHEDULE).is_uninitialized());
+        assert!(with(SHUTDOWN_TAINT, NO_SCHEDULE).has_shutdown_taint());
+        assert!(!with(SHUTDOWN_TAINT, "NoExecute").has_shutdown_taint());
+        assert!(Taint::shutdown().is_shutdown());
+    }
+
+    #[test]
+    fn the_marks_of_other_managers_keep_our_hands_off_too_but_only_with_their_meaning() {
+        assert!(labelled("bowline.dev/unmanaged", "true").is_hands_off());
+        assert!(labelled("kubernetes.azure.com/managed", "false").is_hands_off());
+        assert!(labelled("components.gke.io/gke-unmanaged-node", "true").is_hands_off());
+        assert!(!labelled("kubernetes.azure.com/managed", "true").is_hands_off());
+        assert!(!labelled("bowline.dev/unmanaged", "").is_hands_off());
+        assert!(!node("n").is_hands_off());
+    }
+
+    #[test]
+    fn only_the_word_true_allows_a_deletion() {
+        let with = |value: &str| Node {
+            annotations: BTreeMap::from([(ALLOW_DELETION.to_owned(), value.to_owned())]),
+            ..node("n")
+        };
+        assert!(with("true").is_deletion_allowed());
+        assert!(!with("false").is_deletion_allowed());
+        assert!(!with("").is_deletion_allowed());
+        assert!(!node("n").is_deletion_allowed());
+    }
+
+    #[test]
+    fn a_taint_is_written_back_as_it_was_read() {
+        let text = r#"{"key":"a","value":"b","effect":"NoExecute","timeAdded":"2026-01-02T03:04:05Z"}"#;
+        let taint: Taint = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&taint).unwrap(), text);
+        let short = serde_json::to_string(&Taint::shutdown()).unwrap();
+        assert_eq!(short, r#"{"key":"node.cloudprovider.kubernetes.io/shutdown","effect":"NoSchedule"}"#);
+    }
+}

@@ -109,3 +109,50 @@ impl fmt::Display for FieldChange {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(from: Option<&str>, to: Option<&str>) -> FieldChange {
+        FieldChange { field: "size".to_owned(), from: from.map(str::to_owned), to: to.map(str::to_owned) }
+    }
+
+    fn step(verb: Verb, name: &str, changes: Vec<FieldChange>) -> Step {
+        Step { verb, kind: "listener".to_owned(), name: name.to_owned(), changes, payload: serde_json::Value::Null }
+    }
+
+    #[test]
+    fn a_plan_prints_its_steps_in_order_with_what_changes_below_each() {
+        let plan = Plan {
+            steps: vec![
+                step(Verb::Create, "a", vec![change(None, Some("1"))]),
+                step(Verb::Update, "b", vec![change(Some("1"), Some("2")), change(Some("2"), None)]),
+                step(Verb::Delete, "c", vec![]),
+            ],
+        };
+        let expected = "create listener a
+    size: 1
+update listener b
+    size: 1 -> 2
+    size: 2 (removed)
+delete listener c";
+        assert_eq!(plan.to_string(), expected);
+    }
+
+    #[test]
+    fn a_plan_without_steps_says_so() {
+        assert!(Plan::default().is_empty());
+        assert_eq!(Plan::default().to_string(), "nothing to do");
+    }
+
+    #[test]
+    fn a_stored_plan_is_the_same_when_it_is_read() {
+        let mut update = step(Verb::Update, "b", vec![change(Some("1"), None)]);
+        update.payload = serde_json::json!({"id": 7});
+        let plan = Plan { steps: vec![update, step(Verb::Delete, "c", vec![])] };
+        let text = serde_json::to_string(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
+        assert!(text.ends_with(r#"{"verb":"delete","kind":"listener","name":"c"}]}"#), "{text}");
+    }
+}

@@ -4,6 +4,14 @@ use std::collections::BTreeMap;
 
 use bowline_core::initialize::NodeChange;
 use bowline_core::{Address, Node, NodeName, Taint};
+use http::{Request, StatusCode};
+use kube::Resource;
+use kube::api::{DeleteParams, GetParams, Patch, PatchParams, Preconditions};
+use prometheus::{IntCounterVec, Opts, Registry};
+use serde_json::{Value, json};
+
+use crate::exchange::{Failure, exchange};
+use crate::wire::{Wire, WireNode};
 
 /// Why a write did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -31,36 +39,49 @@ pub enum WriteError {
 #[derive(Clone)]
 pub struct Cluster {
     client: kube::Client,
+    /// By verb, resource and result.
+    writes: Option<IntCounterVec>,
 }
 
 impl Cluster {
     /// Writes through this client.
     pub fn new(client: kube::Client) -> Cluster {
-        Cluster { client }
+        Cluster { client, writes: None }
+    }
+
+    /// Writes through this client, and counts the writes in `bowline_api_writes_total`.
+    pub fn with_metrics(client: kube::Client, registry: &Registry) -> prometheus::Result<Cluster> {
+        let help = "Writes to the API server, by verb, resource and how they ended.";
+        let writes = IntCounterVec::new(Opts::new("bowline_api_writes_total", help), &["verb", "resource", "result"])?;
+        registry.register(Box::new(writes.clone()))?;
+        Ok(Cluster { client, writes: Some(writes) })
     }
 
     /// The Node as it is now, not as it was last heard of; `None` if there is none.
     pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, WriteError> {
-        let _ = (name, &self.client);
-        todo!()
+        let request = nodes().get(name.as_str(), &GetParams::default()).map_err(unsendable)?;
+        match self.ask(&request).await {
+            Ok(body) => read_node(&body).map(Some),
+            Err(WriteError::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Initialises a Node: provider ID, labels and taints in one request that fails if the Node has changed (W-1).
     pub async fn initialize(&self, change: &NodeChange) -> Result<Node, WriteError> {
-        let _ = change;
-        todo!()
+        self.patch_node(&change.node, initialization(change)).await
     }
 
     /// Replaces the addresses (W-2).
     pub async fn set_addresses(&self, node: &NodeName, addresses: &[Address]) -> Result<Node, WriteError> {
-        let _ = (node, addresses);
-        todo!()
+        let patch = Patch::Strategic(replaced_addresses(addresses));
+        let request = nodes().patch_subresource("status", node.as_str(), &PatchParams::default(), &patch);
+        self.write_node(("patch", "nodes/status"), &request.map_err(unsendable)?).await
     }
 
     /// Sets these labels and leaves the others (W-3).
     pub async fn set_labels(&self, node: &NodeName, labels: &BTreeMap<String, String>) -> Result<Node, WriteError> {
-        let _ = (node, labels);
-        todo!()
+        self.patch_node(node, json!({"metadata": {"labels": labels}})).await
     }
 
     /// Replaces the taints, if the Node is still at this version (W-4).
@@ -70,13 +91,102 @@ impl Cluster {
         resource_version: &str,
         taints: &[Taint],
     ) -> Result<Node, WriteError> {
-        let _ = (node, resource_version, taints);
-        todo!()
+        let version = json!({"resourceVersion": resource_version});
+        self.patch_node(node, json!({"metadata": version, "spec": {"taints": taints}})).await
     }
 
     /// Deletes the Node, if it is still the one with this UID (W-10). A Node that is gone already counts as deleted.
     pub async fn delete_node(&self, node: &NodeName, uid: &str) -> Result<(), WriteError> {
-        let _ = (node, uid);
-        todo!()
+        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let request = nodes().delete(node.as_str(), &params).map_err(unsendable)?;
+        match self.write(("delete", "nodes"), &request).await {
+            Ok(_) | Err(WriteError::NotFound(_)) => Ok(()),
+            // The UID is all that a deletion can conflict about: our Node is gone, and this is another one.
+            Err(WriteError::Conflict(message)) => Err(WriteError::NotFound(message)),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn patch_node(&self, node: &NodeName, patch: Value) -> Result<Node, WriteError> {
+        let request = nodes().patch(node.as_str(), &PatchParams::default(), &Patch::Strategic(patch));
+        self.write_node(("patch", "nodes"), &request.map_err(unsendable)?).await
+    }
+
+    async fn write_node(&self, what: (&str, &str), request: &Request<Vec<u8>>) -> Result<Node, WriteError> {
+        read_node(&self.write(what, request).await?)
+    }
+
+    async fn write(&self, (verb, resource): (&str, &str), request: &Request<Vec<u8>>) -> Result<Vec<u8>, WriteError> {
+        let answer = self.ask(request).await;
+        if let Some(writes) = &self.writes {
+            let result = answer.as_ref().map_or_else(WriteError::label, |_| "success");
+            writes.with_label_values(&[verb, resource, result]).inc();
+        }
+        answer
+    }
+
+    async fn ask(&self, request: &Request<Vec<u8>>) -> Result<Vec<u8>, WriteError> {
+        exchange(&self.client, request).await.map_err(WriteError::from)
+    }
+}
+
+/// W-1: all of it in one request, tied to the version that it was decided on.
+fn initialization(change: &NodeChange) -> Value {
+    let mut metadata = json!({"uid": change.uid, "resourceVersion": change.resource_version});
+    let mut spec = json!({"taints": change.taints});
+    if !change.labels.is_empty() {
+        metadata["labels"] = json!(change.labels);
+    }
+    if let Some(id) = &change.provider_id {
+        spec["providerID"] = json!(id);
+    }
+    json!({"metadata": metadata, "spec": spec})
+}
+
+/// W-2: addresses are merged by type, so several of one type would be lost if this did not ask for the list as it is.
+fn replaced_addresses(addresses: &[Address]) -> Value {
+    let elements = std::iter::once(json!({"$patch": "replace"})).chain(addresses.iter().map(|address| json!(address)));
+    json!({"status": {"addresses": elements.collect::<Vec<_>>()}})
+}
+
+fn nodes() -> kube::core::Request {
+    kube::core::Request::new(WireNode::url_path(&(), None))
+}
+
+fn read_node(body: &[u8]) -> Result<Node, WriteError> {
+    let node = serde_json::from_slice::<WireNode>(body).map_err(|error| error.to_string());
+    let node = node.and_then(|node| node.kept().ok_or_else(|| "it has no name".to_owned()));
+    node.map_err(|why| WriteError::Unavailable(format!("the API server's answer is not a Node: {why}")))
+}
+
+/// A request that cannot be put together, for instance because a name is no path segment.
+fn unsendable(error: kube::core::request::Error) -> WriteError {
+    WriteError::Rejected { code: StatusCode::BAD_REQUEST.as_u16(), message: error.to_string() }
+}
+
+impl WriteError {
+    fn label(&self) -> &'static str {
+        match self {
+            WriteError::Conflict(_) => "conflict",
+            WriteError::NotFound(_) => "not_found",
+            WriteError::Rejected { .. } => "rejected",
+            WriteError::Unavailable(_) => "unavailable",
+        }
+    }
+}
+
+impl From<Failure> for WriteError {
+    fn from(failure: Failure) -> WriteError {
+        match failure {
+            Failure::Unanswered(why) => WriteError::Unavailable(format!("cannot reach the API server: {why}")),
+            Failure::Answered { code, message } => match code {
+                StatusCode::CONFLICT => WriteError::Conflict(message),
+                StatusCode::NOT_FOUND => WriteError::NotFound(message),
+                StatusCode::TOO_MANY_REQUESTS => WriteError::Unavailable(message),
+                code if code.is_server_error() => WriteError::Unavailable(message),
+                code => WriteError::Rejected { code: code.as_u16(), message },
+            },
+        }
     }
 }

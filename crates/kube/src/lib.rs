@@ -11,6 +11,7 @@
 mod client;
 mod cluster;
 mod events;
+mod exchange;
 mod store;
 mod watch;
 mod wire;
@@ -18,5 +19,5 @@ mod wire;
 pub use client::{ClientOptions, ConnectError, connect};
 pub use cluster::{Cluster, WriteError};
 pub use events::{EventSink, EventSource, EventType, ObjectRef};
-pub use store::{Change, Store};
+pub use store::{Change, Store, Stored};
 pub use watch::watch_nodes;

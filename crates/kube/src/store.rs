@@ -1,6 +1,38 @@
 //! What is known of the cluster: the last state of every object of a kind, fed by a watch.
+//!
+//! There is one writer at a time, and listeners hear of every change in the order in which it was made, with the store
+//! already showing it. Readers never wait for listeners.
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use bowline_core::Node;
+use tokio::sync::watch;
+
+/// What a [`Store`] can hold: something with a name and a version.
+pub trait Stored: Send + Sync + 'static {
+    /// What it is looked up by: its name, with its namespace before it if it has one (`default/web`).
+    fn key(&self) -> Cow<'_, str>;
+    /// Tells it from an earlier or later object of the same key.
+    fn uid(&self) -> &str;
+    /// Differs whenever anything else does.
+    fn resource_version(&self) -> &str;
+}
+
+impl Stored for Node {
+    fn key(&self) -> Cow<'_, str> {
+        self.name.as_str().into()
+    }
+
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+}
 
 /// What happened to an object.
 #[derive(Debug, Clone)]
@@ -18,35 +50,52 @@ pub enum Change<T> {
     Deleted(Arc<T>),
 }
 
-/// The objects of a kind. Clones are the same store.
-pub struct Store<T>(std::marker::PhantomData<T>);
+type Listener<T> = Arc<dyn Fn(&Change<T>) + Send + Sync>;
 
-impl<T: Send + Sync + 'static> Store<T> {
+/// The objects of a kind. Clones are the same store.
+pub struct Store<T>(Arc<Shared<T>>);
+
+struct Shared<T> {
+    objects: RwLock<HashMap<Box<str>, Arc<T>>>,
+    listeners: RwLock<Arc<Vec<Listener<T>>>>,
+    /// Held from a change until the last listener has heard of it; not held by readers.
+    writing: Mutex<()>,
+    synced: watch::Sender<bool>,
+}
+
+impl<T: Stored> Store<T> {
     /// An empty store.
     pub fn new() -> Store<T> {
-        todo!()
+        Store(Arc::new(Shared {
+            objects: RwLock::default(),
+            listeners: RwLock::default(),
+            writing: Mutex::default(),
+            synced: watch::Sender::new(false),
+        }))
     }
 
-    /// Calls `listener` for every change from now on, in order, on the task that feeds the store: it must be quick.
+    /// Calls `listener` for every change from now on, in order, on the task that feeds the store: it must be quick, and
+    /// may read the store but not write to it.
     pub fn listen(&self, listener: impl Fn(&Change<T>) + Send + Sync + 'static) {
-        let _ = listener;
-        todo!()
+        let mut listeners = self.0.listeners.write().unwrap_or_else(PoisonError::into_inner);
+        let mut longer = Vec::clone(&listeners);
+        longer.push(Arc::new(listener));
+        *listeners = Arc::new(longer);
     }
 
     /// The object of this name.
     pub fn get(&self, key: &str) -> Option<Arc<T>> {
-        let _ = key;
-        todo!()
+        self.read().get(key).cloned()
     }
 
     /// All objects, in no particular order.
     pub fn all(&self) -> Vec<Arc<T>> {
-        todo!()
+        self.read().values().cloned().collect()
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        todo!()
+        self.read().len()
     }
 
     /// There are none.
@@ -56,17 +105,199 @@ impl<T: Send + Sync + 'static> Store<T> {
 
     /// Waits until everything that was there at the start is in.
     pub async fn synced(&self) {
-        todo!()
+        // The sender is in `self`, so it cannot be gone.
+        let _ = self.0.synced.subscribe().wait_for(|synced| *synced).await.is_ok();
     }
 
     /// Everything that was there at the start is in.
     pub fn is_synced(&self) -> bool {
-        todo!()
+        *self.0.synced.borrow()
+    }
+
+    /// The object is now like this. Nothing happens if that is known already; an object that took the place of another
+    /// of the same key is told as a deletion and an addition.
+    pub fn put(&self, object: T) {
+        let _writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.get(&object.key()) {
+            Some(known) if known.uid() != object.uid() => {
+                self.take_out(&object.key());
+                self.put_in(object);
+            }
+            Some(known) if is_same_version(&*known, &object) => {}
+            _ => self.put_in(object),
+        }
+    }
+
+    /// The object with this key is gone, unless it is another one than that with this UID.
+    pub fn remove(&self, key: &str, uid: &str) {
+        let _writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.get(key).is_some_and(|known| known.uid() == uid) {
+            self.take_out(key);
+        }
+    }
+
+    /// These are the keys of all objects that there are: the others are gone, and the store is complete.
+    pub fn complete(&self, keys: &HashSet<Box<str>>) {
+        let _writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<Box<str>> = self.read().keys().filter(|key| !keys.contains(*key)).cloned().collect();
+        gone.iter().for_each(|key| self.take_out(key));
+        self.0.synced.send_replace(true);
+    }
+
+    fn put_in(&self, object: T) {
+        let new = Arc::new(object);
+        let old = self.write().insert(new.key().into(), new.clone());
+        self.tell(&match old {
+            Some(old) => Change::Updated { old, new },
+            None => Change::Added(new),
+        });
+    }
+
+    fn take_out(&self, key: &str) {
+        let old = self.write().remove(key);
+        if let Some(old) = old {
+            self.tell(&Change::Deleted(old));
+        }
+    }
+
+    fn tell(&self, change: &Change<T>) {
+        let listeners = self.0.listeners.read().unwrap_or_else(PoisonError::into_inner).clone();
+        listeners.iter().for_each(|listener| listener(change));
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<Box<str>, Arc<T>>> {
+        self.0.objects.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<Box<str>, Arc<T>>> {
+        self.0.objects.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Objects without a version cannot be compared, and so count as different.
+fn is_same_version<T: Stored>(known: &T, found: &T) -> bool {
+    !found.resource_version().is_empty() && known.resource_version() == found.resource_version()
+}
+
+impl<T: Stored> Default for Store<T> {
+    fn default() -> Store<T> {
+        Store::new()
     }
 }
 
 impl<T> Clone for Store<T> {
     fn clone(&self) -> Store<T> {
-        Store(self.0)
+        Store(self.0.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Thing(&'static str, &'static str, &'static str);
+
+    impl Stored for Thing {
+        fn key(&self) -> Cow<'_, str> {
+            self.0.into()
+        }
+
+        fn uid(&self) -> &str {
+            self.1
+        }
+
+        fn resource_version(&self) -> &str {
+            self.2
+        }
+    }
+
+    /// A store, and what its listener heard, as short texts.
+    fn store() -> (Store<Thing>, Arc<Mutex<Vec<String>>>) {
+        let store = Store::new();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        store.listen({
+            let (heard, store) = (heard.clone(), store.clone());
+            move |change: &Change<Thing>| heard.lock().unwrap().push(spell(change, &store))
+        });
+        (store, heard)
+    }
+
+    /// The change, and whether the store shows the object by now.
+    fn spell(change: &Change<Thing>, store: &Store<Thing>) -> String {
+        let shows = |thing: &Thing| store.get(thing.0).is_some();
+        match change {
+            Change::Added(new) => format!("+{}/{}@{} {}", new.0, new.1, new.2, shows(new)),
+            Change::Updated { old, new } => format!("{}@{}>{} {}", new.0, old.2, new.2, shows(new)),
+            Change::Deleted(old) => format!("-{}/{}@{} {}", old.0, old.1, old.2, shows(old)),
+        }
+    }
+
+    fn keys(keys: &[&str]) -> HashSet<Box<str>> {
+        keys.iter().map(|key| (*key).into()).collect()
+    }
+
+    #[test]
+    fn listeners_hear_every_change_in_order_with_old_and_new() {
+        let (store, heard) = store();
+        store.put(Thing("a", "u", "1"));
+        store.put(Thing("a", "u", "2"));
+        store.put(Thing("a", "u", "2"));
+        store.remove("a", "u");
+        store.remove("a", "u");
+        assert_eq!(*heard.lock().unwrap(), ["+a/u@1 true", "a@1>2 true", "-a/u@2 false"]);
+    }
+
+    #[test]
+    fn another_object_of_the_same_name_is_a_deletion_and_an_addition() {
+        let (store, heard) = store();
+        store.put(Thing("a", "first", "1"));
+        store.put(Thing("a", "second", "5"));
+        assert_eq!(*heard.lock().unwrap(), ["+a/first@1 true", "-a/first@1 false", "+a/second@5 true"]);
+    }
+
+    #[test]
+    fn a_late_word_of_an_earlier_object_does_not_remove_the_present_one() {
+        let (store, _) = store();
+        store.put(Thing("a", "second", "5"));
+        store.remove("a", "first");
+        assert_eq!(store.len(), 1);
+    }
+
+    #[test]
+    fn a_complete_list_removes_what_it_lacks_and_says_nothing_of_what_is_equal() {
+        let (store, heard) = store();
+        store.put(Thing("a", "u", "1"));
+        store.put(Thing("b", "v", "1"));
+        assert!(!store.is_synced());
+        heard.lock().unwrap().clear();
+        store.put(Thing("a", "u", "1"));
+        store.complete(&keys(&["a"]));
+        assert_eq!(*heard.lock().unwrap(), ["-b/v@1 false"]);
+        assert!(store.is_synced());
+    }
+
+    #[test]
+    fn objects_without_a_version_always_count_as_changed() {
+        let (store, heard) = store();
+        store.put(Thing("a", "u", ""));
+        store.put(Thing("a", "u", ""));
+        assert_eq!(heard.lock().unwrap().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn waiting_for_the_first_list_ends_when_it_is_in() {
+        let (store, _) = store();
+        let waiting = tokio::spawn({
+            let store = store.clone();
+            async move { store.synced().await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        store.complete(&keys(&[]));
+        waiting.await.unwrap();
+        store.synced().await;
     }
 }

@@ -1,12 +1,196 @@
 //! Watching: list, watch, and again after a cut, a 410 or a restart of the API server.
+//!
+//! ```text
+//!          ┌──────────── 410: history is gone ───────────┐
+//!          ▼                                              │
+//!   list, in pages ──► watch from there ──cut──► watch from the last change seen
+//! ```
+//!
+//! * While there is no connection, the store keeps the last state.
+//! * A list after the first one tells only what has changed since; the store sees to that.
+//! * An outage is logged once when it begins and once when it is over, however many tries lie between.
+
+use std::collections::HashSet;
+use std::pin::pin;
+use std::time::Duration;
 
 use bowline_core::Node;
 use bowline_runtime::Shutdown;
+use futures::{Stream, StreamExt};
+use kube::Api;
+use kube::runtime::watcher;
+use tokio::time::Instant;
 
 use crate::Store;
+use crate::exchange::with_causes;
+use crate::store::Stored;
+use crate::wire::{Wire, WireNode};
+
+/// Objects per page. A page is in memory as text while it is parsed, and a Node is easily 20 kB of text.
+const PAGE: u32 = 250;
+/// The wait after the first failure; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// The longest wait: when the API server is back, nodes should not wait long for us.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A watch that held for this long was fine, even if nothing happened in it.
+const FINE_AFTER: Duration = Duration::from_secs(60);
 
 /// Feeds `store` with all Nodes until shutdown is requested.
 pub async fn watch_nodes(client: kube::Client, store: Store<Node>, shutdown: Shutdown) {
-    let _ = (client, store, shutdown);
-    todo!()
+    watch::<WireNode>(client, store, shutdown).await;
+}
+
+/// Feeds `store` with all objects of a kind until shutdown is requested.
+pub(crate) async fn watch<W: Wire>(client: kube::Client, store: Store<W::Kept>, shutdown: Shutdown) {
+    let config = watcher::Config::default().page_size(PAGE);
+    let events = watcher(Api::<W>::all(client), config);
+    shutdown.or(Feed::<W>::new(store).run(events)).await;
+}
+
+/// What goes from a watch into a store.
+struct Feed<W: Wire> {
+    store: Store<W::Kept>,
+    /// The keys of the list that is coming in.
+    listed: HashSet<Box<str>>,
+    outage: Outage,
+}
+
+impl<W: Wire> Feed<W> {
+    fn new(store: Store<W::Kept>) -> Feed<W> {
+        Feed { store, listed: HashSet::new(), outage: Outage::new(W::plural(&()).into_owned()) }
+    }
+
+    async fn run(mut self, events: impl Stream<Item = watcher::Result<watcher::Event<W>>>) {
+        let mut events = pin!(events);
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => self.take(event),
+                Err(error) => tokio::time::sleep(self.outage.failed(&error)).await,
+            }
+        }
+    }
+
+    fn take(&mut self, event: watcher::Event<W>) {
+        match event {
+            // Says only that a list is about to be asked for; that is no sign that the API server is there.
+            watcher::Event::Init => return self.listed.clear(),
+            watcher::Event::InitApply(object) => {
+                let key = self.put(object);
+                self.listed.extend(key);
+            }
+            watcher::Event::InitDone => self.store.complete(&std::mem::take(&mut self.listed)),
+            watcher::Event::Apply(object) => drop(self.put(object)),
+            watcher::Event::Delete(object) => self.remove(object),
+        }
+        self.outage.over();
+    }
+
+    /// Stores the object; its key, if it can be stored.
+    fn put(&self, object: W) -> Option<Box<str>> {
+        let object = kept(object)?;
+        let key = object.key().into();
+        self.store.put(object);
+        Some(key)
+    }
+
+    fn remove(&self, object: W) {
+        if let Some(object) = kept(object) {
+            self.store.remove(&object.key(), object.uid());
+        }
+    }
+}
+
+/// What is kept of the object; leaves one that cannot be stored out, rather than all of them.
+fn kept<W: Wire>(object: W) -> Option<W::Kept> {
+    let uid = object.meta().uid.clone().unwrap_or_default();
+    let kept = object.kept();
+    if kept.is_none() {
+        tracing::warn!(resource = %W::plural(&()), uid, "the API server sent an object without a name; it is ignored");
+    }
+    kept
+}
+
+/// The times without a connection: how long to wait, and what is worth a line in the log.
+struct Outage {
+    resource: String,
+    failures: u32,
+    /// When this outage began, and when its last failure was.
+    times: Option<(Instant, Instant)>,
+}
+
+impl Outage {
+    fn new(resource: String) -> Outage {
+        Outage { resource, failures: 0, times: None }
+    }
+
+    /// Notes a failure, and says how long to wait after it.
+    fn failed(&mut self, error: &watcher::Error) -> Duration {
+        let now = Instant::now();
+        self.times = self.times.filter(|(_, last)| now.duration_since(*last) < FINE_AFTER);
+        let cause = with_causes(error);
+        match self.times {
+            Some((begin, _)) => {
+                self.failures = self.failures.saturating_add(1);
+                self.times = Some((begin, now));
+                tracing::debug!(resource = self.resource, cause, failures = self.failures, "still no watch");
+            }
+            None => {
+                self.failures = 1;
+                self.times = Some((now, now));
+                self.report(error, &cause);
+            }
+        }
+        pause(self.failures)
+    }
+
+    fn report(&self, error: &watcher::Error, cause: &str) {
+        let resource = &self.resource;
+        match error {
+            watcher::Error::WatchError(status) if status.code == 410 => {
+                tracing::info!(resource, "the API server has forgotten the history that the watch needs: listing anew");
+            }
+            _ => tracing::warn!(resource, cause, "the watch is interrupted; the last known state stays in use"),
+        }
+    }
+
+    /// Something has arrived.
+    fn over(&mut self) {
+        if let Some((begin, _)) = self.times.take() {
+            let (resource, failures) = (&self.resource, self.failures);
+            tracing::info!(resource, failures, after = ?begin.elapsed(), "the watch works again");
+        }
+        self.failures = 0;
+    }
+}
+
+fn pause(failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(16);
+    (FIRST_PAUSE * 2_u32.pow(doublings)).min(LONGEST_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure() -> watcher::Error {
+        watcher::Error::NoResourceVersion
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_double_up_to_a_bound_and_start_over_when_something_arrives() {
+        let mut outage = Outage::new("nodes".into());
+        let waits: Vec<u128> = (0..8).map(|_| outage.failed(&failure()).as_millis()).collect();
+        assert_eq!(waits, [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+        outage.over();
+        assert_eq!(outage.failed(&failure()), FIRST_PAUSE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_long_after_the_last_one_is_a_new_outage() {
+        let mut outage = Outage::new("nodes".into());
+        outage.failed(&failure());
+        outage.failed(&failure());
+        tokio::time::advance(FINE_AFTER).await;
+        assert_eq!(outage.failed(&failure()), FIRST_PAUSE);
+    }
 }

@@ -1,5 +1,13 @@
 //! API server, local cloud, simulated kubelets and the controllers in one process, with a tour.
 
+mod claim;
+mod kubelet;
+mod machines;
+mod node_monitor;
+mod scheduler;
+mod time;
+mod view;
+
 use std::net::SocketAddr;
 
 use bowline_apiserver::ApiServer;

@@ -32,3 +32,37 @@ impl Shutdown {
         self.0.run_until_cancelled(work).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn work_runs_until_the_wish_comes() {
+        let (shutdown, start) = (Shutdown::new(), Instant::now());
+        assert_eq!(shutdown.or(async { 7 }).await, Some(7));
+        let wish = shutdown.clone();
+        tokio::spawn(async move {
+            sleep(Duration::from_secs(3)).await;
+            wish.request();
+        });
+        assert_eq!(shutdown.or(sleep(Duration::from_secs(60))).await, None);
+        assert_eq!(start.elapsed(), Duration::from_secs(3));
+    }
+
+    #[tokio::test]
+    async fn work_does_not_start_after_the_wish() {
+        let shutdown = Shutdown::new();
+        assert!(!shutdown.is_requested());
+        shutdown.request();
+        assert!(shutdown.is_requested());
+        shutdown.requested().await;
+        let mut started = false;
+        assert_eq!(shutdown.or(async { started = true }).await, None);
+        assert!(!started);
+    }
+}

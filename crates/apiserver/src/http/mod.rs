@@ -23,8 +23,9 @@ use http::{Request, Response};
 use http_body::Body as HttpBody;
 
 use crate::auth::{self, Attributes, User};
-use crate::faults::Effect;
+use crate::faults::{Effect, FaultTarget};
 use crate::go_text;
+use crate::metrics::RequestKind;
 use crate::resources::Resource;
 use crate::selectors::FieldSelector;
 use crate::state::State;
@@ -53,7 +54,7 @@ where
 {
     let (parts, body) = request.into_parts();
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let mut context = Context { state, query, parts, warnings: Vec::new() };
+    let mut context = Context { state, query, parts, about: None, warnings: Vec::new() };
     let outcome = context.serve(peer, body).await;
     let mut response = match outcome {
         Ok(response) => response,
@@ -64,6 +65,9 @@ where
         Err(Failure::Reset) => return Err(io::Error::new(io::ErrorKind::ConnectionReset, "reset on request")),
     };
     respond::add_warnings(&mut response, &context.warnings);
+    if let Some(about) = context.about {
+        context.state.requests.count(RequestKind { code: response.status().as_u16(), ..about });
+    }
     tracing::debug!(method = %context.parts.method, uri = %context.parts.uri, code = response.status().as_u16(), "served");
     Ok(response)
 }
@@ -84,6 +88,8 @@ struct Context {
     state: Arc<State>,
     query: Query,
     parts: Parts,
+    /// What to count the request as; known once the path and the verb are.
+    about: Option<RequestKind>,
     warnings: Vec<String>,
 }
 
@@ -197,6 +203,8 @@ impl Context {
             verb.as_ref().map_or_else(|_| self.parts.method.as_str().to_ascii_lowercase(), |v| (*v).to_owned());
         let user = self.admit(user, &self.resource_attributes(&path, wanted))?;
         let verb = verb?;
+        let subresource = path.subresource.map_or("", |subresource| subresource.name);
+        self.about = Some(RequestKind { verb, resource: path.resource.plural, subresource, code: 0 });
         let tear_watch = self.inject(verb, &path).await?;
         let body = body::read(body).await?;
         let mut call = Call {
@@ -223,7 +231,14 @@ impl Context {
     /// Plays out the faults that are in force for this request; says whether the watch is to be torn.
     async fn inject(&self, verb: &str, path: &ResourcePath) -> Result<bool, Failure> {
         let mut tear = false;
-        for effect in self.state.faults.decide(verb, path.resource.plural, &path.namespace, &path.name) {
+        let target = FaultTarget {
+            verb,
+            resource: path.resource.plural,
+            subresource: path.subresource.map_or("", |subresource| subresource.name),
+            namespace: &path.namespace,
+            name: &path.name,
+        };
+        for effect in self.state.faults.decide(target) {
             match effect {
                 Effect::Latency(delay) => tokio::time::sleep(delay).await,
                 Effect::Reset => return Err(Failure::Reset),

@@ -1,11 +1,40 @@
-//! The layers around every provider.
+//! The layers around every provider, one file each; the order is that of the crate's front page.
+//!
+//! `observe`, `retry` and `limit` are written once for all operations; `capability`, `dry_run` and `cache` know what they
+//! are about.
 
+mod cache;
+pub mod capability;
+mod dry_run;
+mod limit;
+mod listing;
+mod observe;
+mod operation;
+mod read;
+mod retry;
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_core::{InstanceRef, InstanceState};
+use bowline_core::{
+    ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, Plan, Route,
+    RouteSpec, Step,
+};
 
-use crate::{CloudProvider, Freshness, ProviderInfo, Result};
+use crate::layers::cache::Cache;
+use crate::layers::dry_run::DryRun;
+use crate::layers::limit::Limit;
+use crate::layers::observe::Metrics;
+use crate::layers::operation::Operation;
+use crate::layers::read::Reader;
+use crate::layers::retry::Attempts;
+use crate::{
+    Capabilities, CloudProvider, Error, ErrorKind, Freshness, LoadBalancerCapabilities, LoadBalancers, ProviderInfo,
+    Result, RouteCapabilities, Routes,
+};
 
 /// How the layers are set. The defaults suit a cloud that nothing is known about.
 #[derive(Debug, Clone)]
@@ -25,6 +54,8 @@ pub struct LayerOptions {
     pub rate: Option<f64>,
     /// How many calls may come at once before the rate counts.
     pub burst: u32,
+    /// How long a question about machines waits for others to be asked along with it.
+    pub gather: Duration,
 }
 
 impl Default for LayerOptions {
@@ -37,6 +68,7 @@ impl Default for LayerOptions {
             max_backoff: Duration::from_secs(10),
             rate: None,
             burst: 20,
+            gather: Duration::from_millis(3),
         }
     }
 }
@@ -44,13 +76,21 @@ impl Default for LayerOptions {
 /// A provider with all layers around it.
 pub struct Layered {
     provider: Arc<dyn CloudProvider>,
+    metrics: Arc<Metrics>,
+    dry_run: DryRun,
+    cache: Arc<Cache>,
+    attempts: Arc<Attempts>,
 }
 
 impl Layered {
-    /// Puts the layers around `provider`; their metrics go to `metrics`.
+    /// Puts the layers around `provider`; their metrics go to `metrics`, which may be shared with other providers.
     pub fn new(provider: Arc<dyn CloudProvider>, options: LayerOptions, metrics: &prometheus::Registry) -> Layered {
-        let _ = (options, metrics);
-        Layered { provider }
+        let metrics = Arc::new(Metrics::new(&provider.info().name, metrics));
+        let limit = Limit::new(&options, provider.capabilities(), Arc::clone(&metrics));
+        let attempts = Arc::new(Attempts::new(&options, limit));
+        let reader = Reader::new(Arc::clone(&provider), Arc::clone(&attempts));
+        let cache = Cache::new(reader, options.gather, Arc::clone(&metrics));
+        Layered { provider, metrics, dry_run: DryRun(options.dry_run), cache, attempts }
     }
 
     /// What the provider is.
@@ -58,9 +98,151 @@ impl Layered {
         self.provider.info()
     }
 
-    /// Asks about these machines, as many as there are.
-    pub async fn find_instances(&self, asked: &[InstanceRef], freshness: Freshness) -> Vec<Result<InstanceState>> {
-        let _ = (asked, freshness);
-        todo!()
+    /// What the provider can do.
+    pub fn capabilities(&self) -> &Capabilities {
+        self.provider.capabilities()
     }
+
+    /// Asks the cloud for the least that shows that address, credentials and rights are right.
+    pub async fn check(&self) -> Result<()> {
+        self.observed(Operation::Check, self.attempts.run(Operation::Check, || self.provider.check())).await
+    }
+
+    async fn observed<T>(&self, operation: Operation, question: impl Future<Output = Result<T>>) -> Result<T> {
+        self.metrics.observe(operation, question, |answer| answer.as_ref().err()).await
+    }
+
+    fn skips(&self, operation: Operation, what: &dyn std::fmt::Display) -> bool {
+        self.dry_run.skips(&self.provider.info().name, operation, what)
+    }
+}
+
+// Machines.
+impl Layered {
+    /// Asks about these machines, as many as there are; one answer per question, in the same order.
+    pub async fn find_instances(&self, asked: &[InstanceRef], freshness: Freshness) -> Vec<Result<InstanceState>> {
+        if asked.is_empty() {
+            return Vec::new();
+        }
+        let question = self.cache.find(asked, freshness);
+        self.metrics.observe(Operation::FindInstances, question, |answers| first_error(answers)).await
+    }
+}
+
+// Load balancers.
+impl Layered {
+    /// What the cloud has for these; one answer per key, in the same order.
+    pub async fn observe_load_balancers(&self, keys: &[LoadBalancerKey]) -> Vec<Result<Option<LoadBalancerState>>> {
+        const OPERATION: Operation = Operation::ObserveLoadBalancers;
+        let question = async {
+            let balancers = match self.load_balancers(OPERATION) {
+                Ok((balancers, _)) => balancers,
+                Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),
+            };
+            let observe = |keys: Vec<LoadBalancerKey>| async move { balancers.observe(&keys).await };
+            self.attempts.run_each(OPERATION, keys, observe).await
+        };
+        self.metrics.observe(OPERATION, question, |answers| first_error(answers)).await
+    }
+
+    /// All keys of this cluster for which the cloud has anything.
+    pub async fn list_load_balancers(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
+        const OPERATION: Operation = Operation::ListLoadBalancers;
+        let question = async {
+            let (balancers, _) = self.load_balancers(OPERATION)?;
+            self.attempts.run(OPERATION, || balancers.list(cluster)).await
+        };
+        self.observed(OPERATION, question).await
+    }
+
+    /// How to get from `state` to `spec`. A wish that the cloud cannot fulfil is an error of the kind `Unsupported` that
+    /// names all of them. Makes no call.
+    pub fn plan_load_balancer(
+        &self,
+        key: &LoadBalancerKey,
+        spec: Option<&LoadBalancerSpec>,
+        state: Option<&LoadBalancerState>,
+    ) -> Result<Plan> {
+        let (balancers, capabilities) = self.load_balancers(Operation::PlanLoadBalancer)?;
+        if let Some(spec) = spec {
+            capability::check_load_balancer(&self.info().name, spec, capabilities)?;
+        }
+        let plan = balancers.plan(key, spec, state)?;
+        if !plan.is_empty() {
+            self.dry_run.print(&self.info().name, Operation::PlanLoadBalancer, &plan);
+        }
+        Ok(plan)
+    }
+
+    /// Carries out one step.
+    pub async fn apply_load_balancer(&self, key: &LoadBalancerKey, step: &Step) -> Result<()> {
+        const OPERATION: Operation = Operation::ApplyLoadBalancer;
+        let wish = async {
+            let (balancers, _) = self.load_balancers(OPERATION)?;
+            if self.skips(OPERATION, step) {
+                return Ok(());
+            }
+            self.attempts.run(OPERATION, || balancers.apply(key, step)).await
+        };
+        self.observed(OPERATION, wish).await
+    }
+
+    fn load_balancers(&self, operation: Operation) -> Result<(&dyn LoadBalancers, &LoadBalancerCapabilities)> {
+        let balancers = self.provider.load_balancers().zip(self.capabilities().load_balancers.as_ref());
+        balancers.ok_or_else(|| unsupported(&*self.provider, operation, "load balancers"))
+    }
+}
+
+// Routes.
+impl Layered {
+    /// All routes of this cluster.
+    pub async fn list_routes(&self, cluster: &ClusterName) -> Result<Vec<Route>> {
+        const OPERATION: Operation = Operation::ListRoutes;
+        let question = async {
+            let (routes, _) = self.routes(OPERATION)?;
+            self.attempts.run(OPERATION, || routes.list(cluster)).await
+        };
+        self.observed(OPERATION, question).await
+    }
+
+    /// Makes this route.
+    pub async fn create_route(&self, cluster: &ClusterName, route: &RouteSpec) -> Result<()> {
+        const OPERATION: Operation = Operation::CreateRoute;
+        let wish = async {
+            let (routes, capabilities) = self.routes(OPERATION)?;
+            capability::check_route(&self.info().name, route, capabilities)?;
+            if self.skips(OPERATION, &format_args!("route {} to {}", route.destination, route.node)) {
+                return Ok(());
+            }
+            self.attempts.run(OPERATION, || routes.create(cluster, route)).await
+        };
+        self.observed(OPERATION, wish).await
+    }
+
+    /// Removes this route, exactly as it was listed.
+    pub async fn delete_route(&self, cluster: &ClusterName, route: &Route) -> Result<()> {
+        const OPERATION: Operation = Operation::DeleteRoute;
+        let wish = async {
+            let (routes, _) = self.routes(OPERATION)?;
+            if self.skips(OPERATION, &format_args!("route {} ({})", route.destination, route.id)) {
+                return Ok(());
+            }
+            self.attempts.run(OPERATION, || routes.delete(cluster, route)).await
+        };
+        self.observed(OPERATION, wish).await
+    }
+
+    fn routes(&self, operation: Operation) -> Result<(&dyn Routes, &RouteCapabilities)> {
+        let routes = self.provider.routes().zip(self.capabilities().routes.as_ref());
+        routes.ok_or_else(|| unsupported(&*self.provider, operation, "routes"))
+    }
+}
+
+fn unsupported(provider: &dyn CloudProvider, operation: Operation, what: &str) -> Error {
+    let message = format!("the provider {} has no {what}", provider.info().name);
+    Error::new(ErrorKind::Unsupported, operation.to_string(), message)
+}
+
+fn first_error<T>(answers: &[Result<T>]) -> Option<&Error> {
+    answers.iter().find_map(|answer| answer.as_ref().err())
 }

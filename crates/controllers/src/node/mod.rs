@@ -1,13 +1,48 @@
-//! The cloud-node-controller (NODE-1 to NODE-26).
+//! The cloud-node-controller (NODE-1 to NODE-26): initialises Nodes, mirrors old labels to new ones, keeps addresses fresh.
+//!
+//! Two loops over one store:
+//!
+//! ```text
+//!  Node added or changed ──► queue ──► a batch of keys
+//!                                        │ no init taint ──► initialize::mirrored_labels ──► one patch, if any
+//!                                        │ init taint ──► observe: one cloud read for the batch
+//!                                        ▼
+//!                              initialize::decide, per Node ──► NodeChange ──► one patch, one status patch, one Event
+//!
+//!  every status period ──► all initialised Nodes ──► observe: one cloud read ──► addresses::decide ──► patches, if any
+//! ```
+//!
+//! Heartbeats do not reach the queue: a change that touches nothing of what initialising looks at is dropped by the
+//! listener, so that a Node in back-off stays there.
 
+mod addresses;
+mod initialize;
+mod memory;
+mod metrics;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_runtime::Shutdown;
+use bowline_core::{Node, NodeName, initialize as decision};
+use bowline_kube::{Change, EventSource};
+use bowline_runtime::{Backoff, Priority, Queue, Shutdown};
+use tokio::sync::Semaphore;
 
 use crate::Context;
+use crate::complaints::Complaints;
+use memory::Memory;
+use metrics::Metrics;
 
 /// The canonical name, in flags, health checks and Events.
 pub const NAME: &str = "cloud-node-controller";
+
+/// The queue's name in metrics (WQ-5).
+const QUEUE: &str = "Nodes";
+
+/// How long a Node that failed waits for its next try.
+// upstream: 5 ms doubling to 1000 s. The first of those are wasted on a cloud, which the layers have asked several times
+// already, and the last are too long for a cloud that has recovered.
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(60) };
 
 /// How the controller is set.
 #[derive(Debug, Clone)]
@@ -28,19 +63,83 @@ impl Default for Options {
 
 /// The controller.
 pub struct NodeController {
+    shared: Arc<Shared>,
+}
+
+/// What both loops work with.
+struct Shared {
     context: Context,
     options: Options,
+    events: EventSource,
+    queue: Queue<NodeName>,
+    metrics: Metrics,
+    memory: Memory,
+    complaints: Complaints,
+    writers: Semaphore,
 }
 
 impl NodeController {
     /// Listens to the Nodes from now on; works once it [runs](NodeController::run).
-    pub fn new(context: Context, options: Options) -> NodeController {
-        NodeController { context, options }
+    pub fn new(context: Context, options: Options) -> Result<NodeController, prometheus::Error> {
+        let queue = Queue::new(QUEUE, BACKOFF, &context.queues);
+        let shared = Arc::new(Shared {
+            events: context.events.source(NAME),
+            metrics: Metrics::register(&context.metrics)?,
+            memory: Memory::default(),
+            complaints: Complaints::default(),
+            writers: Semaphore::new(options.concurrency.max(1)),
+            queue,
+            context,
+            options,
+        });
+        let listener = Arc::downgrade(&shared);
+        shared.context.nodes.listen(move |change| {
+            if let Some(shared) = listener.upgrade() {
+                shared.heard(change);
+            }
+        });
+        Ok(NodeController { shared })
     }
 
     /// Runs until shutdown is requested, and then finishes the writes in hand.
     pub async fn run(self, shutdown: Shutdown) {
-        let _ = (self.context, self.options, shutdown);
-        todo!()
+        let shared = self.shared;
+        if shutdown.or(shared.context.nodes.synced()).await.is_none() {
+            return;
+        }
+        tokio::join!(initialize::run(&shared, &shutdown), addresses::run(&shared, &shutdown));
     }
+}
+
+impl Shared {
+    /// Queues what may need work (NODE-1), and forgets what is gone.
+    fn heard(&self, change: &Change<Node>) {
+        match change {
+            Change::Added(node) => self.enqueue(node),
+            Change::Updated { old, new } if differs(old, new) => self.enqueue(new),
+            Change::Updated { .. } => {}
+            Change::Deleted(node) => {
+                self.queue.forget(&node.name);
+                self.memory.forget(&node.name);
+                self.complaints.forget(&node.name);
+            }
+        }
+    }
+
+    fn enqueue(&self, node: &Node) {
+        if node.is_uninitialized() || !decision::mirrored_labels(node).is_empty() {
+            self.queue.add(node.name.clone(), Priority::High);
+        }
+    }
+}
+
+/// Something has changed that initialising a Node looks at; a heartbeat has not.
+fn differs(old: &Node, new: &Node) -> bool {
+    old.uid != new.uid
+        || old.taints != new.taints
+        || old.labels != new.labels
+        || old.annotations != new.annotations
+        || old.provider_id != new.provider_id
+        || old.addresses != new.addresses
+        || old.system_uuid != new.system_uuid
 }

@@ -1,14 +1,38 @@
-//! The cloud-node-lifecycle-controller (LIFE-1 to LIFE-10).
+//! The cloud-node-lifecycle-controller (LIFE-1 to LIFE-10): taints Nodes of stopped machines, deletes those of vanished ones.
+//!
+//! Every period it looks at all Nodes at once:
+//!
+//! ```text
+//!  Nodes ──► Fleet ──► questions ──► observe: one read for all that are not Ready ──► decide ──► taints
+//!                                                                                       │ machines that seem gone
+//!                                    observe, past every cache: those and witnesses ◄───┘
+//!                                             │
+//!                                             └──► conclude ──► deletions, and Nodes that are held back
+//! ```
+//!
+//! Both decisions are pure functions of `bowline_core::lifecycle`, where the rules stand.
 
+mod apply;
+mod metrics;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_core::lifecycle::Policy;
+use bowline_cloud::{Error, ErrorKind, Freshness, Nobody, Sighting};
+use bowline_core::lifecycle::{self, Answer, Fleet, Glance, Held, Look, Memory, Moment, Policy};
+use bowline_core::{InstanceRef, InstanceState, Node};
+use bowline_kube::{Change, EventSource, EventType, ObjectRef};
 use bowline_runtime::Shutdown;
 
 use crate::Context;
+use crate::complaints::Complaints;
+use metrics::Metrics;
 
 /// The canonical name, in flags, health checks and Events.
 pub const NAME: &str = "cloud-node-lifecycle-controller";
+
+/// How old an answer may be that only starts something. What another loop has just read need not be read again.
+const FRESHNESS: Duration = Duration::from_secs(5);
 
 /// How the controller is set.
 #[derive(Debug, Clone)]
@@ -38,17 +62,137 @@ impl Default for Options {
 pub struct NodeLifecycleController {
     context: Context,
     options: Options,
+    events: EventSource,
+    metrics: Metrics,
+    complaints: Arc<Complaints>,
 }
 
 impl NodeLifecycleController {
     /// Ready to run.
-    pub fn new(context: Context, options: Options) -> NodeLifecycleController {
-        NodeLifecycleController { context, options }
+    pub fn new(context: Context, options: Options) -> Result<NodeLifecycleController, prometheus::Error> {
+        let complaints = Arc::new(Complaints::default());
+        let listener = Arc::downgrade(&complaints);
+        context.nodes.listen(move |change| {
+            if let (Some(complaints), Change::Deleted(node)) = (listener.upgrade(), change) {
+                complaints.forget(&node.name);
+            }
+        });
+        Ok(NodeLifecycleController {
+            events: context.events.source(NAME),
+            metrics: Metrics::register(&context.metrics)?,
+            complaints,
+            context,
+            options,
+        })
     }
 
     /// Runs until shutdown is requested, and then finishes the writes in hand.
+    ///
+    /// It waits for the store, unlike upstream (INF-3): the share of Nodes that may go is reckoned from all of them.
     pub async fn run(self, shutdown: Shutdown) {
-        let _ = (self.context, self.options, shutdown);
-        todo!()
+        let mut memory = Memory::default();
+        let mut turn = shutdown.or(self.context.nodes.synced()).await;
+        while turn.is_some() {
+            let timer = self.metrics.pass_duration.start_timer();
+            self.pass(&mut memory, &shutdown).await;
+            timer.observe_duration();
+            turn = shutdown.or(tokio::time::sleep(self.options.monitor_period)).await;
+        }
+    }
+
+    /// One look at all Nodes (LIFE-2).
+    async fn pass(&self, memory: &mut Memory, shutdown: &Shutdown) {
+        let fleet = self.fleet();
+        let questions = fleet.questions();
+        self.untaint(&questions.untaint, shutdown).await;
+        let freshness = Freshness::Within(FRESHNESS.min(self.options.monitor_period / 2));
+        // Reads may be given up at shutdown; writes may not.
+        let Some(answers) = shutdown.or(self.ask(&questions.ask, freshness)).await else { return };
+        let glance = Glance::new(questions.ask.iter().zip(answers));
+        let verdict = lifecycle::decide(&fleet, &glance, memory, &self.options.policy, self.now());
+        self.taint(&verdict.taint, shutdown).await;
+        let mut held = verdict.held;
+        if !verdict.look.is_empty() {
+            let Some(answers) = shutdown.or(self.ask(&verdict.look, Freshness::Now)).await else { return };
+            let look = Look::past_every_cache(verdict.look.iter().zip(answers));
+            // Reading took time, in which a Node may have become Ready.
+            let fleet = self.fleet();
+            let conclusion = lifecycle::conclude(&fleet, &look, memory, &self.options.policy, self.now());
+            self.delete(&conclusion.delete, shutdown).await;
+            held.extend(conclusion.held);
+        }
+        self.tell_held(&held);
+    }
+
+    /// All Nodes, and whose they are.
+    fn fleet(&self) -> Fleet {
+        let owner = |node: &Node| match &node.provider_id {
+            Some(id) => self.context.clouds.owner(id).map(|cloud| Arc::from(cloud.name())),
+            // Which cloud a Node of nobody counts against is a convention: the first that was asked.
+            None if self.options.delete_unclaimed => {
+                self.context.clouds.iter().next().map(|cloud| Arc::from(cloud.name()))
+            }
+            None => None,
+        };
+        Fleet::new(self.context.nodes.all(), owner)
+    }
+
+    /// Asks about these machines (LIFE-5, LIFE-7): one read says whether they exist and whether they run.
+    async fn ask(&self, nodes: &[Arc<Node>], freshness: Freshness) -> Vec<Answer> {
+        let questions: Vec<_> = nodes.iter().map(|node| InstanceRef::of(node)).collect();
+        let sightings = self.context.clouds.observe(&questions, freshness).await;
+        nodes.iter().zip(sightings).map(|(node, sighting)| self.answer(node, sighting)).collect()
+    }
+
+    fn answer(&self, node: &Node, sighting: Result<Sighting, Error>) -> Answer {
+        self.metrics.answered(&sighting);
+        match sighting {
+            Ok(Sighting::Owned { state, .. }) => match state {
+                InstanceState::Running(_) => self.well(node, Answer::Running),
+                InstanceState::Stopped(_) => self.well(node, Answer::Stopped),
+                InstanceState::Gone => Answer::Gone,
+                InstanceState::NotMine => Answer::Nobodys,
+            },
+            Ok(Sighting::Nobody(Nobody::Unclaimed)) if self.options.delete_unclaimed => Answer::Gone,
+            Ok(Sighting::Nobody(_)) => Answer::Nobodys,
+            Err(error) => {
+                self.tell_failure(node, &error);
+                Answer::Failed
+            }
+        }
+    }
+
+    fn now(&self) -> Moment {
+        Moment { instant: self.context.clock.instant(), wall: self.context.clock.now() }
+    }
+
+    // ---- what people are told, each cause once
+
+    /// The machine is there: an earlier complaint is settled.
+    fn well(&self, node: &Node, answer: Answer) -> Answer {
+        self.complaints.forget(&node.name);
+        answer
+    }
+
+    fn tell_failure(&self, node: &Node, error: &Error) {
+        if error.kind() == ErrorKind::Cancelled || !self.complaints.is_news(node, &format!("{:?}", error.kind())) {
+            return;
+        }
+        let message =
+            format!("The cloud gave no answer about this node's machine, so the node is left as it is. {error}");
+        self.events.emit(&ObjectRef::node(node), EventType::Warning, "CloudUnavailable", message);
+    }
+
+    /// Nodes that are kept although their machines are gone: operators are told of those that time alone does not settle.
+    fn tell_held(&self, held: &[Held]) {
+        self.metrics.held(held);
+        for held in held.iter().filter(|held| held.doubt.needs_operator()) {
+            let Some(node) = self.context.nodes.get(held.node.as_str()).filter(|node| node.uid == held.uid) else {
+                continue;
+            };
+            if self.complaints.is_news(&node, held.doubt.word()) {
+                self.events.emit(&ObjectRef::node(&node), EventType::Warning, "DeletionHeldBack", held);
+            }
+        }
     }
 }

@@ -1,0 +1,270 @@
+//! A cloud for tests: machines in a list, calls on record, faults on order.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bowline_core::*;
+
+use crate::*;
+
+/// What reached the cloud.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Call {
+    Find(Vec<String>),
+    List(Option<String>),
+    Other(&'static str),
+}
+
+pub(crate) struct Fake {
+    info: ProviderInfo,
+    pub(crate) capabilities: Capabilities,
+    machines: Mutex<Vec<(Instance, bool)>>,
+    calls: Mutex<Vec<Call>>,
+    /// How the next calls end, before anything is read.
+    pub(crate) faults: Mutex<VecDeque<Option<Error>>>,
+    /// How the next answers on these nodes end.
+    pub(crate) item_faults: Mutex<HashMap<String, VecDeque<Error>>>,
+    /// How long a call takes; what it answers is as of its beginning.
+    pub(crate) latency: Duration,
+    /// `find` loses an answer.
+    pub(crate) loses_answers: AtomicBool,
+    /// `find` declines everything.
+    pub(crate) declines: AtomicBool,
+    /// Calls panic.
+    pub(crate) panics: AtomicBool,
+    /// `list` comes back to its first page.
+    pub(crate) circles: AtomicBool,
+    at_once: AtomicUsize,
+    pub(crate) most_at_once: AtomicUsize,
+}
+
+impl Fake {
+    pub(crate) fn new(name: &str) -> Fake {
+        let instances =
+            InstanceCapabilities { batch_lookup: 100, lookup_by_name: true, ..InstanceCapabilities::default() };
+        let families = vec![IpFamily::IPv4];
+        let routes = RouteCapabilities { ip_families: families.clone(), max_routes: None, max_parallel: 2 };
+        let balancers = LoadBalancerCapabilities { tcp: true, ip_families: families, ..Default::default() };
+        Fake {
+            info: ProviderInfo {
+                name: name.to_owned(),
+                id_prefixes: vec![name.to_owned()],
+                region: None,
+                cluster_id: None,
+            },
+            capabilities: Capabilities {
+                instances: Some(instances),
+                load_balancers: Some(balancers),
+                routes: Some(routes),
+            },
+            machines: Mutex::default(),
+            calls: Mutex::default(),
+            faults: Mutex::default(),
+            item_faults: Mutex::default(),
+            latency: Duration::ZERO,
+            loses_answers: AtomicBool::new(false),
+            declines: AtomicBool::new(false),
+            panics: AtomicBool::new(false),
+            circles: AtomicBool::new(false),
+            at_once: AtomicUsize::new(0),
+            most_at_once: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn limits(mut self, change: impl FnMut(&mut InstanceCapabilities)) -> Fake {
+        self.capabilities.instances.iter_mut().for_each(change);
+        self
+    }
+
+    /// Owns IDs that start with this.
+    pub(crate) fn prefix(mut self, prefix: &str) -> Fake {
+        self.info.id_prefixes = vec![prefix.to_owned()];
+        self
+    }
+
+    pub(crate) fn latency(mut self, latency: Duration) -> Fake {
+        self.latency = latency;
+        self
+    }
+
+    /// With machines of these names; the ID of `a` is `id-a`.
+    pub(crate) fn with<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Fake {
+        names.into_iter().for_each(|name| self.add(name, &format!("id-{name}")));
+        self
+    }
+
+    pub(crate) fn add(&self, name: &str, id: &str) {
+        self.add_as(name, id, ProviderId::of(&self.info.name, id).as_str());
+    }
+
+    pub(crate) fn add_as(&self, name: &str, id: &str, provider_id: &str) {
+        let (id, name, provider_id) = (id.to_owned(), name.to_owned(), ProviderId::new(provider_id));
+        let instance = Instance { id, name, provider_id, ..Instance::default() };
+        self.machines.lock().unwrap().push((instance, false));
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        self.machines.lock().unwrap().retain(|(instance, _)| instance.name != name);
+    }
+
+    pub(crate) fn fail(&self, errors: impl IntoIterator<Item = Option<Error>>) {
+        self.faults.lock().unwrap().extend(errors);
+    }
+
+    pub(crate) fn fail_item(&self, node: &str, errors: impl IntoIterator<Item = Error>) {
+        self.item_faults.lock().unwrap().entry(node.to_owned()).or_default().extend(errors);
+    }
+
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        self.calls.lock().unwrap().clone()
+    }
+
+    /// One call: recorded, then failing or taking its time.
+    async fn call<T>(&self, call: Call, answer: impl FnOnce() -> T) -> Result<T> {
+        assert!(!self.panics.load(Ordering::SeqCst), "on order");
+        self.calls.lock().unwrap().push(call);
+        let at_once = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_at_once.fetch_max(at_once, Ordering::SeqCst);
+        let fault = self.faults.lock().unwrap().pop_front().flatten();
+        let answer = fault.map_or_else(|| Ok(answer()), Err);
+        tokio::time::sleep(self.latency).await;
+        self.at_once.fetch_sub(1, Ordering::SeqCst);
+        answer
+    }
+
+    /// The truth.
+    pub(crate) fn look_up(&self, asked: &InstanceRef) -> Result<InstanceState> {
+        if self.declines.load(Ordering::SeqCst) {
+            return Ok(InstanceState::NotMine);
+        }
+        let faults = &mut *self.item_faults.lock().unwrap();
+        if let Some(fault) = faults.get_mut(asked.node.as_str()).and_then(VecDeque::pop_front) {
+            return Err(fault);
+        }
+        let id = asked.provider_id.as_ref().map(|id| id.rest().unwrap_or_default().to_owned());
+        let machines = self.machines.lock().unwrap();
+        let found = machines.iter().find(|(instance, _)| match &id {
+            Some(id) => instance.id == *id,
+            None => asked.node == *instance.name,
+        });
+        Ok(found.map_or(InstanceState::Gone, |(instance, _)| InstanceState::Running(instance.clone().into())))
+    }
+}
+
+#[async_trait]
+impl Instances for Fake {
+    async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        let names = asked.iter().map(|asked| asked.node.to_string()).collect();
+        let find = || asked.iter().map(|asked| self.look_up(asked)).collect::<Vec<_>>();
+        let mut answers = match self.call(Call::Find(names), find).await {
+            Ok(answers) => answers,
+            Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
+        };
+        if self.loses_answers.load(Ordering::SeqCst) {
+            answers.pop();
+        }
+        answers
+    }
+
+    async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
+        let size = self.capabilities.instances.as_ref().and_then(|limits| limits.list_page).unwrap_or(1);
+        let start: usize = page.map_or(0, |token| token.0.parse().unwrap());
+        let list = || {
+            let machines = self.machines.lock().unwrap();
+            let next = if start + size < machines.len() {
+                Some(start + size)
+            } else {
+                self.circles.load(Ordering::SeqCst).then_some(0)
+            };
+            let next = next.map(|start| PageToken(start.to_string()));
+            InstancePage::new(machines.iter().skip(start).take(size).cloned(), next)
+        };
+        self.call(Call::List(page.map(|token| token.0.clone())), list).await
+    }
+}
+
+#[async_trait]
+impl LoadBalancers for Fake {
+    async fn observe(&self, keys: &[LoadBalancerKey]) -> Vec<Result<Option<LoadBalancerState>>> {
+        let answer = self.call(Call::Other("observe"), || None).await;
+        keys.iter().map(|_| answer.clone()).collect()
+    }
+
+    async fn list(&self, _: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
+        self.call(Call::Other("list"), Vec::new).await
+    }
+
+    fn plan(&self, _: &LoadBalancerKey, _: Option<&LoadBalancerSpec>, _: Option<&LoadBalancerState>) -> Result<Plan> {
+        let payload = serde_json::Value::Null;
+        let step = Step { verb: Verb::Create, kind: "pool".into(), name: "p".into(), changes: vec![], payload };
+        Ok(Plan { steps: vec![step] })
+    }
+
+    async fn apply(&self, _: &LoadBalancerKey, _: &Step) -> Result<()> {
+        self.call(Call::Other("apply"), || ()).await
+    }
+}
+
+#[async_trait]
+impl Routes for Fake {
+    async fn list(&self, _: &ClusterName) -> Result<Vec<Route>> {
+        self.call(Call::Other("list routes"), Vec::new).await
+    }
+
+    async fn create(&self, _: &ClusterName, _: &RouteSpec) -> Result<()> {
+        self.call(Call::Other("create"), || ()).await
+    }
+
+    async fn delete(&self, _: &ClusterName, _: &Route) -> Result<()> {
+        self.call(Call::Other("delete"), || ()).await
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Fake {
+    fn info(&self) -> &ProviderInfo {
+        &self.info
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        self.capabilities.instances.is_some().then_some(self)
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        self.capabilities.load_balancers.is_some().then_some(self)
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        self.capabilities.routes.is_some().then_some(self)
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.call(Call::Other("check"), || ()).await
+    }
+}
+
+/// A node without an ID.
+pub(crate) fn named(node: &str) -> InstanceRef {
+    InstanceRef { node: node.into(), provider_id: None, system_uuid: None }
+}
+
+/// A node with an ID.
+pub(crate) fn with_id(node: &str, id: &str) -> InstanceRef {
+    InstanceRef { provider_id: ProviderId::new(id), ..named(node) }
+}
+
+/// The name of the machine, or how it is not there.
+pub(crate) fn told(answer: &Result<InstanceState>) -> String {
+    match answer {
+        Ok(InstanceState::Running(instance)) => instance.name.clone(),
+        Ok(state) => format!("{state:?}"),
+        Err(error) => error.kind().as_str().to_owned(),
+    }
+}

@@ -1,0 +1,43 @@
+//! What a cloud can be asked, by name: for metrics, logs and errors.
+
+use std::fmt;
+
+/// One method of the contract. The contract makes each of them repeatable (reads by nature, writes by their rules), which
+/// is why the retry layer needs no list of exceptions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Operation {
+    Check,
+    FindInstances,
+    ListInstances,
+    ObserveLoadBalancers,
+    ListLoadBalancers,
+    PlanLoadBalancer,
+    ApplyLoadBalancer,
+    ListRoutes,
+    CreateRoute,
+    DeleteRoute,
+}
+
+impl Operation {
+    /// As a metric label.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Operation::Check => "check",
+            Operation::FindInstances => "find_instances",
+            Operation::ListInstances => "list_instances",
+            Operation::ObserveLoadBalancers => "observe_load_balancers",
+            Operation::ListLoadBalancers => "list_load_balancers",
+            Operation::PlanLoadBalancer => "plan_load_balancer",
+            Operation::ApplyLoadBalancer => "apply_load_balancer",
+            Operation::ListRoutes => "list_routes",
+            Operation::CreateRoute => "create_route",
+            Operation::DeleteRoute => "delete_route",
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.label().replace('_', " "))
+    }
+}

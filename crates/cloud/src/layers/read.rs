@@ -1,0 +1,150 @@
+//! One read of many machines: looked up in batches or found in a listing, whichever takes fewer calls.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bowline_core::{InstanceRef, InstanceState};
+use futures::stream::{self, StreamExt};
+
+use crate::layers::cache::Question;
+use crate::layers::listing::{self, Listing};
+use crate::layers::operation::Operation;
+use crate::layers::retry::Attempts;
+use crate::{
+    CloudProvider, Error, ErrorKind, Identity, InstanceCapabilities, InstancePage, Instances, PageToken, Result,
+};
+
+/// Reads machines from one provider.
+pub(crate) struct Reader {
+    provider: Arc<dyn CloudProvider>,
+    attempts: Arc<Attempts>,
+    /// How many machines the last listing had; 0 if none was made yet.
+    machines: AtomicUsize,
+}
+
+impl Reader {
+    pub(crate) fn new(provider: Arc<dyn CloudProvider>, attempts: Arc<Attempts>) -> Reader {
+        Reader { provider, attempts, machines: AtomicUsize::new(0) }
+    }
+
+    /// By what the machine is recognised. What is foreign, or could only be found by a name where names do not help, is
+    /// not this provider's: it is told so here, because in a listing a foreign ID could look like one of its own.
+    pub(crate) fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
+        let (instances, limits) = self.instances()?;
+        let own = match asked.provider_id.as_ref() {
+            Some(id) => {
+                id.prefix().is_some_and(|prefix| self.provider.info().id_prefixes.iter().any(|own| own == prefix))
+            }
+            None => limits.lookup_by_name,
+        };
+        if own { instances.identify(asked) } else { Ok(Identity::NotMine) }
+    }
+
+    /// Reads all of `questions` and hands each answer on as soon as it is there.
+    pub(crate) async fn read(&self, questions: Vec<Question>, answer: impl Fn(Question, Result<InstanceState>)) {
+        let (instances, limits) = match self.instances() {
+            Ok(found) => found,
+            Err(error) => return questions.into_iter().for_each(|question| answer(question, Err(error.clone()))),
+        };
+        let machines = Some(self.machines.load(Ordering::Relaxed)).filter(|machines| *machines > 0);
+        if listing::is_cheaper(questions.len(), machines, limits) {
+            self.list(instances, questions, answer).await;
+        } else {
+            self.find(instances, limits, questions, answer).await;
+        }
+    }
+
+    async fn find(
+        &self,
+        instances: &dyn Instances,
+        limits: &InstanceCapabilities,
+        questions: Vec<Question>,
+        answer: impl Fn(Question, Result<InstanceState>),
+    ) {
+        let chunks = into_chunks(questions, limits.batch_lookup.max(1));
+        let answer = &answer;
+        let reads = stream::iter(chunks).for_each_concurrent(limits.max_parallel.max(1), |chunk| async move {
+            let asked: Vec<_> = chunk.iter().map(|question| question.asked.clone()).collect();
+            let find = |asked: Vec<InstanceRef>| async move { instances.find(&asked).await };
+            let answers = self.attempts.run_each(Operation::FindInstances, &asked, find).await;
+            chunk.into_iter().zip(answers).for_each(|(question, found)| answer(question, found));
+        });
+        reads.await;
+    }
+
+    async fn list(
+        &self,
+        instances: &dyn Instances,
+        questions: Vec<Question>,
+        answer: impl Fn(Question, Result<InstanceState>),
+    ) {
+        let answer_all = |settled: Vec<_>| settled.into_iter().for_each(|(question, found)| answer(question, found));
+        let mut listing = Listing::new(
+            questions
+                .into_iter()
+                .map(|question| (question.key.identity.clone(), question.asked.provider_id.clone(), question)),
+        );
+        let mut pages = Pages::default();
+        loop {
+            let page = match self.page(instances, &pages).await.and_then(|page| pages.turn(page)) {
+                Ok(page) => page,
+                Err(error) => return answer_all(listing.fail(&error)),
+            };
+            answer_all(listing.take(page));
+            if pages.is_last() {
+                self.machines.store(listing.machines(), Ordering::Relaxed);
+                return answer_all(listing.finish());
+            }
+            if listing.is_settled() {
+                self.machines.fetch_max(listing.machines(), Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+
+    async fn page(&self, instances: &dyn Instances, pages: &Pages) -> Result<InstancePage> {
+        let list = || instances.list(pages.next.as_ref());
+        self.attempts.run(Operation::ListInstances, list).await
+    }
+
+    fn instances(&self) -> Result<(&dyn Instances, &InstanceCapabilities)> {
+        let instances = self.provider.instances().zip(self.provider.capabilities().instances.as_ref());
+        instances.ok_or_else(|| super::unsupported(&*self.provider, Operation::FindInstances, "instances"))
+    }
+}
+
+/// Where in a listing we are.
+#[derive(Default)]
+struct Pages {
+    next: Option<PageToken>,
+    seen: HashSet<String>,
+}
+
+impl Pages {
+    /// Goes on behind `page`. A listing that leads back to where it was would never end.
+    fn turn(&mut self, page: InstancePage) -> Result<InstancePage> {
+        self.next = page.next.clone();
+        match &self.next {
+            Some(token) if !self.seen.insert(token.0.clone()) => {
+                let message = "the cloud's listing leads back to a page that was read already";
+                Err(Error::new(ErrorKind::Unexpected, Operation::ListInstances.to_string(), message))
+            }
+            _ => Ok(page),
+        }
+    }
+
+    fn is_last(&self) -> bool {
+        self.next.is_none()
+    }
+}
+
+/// Pieces of at most `size`, in order.
+fn into_chunks<T>(items: Vec<T>, size: usize) -> Vec<Vec<T>> {
+    let mut chunks = Vec::with_capacity(items.len().div_ceil(size));
+    let mut items = items.into_iter().peekable();
+    while items.peek().is_some() {
+        chunks.push(items.by_ref().take(size).collect());
+    }
+    chunks
+}

@@ -1,0 +1,194 @@
+//! Tries again what may work a moment later, and leaves a cloud alone that says when.
+//!
+//! Only a cloud that is busy or does not answer is asked again here. What needs another look at the world first
+//! (`Conflict`, `InProgress`) or a person (credentials, quota, configuration) goes back to the caller at once. Every
+//! operation of the contract may be repeated, so an attempt with an unclear end is repeated like any other.
+
+use std::future::Future;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::layers::limit::Limit;
+use crate::layers::operation::Operation;
+use crate::layers::{LayerOptions, first_error};
+use crate::{Error, ErrorKind, Result, Retry};
+
+/// Attempts at one provider.
+pub(crate) struct Attempts {
+    limit: Limit,
+    most: u32,
+    first_backoff: Duration,
+    max_backoff: Duration,
+    gate: Gate,
+}
+
+/// Closed while the cloud wants to be left alone: by everybody, not just by the caller whom it told.
+#[derive(Default)]
+struct Gate {
+    closed_until: Mutex<Option<Instant>>,
+}
+
+impl Attempts {
+    pub(crate) fn new(options: &LayerOptions, limit: Limit) -> Attempts {
+        Attempts {
+            limit,
+            most: options.max_attempts,
+            first_backoff: options.first_backoff,
+            max_backoff: options.max_backoff,
+            gate: Gate::default(),
+        }
+    }
+
+    /// Makes `call` until it works or trying again is of no use.
+    pub(crate) async fn run<T, F>(&self, operation: Operation, call: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let mut attempt = 1;
+        loop {
+            let answer = self.attempt(operation, call(), |answer| answer.as_ref().err()).await;
+            let error = match answer.flatten() {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            let Some(pause) = self.pause_after(attempt, &error) else { return Err(error) };
+            tracing::debug!(op = operation.label(), attempt, ?pause, %error, "trying again");
+            sleep(pause).await;
+            attempt += 1;
+        }
+    }
+
+    /// Makes `call` with all of `asked`, then with those alone that failed and may work a moment later. One answer per
+    /// question, in the same order.
+    pub(crate) async fn run_each<K, T, F>(
+        &self,
+        operation: Operation,
+        asked: &[K],
+        call: impl Fn(Vec<K>) -> F,
+    ) -> Vec<Result<T>>
+    where
+        K: Clone,
+        F: Future<Output = Vec<Result<T>>>,
+    {
+        let mut answers = self.each_once(operation, asked.to_vec(), &call).await;
+        for attempt in 1.. {
+            let (open, pause) = self.open(attempt, &answers);
+            if open.is_empty() {
+                break;
+            }
+            tracing::debug!(op = operation.label(), attempt, ?pause, failed = open.len(), "trying again");
+            sleep(pause).await;
+            let again = open.iter().filter_map(|index| asked.get(*index)).cloned().collect();
+            let renewed = self.each_once(operation, again, &call).await;
+            for (index, answer) in open.into_iter().zip(renewed) {
+                if let Some(place) = answers.get_mut(index) {
+                    *place = answer;
+                }
+            }
+        }
+        answers
+    }
+
+    /// One attempt, unless the cloud wants to be left alone.
+    async fn attempt<T>(
+        &self,
+        operation: Operation,
+        call: impl Future<Output = T>,
+        failure: impl Fn(&T) -> Option<&Error>,
+    ) -> Result<T> {
+        self.pass(operation)?;
+        let _place = self.limit.turn(operation).await;
+        // The cloud may have said so while we waited.
+        self.pass(operation)?;
+        self.limit.call(operation, call, failure).await
+    }
+
+    /// Fails while the cloud wants to be left alone, with the time that is left.
+    fn pass(&self, operation: Operation) -> Result<()> {
+        let left = self.gate.closed_for();
+        if left.is_zero() {
+            return Ok(());
+        }
+        let message = format!("the cloud wants to be left alone for another {left:.0?}");
+        let error = Error::new(ErrorKind::RateLimited, operation.to_string(), message).retry(Retry::After(left));
+        Err(error.context("provider", self.limit.provider()))
+    }
+
+    /// One attempt; whatever comes back, there is one answer per question.
+    async fn each_once<K, T, F>(
+        &self,
+        operation: Operation,
+        asked: Vec<K>,
+        call: &impl Fn(Vec<K>) -> F,
+    ) -> Vec<Result<T>>
+    where
+        F: Future<Output = Vec<Result<T>>>,
+    {
+        let count = asked.len();
+        let to_all = |error: Error| (0..count).map(|_| Err(error.clone())).collect();
+        match self.attempt(operation, call(asked), |answers| first_error(answers)).await {
+            Ok(answers) if answers.len() == count => answers,
+            Ok(answers) => to_all(miscounted(operation, count, answers.len())),
+            Err(error) => to_all(error),
+        }
+    }
+
+    /// Which answers to ask for again, and after what pause.
+    fn open<T>(&self, attempt: u32, answers: &[Result<T>]) -> (Vec<usize>, Duration) {
+        let failures = answers.iter().enumerate().filter_map(|(index, answer)| Some((index, answer.as_ref().err()?)));
+        let again = failures.filter_map(|(index, error)| Some((index, self.pause_after(attempt, error)?)));
+        let (open, pauses): (Vec<_>, Vec<_>) = again.unzip();
+        (open, pauses.into_iter().max().unwrap_or_default())
+    }
+
+    /// How long to wait before the next attempt; `None` if there is none. A cloud that wants more than the longest pause
+    /// is left alone by everybody from now on.
+    fn pause_after(&self, attempt: u32, error: &Error) -> Option<Duration> {
+        if !matches!(error.kind(), ErrorKind::RateLimited | ErrorKind::Unavailable) {
+            return None;
+        }
+        match error.retry_advice() {
+            Retry::Never => None,
+            Retry::After(wish) if wish > self.max_backoff => {
+                self.gate.close(wish);
+                None
+            }
+            // While everybody leaves the cloud alone, nobody waits here to be the first to come back.
+            _ if attempt >= self.most || !self.gate.closed_for().is_zero() => None,
+            Retry::After(wish) => Some(wish),
+            Retry::Backoff => Some(self.backoff(attempt)),
+        }
+    }
+
+    /// Between half and all of a pause that doubles each time, so that callers who failed together do not return together.
+    fn backoff(&self, attempt: u32) -> Duration {
+        let doubled = 2_u32.saturating_pow(attempt.saturating_sub(1));
+        let whole = self.first_backoff.saturating_mul(doubled).min(self.max_backoff);
+        whole.mul_f64(0.5 + fastrand::f64() / 2.0)
+    }
+}
+
+/// A cloud that wants more than this has made a mistake, and nothing would end it before the process does.
+const LONGEST_REST: Duration = Duration::from_secs(3600);
+
+impl Gate {
+    /// Stays closed for `wish`, or longer if somebody was told so.
+    fn close(&self, wish: Duration) {
+        let mut closed_until = self.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = Instant::now().checked_add(wish.min(LONGEST_REST));
+        *closed_until = until.max(*closed_until);
+    }
+
+    /// Zero while open.
+    fn closed_for(&self) -> Duration {
+        let closed_until = *self.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
+        closed_until.map(|until| until.saturating_duration_since(Instant::now())).unwrap_or_default()
+    }
+}
+
+fn miscounted(operation: Operation, asked: usize, answered: usize) -> Error {
+    let message = format!("the provider gave {answered} answers to {asked} questions");
+    Error::new(ErrorKind::Unexpected, operation.to_string(), message)
+}

@@ -1,0 +1,794 @@
+//! The layers from outside: what the caller gets, and what reaches the cloud.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use bowline_core::{PortSpec, Protocol, SessionAffinity, TargetNode, TrafficPolicy, Verb};
+use futures::future::join_all;
+use proptest::prelude::*;
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use crate::Retry;
+use crate::fake::{Call, Fake, named, told, with_id};
+
+const MINUTE: Freshness = Freshness::Within(Duration::from_secs(60));
+
+fn layers(fake: &Arc<Fake>) -> Arc<Layered> {
+    layers_with(fake, LayerOptions::default())
+}
+
+fn layers_with(fake: &Arc<Fake>, options: LayerOptions) -> Arc<Layered> {
+    Arc::new(Layered::new(Arc::clone(fake) as _, options, &prometheus::Registry::new()))
+}
+
+async fn ask(layers: &Layered, asked: &[InstanceRef], freshness: Freshness) -> Vec<String> {
+    layers.find_instances(asked, freshness).await.iter().map(told).collect()
+}
+
+fn ids(range: std::ops::Range<usize>) -> Vec<InstanceRef> {
+    range.map(|n| with_id(&format!("n{n}"), &format!("c://id-n{n}"))).collect()
+}
+
+/// `c` with `count` machines `n0`, `n1`, ...
+fn crowd(count: usize) -> Fake {
+    let fake = Fake::new("c");
+    (0..count).for_each(|n| fake.add(&format!("n{n}"), &format!("id-n{n}")));
+    fake
+}
+
+fn error(kind: ErrorKind) -> Error {
+    Error::new(kind, "test", "on order")
+}
+
+fn finds(fake: &Fake) -> usize {
+    fake.calls().iter().filter(|call| matches!(call, Call::Find(_))).count()
+}
+
+fn lists(fake: &Fake) -> usize {
+    fake.calls().iter().filter(|call| matches!(call, Call::List(_))).count()
+}
+
+// Memory and reads under way.
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_within_the_bound_comes_from_memory_and_an_older_one_does_not() {
+    let fake = Arc::new(crowd(1));
+    let layers = layers(&fake);
+    for (wait, calls) in [(0, 1), (30, 1), (29, 1), (2, 2), (60, 2)] {
+        sleep(Duration::from_secs(wait)).await;
+        assert_eq!(ask(&layers, &ids(0..1), MINUTE).await, ["n0"]);
+        assert_eq!(finds(&fake), calls, "after another {wait} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn now_is_never_served_from_memory_but_fills_it() {
+    let fake = Arc::new(crowd(1));
+    let layers = layers(&fake);
+    for calls in 1..=3 {
+        assert_eq!(ask(&layers, &ids(0..1), Freshness::Now).await, ["n0"]);
+        assert_eq!(finds(&fake), calls);
+    }
+    assert_eq!(ask(&layers, &ids(0..1), MINUTE).await, ["n0"]);
+    assert_eq!(finds(&fake), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn gone_not_mine_and_errors_are_never_served_from_memory() {
+    let fake = Arc::new(crowd(1));
+    let layers = layers(&fake);
+    assert_eq!(ask(&layers, &ids(5..6), MINUTE).await, ["Gone"]);
+    fake.add("n5", "id-n5");
+    assert_eq!(ask(&layers, &ids(5..6), MINUTE).await, ["n5"]);
+    fake.fail_item("n6", [error(ErrorKind::PermissionDenied)]);
+    assert_eq!(ask(&layers, &ids(6..7), MINUTE).await, ["permission_denied"]);
+    assert_eq!(ask(&layers, &ids(6..7), MINUTE).await, ["Gone"]);
+    fake.declines.store(true, Ordering::SeqCst);
+    assert_eq!(ask(&layers, &ids(7..8), MINUTE).await, ["NotMine"]);
+    fake.declines.store(false, Ordering::SeqCst);
+    assert_eq!(ask(&layers, &ids(7..8), MINUTE).await, ["Gone"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_was_found_gone_is_forgotten() {
+    let fake = Arc::new(crowd(2));
+    let layers = layers(&fake);
+    assert_eq!(ask(&layers, &ids(0..1), MINUTE).await, ["n0"]);
+    fake.remove("n0");
+    assert_eq!(ask(&layers, &ids(0..1), MINUTE).await, ["n0"]);
+    assert_eq!(ask(&layers, &ids(0..1), Freshness::Now).await, ["Gone"]);
+    assert_eq!(ask(&layers, &ids(0..1), MINUTE).await, ["Gone"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_read_leaves_what_is_remembered() {
+    let fake = Arc::new(crowd(1));
+    let layers = layers(&fake);
+    ask(&layers, &ids(0..1), MINUTE).await;
+    fake.fail([Some(error(ErrorKind::PermissionDenied))]);
+    assert_eq!(ask(&layers, &ids(0..1), Freshness::Now).await, ["permission_denied"]);
+    assert_eq!(ask(&layers, &ids(0..1), MINUTE).await, ["n0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_with_a_bound_joins_a_read_under_way_and_now_does_not() {
+    let fake = Arc::new(crowd(2).latency(Duration::from_secs(10)));
+    let layers = layers(&fake);
+    let first = tokio::spawn({
+        let layers = Arc::clone(&layers);
+        async move { ask(&layers, &ids(0..1), MINUTE).await }
+    });
+    sleep(Duration::from_secs(2)).await;
+    fake.remove("n0");
+    let asked = ids(0..1);
+    let second = ask(&layers, &asked, MINUTE);
+    let impatient = ask(&layers, &asked, Freshness::Within(Duration::from_secs(1)));
+    let now = ask(&layers, &asked, Freshness::Now);
+    let answers = tokio::join!(first, second, now, impatient);
+    assert_eq!(answers.0.unwrap(), ["n0"]);
+    assert_eq!(answers.1, ["n0"], "joins");
+    assert_eq!(answers.2, ["Gone"], "the read began before the question was put");
+    assert_eq!(answers.3, ["Gone"], "the read began before the bound");
+    assert_eq!(finds(&fake), 2, "the two that did not join share one read");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_callers_with_one_question_each_make_one_call() {
+    let fake = Arc::new(crowd(100));
+    let layers = layers(&fake);
+    let callers = (0..100).map(|n| {
+        let (layers, freshness) = (Arc::clone(&layers), if n % 2 == 0 { Freshness::Now } else { MINUTE });
+        tokio::spawn(async move { ask(&layers, &ids(n..n + 1), freshness).await })
+    });
+    for (n, answer) in join_all(callers).await.into_iter().enumerate() {
+        assert_eq!(answer.unwrap(), [format!("n{n}")]);
+    }
+    assert_eq!(finds(&fake), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_question_from_many_callers_is_asked_once_of_a_cloud_that_answers_one_by_one() {
+    let fake = Arc::new(crowd(3).limits(|limits| limits.batch_lookup = 1));
+    let layers = layers(&fake);
+    let callers = (0..30).map(|n| {
+        let layers = Arc::clone(&layers);
+        async move { ask(&layers, &ids(n % 3..n % 3 + 1), Freshness::Now).await }
+    });
+    join_all(callers).await;
+    assert_eq!(finds(&fake), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_gives_up_takes_nobodys_answer_away() {
+    let fake = Arc::new(crowd(1).latency(Duration::from_secs(10)));
+    let layers = layers(&fake);
+    let asked = ids(0..1);
+    let hasty = tokio::time::timeout(Duration::from_secs(1), ask(&layers, &asked, MINUTE));
+    let (hasty, patient) = tokio::join!(hasty, ask(&layers, &asked, MINUTE));
+    assert!(hasty.is_err());
+    assert_eq!(patient, ["n0"]);
+    assert_eq!(finds(&fake), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_machine_of_the_same_name_does_not_get_its_predecessors_answer() {
+    let fake = Arc::new(crowd(1));
+    let layers = layers(&fake);
+    for (uuid, calls) in [("first", 1), ("first", 1), ("second", 2)] {
+        let asked = InstanceRef { system_uuid: Some(uuid.to_owned()), ..named("n0") };
+        ask(&layers, &[asked], MINUTE).await;
+        assert_eq!(finds(&fake), calls, "{uuid}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_holds_nothing_that_is_older_than_the_largest_bound() {
+    let fake = Arc::new(crowd(200));
+    let layers = layers(&fake);
+    ask(&layers, &ids(0..100), MINUTE).await;
+    assert_eq!(layers.cache.remembered(), 100);
+    sleep(Duration::from_secs(61)).await;
+    ask(&layers, &ids(100..101), MINUTE).await;
+    assert_eq!(layers.cache.remembered(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_panics_gives_errors_and_is_asked_again() {
+    let fake = Arc::new(crowd(1).limits(|limits| limits.list_page = Some(10)));
+    let layers = layers(&fake);
+    fake.panics.store(true, Ordering::SeqCst);
+    assert_eq!(ask(&layers, &ids(0..1), MINUTE).await, ["unexpected"]);
+    fake.panics.store(false, Ordering::SeqCst);
+    assert_eq!(ask(&layers, &ids(0..1), MINUTE).await, ["n0"]);
+}
+
+// Lookups.
+
+#[tokio::test(start_paused = true)]
+async fn lookups_are_cut_to_size_and_run_in_parallel_up_to_the_limit() {
+    let fake = crowd(25).latency(Duration::from_secs(1)).limits(|limits| {
+        limits.batch_lookup = 4;
+        limits.max_parallel = 3;
+    });
+    let fake = Arc::new(fake);
+    let answers = ask(&layers(&fake), &ids(0..25), Freshness::Now).await;
+    assert_eq!(answers, (0..25).map(|n| format!("n{n}")).collect::<Vec<_>>());
+    let sizes =
+        fake.calls().iter().map(|call| matches!(call, Call::Find(asked) if asked.len() <= 4)).collect::<Vec<_>>();
+    assert_eq!(sizes, [true; 7]);
+    assert_eq!(fake.most_at_once.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_parallel_limit_holds_across_reads() {
+    let fake = Arc::new(crowd(6).latency(Duration::from_secs(1)).limits(|limits| {
+        limits.batch_lookup = 1;
+        limits.max_parallel = 2;
+    }));
+    let layers = layers(&fake);
+    let (early, late) = (ids(0..3), ids(3..6));
+    let later = async {
+        sleep(Duration::from_millis(500)).await;
+        ask(&layers, &late, MINUTE).await
+    };
+    tokio::join!(ask(&layers, &early, MINUTE), later);
+    assert_eq!(fake.most_at_once.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_number_of_answers_is_an_error_for_all_that_were_asked() {
+    let fake = Arc::new(crowd(3));
+    fake.loses_answers.store(true, Ordering::SeqCst);
+    assert_eq!(ask(&layers(&fake), &ids(0..3), Freshness::Now).await, ["unexpected"; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_id_and_a_name_where_names_do_not_help_are_not_mine_without_a_call() {
+    let fake = Arc::new(crowd(1).limits(|limits| limits.lookup_by_name = false));
+    let asked = [with_id("n0", "d://id-n0"), with_id("n0", "id-n0"), named("n0")];
+    assert_eq!(ask(&layers(&fake), &asked, Freshness::Now).await, ["NotMine"; 3]);
+    assert!(fake.calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_without_machines_says_so() {
+    let mut fake = Fake::new("c");
+    fake.capabilities.instances = None;
+    let answers = layers(&Arc::new(fake)).find_instances(&ids(0..2), Freshness::Now).await;
+    let texts: Vec<_> = answers.into_iter().map(|answer| answer.unwrap_err().to_string()).collect();
+    assert_eq!(texts, ["find instances: the provider c has no instances"; 2]);
+}
+
+// Listings.
+
+#[test]
+fn the_cheaper_of_lookup_and_listing_is_taken_and_lookup_on_a_tie() {
+    let table = [
+        // asked, machines last seen, batch, page, listing?
+        (10, None, 1, None, false),
+        (10, None, 1, Some(100), true),
+        (1, None, 1, Some(100), false),
+        (2, None, 1, Some(100), true),
+        (2, Some(1000), 1, Some(100), false),
+        (10, Some(1000), 1, Some(100), false),
+        (11, Some(1000), 1, Some(100), true),
+        (500, Some(1000), 100, Some(200), false),
+        (501, Some(1000), 100, Some(200), true),
+        (0, None, 1, Some(100), false),
+        (5, Some(5), 0, Some(0), false),
+    ];
+    for (asked, machines, batch_lookup, list_page, expected) in table {
+        let limits = crate::InstanceCapabilities { batch_lookup, list_page, ..Default::default() };
+        assert_eq!(listing::is_cheaper(asked, machines, &limits), expected, "{asked} {machines:?} {limits:?}");
+    }
+}
+
+/// `c` that answers one by one and lists `page` machines at a time.
+fn lister(count: usize, page: usize) -> Arc<Fake> {
+    Arc::new(crowd(count).limits(|limits| {
+        limits.batch_lookup = 1;
+        limits.list_page = Some(page);
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_answers_by_id_and_by_name_and_tells_who_is_gone() {
+    let fake = lister(7, 3);
+    let asked = [ids(0..9), vec![named("n3"), named("nobody")]].concat();
+    let answers = ask(&layers(&fake), &asked, Freshness::Now).await;
+    assert_eq!(answers, ["n0", "n1", "n2", "n3", "n4", "n5", "n6", "Gone", "Gone", "n3", "Gone"]);
+    assert_eq!((lists(&fake), finds(&fake)), (3, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_size_of_the_last_listing_decides_the_next() {
+    let fake = lister(40, 2);
+    let layers = layers(&fake);
+    ask(&layers, &[ids(0..5), ids(90..91)].concat(), Freshness::Now).await;
+    assert_eq!((lists(&fake), finds(&fake)), (20, 0), "nothing was known: 6 machines in 3 pages");
+    ask(&layers, &ids(0..6), Freshness::Now).await;
+    assert_eq!((lists(&fake), finds(&fake)), (20, 6), "40 machines are 20 pages");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_ends_early_when_all_ids_are_found() {
+    let fake = lister(100, 5);
+    ask(&layers(&fake), &ids(0..10), Freshness::Now).await;
+    assert_eq!(lists(&fake), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ids_are_answered_as_their_page_arrives() {
+    let fake = Arc::new(crowd(20).latency(Duration::from_secs(1)).limits(|limits| {
+        limits.batch_lookup = 1;
+        limits.list_page = Some(5);
+    }));
+    let layers = layers(&fake);
+    let (all, first) = (ids(0..20), ids(0..1));
+    let begun = Instant::now();
+    let early = async {
+        ask(&layers, &first, MINUTE).await;
+        begun.elapsed().as_secs()
+    };
+    let (early, _) = tokio::join!(early, ask(&layers, &all, MINUTE));
+    assert_eq!((early, begun.elapsed().as_secs()), (1, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_machines_of_one_name_are_an_error_that_names_both() {
+    let fake = lister(5, 2);
+    fake.add("n1", "id-twin");
+    let answers = layers(&fake).find_instances(&[named("n0"), named("n1"), named("n2")], Freshness::Now).await;
+    assert_eq!(answers.iter().map(told).collect::<Vec<_>>(), ["n0", "invalid_config", "n2"]);
+    let text = answers[1].as_ref().unwrap_err().to_string();
+    assert!(text.contains("id-n1") && text.contains("id-twin"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_listed_twice_is_one_machine() {
+    let fake = lister(5, 2);
+    fake.add("n1", "id-n1");
+    let answers = ask(&layers(&fake), &["n0", "n1", "n2"].map(named), Freshness::Now).await;
+    assert_eq!(answers, ["n0", "n1", "n2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_is_found_by_its_whole_id_when_the_provider_cuts_ids_in_two_ways() {
+    let fake = lister(0, 10);
+    (0..3).for_each(|n| fake.add_as(&format!("n{n}"), &format!("{n}"), &format!("c:///{n}")));
+    let asked: Vec<_> = (0..4).map(|n| with_id(&format!("n{n}"), &format!("c:///{n}"))).collect();
+    assert_eq!(ask(&layers(&fake), &asked, Freshness::Now).await, ["n0", "n1", "n2", "Gone"]);
+    assert_eq!(lists(&fake), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_malformed_id_is_an_error_without_a_call() {
+    let fake = Arc::new(crowd(1));
+    assert_eq!(ask(&layers(&fake), &[with_id("n0", "c://")], Freshness::Now).await, ["invalid_config"]);
+    assert!(fake.calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_page_is_an_error_for_all_that_are_not_found_yet() {
+    let fake = lister(9, 3);
+    fake.fail([None, Some(error(ErrorKind::PermissionDenied))]);
+    let asked = [ids(0..4), ids(20..21), vec![named("n0")]].concat();
+    let denied = "permission_denied";
+    assert_eq!(ask(&layers(&fake), &asked, Freshness::Now).await, ["n0", "n1", "n2", denied, denied, denied]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_listing_is_no_proof_of_absence() {
+    let fake = lister(0, 100);
+    let answers = layers(&fake).find_instances(&ids(0..3), Freshness::Now).await;
+    assert_eq!(answers.iter().map(told).collect::<Vec<_>>(), ["unexpected"; 3]);
+    assert!(answers[0].as_ref().unwrap_err().message().contains("lists no machines at all"));
+    assert_eq!((lists(&fake), finds(&fake)), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_that_leads_back_ends_with_an_error() {
+    let fake = lister(10, 3);
+    fake.circles.store(true, Ordering::SeqCst);
+    assert_eq!(ask(&layers(&fake), &ids(20..30), Freshness::Now).await, ["unexpected"; 10]);
+}
+
+// Retries.
+
+#[tokio::test(start_paused = true)]
+async fn what_may_work_a_moment_later_is_tried_again_and_nothing_else() {
+    use ErrorKind::*;
+    let kinds = [
+        (RateLimited, 4),
+        (Unavailable, 4),
+        (NotFound, 1),
+        (AlreadyExists, 1),
+        (Conflict, 1),
+        (QuotaExceeded, 1),
+        (Unauthenticated, 1),
+        (PermissionDenied, 1),
+        (InvalidConfig, 1),
+        (Unsupported, 1),
+        (ImplementedElsewhere, 1),
+        (InProgress, 1),
+        (Cancelled, 1),
+        (Unexpected, 1),
+    ];
+    for (kind, attempts) in kinds {
+        let fake = Arc::new(Fake::new("c"));
+        fake.fail((0..9).map(|_| Some(error(kind))));
+        assert_eq!(layers(&fake).check().await.unwrap_err().kind(), kind);
+        assert_eq!(fake.calls().len(), attempts, "{kind:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn advice_never_to_retry_is_followed() {
+    let fake = Arc::new(Fake::new("c"));
+    fake.fail([Some(error(ErrorKind::Unavailable).retry(Retry::Never))]);
+    assert!(layers(&fake).check().await.is_err());
+    assert_eq!(fake.calls().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_double_with_jitter_up_to_the_longest() {
+    let options = LayerOptions {
+        max_attempts: 6,
+        first_backoff: Duration::from_secs(1),
+        max_backoff: Duration::from_secs(4),
+        ..LayerOptions::default()
+    };
+    let fake = Arc::new(Fake::new("c"));
+    fake.fail((0..5).map(|_| Some(error(ErrorKind::Unavailable))));
+    let begun = Instant::now();
+    assert!(layers_with(&fake, options).check().await.is_ok());
+    let took = begun.elapsed().as_secs_f64();
+    assert!((7.5..=15.1).contains(&took), "half to all of 1+2+4+4+4 s: {took}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_wish_of_the_cloud_is_waited_for() {
+    let fake = Arc::new(Fake::new("c"));
+    fake.fail([Some(error(ErrorKind::RateLimited).retry(Retry::After(Duration::from_secs(7))))]);
+    let begun = Instant::now();
+    assert!(layers(&fake).check().await.is_ok());
+    assert_eq!((begun.elapsed().as_secs(), fake.calls().len()), (7, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_long_wish_everybody_leaves_the_cloud_alone_until_then() {
+    let fake = Arc::new(crowd(1));
+    let layers = layers(&fake);
+    fake.fail([Some(error(ErrorKind::RateLimited).retry(Retry::After(Duration::from_secs(90))))]);
+    assert_eq!(layers.check().await.unwrap_err().retry_advice(), Retry::After(Duration::from_secs(90)));
+    sleep(Duration::from_secs(30)).await;
+    let refused = layers.check().await.unwrap_err();
+    assert_eq!((refused.kind(), fake.calls().len()), (ErrorKind::RateLimited, 1));
+    let Retry::After(left) = refused.retry_advice() else { panic!("{refused}") };
+    assert_eq!(left.as_secs_f64().round(), 60.0);
+    assert_eq!(ask(&layers, &ids(0..1), Freshness::Now).await, ["rate_limited"]);
+    assert_eq!(fake.calls().len(), 1);
+    sleep(Duration::from_secs(58)).await;
+    let begun = Instant::now();
+    assert!(layers.check().await.is_err(), "also shortly before the end");
+    assert_eq!((begun.elapsed(), fake.calls().len()), (Duration::ZERO, 1));
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(ask(&layers, &ids(0..1), Freshness::Now).await, ["n0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_wait_for_their_turn_also_leave_the_cloud_alone() {
+    let fake = Arc::new(Fake::new("c"));
+    let layers = layers_with(&fake, LayerOptions { rate: Some(1.0), burst: 1, ..LayerOptions::default() });
+    fake.fail([Some(error(ErrorKind::Unavailable).retry(Retry::After(Duration::from_secs(90))))]);
+    let ended = join_all((0..5).map(|_| layers.check())).await;
+    assert!(ended.iter().all(Result::is_err));
+    assert_eq!(ended[4].as_ref().unwrap_err().kind(), ErrorKind::RateLimited);
+    assert_eq!(fake.calls().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_failed_questions_of_a_batch_are_asked_again() {
+    let fake = Arc::new(crowd(4));
+    fake.fail_item("n1", [error(ErrorKind::Unavailable), error(ErrorKind::RateLimited)]);
+    fake.fail_item("n2", [error(ErrorKind::PermissionDenied)]);
+    let answers = ask(&layers(&fake), &ids(0..4), Freshness::Now).await;
+    assert_eq!(answers, ["n0", "n1", "permission_denied", "n3"]);
+    let find = |names: &[&str]| Call::Find(names.iter().map(|name| (*name).to_owned()).collect());
+    assert_eq!(fake.calls(), [find(&["n0", "n1", "n2", "n3"]), find(&["n1"]), find(&["n1"])]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_takes_too_long_is_given_up_and_tried_again() {
+    let options = LayerOptions { call_timeout: Duration::from_secs(5), max_attempts: 2, ..LayerOptions::default() };
+    let fake = Arc::new(crowd(1).latency(Duration::from_secs(3600)));
+    let layers = layers_with(&fake, options);
+    let error = layers.check().await.unwrap_err();
+    assert_eq!(error.to_string(), "check: no answer within 5s (provider=c)");
+    assert_eq!((error.kind(), fake.calls().len()), (ErrorKind::Unavailable, 2));
+    assert_eq!(ask(&layers, &ids(0..1), Freshness::Now).await, ["unavailable"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_attempt_pays_the_rate() {
+    let options = LayerOptions { rate: Some(1.0), burst: 1, first_backoff: Duration::ZERO, ..LayerOptions::default() };
+    let fake = Arc::new(Fake::new("c"));
+    fake.fail((0..3).map(|_| Some(error(ErrorKind::Unavailable))));
+    let begun = Instant::now();
+    assert!(layers_with(&fake, options).check().await.is_ok());
+    assert_eq!((begun.elapsed().as_secs(), fake.calls().len()), (3, 4));
+}
+
+// Writes.
+
+fn key() -> LoadBalancerKey {
+    let (namespace, service, uid) = ("default".to_owned(), "web".to_owned(), "u1".to_owned());
+    LoadBalancerKey { cluster: "k".into(), namespace, service, uid }
+}
+
+fn port(protocol: Protocol, node_port: Option<u16>) -> PortSpec {
+    PortSpec { name: String::new(), protocol, port: 80, node_port, app_protocol: None }
+}
+
+fn plain() -> LoadBalancerSpec {
+    LoadBalancerSpec {
+        key: key(),
+        annotations: BTreeMap::new(),
+        ports: vec![port(Protocol::Tcp, Some(30080))],
+        targets: vec![],
+        source_ranges: vec![],
+        requested_address: None,
+        ip_families: vec![bowline_core::IpFamily::IPv4],
+        session_affinity: SessionAffinity::None,
+        traffic_policy: TrafficPolicy::Cluster,
+        health_check: None,
+    }
+}
+
+fn greedy() -> LoadBalancerSpec {
+    let target = TargetNode { node: "n".into(), provider_id: None, addresses: vec![], draining: false };
+    LoadBalancerSpec {
+        ports: vec![port(Protocol::Udp, None), port(Protocol::Sctp, Some(1))],
+        targets: vec![target.clone(), target],
+        source_ranges: vec!["10.0.0.0/8".parse().unwrap()],
+        requested_address: Some("192.0.2.1".to_owned()),
+        ip_families: vec![bowline_core::IpFamily::IPv4, bowline_core::IpFamily::IPv6],
+        session_affinity: SessionAffinity::ClientIp { timeout_seconds: 10 },
+        traffic_policy: TrafficPolicy::Local,
+        ..plain()
+    }
+}
+
+#[test]
+fn all_wishes_that_the_cloud_cannot_fulfil_are_refused_at_once_by_field() {
+    let (max_ports, max_targets) = (Some(1), Some(1));
+    let nothing = LoadBalancerCapabilities { max_ports, max_targets, ..Default::default() };
+    let error = capability::check_load_balancer("c", &greedy(), &nothing).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert_eq!(
+        error.to_string(),
+        "plan load balancer: c cannot do this: spec.ports: protocol UDP; spec.ports: protocol SCTP; \
+         spec.ports: several protocols on one balancer; spec.allocateLoadBalancerNodePorts: false; \
+         spec.ipFamilies: IPv4; spec.ipFamilies: IPv6; spec.ipFamilies: two families on one balancer; \
+         spec.ports: 2 of them, at most 1; nodes: 2 of them, at most 1; spec.loadBalancerSourceRanges; \
+         spec.sessionAffinity: ClientIP; spec.externalTrafficPolicy: Local; spec.loadBalancerIP: 192.0.2.1 \
+         (service=default/web)"
+    );
+}
+
+#[test]
+fn a_cloud_that_can_do_it_all_refuses_nothing() {
+    let all = LoadBalancerCapabilities {
+        tcp: true,
+        udp: true,
+        sctp: true,
+        mixed_protocols: true,
+        source_ranges: true,
+        session_affinity: true,
+        local_traffic_policy: true,
+        requested_address: true,
+        without_node_ports: true,
+        ip_families: vec![bowline_core::IpFamily::IPv4, bowline_core::IpFamily::IPv6],
+        dual_stack: true,
+        ..Default::default()
+    };
+    for spec in [plain(), greedy()] {
+        assert!(capability::check_load_balancer("c", &spec, &all).is_ok());
+    }
+}
+
+fn route(range: &str) -> (RouteSpec, Route) {
+    let destination: ipnet::IpNet = range.parse().unwrap();
+    let spec = RouteSpec { name_hint: "u".into(), node: "n".into(), node_addresses: vec![], destination };
+    (spec, Route { id: "r".into(), node: None, node_addresses: None, destination, blackhole: false })
+}
+
+/// All writes and the plan, and whether they succeed.
+async fn write_everything(layers: &Layered) {
+    let plan = layers.plan_load_balancer(&key(), Some(&plain()), None).unwrap();
+    assert_eq!(plan.steps[0].verb, Verb::Create);
+    layers.apply_load_balancer(&key(), &plan.steps[0]).await.unwrap();
+    let (spec, route) = route("10.1.0.0/24");
+    layers.create_route(&"k".into(), &spec).await.unwrap();
+    layers.delete_route(&"k".into(), &route).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_makes_no_write_and_all_reads() {
+    let fake = Arc::new(crowd(1));
+    let layers = layers_with(&fake, LayerOptions { dry_run: true, ..LayerOptions::default() });
+    write_everything(&layers).await;
+    assert!(fake.calls().is_empty());
+    assert!(layers.observe_load_balancers(&[key()]).await[0].is_ok());
+    assert!(layers.list_load_balancers(&"k".into()).await.is_ok());
+    assert!(layers.list_routes(&"k".into()).await.is_ok());
+    assert_eq!(ask(&layers, &ids(0..1), Freshness::Now).await, ["n0"]);
+    assert_eq!(fake.calls().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_reach_the_cloud_and_are_repeated_when_it_does_not_answer() {
+    let fake = Arc::new(Fake::new("c"));
+    fake.fail([Some(error(ErrorKind::Unavailable))]);
+    write_everything(&layers(&fake)).await;
+    assert_eq!(fake.calls(), ["apply", "apply", "create", "delete"].map(Call::Other));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_cloud_cannot_do_is_refused_without_a_call() {
+    let fake = Arc::new(Fake::new("c"));
+    let layers = layers(&fake);
+    assert!(layers.plan_load_balancer(&key(), Some(&greedy()), None).is_err());
+    assert!(layers.plan_load_balancer(&key(), None, None).is_ok(), "removing is always possible");
+    let error = layers.create_route(&"k".into(), &route("fd00::/64").0).await.unwrap_err();
+    assert_eq!(error.to_string(), "create route: c cannot do this: destination fd00::/64 (IPv6) (node=n)");
+    assert!(fake.calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_the_provider_lacks_is_unsupported() {
+    let mut fake = Fake::new("c");
+    (fake.capabilities.load_balancers, fake.capabilities.routes) = (None, None);
+    let layers = layers(&Arc::new(fake));
+    let (spec, old) = route("10.0.0.0/24");
+    let errors = [
+        layers.observe_load_balancers(&[key()]).await.remove(0).unwrap_err(),
+        layers.list_load_balancers(&"k".into()).await.unwrap_err(),
+        layers.plan_load_balancer(&key(), None, None).unwrap_err(),
+        layers.list_routes(&"k".into()).await.unwrap_err(),
+        layers.create_route(&"k".into(), &spec).await.unwrap_err(),
+        layers.delete_route(&"k".into(), &old).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    }
+}
+
+/// Controllers put every question into tasks of their own.
+#[test]
+fn every_question_may_be_moved_to_a_task() {
+    fn movable<T: Send>(_: T) {}
+    let layers = layers(&Arc::new(Fake::new("c")));
+    let (spec, old) = route("10.0.0.0/24");
+    let step = bowline_core::Step {
+        verb: Verb::Create,
+        kind: String::new(),
+        name: String::new(),
+        changes: vec![],
+        payload: serde_json::Value::Null,
+    };
+    let (cluster, key, keys) = ("k".into(), key(), [key()]);
+    movable(layers.check());
+    movable(layers.find_instances(&[], Freshness::Now));
+    movable(layers.observe_load_balancers(&keys));
+    movable(layers.list_load_balancers(&cluster));
+    movable(layers.apply_load_balancer(&key, &step));
+    movable(layers.list_routes(&cluster));
+    movable(layers.create_route(&cluster, &spec));
+    movable(layers.delete_route(&cluster, &old));
+}
+
+// Metrics.
+
+#[tokio::test(start_paused = true)]
+async fn several_providers_share_one_registry_and_are_told_apart_by_label() {
+    let registry = prometheus::Registry::new();
+    let (a, b) = (Arc::new(Fake::new("a").with(["n"])), Arc::new(Fake::new("b")));
+    let layered = |fake: &Arc<Fake>| Layered::new(Arc::clone(fake) as _, LayerOptions::default(), &registry);
+    let (_former, a_layers, b_layers) = (layered(&a), layered(&a), layered(&b));
+    b.fail([Some(error(ErrorKind::Unavailable)), Some(error(ErrorKind::PermissionDenied))]);
+    for _ in 0..2 {
+        ask(&a_layers, &[with_id("n", "a://id-n")], MINUTE).await;
+    }
+    ask(&b_layers, &[named("n")], Freshness::Now).await;
+    ask(&a_layers, &[], Freshness::Now).await;
+    let text = prometheus::TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+    for line in [
+        r#"bowline_cloud_requests_total{operation="find_instances",provider="a",result="ok"} 2"#,
+        r#"bowline_cloud_requests_total{operation="find_instances",provider="b",result="permission_denied"} 1"#,
+        r#"bowline_cloud_calls_total{operation="find_instances",provider="a",result="ok"} 1"#,
+        r#"bowline_cloud_calls_total{operation="find_instances",provider="b",result="unavailable"} 1"#,
+        r#"bowline_cloud_calls_total{operation="find_instances",provider="b",result="permission_denied"} 1"#,
+        r#"bowline_cloud_request_duration_seconds_count{operation="find_instances",provider="a"} 2"#,
+        r#"bowline_cloud_throttle_wait_seconds_count{provider="b"} 2"#,
+        r#"bowline_cloud_cache_hits_total{provider="a"} 1"#,
+        r#"bowline_cloud_cache_misses_total{provider="a"} 1"#,
+        r#"bowline_cloud_cache_misses_total{provider="b"} 0"#,
+    ] {
+        assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
+    }
+}
+
+// The promise that everything above is for.
+
+#[derive(Debug, Clone)]
+struct World {
+    machines: usize,
+    asked: Vec<(usize, bool, bool)>,
+    batch_lookup: usize,
+    list_page: Option<usize>,
+    max_parallel: usize,
+    faults: Vec<Option<ErrorKind>>,
+}
+
+fn worlds() -> impl Strategy<Value = World> {
+    use ErrorKind::*;
+    let kind = prop::sample::select(vec![Unavailable, RateLimited, PermissionDenied, Unexpected, NotFound]);
+    let fault = prop_oneof![3 => Just(None), 2 => kind.prop_map(Some)];
+    let asked = prop::collection::vec((0_usize..40, any::<bool>(), any::<bool>()), 0..40);
+    let limits = (0_usize..12, prop::option::of(0_usize..12), 0_usize..4);
+    (0_usize..30, asked, limits, prop::collection::vec(fault, 0..12)).prop_map(
+        |(machines, asked, (batch_lookup, list_page, max_parallel), faults)| World {
+            machines,
+            asked,
+            batch_lookup,
+            list_page: list_page.map(|page| page.max(1)),
+            max_parallel,
+            faults,
+        },
+    )
+}
+
+async fn truth_or_error(world: World) {
+    let fake = crowd(world.machines).latency(Duration::from_millis(5)).limits(|limits| {
+        limits.batch_lookup = world.batch_lookup;
+        limits.list_page = world.list_page;
+        limits.max_parallel = world.max_parallel;
+    });
+    fake.fail(world.faults.iter().map(|fault| fault.map(error)));
+    let fake = Arc::new(fake);
+    let layers = layers(&fake);
+    let callers = world.asked.chunks(7).enumerate().map(|(caller, questions)| {
+        let layers = &layers;
+        async move {
+            // Callers come one after the other, some while earlier reads are under way.
+            sleep(Duration::from_millis(2 * caller as u64)).await;
+            let asked: Vec<_> = questions.iter().map(|(n, by_id, _)| question(*n, *by_id)).collect();
+            let freshness = if questions.iter().any(|(.., now)| *now) { Freshness::Now } else { MINUTE };
+            layers.find_instances(&asked, freshness).await
+        }
+    });
+    let answers: Vec<_> = join_all(callers).await.concat();
+    assert_eq!(answers.len(), world.asked.len());
+    for ((n, ..), answer) in world.asked.iter().zip(&answers) {
+        let expected = if *n < world.machines { format!("n{n}") } else { "Gone".to_owned() };
+        assert!(answer.is_err() || told(answer) == expected, "n{n}: {answer:?}");
+    }
+    let empty_listing = world.machines == 0 && world.list_page.is_some();
+    let healthy = world.faults.iter().all(Option::is_none) && !empty_listing;
+    assert!(!healthy || answers.iter().all(Result::is_ok), "{answers:?}");
+}
+
+fn question(n: usize, by_id: bool) -> InstanceRef {
+    if by_id { ids(n..n + 1).remove(0) } else { named(&format!("n{n}")) }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+    #[test]
+    fn an_answer_is_the_truth_or_an_error_and_never_gone_for_a_machine_that_exists(world in worlds()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(truth_or_error(world));
+    }
+}

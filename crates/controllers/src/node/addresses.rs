@@ -1,0 +1,98 @@
+//! Keeping addresses fresh (NODE-19 to NODE-26): a look at all initialised Nodes every period, with one cloud read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_cloud::{Error, Freshness, Sighting};
+use bowline_core::{InstanceRef, Node, addresses};
+use bowline_runtime::Shutdown;
+use futures::stream::{self, StreamExt as _};
+
+use super::Shared;
+
+/// How old a cloud's answer may be: what another loop has just read need not be read again.
+const FRESHNESS: Duration = Duration::from_secs(5);
+
+/// Looks at once, and then again a period after the last look ended (NODE-3).
+pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
+    loop {
+        pass(shared, shutdown).await;
+        if shutdown.or(tokio::time::sleep(shared.options.status_period)).await.is_none() {
+            return;
+        }
+    }
+}
+
+async fn pass(shared: &Shared, shutdown: &Shutdown) {
+    let nodes: Vec<_> = shared.context.nodes.all().into_iter().filter(|node| is_ours(node)).collect();
+    let questions: Vec<_> = nodes.iter().map(|node| InstanceRef::of(node)).collect();
+    let freshness = Freshness::Within(FRESHNESS.min(shared.options.status_period / 2));
+    // A read may be given up at shutdown; the writes after it may not.
+    let Some(answers) = shutdown.or(shared.context.clouds.observe(&questions, freshness)).await else { return };
+    let mut failures = Failures::default();
+    let mut outdated = Vec::new();
+    for (node, answer) in nodes.into_iter().zip(answers) {
+        match decide(&node, answer) {
+            Ok(Some(wanted)) => outdated.push((node, wanted)),
+            Ok(None) => {}
+            Err(error) => failures.add(&node, error),
+        }
+    }
+    failures.log();
+    stream::iter(outdated)
+        .for_each_concurrent(shared.options.status_concurrency.max(1), |(node, wanted)| async move {
+            if !shutdown.is_requested() {
+                write(shared, &node, &wanted).await;
+            }
+        })
+        .await;
+}
+
+/// Initialised, and known to belong to a provider: a Node without provider ID is looked for by name only while it is
+/// being initialised, or a machine that happens to have its name would lend it its addresses for ever.
+fn is_ours(node: &Node) -> bool {
+    !node.is_uninitialized() && !node.is_hands_off() && node.provider_id.is_some()
+}
+
+/// The addresses to write, if any (NODE-20, NODE-24).
+fn decide(node: &Node, answer: Result<Sighting, Error>) -> Result<Option<Vec<bowline_core::Address>>, String> {
+    let Sighting::Owned { state, .. } = answer.map_err(|error| error.to_string())? else { return Ok(None) };
+    let Some(instance) = state.instance() else { return Ok(None) };
+    addresses::decide(node, &instance.addresses).map_err(|error| error.to_string())
+}
+
+async fn write(shared: &Shared, node: &Node, wanted: &[bowline_core::Address]) {
+    match shared.context.cluster.set_addresses(&node.name, wanted).await {
+        Ok(_) => shared.metrics.address_updates.inc(),
+        Err(error) => tracing::warn!(
+            controller = super::NAME,
+            key = %node.name,
+            "failed to update the node's addresses; the next look at all addresses tries again: {error}"
+        ),
+    }
+}
+
+/// What went wrong in one pass: told in one line, because one broken cloud fails thousands of Nodes alike.
+#[derive(Default)]
+struct Failures {
+    count: usize,
+    first: Option<String>,
+}
+
+impl Failures {
+    fn add(&mut self, node: &Node, error: String) {
+        self.count += 1;
+        self.first.get_or_insert_with(|| format!("{}: {error}", node.name));
+    }
+
+    fn log(&self) {
+        if let Some(first) = &self.first {
+            tracing::warn!(
+                controller = super::NAME,
+                nodes = self.count,
+                "the addresses of {} nodes could not be checked; the first was {first}",
+                self.count
+            );
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Initialising Nodes: from the queue, in batches, with one cloud read for each batch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_cloud::{Error, Freshness, Nobody, Retry, Sighting};
+use bowline_core::initialize::{self, InitializeError};
+use bowline_core::{Instance, InstanceRef, InstanceState, Node, NodeName, addresses};
+use bowline_kube::{EventType, ObjectRef, WriteError};
+use bowline_runtime::{Priority, Shutdown, Work};
+use futures::stream::{self, StreamExt as _};
+use tokio_util::task::TaskTracker;
+
+use super::Shared;
+
+/// The most Nodes that one read is made for.
+const BATCH: usize = 1000;
+
+/// From this many waiting Nodes on, a read is worth making at once; below, more may come within [`GATHER`]. Clouds serve
+/// about this many machines per call.
+const FULL: usize = 100;
+
+/// How long a few Nodes wait for more: machines that boot together register within moments of each other.
+const GATHER: Duration = Duration::from_millis(100);
+
+/// How many batches may be under way: enough to read for the next while the last is being written, few enough that a Node
+/// that somebody waits for does not stand behind thousands.
+const BATCHES: usize = 4;
+
+/// How old a cloud's answer may be. A machine's metadata hardly changes, and "gone" is never answered from memory.
+const FRESHNESS: Freshness = Freshness::Within(Duration::from_secs(5));
+
+/// How often a write that met a conflict is decided anew (NODE-14), and the pause before, to which as much again is added
+/// at random.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a Node that a provider declines is left alone before it is offered again.
+const DECLINED_PAUSE: Duration = Duration::from_secs(60);
+
+/// What became of one Node.
+enum Outcome {
+    /// Nothing is left to do until it changes.
+    Done,
+    /// It failed; it gets further tries, later and later.
+    Retry(String),
+    /// It failed; it gets another try after this long.
+    RetryAfter(Duration, String),
+    /// It is left alone, and looked at again after this long.
+    Rest(Duration),
+}
+
+/// Works until shutdown is requested, and then finishes what is in hand.
+pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
+    let tasks = TaskTracker::new();
+    let batches = Arc::new(tokio::sync::Semaphore::new(BATCHES));
+    while let Some(batch) = shutdown.or(gather(shared)).await {
+        let Some(Ok(permit)) = shutdown.or(batches.clone().acquire_owned()).await else { break };
+        let shared = shared.clone();
+        let shutdown = shutdown.clone();
+        tasks.spawn(async move {
+            sync(&shared, batch, &shutdown).await;
+            drop(permit);
+        });
+    }
+    shared.queue.shut_down();
+    tasks.close();
+    tasks.wait().await;
+}
+
+/// The next batch: all that waits, with a moment's patience if that is little.
+async fn gather(shared: &Shared) -> Vec<Work<NodeName>> {
+    let mut batch = shared.queue.next_batch(BATCH).await;
+    if batch.len() < FULL && batch.iter().any(|work| is_uninitialized(shared, work.key())) {
+        tokio::time::sleep(GATHER).await;
+        if !shared.queue.is_empty() {
+            batch.extend(shared.queue.next_batch(BATCH - batch.len()).await);
+        }
+    }
+    batch
+}
+
+fn is_uninitialized(shared: &Shared, name: &NodeName) -> bool {
+    shared.context.nodes.get(name.as_str()).is_some_and(|node| node.is_uninitialized())
+}
+
+/// One pass over a batch.
+async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) {
+    let mut asked = Vec::new();
+    let mut labelled = Vec::new();
+    for work in batch {
+        match shared.context.nodes.get(work.key().as_str()) {
+            Some(node) if node.is_hands_off() || shared.memory.is_outdated(&node) => shared.queue.forget(work.key()),
+            Some(node) if node.is_uninitialized() => asked.push((work, node)),
+            Some(node) => labelled.push((work, node)),
+            // Gone before its turn (NODE-4).
+            None => shared.queue.forget(work.key()),
+        }
+    }
+    tokio::join!(sync_uninitialized(shared, asked, shutdown), sync_labels(shared, labelled));
+}
+
+/// Asks the cloud about all of these at once, and initialises each.
+async fn sync_uninitialized(shared: &Shared, nodes: Vec<(Work<NodeName>, Arc<Node>)>, shutdown: &Shutdown) {
+    if nodes.is_empty() {
+        return;
+    }
+    let questions: Vec<_> = nodes.iter().map(|(_, node)| InstanceRef::of(node)).collect();
+    // A read may be given up at shutdown: nothing has been written for these Nodes yet.
+    let Some(answers) = shutdown.or(shared.context.clouds.observe(&questions, FRESHNESS)).await else { return };
+    stream::iter(nodes.into_iter().zip(answers))
+        .for_each_concurrent(None, |((work, node), answer)| async move {
+            let outcome = sync_answer(shared, &node, answer, shutdown).await;
+            settle(shared, &work, outcome);
+        })
+        .await;
+}
+
+/// What the cloud's answer means for this Node (NODE-6).
+async fn sync_answer(
+    shared: &Shared,
+    node: &Arc<Node>,
+    answer: Result<Sighting, Error>,
+    shutdown: &Shutdown,
+) -> Outcome {
+    match answer {
+        Ok(Sighting::Owned { state: InstanceState::Running(instance) | InstanceState::Stopped(instance), .. }) => {
+            let Ok(_permit) = shared.writers.acquire().await else { return Outcome::Done };
+            if shutdown.is_requested() {
+                return Outcome::Done;
+            }
+            initialize(shared, node, &instance).await
+        }
+        Ok(Sighting::Owned { provider, .. }) => not_found(shared, node, &provider),
+        Ok(Sighting::Nobody(why)) => nobodys(shared, node, &why),
+        Err(error) => cloud_failed(shared, node, &error),
+    }
+}
+
+/// Writes what initialising changes, deciding anew as long as somebody else changes the Node meanwhile (NODE-14).
+async fn initialize(shared: &Shared, node: &Arc<Node>, instance: &Instance) -> Outcome {
+    let mut current = node.clone();
+    for _ in 0..ATTEMPTS {
+        let change = match initialize::decide(&current, instance) {
+            Ok(change) => change,
+            Err(error) => return undecided(shared, node, &error),
+        };
+        match shared.context.cluster.initialize(&change).await {
+            Ok(written) => {
+                for warning in &change.warnings {
+                    tracing::warn!(controller = super::NAME, key = %node.name, "{warning}");
+                }
+                return finish(shared, &written, instance).await;
+            }
+            Err(WriteError::Conflict(_)) => {}
+            Err(WriteError::NotFound(_)) => return Outcome::Done,
+            Err(error) => return Outcome::Retry(error.to_string()),
+        }
+        tokio::time::sleep(PAUSE + PAUSE.mul_f64(fastrand::f64())).await;
+        // What the store has is at best what met the conflict; the API server knows better.
+        current = match shared.context.cluster.node(&node.name).await {
+            Ok(Some(live)) if live.uid == node.uid && live.is_uninitialized() => Arc::new(live),
+            // Gone, or done by somebody else.
+            Ok(_) => return Outcome::Done,
+            Err(error) => return Outcome::Retry(error.to_string()),
+        };
+    }
+    Outcome::Retry(format!("the node changed under each of {ATTEMPTS} writes"))
+}
+
+/// The taint is off; the rest is best effort (NODE-15, NODE-16).
+async fn finish(shared: &Shared, node: &Node, instance: &Instance) -> Outcome {
+    shared.memory.wrote(node);
+    shared.complaints.forget(&node.name);
+    shared.metrics.taint_removed(node, shared.context.clock.now());
+    match addresses::decide(node, &instance.addresses) {
+        Ok(Some(wanted)) => {
+            if let Err(error) = shared.context.cluster.set_addresses(&node.name, &wanted).await {
+                tracing::warn!(
+                    controller = super::NAME,
+                    key = %node.name,
+                    "the node is initialised, but its addresses could not be written; the next look at all addresses \
+                     repairs that: {error}"
+                );
+            }
+        }
+        Ok(None) => {}
+        Err(error) => tracing::warn!(controller = super::NAME, key = %node.name, "addresses left as they are: {error}"),
+    }
+    shared.events.emit(&ObjectRef::node(node), EventType::Normal, "Synced", "Node synced successfully");
+    shared.metrics.initialized(node, shared.context.clock.now());
+    Outcome::Done
+}
+
+// ---- what keeps a Node from being initialised; each cause is told once
+
+/// The cloud and the Node do not go together (NODE-9, NODE-11).
+fn undecided(shared: &Shared, node: &Node, error: &InitializeError) -> Outcome {
+    complain(shared, node, "InitializationFailed", &error.to_string());
+    Outcome::Retry(error.to_string())
+}
+
+/// The provider that the Node names has no such machine: it may not be listed yet.
+fn not_found(shared: &Shared, node: &Node, provider: &str) -> Outcome {
+    let id = node.provider_id.as_ref().map(ToString::to_string).unwrap_or_default();
+    let message = format!(
+        "The cloud provider {provider} has no machine {id}; the node stays uninitialized until it has. If the machine \
+         exists, check that the provider's credentials show it."
+    );
+    complain(shared, node, "InstanceNotFound", &message);
+    Outcome::Retry(format!("failed to get instance metadata for node {}: instance not found", node.name))
+}
+
+/// No provider here is in charge of the Node.
+fn nobodys(shared: &Shared, node: &Node, why: &Nobody) -> Outcome {
+    let providers: Vec<_> = shared.context.clouds.iter().map(|cloud| cloud.name().to_owned()).collect();
+    let providers = providers.join(", ");
+    match why {
+        Nobody::ForeignId(id) => {
+            let message = format!(
+                "The provider ID {id} belongs to none of the configured cloud providers ({providers}), so the node is \
+                 left alone. If it should be theirs, correct its provider ID or add the provider to --cloud-provider."
+            );
+            complain(shared, node, "NotOurNode", &message);
+            Outcome::Done
+        }
+        Nobody::Unclaimed => {
+            let message = format!(
+                "None of the configured cloud providers ({providers}) knows a machine for this node, so it is left \
+                 alone and looked for again later. Give the kubelet --provider-id, or name the machine {} as the node.",
+                node.name
+            );
+            complain(shared, node, "NotOurNode", &message);
+            Outcome::Retry(format!("no cloud provider knows node {}", node.name))
+        }
+        // The provider asks for patience, without a reason (N7).
+        Nobody::Declined(_) => Outcome::Rest(DECLINED_PAUSE),
+    }
+}
+
+/// The cloud gave no answer.
+fn cloud_failed(shared: &Shared, node: &Node, error: &Error) -> Outcome {
+    // The kind, not the text, tells causes apart: texts carry request IDs.
+    if shared.complaints.is_news(node, &format!("{:?}", error.kind())) {
+        let message = format!("The cloud gave no answer, so the node stays uninitialized; trying again. {error}");
+        shared.events.emit(&ObjectRef::node(node), EventType::Warning, "CloudUnavailable", message);
+    }
+    let text = format!("failed to get instance metadata for node {}: {error}", node.name);
+    match error.retry_advice() {
+        Retry::After(delay) => Outcome::RetryAfter(delay, text),
+        Retry::Backoff | Retry::Never => Outcome::Retry(text),
+    }
+}
+
+fn complain(shared: &Shared, node: &Node, reason: &'static str, message: &str) {
+    if shared.complaints.is_news(node, message) {
+        shared.events.emit(&ObjectRef::node(node), EventType::Warning, reason, message);
+    }
+}
+
+// ---- labels
+
+/// Mirrors old labels to new ones (NODE-18): no cloud call.
+async fn sync_labels(shared: &Shared, nodes: Vec<(Work<NodeName>, Arc<Node>)>) {
+    stream::iter(nodes)
+        .for_each_concurrent(None, |(work, node)| async move {
+            let outcome = mirror_labels(shared, &node).await;
+            settle(shared, &work, outcome);
+        })
+        .await;
+}
+
+async fn mirror_labels(shared: &Shared, node: &Node) -> Outcome {
+    let labels = initialize::mirrored_labels(node);
+    if labels.is_empty() {
+        return Outcome::Done;
+    }
+    let Ok(_permit) = shared.writers.acquire().await else { return Outcome::Done };
+    match shared.context.cluster.set_labels(&node.name, &labels).await {
+        Ok(_) | Err(WriteError::NotFound(_)) => Outcome::Done,
+        Err(error) => Outcome::Retry(format!("failed to update labels of node {}: {error}", node.name)),
+    }
+}
+
+// ---- the queue
+
+/// What becomes of the key (NODE-2). The work is done when `work` is dropped, so the next try is queued before.
+fn settle(shared: &Shared, work: &Work<NodeName>, outcome: Outcome) {
+    let key = work.key();
+    match outcome {
+        Outcome::Done => shared.queue.forget(key),
+        Outcome::Retry(error) => {
+            let wait = shared.queue.retry(key.clone());
+            tracing::info!(controller = super::NAME, key = %key, ?wait, "error syncing '{key}': {error}, requeuing");
+        }
+        Outcome::RetryAfter(delay, error) => {
+            shared.queue.add_after(key.clone(), delay, Priority::Low);
+            tracing::info!(controller = super::NAME, key = %key, ?delay, "error syncing '{key}': {error}, requeuing");
+        }
+        Outcome::Rest(delay) => {
+            shared.queue.forget(key);
+            shared.queue.add_after(key.clone(), delay, Priority::Low);
+        }
+    }
+}

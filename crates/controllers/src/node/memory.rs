@@ -1,0 +1,71 @@
+//! What the controller has written, which the store may not show yet.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bowline_core::{Node, NodeName};
+
+/// The Nodes that were initialised by this process. Bounded by the number of Nodes: an entry goes with its Node.
+#[derive(Default)]
+pub(super) struct Memory(Mutex<HashMap<NodeName, Written>>);
+
+struct Written {
+    uid: String,
+    version: Option<u64>,
+}
+
+impl Memory {
+    /// We initialised this Node; this is what came of it.
+    pub(super) fn wrote(&self, node: &Node) {
+        let written = Written { uid: node.uid.clone(), version: version(node) };
+        self.lock().insert(node.name.clone(), written);
+    }
+
+    /// `seen` is from before our own write: what it says of taints is history.
+    ///
+    /// Versions of one kind of object are numbers that grow; where one is not a number, nothing is known, and a write on an
+    /// outdated state ends in a conflict, which costs a request and does no harm.
+    pub(super) fn is_outdated(&self, seen: &Node) -> bool {
+        let entries = self.lock();
+        let Some(written) = entries.get(&seen.name).filter(|written| written.uid == seen.uid) else { return false };
+        matches!((written.version, version(seen)), (Some(written), Some(seen)) if seen < written)
+    }
+
+    /// The Node is gone.
+    pub(super) fn forget(&self, name: &NodeName) {
+        self.lock().remove(name);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<NodeName, Written>> {
+        // Every change above leaves the map whole, so a panic elsewhere does not spoil it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn version(node: &Node) -> Option<u64> {
+    node.resource_version.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::node;
+
+    fn at(version: &str) -> Node {
+        Node { resource_version: version.to_owned(), ..node("a") }
+    }
+
+    #[test]
+    fn only_what_is_older_than_our_own_write_is_outdated() {
+        let memory = Memory::default();
+        assert!(!memory.is_outdated(&at("9")), "nothing was written yet");
+        memory.wrote(&at("10"));
+        assert!(memory.is_outdated(&at("9")));
+        assert!(!memory.is_outdated(&at("10")));
+        assert!(!memory.is_outdated(&at("11")));
+        assert!(!memory.is_outdated(&at("no number")));
+        assert!(!memory.is_outdated(&Node { uid: "another".to_owned(), ..at("9") }));
+        memory.forget(&at("9").name);
+        assert!(!memory.is_outdated(&at("9")));
+    }
+}

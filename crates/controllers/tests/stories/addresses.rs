@@ -1,0 +1,163 @@
+//! Catalogue 9.2 and 9.3: labels, the look at all addresses, provided node IPs.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::world::{UNINITIALIZED, World, addresses, has_taint, label, machine, version};
+
+/// Longer than a status period.
+const A_PERIOD: Duration = Duration::from_secs(400);
+
+#[tokio::test(start_paused = true)]
+async fn l1_l2_new_labels_follow_the_old_ones() {
+    let mut world = World::new().await;
+    world.options.node_lifecycle = None;
+    let old = json!({"metadata": {"labels": {
+        "failure-domain.beta.kubernetes.io/zone": "foo",
+        "failure-domain.beta.kubernetes.io/region": "bar",
+        "topology.kubernetes.io/region": "something else",
+        "beta.kubernetes.io/instance-type": "the-best-type",
+    }}, "spec": {"taints": null}});
+    let mut old = old;
+    old["metadata"]["labels"]["topology.kubernetes.io/region"] = json!("something-else");
+    world.register_with("node0", old).await;
+    world.start();
+    let node = world
+        .eventually("labels are mirrored", async || {
+            let node = world.node("node0").await;
+            (label(&node, "topology.kubernetes.io/region").as_deref() == Some("bar")).then_some(node)
+        })
+        .await;
+    assert_eq!(label(&node, "topology.kubernetes.io/zone").as_deref(), Some("foo"));
+    assert_eq!(label(&node, "node.kubernetes.io/instance-type").as_deref(), Some("the-best-type"));
+    assert_eq!(world.cloud_calls(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l3_new_labels_alone_are_left_as_they_are() {
+    let mut world = World::new().await;
+    let new = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": "foo"}}, "spec": {"taints": null}});
+    let before = world.register_with("node0", new).await;
+    world.start();
+    world.pass(Duration::from_secs(60)).await;
+    assert_eq!(version(&world.node("node0").await), version(&before));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a1_a8_nothing_is_written_while_nothing_changes() {
+    let mut world = World::new().await;
+    world.cloud().add(machine("node0", "i-0", &["I10.0.0.1"])).unwrap();
+    world.cloud().add(machine("node1", "i-1", &["I10.0.0.2"])).unwrap();
+    world.register("node0").await;
+    world.register("node1").await;
+    world.start();
+    world.initialized("node0").await;
+    world.initialized("node1").await;
+    world.set_ready("node0", "True").await;
+    let node1 = world.set_ready("node1", "True").await;
+    // A cloud that no longer says anything changes nothing (A8).
+    world.cloud().change("i-1", |machine| machine.addresses.clear()).unwrap();
+    let writes = world.node_writes();
+    world.pass(A_PERIOD * 3).await;
+    assert_eq!(world.node_writes(), writes);
+    assert_eq!(addresses(&world.node("node1").await), addresses(&node1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a2_a4_a_changed_address_and_a_changed_order_are_written() {
+    let mut world = World::new().await;
+    world.cloud().add(machine("node0", "i-0", &["I10.0.0.1", "E8.8.8.8"])).unwrap();
+    world.register("node0").await;
+    world.start();
+    world.initialized("node0").await;
+    for cloud_addresses in
+        [&["I10.0.0.1", "E9.9.9.9"][..], &["E9.9.9.9", "I10.0.0.1"], &["E9.9.9.9", "I10.0.0.1", "Hname"]]
+    {
+        let wanted = machine("node0", "i-0", cloud_addresses).addresses;
+        world.cloud().change("i-0", |machine| machine.addresses = wanted.clone()).unwrap();
+        let mut expected: Vec<_> = wanted.iter().map(|a| format!("{} {}", a.kind, a.address)).collect();
+        if !cloud_addresses.contains(&"Hname") {
+            expected.push("Hostname node0".to_owned());
+        }
+        world
+            .eventually("the addresses follow", async || {
+                (addresses(&world.node("node0").await) == expected).then_some(())
+            })
+            .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a5_the_look_at_all_addresses_leaves_uninitialised_nodes_out() {
+    let mut world = World::new().await;
+    world.options.node_lifecycle = None;
+    // Nobody knows its machine, so that it stays uninitialised.
+    world.register_with("node0", json!({"spec": {"providerID": "elsewhere://1"}})).await;
+    world.start();
+    world.pass(A_PERIOD * 2).await;
+    assert!(has_taint(&world.node("node0").await, UNINITIALIZED));
+    assert_eq!(world.cloud_calls(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a6_one_look_at_a_hundred_nodes_is_one_call() {
+    let mut world = World::new().await;
+    world.options.node_lifecycle = None;
+    for index in 0..100 {
+        world.cloud().add(machine(&format!("node{index}"), &format!("i-{index}"), &["I10.0.0.1"])).unwrap();
+        let node = json!({"spec": {"taints": null, "providerID": format!("local://i-{index}")}});
+        world.register_with(&format!("node{index}"), node).await;
+    }
+    world.start();
+    world.pass(Duration::from_secs(60)).await;
+    assert_eq!(world.cloud_calls(), 1);
+    assert_eq!(addresses(&world.node("node99").await), ["InternalIP 10.0.0.1", "Hostname node99"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a7_one_failing_lookup_does_not_hold_up_the_others() {
+    let mut world = World::new().await;
+    world.options.node_lifecycle = None;
+    world.clouds[0].0.batch_lookup = 1;
+    world.clouds[0].0.listing = false;
+    world.layers.max_attempts = 1;
+    for index in 0..3 {
+        world.cloud().add(machine(&format!("node{index}"), &format!("i-{index}"), &["I10.0.0.1"])).unwrap();
+        let node = json!({"spec": {"taints": null, "providerID": format!("local://i-{index}")}});
+        world.register_with(&format!("node{index}"), node).await;
+    }
+    let mut once = bowline_local::FaultSpec::always(bowline_local::Fault::Failing(500));
+    once.times = Some(1);
+    world.cloud().inject(once);
+    world.start();
+    world.pass(Duration::from_secs(60)).await;
+    let mut updated = 0;
+    for index in 0..3 {
+        updated += usize::from(addresses(&world.node(&format!("node{index}")).await).len() == 2);
+    }
+    assert_eq!(updated, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p10_internal_addresses_are_exactly_the_provided_ones() {
+    let cloud_addresses =
+        ["Hname", "I192.168.0.1", "I172.16.0.1", "Ifd00:1:2:3:4::", "I2001:db2::1", "I10.9.9.9", "E8.8.8.8"];
+    for (annotation, expected) in [
+        ("192.168.0.1", &["192.168.0.1"][..]),
+        ("2001:db2::1", &["2001:db2::1"]),
+        ("2001:db2::1,172.16.0.1", &["2001:db2::1", "172.16.0.1"]),
+        ("192.168.0.1,fd00:1:2:3:4::", &["192.168.0.1", "fd00:1:2:3:4::"]),
+    ] {
+        let mut world = World::new().await;
+        world.cloud().add(machine("node0", "i-0", &cloud_addresses)).unwrap();
+        let provided = json!({"metadata": {"annotations": {"alpha.kubernetes.io/provided-node-ip": annotation}}});
+        world.register_with("node0", provided).await;
+        world.start();
+        let node = world.initialized("node0").await;
+        let internal: Vec<_> =
+            addresses(&node).iter().filter_map(|text| text.strip_prefix("InternalIP ").map(str::to_owned)).collect();
+        assert_eq!(internal, expected, "{annotation}");
+        world.stop().await;
+    }
+}

@@ -1,0 +1,98 @@
+//! Several clouds in one cluster, and nodes of nobody.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::world::{UNINITIALIZED, World, has_taint, machine, provider_id, version};
+
+#[tokio::test(start_paused = true)]
+async fn a_node_belongs_to_the_cloud_whose_prefix_its_id_has() {
+    let mut world = World::with_prefixes(&["east", "west"]).await;
+    for (config, cloud) in &world.clouds {
+        let mut same = machine("node0", "i-1", &["I10.0.0.1"]);
+        same.zone = config.id_prefix.clone();
+        cloud.add(same).unwrap();
+    }
+    world.register_with("node0", json!({"spec": {"providerID": "west://i-1"}})).await;
+    world.start();
+    let node = world.initialized("node0").await;
+    let zone = node.metadata.labels.unwrap()["topology.kubernetes.io/zone"].clone();
+    assert_eq!(zone, "west");
+    assert_eq!(world.cloud_calls(), 0, "east is not asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_id_goes_to_the_first_cloud_that_knows_it() {
+    let mut world = World::with_prefixes(&["east", "west"]).await;
+    for (_, cloud) in &world.clouds {
+        cloud.add(machine("both", "i-1", &[])).unwrap();
+    }
+    world.clouds[1].1.add(machine("west-only", "i-2", &[])).unwrap();
+    world.register("both").await;
+    world.register("west-only").await;
+    world.start();
+    assert_eq!(provider_id(&world.initialized("both").await).as_deref(), Some("east://i-1"));
+    assert_eq!(provider_id(&world.initialized("west-only").await).as_deref(), Some("west://i-2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_is_down_keeps_its_claim_on_nodes_without_id() {
+    let mut world = World::with_prefixes(&["east", "west"]).await;
+    for (_, cloud) in &world.clouds {
+        cloud.add(machine("node0", "i-1", &[])).unwrap();
+    }
+    world.cloud().inject(bowline_local::FaultSpec::always(bowline_local::Fault::Failing(503)));
+    world.register("node0").await;
+    world.start();
+    world.pass(Duration::from_secs(120)).await;
+    assert!(has_taint(&world.node("node0").await, UNINITIALIZED), "west must not take what may be east's");
+    world.cloud().repair_all();
+    assert_eq!(provider_id(&world.initialized("node0").await).as_deref(), Some("east://i-1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_cloud_down_does_not_hold_up_the_nodes_of_the_other() {
+    let mut world = World::with_prefixes(&["east", "west"]).await;
+    world.cloud().inject(bowline_local::FaultSpec::always(bowline_local::Fault::Failing(503)));
+    world.clouds[1].1.add(machine("node0", "i-1", &[])).unwrap();
+    world.register_with("of-east", json!({"spec": {"providerID": "east://i-9"}})).await;
+    world.register_with("node0", json!({"spec": {"providerID": "west://i-1"}})).await;
+    world.start();
+    world.initialized("node0").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_of_nobody_is_left_alone_with_one_event() {
+    let mut world = World::new().await;
+    let foreign = world.register_with("foreign", json!({"spec": {"providerID": "elsewhere://i-1"}})).await;
+    let unknown = world.register("unknown").await;
+    world.start();
+    world.pass(Duration::from_secs(1000)).await;
+    for (name, before, hint) in [("foreign", &foreign, "elsewhere://i-1"), ("unknown", &unknown, "--provider-id")] {
+        assert_eq!(version(&world.node(name).await), version(before), "{name}");
+        let event = world.event(name, "NotOurNode").await.unwrap();
+        assert!(event.message.unwrap().contains(hint), "{name}");
+        assert_eq!(event.count, Some(1), "{name}");
+    }
+    assert_eq!(world.events().await.len(), 2);
+    // A machine that appears later is found without a restart.
+    world.cloud().add(machine("unknown", "i-5", &[])).unwrap();
+    world.initialized("unknown").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_marked_as_nobodys_business_is_not_touched() {
+    let mut world = World::new().await;
+    world.cloud().add(machine("node0", "i-1", &["I10.0.0.1"])).unwrap();
+    for (index, (key, value)) in bowline_core::well_known::HANDS_OFF.iter().enumerate() {
+        let name = format!("node{index}");
+        let before = world.register_with(&name, json!({"metadata": {"labels": {*key: value}}})).await;
+        if index == 0 {
+            world.start();
+        }
+        world.pass(Duration::from_secs(120)).await;
+        assert_eq!(version(&world.node(&name).await), version(&before), "{key}");
+    }
+    assert_eq!(world.cloud_calls(), 0);
+}

@@ -1,0 +1,310 @@
+//! A small world to tell stories in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_apiserver::{ApiServer, Effect, FaultRule, Options as ServerOptions};
+use bowline_cloud::layers::{LayerOptions, Layered};
+use bowline_cloud::{Cloud, Clouds};
+use bowline_controllers::manager::{self, ManagerError, ManagerOptions};
+use bowline_core::{Address, AddressType};
+use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider, NewMachine};
+use bowline_runtime::{Clock, Shutdown};
+use http::StatusCode;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, Node};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+pub(crate) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+
+/// How long something may take before it counts as never; on paused time this costs nothing.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// An API server, one or more local clouds, and a manager that is started when the story is ready for it.
+pub(crate) struct World {
+    pub(crate) server: ApiServer,
+    pub(crate) nodes: Api<Node>,
+    pub(crate) clouds: Vec<(Config, LocalCloud)>,
+    pub(crate) options: ManagerOptions,
+    pub(crate) layers: LayerOptions,
+    pub(crate) metrics: prometheus::Registry,
+    manager: Option<(Shutdown, JoinHandle<Result<(), ManagerError>>)>,
+}
+
+impl World {
+    /// One cloud, whose IDs start with `local://`.
+    pub(crate) async fn new() -> World {
+        World::with_prefixes(&["local"]).await
+    }
+
+    /// One cloud for each prefix, in this order.
+    pub(crate) async fn with_prefixes(prefixes: &[&str]) -> World {
+        let server = ApiServer::start(ServerOptions::default()).await.unwrap();
+        let nodes = Api::all(server.in_process_client());
+        let clouds = prefixes
+            .iter()
+            .map(|prefix| {
+                let config = Config { id_prefix: (*prefix).to_owned(), ..Config::default() };
+                (config, LocalCloud::open(CloudOptions::default()).unwrap())
+            })
+            .collect();
+        World {
+            server,
+            nodes,
+            clouds,
+            options: ManagerOptions::default(),
+            layers: LayerOptions::default(),
+            metrics: prometheus::Registry::new(),
+            manager: None,
+        }
+    }
+
+    /// The first cloud.
+    pub(crate) fn cloud(&self) -> &LocalCloud {
+        &self.clouds[0].1
+    }
+
+    // ---- the manager
+
+    pub(crate) fn start(&mut self) {
+        let clouds = Clouds::new(self.clouds.iter().map(|(config, cloud)| {
+            let provider = Arc::new(LocalProvider::in_process(cloud.clone(), config));
+            Cloud::new(Arc::new(Layered::new(provider, self.layers.clone(), &self.metrics)))
+        }));
+        let shutdown = Shutdown::new();
+        let running = tokio::spawn(manager::run(
+            self.server.in_process_client(),
+            clouds,
+            self.options.clone(),
+            Clock::following_tokio(Timestamp::now()),
+            self.metrics.clone(),
+            shutdown.clone(),
+        ));
+        self.manager = Some((shutdown, running));
+    }
+
+    /// Ends the manager; it must end well.
+    pub(crate) async fn stop(&mut self) {
+        if let Some((shutdown, running)) = self.manager.take() {
+            shutdown.request();
+            running.await.unwrap().unwrap();
+        }
+        self.metrics = prometheus::Registry::new();
+    }
+
+    // ---- nodes
+
+    /// A Node as a kubelet registers it: not ready, with the init taint.
+    pub(crate) async fn register(&self, name: &str) -> Node {
+        self.register_with(name, json!({})).await
+    }
+
+    /// The same, with `changes` merged into it.
+    pub(crate) async fn register_with(&self, name: &str, changes: Value) -> Node {
+        let mut node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "spec": {"taints": [{"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}]},
+            "status": {"addresses": [{"type": "Hostname", "address": name}]},
+        });
+        merge(&mut node, &changes);
+        let status = json!({"status": node["status"]});
+        let node: Node = serde_json::from_value(node).unwrap();
+        self.nodes.create(&PostParams::default(), &node).await.unwrap();
+        // A creation keeps no status; the kubelet writes it right after.
+        self.nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap()
+    }
+
+    /// A Node that is past initialisation.
+    pub(crate) async fn join(&self, name: &str, provider_id: &str, ready: &str) -> Node {
+        let node = json!({"spec": {"taints": null, "providerID": provider_id}});
+        self.register_with(name, node).await;
+        self.set_ready(name, ready).await
+    }
+
+    /// What the kubelet, or in its absence the node monitor, says.
+    pub(crate) async fn set_ready(&self, name: &str, status: &str) -> Node {
+        let condition = json!({"type": "Ready", "status": status, "reason": "Story", "message": "told"});
+        let patch = json!({"status": {"conditions": [condition]}});
+        self.nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await.unwrap()
+    }
+
+    pub(crate) async fn patch(&self, name: &str, patch: Value) -> Node {
+        self.nodes.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap()
+    }
+
+    pub(crate) async fn get(&self, name: &str) -> Option<Node> {
+        self.nodes.get_opt(name).await.unwrap()
+    }
+
+    pub(crate) async fn node(&self, name: &str) -> Node {
+        self.get(name).await.unwrap_or_else(|| panic!("there is no node {name}"))
+    }
+
+    pub(crate) async fn delete(&self, name: &str) {
+        self.nodes.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    // ---- waiting
+
+    /// Waits until `check` has an answer.
+    pub(crate) async fn eventually<T>(&self, what: &str, check: impl AsyncFn() -> Option<T>) -> T {
+        let begin = tokio::time::Instant::now();
+        while begin.elapsed() < PATIENCE {
+            if let Some(answer) = check().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{what}: not within {PATIENCE:?}; events: {:#?}", self.events().await)
+    }
+
+    /// Waits until the Node has lost its init taint and its Event is out.
+    pub(crate) async fn initialized(&self, name: &str) -> Node {
+        self.eventually(&format!("{name} is initialised"), async || {
+            self.event(name, "Synced").await?;
+            self.get(name).await.filter(|node| !has_taint(node, UNINITIALIZED))
+        })
+        .await
+    }
+
+    /// Waits until the Node is gone.
+    pub(crate) async fn gone(&self, name: &str) {
+        self.eventually(&format!("{name} is gone"), async || self.get(name).await.is_none().then_some(())).await;
+    }
+
+    /// Lets time pass.
+    pub(crate) async fn pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    // ---- what happened
+
+    pub(crate) async fn events(&self) -> Vec<Event> {
+        let events: Api<Event> = Api::all(self.server.in_process_client());
+        events.list(&ListParams::default()).await.unwrap().items
+    }
+
+    /// The Event about this Node with this reason.
+    pub(crate) async fn event(&self, name: &str, reason: &str) -> Option<Event> {
+        let about = |event: &Event| {
+            event.involved_object.name.as_deref() == Some(name) && event.reason.as_deref() == Some(reason)
+        };
+        self.events().await.into_iter().find(about)
+    }
+
+    /// Successful writes about Nodes, by verb and subresource.
+    pub(crate) fn node_writes(&self) -> BTreeMap<String, u64> {
+        let mut writes = BTreeMap::new();
+        for (kind, count) in self.server.requests() {
+            let writes_something = matches!(kind.verb, "create" | "update" | "patch" | "delete" | "deletecollection");
+            if kind.resource == "nodes" && writes_something && kind.code < 300 {
+                let what = format!("{} {}", kind.verb, kind.subresource);
+                *writes.entry(what.trim_end().to_owned()).or_default() += count;
+            }
+        }
+        writes
+    }
+
+    /// How often the API server answered a request of this kind with this code.
+    pub(crate) fn answered(&self, verb: &str, resource: &str, code: u16) -> u64 {
+        let matching = |(kind, _): &(&bowline_apiserver::RequestKind, &u64)| {
+            kind.verb == verb && kind.resource == resource && kind.code == code
+        };
+        self.server.requests().iter().filter(matching).map(|(_, count)| count).sum()
+    }
+
+    /// Calls made to the first cloud, of all kinds.
+    pub(crate) fn cloud_calls(&self) -> u64 {
+        self.cloud().calls().values().sum()
+    }
+
+    /// Makes requests of this kind fail so many times.
+    pub(crate) fn fail(&self, verb: &str, resource: &str, code: u16, times: Option<u64>) {
+        self.server.faults().add(FaultRule {
+            verb: Some(verb.to_owned()),
+            resource: Some(resource.to_owned()),
+            effect: Effect::Status {
+                code: StatusCode::from_u16(code).unwrap(),
+                message: "as the story has it".to_owned(),
+                retry_after: None,
+            },
+            times: times.map(|times| times.try_into().unwrap()),
+            ..FaultRule::default()
+        });
+    }
+}
+
+// ---- reading objects
+
+pub(crate) fn has_taint(node: &Node, key: &str) -> bool {
+    taints(node).iter().any(|(found, _)| found == key)
+}
+
+/// Keys and effects, in order.
+pub(crate) fn taints(node: &Node) -> Vec<(String, String)> {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
+    taints.into_iter().map(|taint| (taint.key, taint.effect)).collect()
+}
+
+pub(crate) fn label(node: &Node, key: &str) -> Option<String> {
+    node.metadata.labels.as_ref()?.get(key).cloned()
+}
+
+pub(crate) fn provider_id(node: &Node) -> Option<String> {
+    node.spec.as_ref()?.provider_id.clone()
+}
+
+/// `Type address`, in order.
+pub(crate) fn addresses(node: &Node) -> Vec<String> {
+    let addresses = node.status.as_ref().and_then(|status| status.addresses.clone()).unwrap_or_default();
+    addresses.into_iter().map(|address| format!("{} {}", address.type_, address.address)).collect()
+}
+
+pub(crate) fn version(node: &Node) -> String {
+    node.metadata.resource_version.clone().unwrap_or_default()
+}
+
+// ---- making machines
+
+/// A machine with this name and ID, and these addresses: `I10.0.0.1`, `E8.8.8.8`, `Hname`.
+pub(crate) fn machine(name: &str, id: &str, addresses: &[&str]) -> NewMachine {
+    NewMachine {
+        name: name.to_owned(),
+        id: id.to_owned(),
+        addresses: addresses.iter().map(|text| address(text)).collect(),
+        ..NewMachine::default()
+    }
+}
+
+fn address(text: &str) -> Address {
+    let (kind, rest) = text.split_at(1);
+    let kind = match kind {
+        "I" => AddressType::InternalIP,
+        "E" => AddressType::ExternalIP,
+        "H" => AddressType::Hostname,
+        other => panic!("no address type {other}"),
+    };
+    Address::new(kind, rest)
+}
+
+/// Objects are merged, everything else is replaced; null removes.
+fn merge(target: &mut Value, changes: &Value) {
+    match (target, changes) {
+        (Value::Object(target), Value::Object(changes)) => {
+            for (key, change) in changes {
+                if change.is_null() {
+                    target.remove(key);
+                } else {
+                    merge(target.entry(key.clone()).or_insert(Value::Null), change);
+                }
+            }
+        }
+        (target, changes) => *target = changes.clone(),
+    }
+}

@@ -1,0 +1,136 @@
+//! One request and its answer, asked for again where that can do no harm.
+//!
+//! Every request that goes through here can be sent twice: a patch with a resourceVersion, a deletion with a UID and a
+//! creation under a fixed name are refused the second time, and the other patches change nothing the second time.
+
+use std::error::Error;
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde::Deserialize;
+
+/// A hung API server must not hold up whoever waits for it for ever.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// How often a client comes back when the API server asks it to (CL-2).
+const COME_BACK: u32 = 10;
+/// The longest that we let the API server send us away for.
+const LONGEST_AWAY: Duration = Duration::from_secs(60);
+/// How long to stay away from a busy API server that does not say.
+const UNTOLD_AWAY: Duration = Duration::from_secs(1);
+/// How often a request is sent if there is no answer, or one that says that something broke.
+const TRIES: u32 = 4;
+/// The wait before the second try; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why there is no good answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The API server says no, or, with a status of 500 and above or 429, not now.
+    Answered {
+        /// The HTTP status.
+        code: StatusCode,
+        /// What the API server says.
+        message: String,
+    },
+    /// The API server cannot be reached, or does not answer.
+    Unanswered(String),
+}
+
+/// What came of one try.
+enum Outcome {
+    Done(Vec<u8>),
+    Refused(Failure),
+    /// The API server asks us to come back after this time.
+    Later(Duration, Failure),
+    Broken(Failure),
+}
+
+/// Sends the request until there is an answer that stays the same, or patience ends.
+pub(crate) async fn exchange(client: &kube::Client, request: &Request<Vec<u8>>) -> Result<Vec<u8>, Failure> {
+    let (mut away, mut broken) = (0, 0);
+    loop {
+        let (pause, failure) = match once(client, request.clone()).await {
+            Outcome::Done(body) => return Ok(body),
+            Outcome::Refused(failure) => return Err(failure),
+            Outcome::Later(pause, failure) => {
+                away += 1;
+                (pause, failure)
+            }
+            Outcome::Broken(failure) => {
+                broken += 1;
+                (FIRST_PAUSE * 2_u32.pow(broken - 1), failure)
+            }
+        };
+        if away > COME_BACK || broken >= TRIES {
+            return Err(failure);
+        }
+        tracing::debug!(method = %request.method(), uri = %request.uri(), ?failure, ?pause, "asking again");
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn once(client: &kube::Client, request: Request<Vec<u8>>) -> Outcome {
+    match tokio::time::timeout(ANSWER_WITHIN, send(client, request)).await {
+        Ok(Ok((response, body))) => judge(&response, body),
+        Ok(Err(error)) => Outcome::Broken(Failure::Unanswered(with_causes(&error))),
+        Err(_) => {
+            Outcome::Broken(Failure::Unanswered(format!("no answer from the API server within {ANSWER_WITHIN:?}")))
+        }
+    }
+}
+
+async fn send(client: &kube::Client, request: Request<Vec<u8>>) -> kube::Result<(Response<()>, Vec<u8>)> {
+    let (parts, body) = client.send(request.map(Body::from)).await?.into_parts();
+    let body = body.collect().await?.to_bytes().to_vec();
+    Ok((Response::from_parts(parts, ()), body))
+}
+
+fn judge(response: &Response<()>, body: Vec<u8>) -> Outcome {
+    let code = response.status();
+    if code.is_success() {
+        return Outcome::Done(body);
+    }
+    let failure = Failure::Answered { code, message: message(code, &body) };
+    match (retry_after(response.headers()), code) {
+        (Some(pause), _) if code.is_server_error() => Outcome::Later(pause, failure),
+        (pause, StatusCode::TOO_MANY_REQUESTS) => Outcome::Later(pause.unwrap_or(UNTOLD_AWAY), failure),
+        _ if code.is_server_error() => Outcome::Broken(failure),
+        _ => Outcome::Refused(failure),
+    }
+}
+
+/// Kubernetes gives it in seconds, never as a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).min(LONGEST_AWAY))
+}
+
+/// What a `Status` says, or else the start of whatever the body is: proxies answer in their own words.
+fn message(code: StatusCode, body: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct Status {
+        #[serde(default)]
+        message: String,
+    }
+    let said = serde_json::from_slice(body).map(|Status { message }| message);
+    let said = said.unwrap_or_else(|_| String::from_utf8_lossy(body).trim().chars().take(200).collect());
+    if said.is_empty() { format!("the API server answered {code}") } else { said }
+}
+
+/// An error with what is behind it, which is where the word of use is: `client error (Connect): tcp connect error: …`.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        // Some errors quote their cause themselves.
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,247 @@
+//! Watching Nodes of the embedded API server through cuts, 410s, restarts and bad answers: nothing is lost, nothing is
+//! told twice.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bowline_apiserver::{ApiServer, Effect, FaultRule, Options, StartError};
+use bowline_core::Node;
+use bowline_kube::{Change, Store, watch_nodes};
+use bowline_runtime::Shutdown;
+use http::StatusCode;
+use k8s_openapi::api::core::v1::Node as FullNode;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// A store that a watch feeds, and what its listener heard: `+name`, `~name`, `-name`.
+struct Watched {
+    store: Store<Node>,
+    heard: Arc<Mutex<Vec<String>>>,
+    shutdown: Shutdown,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Watched {
+    fn start(client: Client) -> Watched {
+        let (store, heard, shutdown) = (Store::new(), Arc::new(Mutex::new(Vec::new())), Shutdown::new());
+        let listener = heard.clone();
+        store.listen(move |change| listener.lock().unwrap_or_else(PoisonError::into_inner).push(spell(change)));
+        let task = tokio::spawn(watch_nodes(client, store.clone(), shutdown.clone()));
+        Watched { store, heard, shutdown, task }
+    }
+
+    fn take_heard(&self) -> Vec<String> {
+        std::mem::take(&mut self.heard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until the store holds exactly what the server lists.
+    async fn converges(&self, nodes: &Api<FullNode>) -> Result<(), Failure> {
+        let wanted = listed(nodes).await?;
+        let arrived = async {
+            while self.held() != wanted {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let within = tokio::time::timeout(Duration::from_secs(30), arrived).await;
+        within.map_err(|_| format!("wanted {wanted:?}, but the store has {:?}", self.held()).into())
+    }
+
+    fn held(&self) -> BTreeMap<String, String> {
+        self.store.all().iter().map(|node| (node.name.to_string(), node.resource_version.clone())).collect()
+    }
+
+    async fn stop(self) -> Result<(), Failure> {
+        self.shutdown.request();
+        Ok(self.task.await?)
+    }
+}
+
+fn spell(change: &Change<Node>) -> String {
+    match change {
+        Change::Added(node) => format!("+{}", node.name),
+        Change::Updated { new, .. } => format!("~{}", new.name),
+        Change::Deleted(node) => format!("-{}", node.name),
+    }
+}
+
+async fn server() -> Result<(ApiServer, Api<FullNode>), Failure> {
+    let server = ApiServer::start(Options::default()).await?;
+    let nodes = Api::all(server.in_process_client());
+    Ok((server, nodes))
+}
+
+async fn create(nodes: &Api<FullNode>, name: &str) -> Result<(), Failure> {
+    nodes.create(&PostParams::default(), &serde_json::from_value(json!({"metadata": {"name": name}}))?).await?;
+    Ok(())
+}
+
+async fn label(nodes: &Api<FullNode>, name: &str, value: &str) -> Result<(), Failure> {
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"l": value}}}));
+    nodes.patch(name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+async fn delete(nodes: &Api<FullNode>, name: &str) -> Result<(), Failure> {
+    nodes.delete(name, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+async fn listed(nodes: &Api<FullNode>) -> Result<BTreeMap<String, String>, Failure> {
+    let list = nodes.list(&ListParams::default()).await?;
+    Ok(list.iter().map(|node| (node.name_any(), node.resource_version().unwrap_or_default())).collect())
+}
+
+fn fault(verb: &str, effect: Effect, times: u64) -> FaultRule {
+    FaultRule {
+        verb: Some(verb.into()),
+        resource: Some("nodes".into()),
+        effect,
+        times: Some(times),
+        ..FaultRule::default()
+    }
+}
+
+fn status(code: StatusCode) -> Effect {
+    Effect::Status { code, message: "not now".into(), retry_after: None }
+}
+
+#[tokio::test]
+async fn changes_arrive_in_order_and_the_first_list_is_waited_for() -> Result<(), Failure> {
+    let (server, nodes) = server().await?;
+    create(&nodes, "a").await?;
+    let watched = Watched::start(server.client().await?);
+    watched.store.synced().await;
+    assert_eq!(watched.take_heard(), ["+a"]);
+    create(&nodes, "b").await?;
+    label(&nodes, "a", "1").await?;
+    delete(&nodes, "b").await?;
+    create(&nodes, "b").await?;
+    watched.converges(&nodes).await?;
+    assert_eq!(watched.take_heard(), ["+b", "~a", "-b", "+b"]);
+    watched.stop().await
+}
+
+#[tokio::test]
+async fn a_list_of_several_pages_is_complete() -> Result<(), Failure> {
+    let (server, nodes) = server().await?;
+    for i in 0..601 {
+        create(&nodes, &format!("n{i}")).await?;
+    }
+    let watched = Watched::start(server.in_process_client());
+    watched.store.synced().await;
+    assert_eq!(watched.store.len(), 601);
+    watched.stop().await
+}
+
+#[tokio::test]
+async fn after_a_410_only_differences_are_told() -> Result<(), Failure> {
+    let (server, nodes) = server().await?;
+    for name in ["changed", "gone", "recreated", "same"] {
+        create(&nodes, name).await?;
+    }
+    let watched = Watched::start(server.in_process_client());
+    watched.store.synced().await;
+    watched.take_heard();
+    // The watch may neither go on nor begin anew until all of this is history.
+    server.faults().add(fault("watch", status(StatusCode::INTERNAL_SERVER_ERROR), u64::MAX));
+    server.cut_watches();
+    label(&nodes, "changed", "1").await?;
+    delete(&nodes, "gone").await?;
+    delete(&nodes, "recreated").await?;
+    create(&nodes, "recreated").await?;
+    create(&nodes, "new").await?;
+    server.compact();
+    assert_eq!(watched.store.len(), 4, "the last state stays in use meanwhile");
+    server.faults().clear();
+    watched.converges(&nodes).await?;
+    let mut heard = watched.take_heard();
+    let recreated: Vec<String> = heard.extract_if(.., |word| word.ends_with("recreated")).collect();
+    assert_eq!(recreated, ["-recreated", "+recreated"]);
+    heard.sort();
+    assert_eq!(heard, ["+new", "-gone", "~changed"]);
+    watched.stop().await
+}
+
+#[tokio::test]
+async fn cut_torn_and_reset_watches_lose_nothing() -> Result<(), Failure> {
+    let (server, nodes) = server().await?;
+    let watched = Watched::start(server.client().await?);
+    watched.store.synced().await;
+    for round in 0..40 {
+        let name = format!("n{}", round % 5);
+        match round {
+            0..5 => create(&nodes, &name).await?,
+            _ => label(&nodes, &name, &round.to_string()).await?,
+        }
+        match round % 8 {
+            2 => server.cut_watches(),
+            4 => server.faults().add(fault("watch", Effect::PartialWatchLine, 1)),
+            6 => server.compact(),
+            _ => {}
+        }
+    }
+    watched.converges(&nodes).await?;
+    assert!(watched.take_heard().iter().all(|word| !word.starts_with('-')), "no Node was ever gone");
+    watched.stop().await
+}
+
+#[tokio::test]
+async fn failing_lists_are_tried_until_one_succeeds() -> Result<(), Failure> {
+    let (server, nodes) = server().await?;
+    create(&nodes, "a").await?;
+    server.faults().add(fault("list", status(StatusCode::INTERNAL_SERVER_ERROR), 1));
+    server.faults().add(fault("list", Effect::Reset, 1));
+    server.faults().add(fault("list", status(StatusCode::FORBIDDEN), 1));
+    let watched = Watched::start(server.in_process_client());
+    watched.store.synced().await;
+    assert_eq!(watched.take_heard(), ["+a"]);
+    watched.stop().await
+}
+
+#[tokio::test]
+async fn a_restarted_server_with_other_objects_is_followed() -> Result<(), Failure> {
+    let (first, nodes) = server().await?;
+    create(&nodes, "old").await?;
+    let address = first.address();
+    // The certificate authority is a new one after a restart, so the client must not depend on it.
+    let watched = Watched::start(trusting_client(address).await?);
+    watched.store.synced().await;
+    first.shutdown().await;
+    assert_eq!(watched.held().keys().collect::<Vec<_>>(), ["old"], "the last state stays in use meanwhile");
+    let second = restart(address).await?;
+    let nodes = Api::all(second.in_process_client());
+    // Its versions count from the start again; a real server would not go on from one that it never gave out.
+    second.faults().add(fault("watch", status(StatusCode::INTERNAL_SERVER_ERROR), u64::MAX));
+    second.cut_watches();
+    create(&nodes, "new").await?;
+    label(&nodes, "new", "1").await?;
+    second.compact();
+    second.faults().clear();
+    watched.converges(&nodes).await?;
+    assert_eq!(watched.take_heard(), ["+old", "+new", "-old"]);
+    watched.stop().await
+}
+
+/// A server at an address that another one is just leaving.
+async fn restart(address: SocketAddr) -> Result<ApiServer, Failure> {
+    let mut tries = 0;
+    loop {
+        match ApiServer::start(Options { listen: address, ..Options::default() }).await {
+            Err(StartError::Listen { .. }) if tries < 1000 => tries += 1,
+            started => return Ok(started?),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A client that accepts any server certificate, without a name: everybody may do everything here.
+async fn trusting_client(address: SocketAddr) -> Result<Client, Failure> {
+    let mut config = kube::Config::new(format!("https://{address}").parse()?);
+    config.accept_invalid_certs = true;
+    Ok(Client::try_from(config)?)
+}

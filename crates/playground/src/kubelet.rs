@@ -1,0 +1,443 @@
+//! Simulated kubelets: one for every machine of the cloud, all in one task.
+//!
+//! ```text
+//!  machines, the kubelets so far, now ──► Kubelets::decide ──► Boot, Renew, PostStatus
+//!  Pods on machines that run          ──► pod_actions      ──► Run, Remove
+//! ```
+//!
+//! A machine that appears boots a kubelet, which registers its Node the way `--cloud-provider=external` makes a real one
+//! do: with the taint `node.cloudprovider.kubernetes.io/uninitialized`, without addresses, provider ID or labels of the
+//! cloud. It renews its Lease and posts its status as long as the machine runs; a machine that is stopped or deleted
+//! falls silent without a word, as one without power does. Containers are not run: a Pod bound to the Node is simply said
+//! to be running.
+//!
+//! As with a real kubelet, a Node that somebody deletes while its machine runs does not come back before the machine is
+//! started anew.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_core::well_known::{NO_SCHEDULE, UNINITIALIZED_TAINT};
+use bowline_local::{Machine, MachineState};
+use futures::StreamExt as _;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::time::{Pace, now, now_micro};
+use crate::view::{LEASE_NAMESPACE, View, node_of, phase};
+
+const TICK: Duration = Duration::from_millis(100);
+const CONCURRENCY: usize = 32;
+
+/// From registration to the first word of being ready: the network plugin of a real node takes its time, too.
+const WARM_UP: Duration = Duration::from_millis(200);
+
+/// Until a registration that failed is tried again.
+const BOOT_RETRY: Duration = Duration::from_secs(2);
+
+/// How many renewals of the Lease there are to one status that says nothing new: 5 minutes at 10 s.
+// upstream: nodeStatusReportFrequency over nodeLeaseDurationSeconds / 4.
+const RENEWALS_PER_STATUS: u32 = 30;
+
+/// Heartbeats are spread over this many slots of a period, so that they do not come all at once.
+const SLOTS: u32 = 64;
+
+/// What says that nothing here is real.
+const KUBELET_VERSION: &str = "v1.36.0-simulated";
+
+/// All kubelets, by the ID of their machine.
+#[derive(Default)]
+struct Kubelets {
+    by_machine: BTreeMap<String, Kubelet>,
+    booted: u32,
+}
+
+struct Kubelet {
+    node: String,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The machine is stopped.
+    Off,
+    /// The machine runs, and the Node is to be registered at this time.
+    Booting { at: Instant },
+    /// Registered; the next renewal and the next status are due at these times.
+    Up { renew: Instant, post: Instant },
+}
+
+/// What a kubelet does next.
+#[derive(Debug, Clone, PartialEq)]
+enum Action {
+    /// Registers the Node.
+    Boot(Box<Machine>),
+    /// Renews the Lease of this Node.
+    Renew(String),
+    /// Says that this Node is ready.
+    PostStatus(String),
+}
+
+/// What the kubelets do for Pods.
+#[derive(Debug, Clone)]
+enum PodAction {
+    /// Says that it runs.
+    Run(Arc<Pod>),
+    /// Confirms that its containers are gone.
+    Remove(Arc<Pod>),
+}
+
+/// Runs a kubelet on each of the machines, for as long as it is polled.
+pub(crate) async fn run(client: Client, machines: impl Fn() -> Vec<Machine>, view: View, pace: Pace) {
+    let mut kubelets = Kubelets::default();
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let actions = kubelets.decide(&machines(), pace, Instant::now());
+        let booted: Vec<_> = futures::stream::iter(actions)
+            .map(|action| apply(&client, action))
+            .buffer_unordered(CONCURRENCY)
+            .filter_map(std::future::ready)
+            .collect()
+            .await;
+        booted.iter().for_each(|machine| kubelets.is_up(machine, pace, Instant::now()));
+        let actions = pod_actions(&view.pods(), &kubelets.addresses());
+        futures::stream::iter(actions).for_each_concurrent(CONCURRENCY, |action| apply_pod(&client, action)).await;
+    }
+}
+
+impl Kubelets {
+    fn decide(&mut self, machines: &[Machine], pace: Pace, now: Instant) -> Vec<Action> {
+        self.follow(machines, now);
+        let mut actions = Vec::new();
+        for machine in machines {
+            if let Some(kubelet) = self.by_machine.get_mut(&machine.spec.id) {
+                kubelet.decide(machine, pace, now, &mut actions);
+            }
+        }
+        actions
+    }
+
+    /// Lets kubelets come, start, stop and go with their machines.
+    fn follow(&mut self, machines: &[Machine], now: Instant) {
+        let present: HashMap<&str, &Machine> = machines.iter().map(|m| (m.spec.id.as_str(), m)).collect();
+        self.by_machine.retain(|id, _| present.contains_key(id.as_str()));
+        for machine in machines {
+            let off = || Kubelet { node: machine.spec.name.clone(), state: State::Off };
+            let kubelet = self.by_machine.entry(machine.spec.id.clone()).or_insert_with(off);
+            match (machine.state, kubelet.state) {
+                (MachineState::Running, State::Off) => kubelet.state = State::Booting { at: now },
+                (MachineState::Stopped, _) => kubelet.state = State::Off,
+                _ => {}
+            }
+        }
+    }
+
+    /// The kubelet of this machine has registered its Node.
+    fn is_up(&mut self, machine: &str, pace: Pace, now: Instant) {
+        let Some(kubelet) = self.by_machine.get_mut(machine) else { return };
+        self.booted = self.booted.wrapping_add(1);
+        let renew = now + pace.lease_period * (self.booted % SLOTS) / SLOTS;
+        kubelet.state = State::Up { renew, post: now + WARM_UP };
+    }
+
+    /// The Nodes whose kubelets are up, and the number that the addresses of their Pods are made from.
+    fn addresses(&self) -> HashMap<&str, usize> {
+        let numbered = self.by_machine.values().enumerate();
+        numbered
+            .filter(|(_, kubelet)| kubelet.is_up())
+            .map(|(number, kubelet)| (kubelet.node.as_str(), number))
+            .collect()
+    }
+}
+
+impl Kubelet {
+    fn is_up(&self) -> bool {
+        matches!(self.state, State::Up { .. })
+    }
+
+    fn decide(&mut self, machine: &Machine, pace: Pace, now: Instant, actions: &mut Vec<Action>) {
+        match &mut self.state {
+            State::Off => {}
+            State::Booting { at } if *at <= now => {
+                *at = now + BOOT_RETRY;
+                actions.push(Action::Boot(Box::new(machine.clone())));
+            }
+            State::Booting { .. } => {}
+            State::Up { renew, post } => {
+                if *renew <= now {
+                    *renew = now + pace.lease_period;
+                    actions.push(Action::Renew(self.node.clone()));
+                }
+                if *post <= now {
+                    *post = now + pace.lease_period * RENEWALS_PER_STATUS;
+                    actions.push(Action::PostStatus(self.node.clone()));
+                }
+            }
+        }
+    }
+}
+
+// ---- for the Node
+
+/// Does it, and tells which machine is up by that.
+async fn apply(client: &Client, action: Action) -> Option<String> {
+    let done = match &action {
+        Action::Boot(machine) => boot(client, machine).await,
+        Action::Renew(node) => renew(client, node).await,
+        Action::PostStatus(node) => post_status(client, node).await,
+    };
+    match (done, action) {
+        (Ok(()), Action::Boot(machine)) => Some(machine.spec.id),
+        (Ok(()), _) => None,
+        (Err(error), Action::Boot(machine)) => {
+            tracing::warn!(%error, machine = machine.spec.id, "the simulated kubelet cannot register its Node");
+            None
+        }
+        (Err(error), action) => {
+            tracing::debug!(%error, ?action, "a simulated kubelet was not heard");
+            None
+        }
+    }
+}
+
+/// Registers the Node and its Lease. Both may be there from before the machine was stopped; then they stay as they are.
+async fn boot(client: &Client, machine: &Machine) -> kube::Result<()> {
+    let nodes = Api::<Node>::all(client.clone());
+    let node = decode(registration(machine))?;
+    let node = match nodes.create(&PostParams::default(), &node).await {
+        Err(error) if is_conflict(&error) => nodes.get(&machine.spec.name).await?,
+        created => created?,
+    };
+    let leases = Api::<Lease>::namespaced(client.clone(), LEASE_NAMESPACE);
+    match leases.create(&PostParams::default(), &decode(lease_of(&node))?).await {
+        Err(error) if is_conflict(&error) => renew(client, &machine.spec.name).await,
+        created => created.map(drop),
+    }
+}
+
+fn decode<T: serde::de::DeserializeOwned>(value: Value) -> kube::Result<T> {
+    serde_json::from_value(value).map_err(kube::Error::SerdeError)
+}
+
+fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 409)
+}
+
+/// The Node as a kubelet with `--cloud-provider=external` first writes it.
+// upstream: without --node-ip such a kubelet leaves all addresses to the cloud, its own name included.
+fn registration(machine: &Machine) -> Value {
+    let name = &machine.spec.name;
+    let labels = json!({
+        "beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux",
+    });
+    let capacity = json!({"cpu": "4", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "110"});
+    let allocatable = json!({"cpu": "3900m", "memory": "15Gi", "ephemeral-storage": "90Gi", "pods": "110"});
+    let mut conditions = pressures();
+    conditions.push(condition("Ready", "False", "KubeletNotReady", "container runtime network not ready"));
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": name, "labels": labels,
+            "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+        },
+        "spec": {"taints": [{"key": UNINITIALIZED_TAINT, "value": "true", "effect": NO_SCHEDULE}]},
+        "status": {
+            "capacity": capacity, "allocatable": allocatable, "conditions": conditions,
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}, "nodeInfo": node_info(&machine.spec.id),
+        },
+    })
+}
+
+fn node_info(machine: &str) -> Value {
+    json!({
+        "machineID": machine, "systemUUID": machine, "bootID": machine,
+        "kernelVersion": "simulated", "osImage": "Bowline playground", "containerRuntimeVersion": "simulated://1.0.0",
+        "kubeletVersion": KUBELET_VERSION, "kubeProxyVersion": KUBELET_VERSION,
+        "operatingSystem": "linux", "architecture": "amd64",
+    })
+}
+
+fn pressures() -> Vec<Value> {
+    vec![
+        condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ]
+}
+
+fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({
+        "type": kind, "status": status, "reason": reason, "message": message,
+        "lastHeartbeatTime": now(), "lastTransitionTime": now(),
+    })
+}
+
+/// The Lease goes with its Node, by its owner reference.
+fn lease_of(node: &Node) -> Value {
+    let name = node.name_any();
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.uid().unwrap_or_default()});
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]},
+        "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": now_micro()},
+    })
+}
+
+async fn renew(client: &Client, node: &str) -> kube::Result<()> {
+    let leases = Api::<Lease>::namespaced(client.clone(), LEASE_NAMESPACE);
+    let patch = Patch::Merge(json!({"spec": {"renewTime": now_micro()}}));
+    leases.patch(node, &PatchParams::default(), &patch).await.map(drop)
+}
+
+async fn post_status(client: &Client, node: &str) -> kube::Result<()> {
+    let mut conditions = pressures();
+    conditions.push(condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"));
+    let patch = Patch::Strategic(json!({"status": {"conditions": conditions}}));
+    Api::<Node>::all(client.clone()).patch_status(node, &PatchParams::default(), &patch).await.map(drop)
+}
+
+// ---- for its Pods
+
+/// What is to be done for the Pods on these Nodes.
+fn pod_actions(pods: &[Arc<Pod>], nodes: &HashMap<&str, usize>) -> Vec<(PodAction, String)> {
+    let mut actions = Vec::new();
+    for (number, pod) in pods.iter().enumerate() {
+        let Some(machine) = node_of(pod).and_then(|node| nodes.get(node)) else { continue };
+        let ip = pod_ip(*machine, number);
+        if pod.metadata.deletion_timestamp.is_some() {
+            actions.push((PodAction::Remove(pod.clone()), ip));
+        } else if phase(pod) == "Pending" {
+            actions.push((PodAction::Run(pod.clone()), ip));
+        }
+    }
+    actions
+}
+
+/// An address that looks like one; nothing answers there.
+fn pod_ip(machine: usize, pod: usize) -> String {
+    format!("10.244.{}.{}", machine % 256, pod % 254 + 1)
+}
+
+async fn apply_pod(client: &Client, (action, ip): (PodAction, String)) {
+    let (PodAction::Run(pod) | PodAction::Remove(pod)) = &action;
+    let pods = Api::<Pod>::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
+    let done = match &action {
+        PodAction::Run(pod) => {
+            let patch = Patch::Strategic(json!({"status": running(pod, &ip)}));
+            pods.patch_status(&pod.name_any(), &PatchParams::default(), &patch).await.map(drop)
+        }
+        PodAction::Remove(pod) => {
+            pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await.map(drop)
+        }
+    };
+    if let Err(error) = done {
+        tracing::debug!(%error, pod = pod.name_any(), "a simulated kubelet will try again");
+    }
+}
+
+/// The status of a Pod whose containers all run.
+fn running(pod: &Pod, ip: &str) -> Value {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let states: Vec<_> = containers
+        .map(|container| {
+            json!({
+                "name": container.name, "image": container.image.as_deref().unwrap_or_default(), "imageID": "",
+                "ready": true, "started": true, "restartCount": 0, "state": {"running": {"startedAt": now()}},
+            })
+        })
+        .collect();
+    let holds = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now()});
+    let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(holds);
+    json!({
+        "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "startTime": now(),
+        "containerStatuses": states, "conditions": conditions,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bowline_local::NewMachine;
+
+    fn machine(id: &str, state: MachineState) -> Machine {
+        let spec = NewMachine { name: format!("node-{id}"), id: id.to_owned(), ..NewMachine::default() };
+        Machine { spec, state }
+    }
+
+    fn kinds(actions: &[Action]) -> Vec<&'static str> {
+        let kind = |action: &Action| match action {
+            Action::Boot(_) => "boot",
+            Action::Renew(_) => "renew",
+            Action::PostStatus(_) => "post",
+        };
+        actions.iter().map(kind).collect()
+    }
+
+    #[test]
+    fn a_kubelet_lives_as_long_as_its_machine_runs() {
+        let (mut kubelets, start, pace) = (Kubelets::default(), Instant::now(), Pace::for_nodes(1));
+        let running = [machine("1", MachineState::Running)];
+        let stopped = [machine("1", MachineState::Stopped)];
+        let at = |millis| start + Duration::from_millis(millis);
+        assert_eq!(kinds(&kubelets.decide(&running, pace, at(0))), ["boot"]);
+        assert!(kubelets.decide(&running, pace, at(100)).is_empty(), "it is not up yet");
+        assert_eq!(kinds(&kubelets.decide(&running, pace, at(2_000))), ["boot"], "it failed, and tries again");
+        kubelets.is_up("1", pace, at(2_000));
+        assert_eq!(kinds(&kubelets.decide(&running, pace, at(2_600))), ["renew", "post"]);
+        assert_eq!(kinds(&kubelets.decide(&running, pace, at(3_100))), ["renew"]);
+        assert!(kubelets.decide(&stopped, pace, at(9_000)).is_empty(), "no power, no word");
+        assert_eq!(kinds(&kubelets.decide(&running, pace, at(9_100))), ["boot"], "it starts from the beginning");
+        assert!(kubelets.decide(&[], pace, at(9_200)).is_empty());
+        assert!(kubelets.by_machine.is_empty());
+    }
+
+    #[test]
+    fn the_heartbeats_of_many_are_spread_over_the_period() {
+        let (mut kubelets, start, pace) = (Kubelets::default(), Instant::now(), Pace::for_nodes(1_000));
+        let machines: Vec<_> = (0..1_000).map(|id| machine(&id.to_string(), MachineState::Running)).collect();
+        kubelets.decide(&machines, pace, start);
+        machines.iter().for_each(|machine| kubelets.is_up(&machine.spec.id, pace, start));
+        let mut most = 0;
+        for tick in 0..100 {
+            let actions = kubelets.decide(&machines, pace, start + TICK * tick);
+            most = most.max(kinds(&actions).iter().filter(|kind| **kind == "renew").count());
+        }
+        assert!((20..=80).contains(&most), "{most} renewals in the busiest tick; the average is 40");
+    }
+
+    #[test]
+    fn it_registers_as_a_kubelet_with_an_external_cloud_provider_does() {
+        let node = registration(&machine("1", MachineState::Running));
+        let taint =
+            json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
+        assert_eq!(node["spec"]["taints"], json!([taint]));
+        assert_eq!(node["spec"]["providerID"], Value::Null);
+        assert_eq!(node["status"]["addresses"], Value::Null);
+        let labels = node["metadata"]["labels"].as_object().unwrap();
+        assert!(!labels.keys().any(|key| key.contains("zone") || key.contains("region") || key.contains("instance")));
+        assert_eq!(labels["kubernetes.io/hostname"], "node-1");
+    }
+
+    #[test]
+    fn pods_run_on_nodes_that_are_up_and_go_when_they_are_told_to() {
+        let pod = |node: &str, deleting: bool| -> Arc<Pod> {
+            let deleted = deleting.then_some("2026-01-01T00:00:00Z");
+            let value = json!({
+                "metadata": {"name": "p", "deletionTimestamp": deleted}, "spec": {"containers": [], "nodeName": node},
+            });
+            Arc::new(serde_json::from_value(value).unwrap())
+        };
+        let up = HashMap::from([("a", 0)]);
+        assert!(matches!(pod_actions(&[pod("a", false)], &up)[..], [(PodAction::Run(_), _)]));
+        assert!(matches!(pod_actions(&[pod("a", true)], &up)[..], [(PodAction::Remove(_), _)]));
+        assert!(pod_actions(&[pod("down", true), pod("", false)], &up).is_empty());
+    }
+}

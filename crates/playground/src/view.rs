@@ -1,0 +1,116 @@
+//! What the simulated parts of the cluster see: the Nodes, Pods and Leases as they were last heard of.
+//!
+//! One watch per kind feeds all of them, so that a thousand kubelets cost three watches and not three thousand.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, Taint};
+use kube::runtime::reflector::{self, Lookup, Store};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+
+/// Where kubelets keep their Leases.
+pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
+
+/// The objects as they were last heard of. Clones are the same view.
+#[derive(Clone)]
+pub(crate) struct View {
+    nodes: Store<Node>,
+    pods: Store<Pod>,
+    leases: Store<Lease>,
+}
+
+impl View {
+    /// A view, and the work that keeps it fresh; that never ends by itself.
+    pub(crate) fn new(client: &Client) -> (View, impl Future<Output = ()> + Send + use<>) {
+        let (nodes, feed_nodes) = reflect(Api::<Node>::all(client.clone()));
+        let (pods, feed_pods) = reflect(Api::<Pod>::all(client.clone()));
+        let (leases, feed_leases) = reflect(Api::<Lease>::namespaced(client.clone(), LEASE_NAMESPACE));
+        let feed = async {
+            tokio::join!(feed_nodes, feed_pods, feed_leases);
+        };
+        (View { nodes, pods, leases }, feed)
+    }
+
+    /// Waits until everything that was there at the start is in. Before that, absence means nothing.
+    pub(crate) async fn synced(&self) {
+        // An error says that the feed was dropped, and then its readers are about to be, too.
+        let _ =
+            tokio::join!(self.nodes.wait_until_ready(), self.pods.wait_until_ready(), self.leases.wait_until_ready());
+    }
+
+    /// All Nodes, by name.
+    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
+        by_name(&self.nodes)
+    }
+
+    /// All Pods, by namespace and name.
+    pub(crate) fn pods(&self) -> Vec<Arc<Pod>> {
+        let mut pods = self.pods.state();
+        pods.sort_by_cached_key(|pod| (pod.metadata.namespace.clone(), pod.name_any()));
+        pods
+    }
+
+    /// All kubelets' Leases, by name.
+    pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
+        by_name(&self.leases)
+    }
+}
+
+fn by_name<K: Resource + Lookup + Clone + 'static>(store: &Store<K>) -> Vec<Arc<K>>
+where
+    <K as Lookup>::DynamicType: Eq + Hash + Clone,
+{
+    let mut objects = store.state();
+    objects.sort_by_cached_key(|object| object.name_any());
+    objects
+}
+
+fn reflect<K>(api: Api<K>) -> (Store<K>, impl Future<Output = ()> + Send)
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    let (reader, writer) = reflector::store();
+    let feed = watcher(api, watcher::Config::default())
+        .default_backoff()
+        // A third of most objects, and nothing here reads it.
+        .modify(|object| object.managed_fields_mut().clear())
+        .reflect(writer)
+        .for_each(|event| async {
+            if let Err(error) = event {
+                tracing::debug!(%error, "the watch of a simulated component was cut");
+            }
+        });
+    (reader, feed)
+}
+
+/// The `Ready` condition, if there is one.
+pub(crate) fn ready_condition(node: &Node) -> Option<&NodeCondition> {
+    let conditions = node.status.as_ref()?.conditions.as_deref()?;
+    conditions.iter().find(|condition| condition.type_ == "Ready")
+}
+
+/// The status of the `Ready` condition; `Unknown` without one.
+pub(crate) fn readiness(node: &Node) -> &str {
+    ready_condition(node).map_or("Unknown", |condition| &condition.status)
+}
+
+/// The taints in their order.
+pub(crate) fn taints(node: &Node) -> &[Taint] {
+    node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
+}
+
+/// The Node that a Pod is bound to.
+pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).filter(|name| !name.is_empty())
+}
+
+/// The phase; `Pending` until somebody says another.
+pub(crate) fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
+}

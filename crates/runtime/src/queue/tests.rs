@@ -1,0 +1,466 @@
+//! Stories of the queue, by rule; `model` drives it at random.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use prometheus::{Registry, TextEncoder};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, advance, sleep, timeout};
+
+use super::lanes::PATIENCE_OF_LOW;
+use super::*;
+use Priority::{High, Low};
+
+mod model;
+
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(10) };
+
+fn queue<K: Clone + Eq + Hash + Send + Sync + 'static>() -> Queue<K> {
+    Queue::new("test", BACKOFF, &QueueMetrics::register(&Registry::new()).unwrap())
+}
+
+fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// The next key, or nothing if none is handed out at this instant.
+fn now<K: Clone + Eq + Hash + Send + Sync + 'static>(queue: &Queue<K>) -> Option<Work<K>> {
+    queue.next().now_or_never().flatten()
+}
+
+fn key_now<K: Clone + Eq + Hash + Send + Sync + 'static>(queue: &Queue<K>) -> Option<K> {
+    now(queue).map(|work| work.key().clone())
+}
+
+// ---- WQ-1 ----
+
+#[tokio::test(start_paused = true)]
+async fn wq_1_a_key_waits_at_most_once() {
+    let queue = queue();
+    queue.add("a", High);
+    queue.add("a", High);
+    queue.add("a", Low);
+    assert_eq!(queue.len(), 1);
+    assert_eq!(key_now(&queue), Some("a"));
+    assert_eq!(key_now(&queue), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn wq_1_a_key_in_work_is_not_handed_out_again() {
+    let queue = queue();
+    queue.add("a", High);
+    let work = now(&queue).unwrap();
+    queue.add("a", High);
+    assert_eq!(queue.len(), 0);
+    assert!(now(&queue).is_none());
+    drop(work);
+}
+
+#[tokio::test(start_paused = true)]
+async fn wq_1_a_key_added_while_in_work_is_done_once_more_afterwards() {
+    let queue = queue();
+    queue.add("a", High);
+    let work = now(&queue).unwrap();
+    queue.add("a", High);
+    queue.add("a", High);
+    drop(work);
+    assert_eq!(queue.len(), 1);
+    assert_eq!(key_now(&queue), Some("a"));
+    assert_eq!(key_now(&queue), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn wq_1_what_is_done_again_keeps_the_priority_it_was_added_with() {
+    let queue = queue();
+    for (key, priority) in [("low", Low), ("high", High), ("raised", Low)] {
+        queue.add(key, priority);
+    }
+    let work = queue.next_batch(3).await;
+    for (key, priority) in [("low", Low), ("raised", Low), ("raised", High), ("high", High), ("high", Low)] {
+        queue.add(key, priority);
+    }
+    drop(work);
+    let order: Vec<_> = queue.next_batch(3).await.iter().map(|work| *work.key()).collect();
+    assert_eq!(order.last(), Some(&"low"), "{order:?}");
+}
+
+// ---- WQ-2 ----
+
+#[tokio::test(start_paused = true)]
+async fn wq_2_an_add_is_immediate_and_makes_the_timer_moot() {
+    let queue = queue();
+    queue.add_after("a", millis(500), Low);
+    queue.add("a", Low);
+    assert_eq!(key_now(&queue), Some("a"));
+    assert!(timeout(millis(1000), queue.next()).await.is_err(), "the timer must not run the key a second time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn wq_2_an_add_passes_a_backoff_timer_even_while_the_key_is_in_work() {
+    let queue = queue();
+    queue.add("a", High);
+    let work = now(&queue).unwrap();
+    queue.retry("a");
+    queue.add("a", High);
+    drop(work);
+    assert_eq!(key_now(&queue), Some("a"));
+    assert!(timeout(millis(1000), queue.next()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn wq_2_of_two_timers_the_earlier_one_counts() {
+    for (first, second) in [(300, 700), (700, 300)] {
+        let (queue, start) = (queue(), Instant::now());
+        queue.add_after("a", millis(first), Low);
+        queue.add_after("a", millis(second), Low);
+        drop(queue.next().await);
+        assert_eq!(start.elapsed(), millis(300));
+        assert!(timeout(millis(1000), queue.next()).await.is_err(), "only one timer is left");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn wq_2_no_delay_is_immediate() {
+    let queue = queue();
+    queue.add_after("a", Duration::ZERO, High);
+    assert_eq!(key_now(&queue), Some("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn wq_2_a_delay_asked_for_while_in_work_counts_from_then() {
+    let (queue, start) = (queue(), Instant::now());
+    queue.add("a", High);
+    let work = now(&queue).unwrap();
+    queue.add_after("a", millis(500), High);
+    advance(millis(200)).await;
+    drop(work);
+    assert!(now(&queue).is_none());
+    drop(queue.next().await);
+    assert_eq!(start.elapsed(), millis(500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn wq_2_a_timer_that_fires_while_in_work_waits_for_the_end_of_it() {
+    let queue = queue();
+    queue.add("a", High);
+    let work = now(&queue).unwrap();
+    queue.add_after("a", millis(500), High);
+    advance(millis(600)).await;
+    assert!(now(&queue).is_none());
+    drop(work);
+    assert_eq!(key_now(&queue), Some("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn wq_2_a_timer_set_while_the_key_waits_is_not_lost() {
+    let (queue, start) = (queue(), Instant::now());
+    queue.add("a", High);
+    queue.add_after("a", millis(500), Low);
+    assert_eq!(key_now(&queue), Some("a"));
+    drop(queue.next().await);
+    assert_eq!(start.elapsed(), millis(500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_beyond_all_times_is_just_very_long() {
+    let queue = queue();
+    queue.add_after("never", Duration::MAX, High);
+    queue.add("a", High);
+    assert_eq!(key_now(&queue), Some("a"));
+    assert!(timeout(Duration::from_secs(1_000_000), queue.next()).await.is_err());
+}
+
+// ---- WQ-3 ----
+
+#[tokio::test(start_paused = true)]
+async fn wq_3_each_failure_waits_longer_until_the_key_is_forgotten() {
+    let queue = queue();
+    for (failures, wait) in [(1, 100), (2, 200), (3, 400)] {
+        let start = Instant::now();
+        assert_eq!(queue.retry("a"), millis(wait));
+        assert_eq!(queue.failures(&"a"), failures);
+        drop(queue.next().await);
+        assert_eq!(start.elapsed(), millis(wait));
+    }
+    queue.forget(&"a");
+    assert_eq!(queue.failures(&"a"), 0);
+    assert_eq!(queue.retry("a"), millis(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn wq_3_failures_are_counted_by_key() {
+    let queue = queue();
+    queue.retry("a");
+    queue.retry("a");
+    assert_eq!(queue.retry("b"), millis(100));
+    assert_eq!((queue.failures(&"a"), queue.failures(&"b"), queue.failures(&"c")), (2, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn wq_3_retries_of_all_keys_also_keep_to_the_overall_rate() {
+    let queue = queue().with_rate(2.0, 3);
+    let waits: Vec<_> = (0..6).map(|key| queue.retry(key).as_millis()).collect();
+    assert_eq!(waits, [100, 100, 100, 500, 1000, 1500]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn forgotten_and_finished_keys_leave_no_trace() {
+    let queue = queue();
+    for key in 0..20_000 {
+        queue.retry(key);
+        queue.add_after(key, millis(1), Low);
+    }
+    let mut finished = 0;
+    while finished < 20_000 {
+        for work in queue.next_batch(64).await {
+            queue.forget(work.key());
+            finished += 1;
+        }
+    }
+    assert_eq!(queue.0.lock().known(), 0);
+    assert_eq!(queue.0.lock().next_due(), None);
+}
+
+// ---- priorities ----
+
+#[tokio::test(start_paused = true)]
+async fn urgent_keys_go_first_and_equals_in_order() {
+    let queue = queue();
+    for (key, priority) in [("l1", Low), ("h1", High), ("l2", Low), ("h2", High)] {
+        queue.add(key, priority);
+    }
+    let order: Vec<_> = queue.next_batch(9).await.iter().map(|work| *work.key()).collect();
+    assert_eq!(order, ["h1", "h2", "l1", "l2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_key_that_becomes_urgent_moves_up_and_never_down() {
+    let queue = queue();
+    for (key, priority) in [("a", Low), ("b", Low), ("c", High), ("b", High), ("c", Low)] {
+        queue.add(key, priority);
+    }
+    let order: Vec<_> = queue.next_batch(9).await.iter().map(|work| *work.key()).collect();
+    assert_eq!(order, ["c", "b", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_less_urgent_key_has_its_turn_after_sixteen_urgent_ones() {
+    let queue = queue();
+    queue.add(1000, Low);
+    queue.add(1001, Low);
+    (0..100).for_each(|key| queue.add(key, High));
+    let order: Vec<u32> = queue.next_batch(200).await.iter().map(|work| *work.key()).collect();
+    let turns: Vec<_> = [1000, 1001].map(|low| order.iter().position(|key| *key == low)).into();
+    assert_eq!(turns, [Some(PATIENCE_OF_LOW as usize), Some(2 * PATIENCE_OF_LOW as usize + 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_keeps_the_higher_of_its_priorities() {
+    let queue = queue();
+    queue.add_after("timer", millis(100), High);
+    queue.add_after("timer", millis(50), Low);
+    queue.add_after("other", millis(40), Low);
+    advance(millis(100)).await;
+    assert_eq!(key_now(&queue), Some("timer"));
+}
+
+// ---- several takers ----
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_holds_all_that_waits_up_to_the_bound() {
+    let queue = queue();
+    (0..10).for_each(|key| queue.add(key, High));
+    let sizes = [queue.next_batch(4).await.len(), queue.next_batch(0).await.len(), queue.next_batch(99).await.len()];
+    assert_eq!(sizes, [4, 1, 5]);
+}
+
+/// Takers that each take one key and keep it for a second.
+fn takers(queue: &Queue<u32>, count: usize) -> JoinSet<Instant> {
+    let taker = |queue: Queue<u32>| async move {
+        let work = queue.next().await;
+        let taken = Instant::now();
+        sleep(Duration::from_secs(1)).await;
+        drop(work);
+        taken
+    };
+    std::iter::repeat_with(|| taker(queue.clone())).take(count).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_add_reaches_a_taker_of_its_own() {
+    let (queue, start) = (queue(), Instant::now());
+    let takers = takers(&queue, 8);
+    sleep(millis(10)).await;
+    (0..8).for_each(|key| queue.add(key, High));
+    assert!(takers.join_all().await.iter().all(|taken| *taken == start + millis(10)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn timers_that_fire_together_reach_as_many_takers() {
+    let (queue, start) = (queue(), Instant::now());
+    queue.add_after(99, Duration::from_secs(60), Low);
+    let takers = takers(&queue, 8);
+    sleep(millis(10)).await;
+    (0..8).for_each(|key| queue.add_after(key, millis(90), High));
+    assert!(takers.join_all().await.iter().all(|taken| *taken == start + millis(100)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taker_that_gives_up_leaves_the_timer_to_the_others() {
+    let (queue, start) = (queue(), Instant::now());
+    // First in line, so that it alone would be woken if only one were.
+    let quitter = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.next().await.map(|work| *work.key()) }
+    });
+    sleep(millis(1)).await;
+    let mut takers = takers(&queue, 1);
+    sleep(millis(1)).await;
+    queue.add_after(1, millis(50), High);
+    sleep(millis(1)).await;
+    quitter.abort();
+    let taken = timeout(Duration::from_secs(60), takers.join_next()).await.expect("the other must not sleep on");
+    assert_eq!(taken.unwrap().unwrap(), start + millis(52));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taker_that_was_woken_and_gives_up_passes_the_key_on() {
+    let queue = queue();
+    let mut first = Box::pin(queue.next());
+    let mut second = Box::pin(queue.next());
+    assert!(timeout(Duration::ZERO, &mut first).await.is_err());
+    assert!(timeout(Duration::ZERO, &mut second).await.is_err());
+    queue.add("a", High);
+    drop(first);
+    assert_eq!(second.await.map(|work| *work.key()), Some("a"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn on_real_threads_no_wake_up_is_lost() {
+    const TAKERS: usize = 4;
+    const ROUNDS: usize = 1000;
+    let queue = queue();
+    // Nobody goes on before everybody has a key in hand, so a single taker that sleeps on stops all.
+    let all_busy = Arc::new(tokio::sync::Barrier::new(TAKERS + 1));
+    let takers: JoinSet<()> = (0..TAKERS)
+        .map(|_| (queue.clone(), all_busy.clone()))
+        .map(|(queue, all_busy)| async move {
+            for _ in 0..ROUNDS {
+                let _work = queue.next().await;
+                all_busy.wait().await;
+            }
+        })
+        .collect();
+    let rounds = async {
+        for round in 0..ROUNDS {
+            (0..TAKERS).for_each(|key| queue.add(round * TAKERS + key, High));
+            all_busy.wait().await;
+        }
+        takers.join_all().await;
+    };
+    timeout(Duration::from_secs(60), rounds).await.expect("a key waits and nobody takes it");
+}
+
+// ---- shutting down ----
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_wakes_all_takers_and_hands_out_nothing_more() {
+    let queue = queue::<u32>();
+    let waiting: JoinSet<_> =
+        (0..4).map(|_| queue.clone()).map(|queue| async move { queue.next().await.is_none() }).collect();
+    sleep(millis(1)).await;
+    queue.shut_down();
+    assert_eq!(waiting.join_all().await, [true; 4]);
+    queue.add(1, High);
+    queue.add_after(2, millis(1), High);
+    queue.retry(3);
+    assert!(queue.is_empty());
+    assert!(queue.next().await.is_none());
+    assert!(queue.next_batch(5).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_dropped_at_shutdown_and_work_may_end_after_it() {
+    let queue = queue();
+    (0..3).for_each(|key| queue.add(key, High));
+    let work = now(&queue).unwrap();
+    queue.add(*work.key(), High);
+    queue.shut_down();
+    drop(work);
+    assert_eq!((queue.len(), queue.0.lock().known()), (0, 0));
+}
+
+// ---- metrics ----
+
+/// The lines of one metric, without help and type.
+fn metric(registry: &Registry, name: &str) -> Vec<String> {
+    let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+    text.lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_and_ages_are_measured_as_upstream_does() {
+    let registry = Registry::new();
+    let metrics = QueueMetrics::register(&registry).unwrap();
+    let queue = Queue::new("Nodes", BACKOFF, &metrics);
+    ["a", "a", "b", "c"].into_iter().for_each(|key| queue.add(key, High));
+    advance(millis(50)).await;
+    let work = queue.next_batch(2).await;
+    queue.add("a", High);
+    queue.retry("b");
+    queue.add_after("d", millis(5), High);
+    advance(millis(3000)).await;
+    metrics.refresh_all();
+    for (name, value) in [
+        // c waits, a is to be done again, and so is b, whose timer has fired; d's has, too.
+        ("workqueue_depth", "4"),
+        ("workqueue_adds_total", "6"),
+        ("workqueue_retries_total", "2"),
+        ("workqueue_unfinished_work_seconds", "6"),
+        ("workqueue_longest_running_processor_seconds", "3"),
+        ("workqueue_queue_duration_seconds_count", "2"),
+        ("workqueue_queue_duration_seconds_sum", "0.1"),
+        ("workqueue_work_duration_seconds_count", "0"),
+    ] {
+        assert_eq!(metric(&registry, name), [format!("{name}{{name=\"Nodes\"}} {value}")]);
+    }
+    drop(work);
+    queue.refresh();
+    assert_eq!(
+        metric(&registry, "workqueue_unfinished_work_seconds"),
+        ["workqueue_unfinished_work_seconds{name=\"Nodes\"} 0"]
+    );
+    assert_eq!(
+        metric(&registry, "workqueue_work_duration_seconds_sum"),
+        ["workqueue_work_duration_seconds_sum{name=\"Nodes\"} 6"]
+    );
+    queue.shut_down();
+    assert_eq!(metric(&registry, "workqueue_depth"), ["workqueue_depth{name=\"Nodes\"} 0"]);
+}
+
+#[test]
+fn metrics_have_upstreams_buckets_and_stability() {
+    let registry = Registry::new();
+    let metrics = QueueMetrics::register(&registry).unwrap();
+    let _queue = Queue::<u32>::new("service", BACKOFF, &metrics);
+    let families = registry.gather();
+    assert_eq!(families.len(), 7);
+    assert!(families.iter().all(|family| family.help().starts_with("[BETA] ")));
+    let bounds: Vec<f64> = metric(&registry, "workqueue_work_duration_seconds_bucket")
+        .iter()
+        .filter_map(|line| line.split_once("le=\"")?.1.split_once('"')?.0.parse().ok())
+        .collect();
+    // As a Go manager shows them, rounding included.
+    let upstream = [1e-8, 1e-7, 1e-6, 9.999999999999999e-6, 9.999999999999999e-5, 0.001, 0.01, 0.1, 1.0, 10.0];
+    assert_eq!(bounds, [&upstream[..], &[f64::INFINITY]].concat());
+}
+
+#[test]
+fn metrics_forget_queues_that_are_gone() {
+    let metrics = QueueMetrics::register(&Registry::new()).unwrap();
+    let queue = Queue::<u32>::new("a", BACKOFF, &metrics);
+    drop(Queue::<u32>::new("b", BACKOFF, &metrics));
+    assert_eq!(metrics.live_queues().len(), 1);
+    drop(queue);
+    assert_eq!(metrics.live_queues().len(), 0);
+}
