@@ -60,10 +60,14 @@ fn row(page: &mut String, flag: &Arg) {
     push(page, format_args!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | ")));
 }
 
-/// How a flag is written: `--size N`, or `--fast[=true|false]` where the value may be left out.
+/// How a flag is written: `--size N`, or `--fast[=true|false]` where the value may be left out. What has no flag is
+/// written as its value alone.
 fn spelling(flag: &Arg) -> String {
-    let name = flag.get_long().unwrap_or(flag.get_id().as_str());
-    match flag.get_value_names().and_then(|names| names.first()) {
+    let value = flag.get_value_names().and_then(|names| names.first());
+    let Some(name) = flag.get_long() else {
+        return value.map_or(flag.get_id().as_str(), |value| value.as_str()).to_owned();
+    };
+    match value {
         Some(value) if flag.is_require_equals_set() => format!("--{name}[={value}]"),
         Some(value) => format!("--{name} {value}"),
         None => format!("--{name}"),

@@ -1,6 +1,10 @@
 //! The command line, declared once. The doc comments here are the help texts and, by way of `xtask generate`, the page
 //! `docs/reference/cli.md`; write them for the person at the terminal.
 
+#[cfg(feature = "provider-local")]
+mod cloud;
+mod manager;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -12,20 +16,38 @@ use ipnet::IpNet;
 
 use crate::flags::{self, PortRange};
 
+#[cfg(feature = "provider-local")]
+pub(crate) use cloud::{CloudArgs, CloudCommand, EndpointArgs};
+pub(crate) use manager::{CloudCallArgs, GenericArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs};
+
 /// Names the environment variable that selects what is logged.
 pub(crate) const LOG_VARIABLE: &str = "BOWLINE_LOG";
 
 /// A cloud controller manager for Kubernetes, and the tools to try it without a cloud.
+///
+/// With flags and no command it is the manager: it watches the API server and makes the cluster's nodes match what their
+/// clouds say. It takes the flags of the managers built on k8s.io/cloud-provider. It stops cleanly on SIGINT or SIGTERM.
 #[derive(Debug, Parser)]
-#[command(name = "bowline", version, after_help = LOG_HELP)]
+#[command(
+    name = "bowline",
+    version,
+    after_help = LOG_HELP,
+    arg_required_else_help = true,
+    args_conflicts_with_subcommands = true,
+    // upstream: of a flag that is given twice, the last counts.
+    args_override_self = true,
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
+
+    #[command(flatten)]
+    pub(crate) manager: ManagerArgs,
 }
 
 const LOG_HELP: &str = "\
 Logs go to standard error. BOWLINE_LOG selects them: a level (error, warn, info, debug, trace), or levels by module \
-(bowline_apiserver=debug,warn). The default is warn.";
+(bowline_apiserver=debug,warn). The default is warn; for the manager it is info, or what -v says.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -40,6 +62,13 @@ pub(crate) enum Command {
     /// An API server, a small cloud, simulated kubelets and the controllers in one process, and a tour of what they do:
     /// commands to paste and what to look for. Nothing is kept; Ctrl-C ends it.
     Playground(PlaygroundArgs),
+
+    /// Run a small cloud on this machine, or change one that runs.
+    ///
+    /// It has machines, an API with pages, throttling and failures of its own, and it serves the provider `local`.
+    /// It prints one line when it is ready, and stops cleanly on SIGINT or SIGTERM.
+    #[cfg(feature = "provider-local")]
+    Cloud(CloudArgs),
 }
 
 #[derive(Debug, Args)]
@@ -120,8 +149,8 @@ pub(crate) struct PlaygroundArgs {
     #[arg(long, value_name = "PORT", conflicts_with = "listen")]
     pub(crate) port: Option<u16>,
 
-    /// Where the cloud's own API listens; port 0 picks a free one.
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0", value_parser = flags::address)]
+    /// Where the cloud's own API listens, on this machine; port 0 picks a free one.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0", value_parser = flags::loopback)]
     pub(crate) cloud_listen: SocketAddr,
 
     /// Where to write the kubeconfig of an administrator, readable by its owner only.
@@ -171,8 +200,8 @@ mod tests {
         let argv = ["bowline", "apiserver", "--kubeconfig", "kc"].iter().chain(flags);
         let cli = Cli::try_parse_from(argv).map_err(|error| error.to_string())?;
         match cli.command {
-            Command::Apiserver(args) => Ok(Options::from(&args)),
-            Command::Playground(_) => unreachable!("the arguments name the other command"),
+            Some(Command::Apiserver(args)) => Ok(Options::from(&args)),
+            _ => unreachable!("the arguments name the other command"),
         }
     }
 

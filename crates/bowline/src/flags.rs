@@ -1,14 +1,93 @@
 //! The value types of flags: how a text becomes a value, and what the user reads when it does not. clap puts the flag
 //! and the text in front of each message, so a message here says what would be right.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use bowline_config::{Problem, parse_duration};
+use clap::builder::TypedValueParser;
 use ipnet::IpNet;
+
+/// The value of a flag, or what is wrong with it.
+pub(crate) type Given<T> = Result<T, Problem>;
+
+/// Reads with `parse`, and keeps what is wrong as a value: clap would end the program at the first flag that is wrong,
+/// and the others would be found one start at a time.
+pub(crate) fn given<T, E, F: Fn(&str) -> Result<T, E>>(parse: F) -> Lenient<F> {
+    Lenient(parse)
+}
+
+/// See [`given`].
+#[derive(Clone)]
+pub(crate) struct Lenient<F>(F);
+
+impl<T, E, F> TypedValueParser for Lenient<F>
+where
+    F: Fn(&str) -> Result<T, E> + Clone + Send + Sync + 'static,
+    T: Clone + Send + Sync + 'static,
+    E: fmt::Display,
+{
+    type Value = Given<T>;
+
+    fn parse_ref(&self, _: &clap::Command, flag: Option<&clap::Arg>, value: &OsStr) -> Result<Given<T>, clap::Error> {
+        let name = flag.and_then(clap::Arg::get_long).unwrap_or_default();
+        let wrong = |what: &dyn fmt::Display| Problem::flag(name, format!("{value:?} is not right: {what}"));
+        Ok(match value.to_str() {
+            Some(text) => (self.0)(text).map_err(|error| wrong(&error)),
+            None => Err(wrong(&"it is not UTF-8 text")),
+        })
+    }
+}
 
 /// An address to listen on. Names are not looked up: what a name resolves to may change between machines.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse().map_err(|_| "expected an IP address and a port, such as 127.0.0.1:6443 or [::1]:6443")
+}
+
+/// An address of this machine to listen on: what is served there has no door.
+pub(crate) fn loopback(text: &str) -> Result<SocketAddr, &'static str> {
+    let address = address(text)?;
+    if !address.ip().is_loopback() {
+        return Err("only addresses of this machine are allowed here, such as 127.0.0.1:0 or [::1]:0");
+    }
+    Ok(address)
+}
+
+/// A duration, in Go's syntax.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text)
+}
+
+/// A duration between two rounds of something, which without any pause would take a whole core.
+pub(crate) fn pause(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        Duration::ZERO => Err("it must be longer than 0".to_owned()),
+        pause => Ok(pause),
+    }
+}
+
+/// A whole number.
+// upstream: 32 bits, and a sign, so that what is too small can be told from what is no number.
+pub(crate) fn int32(text: &str) -> Result<i32, &'static str> {
+    text.parse().map_err(|_| "expected a whole number, such as 16")
+}
+
+/// A number. Not one of those that a computer calls not a number, or infinite.
+pub(crate) fn number(text: &str) -> Result<f64, &'static str> {
+    text.parse().ok().filter(|number: &f64| number.is_finite()).ok_or("expected a number, such as 20 or 0.5")
+}
+
+/// A part of a whole.
+pub(crate) fn share(text: &str) -> Result<f64, &'static str> {
+    let share = number(text).ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or("expected a share from 0 to 1, such as 0.34 for a third")
+}
+
+/// A text with something in it.
+pub(crate) fn not_empty(text: &str) -> Result<String, &'static str> {
+    if text.trim().is_empty() { Err("it is empty; leave the flag out for the default") } else { Ok(text.to_owned()) }
 }
 
 /// A boolean.
@@ -109,6 +188,27 @@ mod tests {
         for text in ["", "yes", "no", "on", "tRUE", "2"] {
             assert!(go_bool(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn numbers_outside_their_range_are_refused() {
+        for text in ["", "many", "NaN", "inf", "-0.1", "1.1", "34%"] {
+            assert!(share(text).is_err(), "{text}");
+        }
+        assert_eq!((share("0"), share("1"), share("0.34")), (Ok(0.0), Ok(1.0), Ok(0.34)));
+        for text in ["", "1.5", "2147483648", "0x10", "1e3"] {
+            assert!(int32(text).is_err(), "{text}");
+        }
+        assert!(pause("0").unwrap_err().contains("longer than 0"));
+        assert!(number("NaN").is_err() && number("1e999").is_err());
+    }
+
+    #[test]
+    fn what_has_no_door_is_served_on_this_machine_only() {
+        for text in ["0.0.0.0:80", "10.0.0.1:80", "[::]:80", "localhost:80"] {
+            assert!(loopback(text).is_err(), "{text}");
+        }
+        assert!(loopback("127.0.0.1:0").is_ok() && loopback("[::1]:0").is_ok());
     }
 
     #[test]

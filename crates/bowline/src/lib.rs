@@ -2,22 +2,35 @@
 //!
 //! ```text
 //! argv ──► cli (clap: flags, help, exit code 2) ──► serve (start, write kubeconfig, wait for a signal, stop)
-//!                                                     └─ playground (the same, and what to try)
+//!   │                                                 ├─ playground (the same, and what to try)
+//!   │                                                 └─ cloud (the same for a cloud, or one change to a running one)
+//!   └─ flags only: the manager
+//!      argv (Go's spelling) ──► cli ──► settings ──► providers ──► daemon
+//!                 └──── Problems ─────────┴─────────────┘ all at once, exit code 2, nothing started
 //! ```
 //!
 //! This crate holds no logic of Kubernetes or of a cloud; it turns flags into the options of the crates below it and
 //! their errors into exit codes.
 
+mod admin;
+mod argv;
 mod cli;
+#[cfg(feature = "provider-local")]
+mod cloud;
+mod controllers;
+mod daemon;
 mod flags;
 mod kubeconfig;
 mod playground;
+mod providers;
 mod serve;
+mod settings;
 
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{CommandFactory as _, Parser as _};
+use bowline_config::Problems;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 /// The exit code for input that cannot work: a flag, a file, a combination. The same one clap uses.
 const BAD_INPUT: u8 = 2;
@@ -43,9 +56,12 @@ pub fn cli() -> clap::Command {
 
 /// Reads the arguments, does what they say, and reports how that went.
 pub fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
-    start_logging();
-    match run(cli.command) {
+    let Invocation { cli, flags, problems } = Invocation::read();
+    start_logging(default_logs(&cli));
+    if matches!(cli.manager.generic.v, Ok(1..)) {
+        flags.iter().for_each(|flag| tracing::info!("{flag}"));
+    }
+    match run(cli, problems) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // No macro: a closed standard error must not turn into a panic.
@@ -55,20 +71,76 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(command: cli::Command) -> anyhow::Result<()> {
+/// What the program was told to do, and what was wrong with how.
+struct Invocation {
+    cli: cli::Cli,
+    /// The manager's flags with their values, for the log.
+    flags: Vec<String>,
+    /// Of the manager's flags only: the commands stop at the first.
+    problems: Problems,
+}
+
+impl Invocation {
+    /// Reads the command line, or ends the program with a message or the help.
+    fn read() -> Invocation {
+        let arguments: Vec<_> = std::env::args_os().collect();
+        let mut command = cli();
+        let argv = match argv::is_manager(&arguments) {
+            true => argv::tidy(arguments, &mut command),
+            false => argv::Argv { arguments, problems: Problems::new() },
+        };
+        let matches = command.try_get_matches_from_mut(argv.arguments).unwrap_or_else(|error| error.exit());
+        let cli = cli::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        Invocation { cli, flags: values(&command, &matches), problems: argv.problems }
+    }
+}
+
+/// Every flag that has a value, with it (FLAG-5).
+fn values(command: &clap::Command, matches: &clap::ArgMatches) -> Vec<String> {
+    let value = |flag: &clap::Arg| {
+        let values = matches.try_get_raw(flag.get_id().as_str()).ok().flatten()?;
+        let values: Vec<_> = values.map(|value| value.to_string_lossy()).collect();
+        Some(format!("FLAG: --{}={:?}", flag.get_long()?, values.join(",")))
+    };
+    command.get_arguments().filter_map(value).collect()
+}
+
+fn run(cli: cli::Cli, problems: Problems) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("the operating system refused the threads to run on")?;
-    match command {
-        cli::Command::Apiserver(args) => runtime.block_on(serve::run(args)),
-        cli::Command::Playground(args) => runtime.block_on(playground::run(args)),
+    match cli.command {
+        None => runtime.block_on(daemon::run(&cli.manager, problems)),
+        Some(cli::Command::Apiserver(args)) => runtime.block_on(serve::run(args)),
+        Some(cli::Command::Playground(args)) => runtime.block_on(playground::run(args)),
+        #[cfg(feature = "provider-local")]
+        Some(cli::Command::Cloud(args)) => runtime.block_on(cloud::run(args)),
+    }
+}
+
+impl From<Problems> for BadInput {
+    fn from(problems: Problems) -> BadInput {
+        match problems.iter().count() {
+            1 => BadInput(problems.to_string()),
+            count => BadInput(format!("{count} problems, and nothing was started:\n{problems}")),
+        }
+    }
+}
+
+/// What is logged unless the environment says otherwise.
+fn default_logs(cli: &cli::Cli) -> &'static str {
+    match (&cli.command, &cli.manager.generic.v) {
+        (Some(_), _) => "warn",
+        (None, Ok(..=3) | Err(_)) => "info",
+        (None, Ok(4..=5)) => "debug,hyper_util=info,kube_client=info,rustls=info,tower=info",
+        (None, Ok(6..)) => "trace",
     }
 }
 
 /// Logs go to standard error, so that standard output stays readable by scripts.
-fn start_logging() {
+fn start_logging(default: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env(cli::LOG_VARIABLE)
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }

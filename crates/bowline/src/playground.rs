@@ -13,7 +13,7 @@ use bowline_runtime::Shutdown;
 use crate::BadInput;
 use crate::cli::PlaygroundArgs;
 use crate::kubeconfig;
-use crate::serve::say;
+use crate::serve::{say, stopped_by_signals};
 
 /// Before and after.
 const SHOWN_STEPS: usize = 2;
@@ -21,8 +21,7 @@ const SHOWN_STEPS: usize = 2;
 pub(crate) async fn run(args: PlaygroundArgs) -> anyhow::Result<()> {
     kubeconfig::check(&args.kubeconfig)?;
     // Before the line that says that it is ready: who reads it may send a signal at once.
-    let shutdown = Shutdown::new();
-    tokio::spawn(bowline_runtime::signals(shutdown.clone()).context("cannot listen for signals")?);
+    let shutdown = stopped_by_signals()?;
     let mut playground = Playground::start(PlaygroundOptions::from(&args)).await.map_err(explain)?;
     let outcome = visit(&mut playground, &args, &shutdown).await;
     playground.shutdown().await;

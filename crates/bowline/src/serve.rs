@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use bowline_apiserver::{ApiServer, Options, StartError};
+use bowline_runtime::Shutdown;
 
 use crate::BadInput;
 use crate::cli::ApiserverArgs;
@@ -14,10 +15,10 @@ pub(crate) async fn run(args: ApiserverArgs) -> anyhow::Result<()> {
     Running::start(Options::from(&args), &args.kubeconfig).await?.until_stopped().await
 }
 
-/// A server that said it is ready, and the signals that end it.
+/// A server that said it is ready, and the wish that ends it.
 pub(crate) struct Running {
     server: ApiServer,
-    signals: Signals,
+    shutdown: Shutdown,
 }
 
 impl Running {
@@ -25,22 +26,26 @@ impl Running {
     pub(crate) async fn start(options: Options, path: &Path) -> anyhow::Result<Running> {
         kubeconfig::check(path)?;
         // Before the line below: who reads it may send a signal at once, and must not find the default handler.
-        let signals = Signals::new()?;
+        let shutdown = stopped_by_signals()?;
         let server = ApiServer::start(options).await.map_err(explain)?;
         kubeconfig::write(path, &server.kubeconfig())?;
         say(format_args!("API server ready at {} (kubeconfig {})\n", server.url(), path.display()));
-        Ok(Running { server, signals })
+        Ok(Running { server, shutdown })
     }
 
-    /// Runs until the process is told to stop; a second signal does not wait further.
-    pub(crate) async fn until_stopped(mut self) -> anyhow::Result<()> {
-        self.signals.next().await;
-        tracing::info!("stopping");
-        tokio::select! {
-            () = self.server.shutdown() => Ok(()),
-            () = self.signals.next() => anyhow::bail!("stopped by a second signal before every request had ended"),
-        }
+    /// Runs until the process is told to stop, and then until every request has ended.
+    pub(crate) async fn until_stopped(self) -> anyhow::Result<()> {
+        self.shutdown.requested().await;
+        self.server.shutdown().await;
+        Ok(())
     }
+}
+
+/// The wish to end that SIGINT and SIGTERM utter; a second signal ends the process at once.
+pub(crate) fn stopped_by_signals() -> anyhow::Result<Shutdown> {
+    let shutdown = Shutdown::new();
+    tokio::spawn(bowline_runtime::signals(shutdown.clone()).context("cannot listen for signals")?);
+    Ok(shutdown)
 }
 
 /// Options that the server refuses came from our flags.
@@ -55,44 +60,4 @@ fn explain(error: StartError) -> anyhow::Error {
 pub(crate) fn say(text: std::fmt::Arguments<'_>) {
     let mut out = io::stdout().lock();
     let _ = out.write_fmt(text).and_then(|()| out.flush());
-}
-
-/// SIGINT and SIGTERM, as one stream of requests to stop.
-#[cfg(unix)]
-struct Signals {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-}
-
-#[cfg(unix)]
-impl Signals {
-    fn new() -> anyhow::Result<Signals> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let listen = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Signals { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => (),
-            _ = self.terminate.recv() => (),
-        }
-    }
-}
-
-/// Ctrl-C, where there are no signals.
-#[cfg(not(unix))]
-struct Signals;
-
-#[cfg(not(unix))]
-impl Signals {
-    fn new() -> anyhow::Result<Signals> {
-        Ok(Signals)
-    }
-
-    async fn next(&mut self) {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending().await
-        }
-    }
 }

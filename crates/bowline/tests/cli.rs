@@ -5,22 +5,8 @@ mod support;
 
 use std::fs;
 use std::net::TcpListener;
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use support::{BOWLINE, Scratch, Server};
-
-/// Runs it to its end and checks the exit code and what it said.
-fn refused(arguments: &[&str], code: i32, says: &[&str]) {
-    let child = Command::new(BOWLINE).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let output = support::finish(child, Duration::from_secs(20));
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
-    for part in says {
-        assert!(text.contains(part), "{arguments:?} should say {part:?}: {text}");
-    }
-    assert!(output.stdout.is_empty(), "{arguments:?} says it is ready and is not");
-}
+use support::{Scratch, Server, refused};
 
 #[test]
 fn bad_flags_end_it_with_two_and_say_what_would_be_right() {

@@ -50,7 +50,7 @@ pub enum Nobody {
 }
 
 impl Clouds {
-    /// These, in this order. Prefixes must be distinct; [`layers::build`](crate::layers) and the daemon check that.
+    /// These, in this order. Prefixes must be distinct; [`build_clouds`](crate::build_clouds) sees to that.
     pub fn new(clouds: impl IntoIterator<Item = Cloud>) -> Clouds {
         Clouds { clouds: clouds.into_iter().collect() }
     }

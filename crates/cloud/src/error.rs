@@ -79,6 +79,24 @@ impl Error {
         }))
     }
 
+    /// What a cloud's HTTP answer with this status means, unless the cloud says it better in its body.
+    ///
+    /// `body` is shown to people, cut to a line; `retry_after` is what the header of that name asked for.
+    pub fn from_status(operation: impl Into<String>, status: u16, body: &str, retry_after: Option<Duration>) -> Error {
+        let kind = match status {
+            // Some OpenStack services say "too many requests" like this.
+            413 if retry_after.is_some() => ErrorKind::RateLimited,
+            status => ErrorKind::from_status(status),
+        };
+        let error = Error::new(kind, operation, status_message(status, body));
+        match retry_after {
+            Some(wish) if matches!(kind, ErrorKind::RateLimited | ErrorKind::Unavailable) => {
+                error.retry(Retry::After(wish))
+            }
+            _ => error,
+        }
+    }
+
     /// With other advice.
     pub fn retry(mut self, retry: Retry) -> Error {
         Arc::make_mut(&mut self.0).retry = retry;
@@ -139,6 +157,22 @@ impl ErrorKind {
         }
     }
 
+    /// What an HTTP status says. Neither a redirect nor a success is an error that we understand.
+    fn from_status(status: u16) -> ErrorKind {
+        match status {
+            400 | 422 => ErrorKind::InvalidConfig,
+            401 => ErrorKind::Unauthenticated,
+            402 | 507 => ErrorKind::QuotaExceeded,
+            403 => ErrorKind::PermissionDenied,
+            404 | 410 => ErrorKind::NotFound,
+            405 | 501 => ErrorKind::Unsupported,
+            409 | 412 | 423 => ErrorKind::Conflict,
+            429 => ErrorKind::RateLimited,
+            408 | 425 | 500..=599 => ErrorKind::Unavailable,
+            _ => ErrorKind::Unexpected,
+        }
+    }
+
     /// What is advised unless the provider knows better.
     fn default_retry(self) -> Retry {
         match self {
@@ -160,6 +194,21 @@ impl ErrorKind {
     }
 }
 
+/// How much of an answer's body a message shows.
+const BODY_CHARS: usize = 200;
+
+/// The status and the beginning of the body, on one line.
+fn status_message(status: u16, body: &str) -> String {
+    let words: Vec<_> =
+        body.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect();
+    let line = words.join(" ");
+    match line.char_indices().nth(BODY_CHARS) {
+        _ if line.is_empty() => format!("HTTP {status}"),
+        Some((end, _)) => format!("HTTP {status}: {}…", line.get(..end).unwrap_or_default()),
+        None => format!("HTTP {status}: {line}"),
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.0.operation, self.0.message)?;
@@ -176,5 +225,91 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_ref().map(|source| &**source as &(dyn std::error::Error + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_http_status_has_its_kind() {
+        use ErrorKind::*;
+        let table = [
+            (200, Unexpected),
+            (304, Unexpected),
+            (400, InvalidConfig),
+            (401, Unauthenticated),
+            (402, QuotaExceeded),
+            (403, PermissionDenied),
+            (404, NotFound),
+            (405, Unsupported),
+            (408, Unavailable),
+            (409, Conflict),
+            (410, NotFound),
+            (412, Conflict),
+            (413, Unexpected),
+            (418, Unexpected),
+            (422, InvalidConfig),
+            (423, Conflict),
+            (425, Unavailable),
+            (429, RateLimited),
+            (500, Unavailable),
+            (501, Unsupported),
+            (502, Unavailable),
+            (503, Unavailable),
+            (504, Unavailable),
+            (507, QuotaExceeded),
+            (599, Unavailable),
+            (0, Unexpected),
+            (65535, Unexpected),
+        ];
+        for (status, kind) in table {
+            assert_eq!(Error::from_status("get server", status, "", None).kind(), kind, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_wish_to_be_left_alone_counts_for_a_cloud_that_is_busy_or_broken_alone() {
+        let wish = Duration::from_secs(30);
+        let table = [
+            (429, Retry::After(wish)),
+            (503, Retry::After(wish)),
+            (413, Retry::After(wish)),
+            (401, Retry::Backoff),
+            (400, Retry::Never),
+        ];
+        for (status, advice) in table {
+            assert_eq!(Error::from_status("get server", status, "", Some(wish)).retry_advice(), advice, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_message_shows_the_beginning_of_the_body_on_one_line() {
+        let text = |body: &str| Error::from_status("get server", 500, body, None).to_string();
+        assert_eq!(text(""), "get server: HTTP 500");
+        assert_eq!(text(" {\n  \"error\":\t\u{1b}[31mbad\n} "), "get server: HTTP 500: { \"error\": [31mbad }");
+        let long = text(&"ä".repeat(1000));
+        assert_eq!(long, format!("get server: HTTP 500: {}…", "ä".repeat(BODY_CHARS)));
+    }
+
+    #[test]
+    fn an_error_tells_what_was_done_what_happened_and_its_context() {
+        let below = std::io::Error::other("connection reset");
+        let error = Error::new(ErrorKind::Unavailable, "list servers", "no answer")
+            .context("region", "R1")
+            .context("request", "42")
+            .source(below);
+        assert_eq!(error.to_string(), "list servers: no answer (region=R1, request=42)");
+        assert_eq!(std::error::Error::source(&error).map(ToString::to_string), Some("connection reset".to_owned()));
+        assert_eq!((error.operation(), error.message()), ("list servers", "no answer"));
+    }
+
+    #[test]
+    fn changing_a_clone_leaves_the_other_as_it_was() {
+        let error = Error::new(ErrorKind::RateLimited, "get", "busy");
+        let later = error.clone().retry(Retry::After(Duration::from_secs(1))).context("key", "value");
+        assert_eq!(error.retry_advice(), Retry::Backoff);
+        assert_eq!((error.to_string().as_str(), later.to_string().as_str()), ("get: busy", "get: busy (key=value)"));
     }
 }

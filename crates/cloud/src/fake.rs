@@ -79,6 +79,12 @@ impl Fake {
         self
     }
 
+    /// Owns IDs that start with this.
+    pub(crate) fn prefix(mut self, prefix: &str) -> Fake {
+        self.info.id_prefixes = vec![prefix.to_owned()];
+        self
+    }
+
     pub(crate) fn latency(mut self, latency: Duration) -> Fake {
         self.latency = latency;
         self
@@ -91,8 +97,12 @@ impl Fake {
     }
 
     pub(crate) fn add(&self, name: &str, id: &str) {
-        let provider_id = Some(ProviderId::of(&self.info.name, id));
-        let instance = Instance { id: id.to_owned(), name: name.to_owned(), provider_id, ..Instance::default() };
+        self.add_as(name, id, ProviderId::of(&self.info.name, id).as_str());
+    }
+
+    pub(crate) fn add_as(&self, name: &str, id: &str, provider_id: &str) {
+        let (id, name, provider_id) = (id.to_owned(), name.to_owned(), ProviderId::new(provider_id));
+        let instance = Instance { id, name, provider_id, ..Instance::default() };
         self.machines.lock().unwrap().push((instance, false));
     }
 

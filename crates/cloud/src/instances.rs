@@ -40,11 +40,34 @@ pub trait Instances: Send + Sync {
     fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
         Ok(match &asked.provider_id {
             Some(id) => match id.rest() {
-                Some(rest) if !rest.is_empty() => Identity::Id(rest.to_owned()),
-                _ => Identity::NotMine,
+                Some("") => {
+                    let message = format!("the provider ID {id} names no machine");
+                    return Err(Error::new(ErrorKind::InvalidConfig, "find instances", message));
+                }
+                Some(rest) => Identity::Id(rest.to_owned()),
+                None => Identity::NotMine,
             },
             None => Identity::Name(asked.node.as_str().to_owned()),
         })
+    }
+}
+
+/// [`Instances`] for a cloud that answers one by one and cannot list: whoever implements this implements that, with
+/// `batch_lookup: 1`. The layers ask for several at once, up to `max_parallel`.
+#[async_trait]
+pub trait OneByOne: Send + Sync {
+    /// Asks about this one. The rules of [`Instances`] hold.
+    async fn find_one(&self, asked: &InstanceRef) -> Result<InstanceState>;
+}
+
+#[async_trait]
+impl<T: OneByOne> Instances for T {
+    async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        let mut answers = Vec::with_capacity(asked.len());
+        for asked in asked {
+            answers.push(self.find_one(asked).await);
+        }
+        answers
     }
 }
 
@@ -92,5 +115,43 @@ impl InstancePage {
             })
             .collect();
         InstancePage { instances, next }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{named, told, with_id};
+
+    struct Echo;
+
+    #[async_trait]
+    impl OneByOne for Echo {
+        async fn find_one(&self, asked: &InstanceRef) -> Result<InstanceState> {
+            match asked.node.as_str() {
+                "broken" => Err(Error::new(ErrorKind::Unavailable, "get server", "broken")),
+                name => Ok(InstanceState::Running(Arc::new(Instance { name: name.to_owned(), ..Instance::default() }))),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn one_by_one_gives_one_answer_each_in_order() {
+        let answers = Echo.find(&["a", "broken", "b"].map(named)).await;
+        assert_eq!(answers.iter().map(told).collect::<Vec<_>>(), ["a", "unavailable", "b"]);
+    }
+
+    #[test]
+    fn a_machine_is_recognised_by_its_id_and_only_else_by_its_name() {
+        let table = [
+            (with_id("n", "c://8f2c"), Identity::Id("8f2c".to_owned())),
+            (with_id("n", "c:///8f2c"), Identity::Id("/8f2c".to_owned())),
+            (with_id("n", "8f2c"), Identity::NotMine),
+            (named("n"), Identity::Name("n".to_owned())),
+        ];
+        for (asked, identity) in table {
+            assert_eq!(Echo.identify(&asked).unwrap(), identity, "{asked:?}");
+        }
+        assert_eq!(Echo.identify(&with_id("n", "c://")).unwrap_err().kind(), ErrorKind::InvalidConfig);
     }
 }

@@ -17,7 +17,7 @@
 //!  dry run     writes are printed, not made
 //!  cache       questions in flight are shared, answers reused within a bound; batches are cut to the provider's size
 //!  retry       back-off, Retry-After
-//!  limit       a rate with a queue that reports its wait; each attempt pays
+//!  limit       places, a rate with a queue that reports its wait, a time limit; each attempt pays
 //!     ▼
 //!  provider
 //! ```
@@ -39,8 +39,13 @@ mod routes;
 pub use capabilities::{Capabilities, InstanceCapabilities, LoadBalancerCapabilities, RouteCapabilities};
 pub use clouds::{Cloud, Clouds, Nobody, Sighting};
 pub use error::{Error, ErrorKind, Result, Retry};
-pub use instances::{Freshness, Identity, InstancePage, Instances, PageToken};
+pub use instances::{Freshness, Identity, InstancePage, Instances, OneByOne, PageToken};
 pub use load_balancers::LoadBalancers;
 pub use provider::{CloudProvider, ProviderInfo};
-pub use registry::{Build, BuildContext, Factory, Registry};
+pub use registry::{Build, BuildContext, Factory, Registry, build_clouds};
 pub use routes::Routes;
+
+/// The provider in the page for authors who come from Go is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/explanation/from-go.md")]
+struct FromGo;

@@ -23,14 +23,19 @@ pub struct Problem {
 pub struct Problems(Vec<Problem>);
 
 impl Problem {
+    /// A problem whose message says itself what it is about.
+    pub fn new(message: impl Into<String>) -> Problem {
+        Problem { file: None, line: None, field: None, message: message.into(), hint: None }
+    }
+
     /// A problem with this flag.
     pub fn flag(name: &str, message: impl Into<String>) -> Problem {
-        Problem { file: None, line: None, field: Some(format!("--{name}")), message: message.into(), hint: None }
+        Problem::new(message).field(format!("--{name}"))
     }
 
     /// A problem in this file.
     pub fn file(path: impl Into<PathBuf>, line: Option<usize>, message: impl Into<String>) -> Problem {
-        Problem { file: Some(path.into()), line, field: None, message: message.into(), hint: None }
+        Problem { file: Some(path.into()), line, ..Problem::new(message) }
     }
 
     /// With the key that it is about.

@@ -56,7 +56,7 @@ pub async fn run(
     metrics: prometheus::Registry,
     shutdown: Shutdown,
 ) -> Result<(), ManagerError> {
-    let (events, write_events) = EventSink::new(client.clone(), clock.clone(), &metrics)?;
+    let (events, write_events) = EventSink::new(client.clone(), clock.clone(), &metrics);
     let context = Context {
         cluster: Cluster::new(client.clone()),
         nodes: Store::new(),
@@ -64,7 +64,7 @@ pub async fn run(
         events,
         clock,
         queues: QueueMetrics::register(&metrics)?,
-        metrics,
+        metrics: metrics.clone(),
     };
     let mut tasks = Supervisor::new(shutdown.clone());
     if let Some(options) = options.node {

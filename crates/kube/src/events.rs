@@ -2,15 +2,39 @@
 //!
 //! ```text
 //!  EventSource.emit ──► log line
-//!                   └─► queue ──► combine similar (EV-3) ──► count identical (EV-2) ──► filter spam (EV-4) ──► API server
+//!                   └─► combine similar (EV-3) ──► count identical (EV-2) ──► filter spam (EV-4)
+//!                              └─► one of several queues, by object ──► API server
 //! ```
 //!
-//! Emitting never waits and never fails.
+//! Emitting never waits and never fails. Events about one object are written in their order; those about several objects
+//! are written side by side, so that the first minute of a large cluster does not take an hour to tell.
+
+mod correlate;
+mod post;
+mod recent;
 
 use std::fmt;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bowline_core::Node;
 use bowline_runtime::{Clock, Shutdown};
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+use prometheus::{IntCounterVec, Opts, Registry};
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+
+use correlate::{Correlator, Occurrence, Record};
+
+/// Events in flight, and queues.
+const QUEUES: usize = 8;
+/// Events in a queue. All queues together hold several for each node of the largest clusters; upstream's 1000 do not.
+const QUEUE_LENGTH: usize = 8192;
+/// How long writing may go on after the wish to end.
+const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
 /// What an Event is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -38,35 +62,134 @@ pub enum EventType {
 
 /// Takes Events and writes them. Clones are the same sink.
 #[derive(Clone)]
-pub struct EventSink {}
+pub struct EventSink(Arc<Sink>);
 
 /// An [`EventSink`] with the name of who speaks.
 #[derive(Clone)]
-pub struct EventSource {}
+pub struct EventSource {
+    sink: EventSink,
+    component: &'static str,
+}
+
+struct Sink {
+    correlator: Mutex<Correlator>,
+    queues: Vec<mpsc::Sender<Record>>,
+    clock: Clock,
+    dropped: Dropped,
+    /// That Events are lost has been said in the log.
+    is_full: AtomicBool,
+}
+
+/// Counts Events that are lost, by cause.
+#[derive(Clone)]
+struct Dropped(Option<IntCounterVec>);
 
 impl EventSink {
     /// A sink and the task that writes what it takes; on shutdown the task writes what is left, for a bounded time.
     pub fn new(
         client: kube::Client,
         clock: Clock,
-        metrics: &prometheus::Registry,
-    ) -> (EventSink, impl FnOnce(Shutdown) -> futures::future::BoxFuture<'static, ()>) {
-        let _ = (client, clock, metrics);
-        (EventSink {}, |_shutdown| -> futures::future::BoxFuture<'static, ()> { todo!() })
+        metrics: &Registry,
+    ) -> (EventSink, impl FnOnce(Shutdown) -> BoxFuture<'static, ()> + use<>) {
+        let (queues, ends): (Vec<_>, Vec<_>) = (0..QUEUES).map(|_| mpsc::channel(QUEUE_LENGTH)).unzip();
+        let dropped = Dropped::register(metrics);
+        let sink = Sink {
+            correlator: Mutex::new(Correlator::new()),
+            queues,
+            clock,
+            dropped: dropped.clone(),
+            is_full: AtomicBool::new(false),
+        };
+        let task = move |shutdown| write_all(client, ends, dropped, shutdown).boxed();
+        (EventSink(Arc::new(sink)), task)
     }
 
     /// For a controller: `component` is what `source.component` says.
     pub fn source(&self, component: &'static str) -> EventSource {
-        let _ = component;
-        todo!()
+        EventSource { sink: self.clone(), component }
     }
 }
 
 impl EventSource {
     /// Says `message` about `object`, in the log and as an Event.
     pub fn emit(&self, object: &ObjectRef, kind: EventType, reason: &'static str, message: impl fmt::Display) {
-        let _ = (object, kind, reason, message.to_string());
-        todo!()
+        let message = message.to_string();
+        self.log(object, kind, reason, &message);
+        self.sink.0.take(Occurrence { component: self.component, object: object.clone(), kind, reason, message });
+    }
+
+    fn log(&self, object: &ObjectRef, kind: EventType, reason: &str, message: &str) {
+        let ObjectRef { kind: object_kind, namespace, name, .. } = object;
+        let (component, namespace) = (self.component, namespace.as_deref());
+        match kind {
+            EventType::Normal => tracing::info!(component, kind = object_kind, namespace, name, reason, "{message}"),
+            EventType::Warning => tracing::warn!(component, kind = object_kind, namespace, name, reason, "{message}"),
+        }
+    }
+}
+
+impl Sink {
+    fn take(&self, what: Occurrence) {
+        // Held until the record is in its queue, so that what raises a count comes after what it raises.
+        let mut correlator = self.correlator.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(record) = correlator.correlate(what, self.clock.now()) {
+            self.enqueue(record);
+        }
+    }
+
+    fn enqueue(&self, record: Record) {
+        let Some(queue) = self.queue_of(&record) else { return };
+        match queue.try_send(record) {
+            Ok(()) if queue.capacity() > QUEUE_LENGTH / 2 => self.is_full.store(false, Ordering::Relaxed),
+            Err(TrySendError::Full(_)) => self.lose(),
+            // Closed: the task has ended, and nobody wants Events any more.
+            Ok(()) | Err(TrySendError::Closed(_)) => {}
+        }
+    }
+
+    /// An Event finds no room. That is said once, until there is plenty of room again.
+    fn lose(&self) {
+        self.dropped.count("queue_full");
+        if !self.is_full.swap(true, Ordering::Relaxed) {
+            tracing::warn!("too many Events wait for the API server; further ones are only logged");
+        }
+    }
+
+    /// The same queue for the same object, so that its Events stay in their order.
+    fn queue_of(&self, record: &Record) -> Option<&mpsc::Sender<Record>> {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&record.what.object);
+        let index = usize::try_from(hash % QUEUES as u64).unwrap_or_default();
+        self.queues.get(index)
+    }
+}
+
+impl Dropped {
+    fn register(registry: &Registry) -> Dropped {
+        let options = Opts::new("bowline_events_dropped_total", "Events that were lost, by cause.");
+        let registered = IntCounterVec::new(options, &["cause"]).and_then(|counter| {
+            registry.register(Box::new(counter.clone()))?;
+            Ok(counter)
+        });
+        Dropped(registered.inspect_err(|error| tracing::warn!(%error, "lost Events are not counted")).ok())
+    }
+
+    fn count(&self, cause: &str) {
+        if let Some(counter) = &self.0 {
+            counter.with_label_values(&[cause]).inc();
+        }
+    }
+}
+
+/// Writes what comes until shutdown, and then what is left.
+async fn write_all(client: kube::Client, ends: Vec<mpsc::Receiver<Record>>, dropped: Dropped, shutdown: Shutdown) {
+    let posts = ends.into_iter().map(|end| post::post_all(client.clone(), end, dropped.clone(), shutdown.clone()));
+    let patience = async {
+        shutdown.requested().await;
+        tokio::time::sleep(FLUSH_WITHIN).await;
+    };
+    tokio::select! {
+        _ = join_all(posts) => {}
+        () = patience => tracing::warn!("some Events could not be written before the end"),
     }
 }
 

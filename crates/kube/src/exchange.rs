@@ -72,14 +72,6 @@ pub(crate) async fn exchange(client: &kube::Client, request: &Request<Vec<u8>>) 
     }
 }
 
-/// Sends the request a single time, and says whether it is of use to do so again.
-pub(crate) async fn exchange_once(client: &kube::Client, request: &Request<Vec<u8>>) -> Result<Vec<u8>, Failure> {
-    match once(client, request.clone()).await {
-        Outcome::Done(body) => Ok(body),
-        Outcome::Refused(failure) | Outcome::Later(_, failure) | Outcome::Broken(failure) => Err(failure),
-    }
-}
-
 async fn once(client: &kube::Client, request: Request<Vec<u8>>) -> Outcome {
     match tokio::time::timeout(ANSWER_WITHIN, send(client, request)).await {
         Ok(Ok((response, body))) => judge(&response, body),

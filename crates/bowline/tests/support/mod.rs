@@ -118,6 +118,70 @@ impl Drop for Server {
     }
 }
 
+/// A running program of any kind, ended with the value.
+pub(crate) struct Program {
+    child: Child,
+    pub(crate) scratch: Scratch,
+}
+
+impl Program {
+    /// Starts the binary. What it prints goes to files, so that it can print as much as it likes.
+    pub(crate) fn start(test: &str, arguments: &[&str]) -> Program {
+        let scratch = Scratch::new(test);
+        let file = |name: &str| fs::File::create(scratch.path(name)).unwrap();
+        let mut command = Command::new(BOWLINE);
+        command.args(arguments).env_remove("KUBECONFIG").env_remove("BOWLINE_LOG");
+        let child = command.stdout(file("stdout")).stderr(file("stderr")).spawn().unwrap();
+        Program { child, scratch }
+    }
+
+    /// All it printed so far, to standard output and standard error.
+    pub(crate) fn said(&self) -> String {
+        ["stdout", "stderr"].map(|name| fs::read_to_string(self.scratch.path(name)).unwrap()).join("")
+    }
+
+    /// Waits for a line that has `mark` in it, and returns what follows the mark.
+    pub(crate) fn says(&mut self, mark: &str) -> String {
+        let find = |said: String| Some(said.lines().find_map(|line| line.split_once(mark))?.1.to_owned());
+        let found = within(Duration::from_secs(20), || find(self.said()));
+        found.unwrap_or_else(|| panic!("it should say {mark:?}: {}", self.said()))
+    }
+
+    /// Sends a signal and waits for the end.
+    pub(crate) fn stop(&mut self, signal: &str) -> ExitStatus {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success(), "it had ended already: {}", self.said());
+        let status = within(Duration::from_secs(30), || self.child.try_wait().unwrap());
+        status.unwrap_or_else(|| panic!("it should stop when it is told to: {}", self.said()))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs the binary to its end.
+pub(crate) fn bowline(arguments: &[&str]) -> Output {
+    let mut command = Command::new(BOWLINE);
+    command.args(arguments).env_remove("KUBECONFIG").env_remove("BOWLINE_LOG");
+    finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap(), Duration::from_secs(20))
+}
+
+/// Runs it to its end and checks the exit code and what it said.
+pub(crate) fn refused(arguments: &[&str], code: i32, says: &[&str]) -> String {
+    let output = bowline(arguments);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+    for part in says {
+        assert!(text.contains(part), "{arguments:?} should say {part:?}: {text}");
+    }
+    assert!(output.stdout.is_empty(), "{arguments:?} says it is ready and is not");
+    text
+}
+
 /// Waits for a program with little to say; one that does not end in time is ended, and shows up as killed.
 pub(crate) fn finish(mut child: Child, patience: Duration) -> Output {
     if within(patience, || child.try_wait().unwrap()).is_none() {

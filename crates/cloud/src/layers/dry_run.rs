@@ -11,9 +11,14 @@ pub(crate) struct DryRun(pub(crate) bool);
 impl DryRun {
     /// In a dry run, says what would be done, and that it is not to be done.
     pub(crate) fn skips(self, provider: &str, operation: Operation, what: &dyn Display) -> bool {
+        self.print(provider, operation, what);
+        self.0
+    }
+
+    /// In a dry run, says what would be done.
+    pub(crate) fn print(self, provider: &str, operation: Operation, what: &dyn Display) {
         if self.0 {
             tracing::info!(provider, op = operation.label(), "dry run, not done: {what}");
         }
-        self.0
     }
 }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::layers::LayerOptions;
@@ -46,6 +46,21 @@ impl Limit {
         }
     }
 
+    /// Waits for the attempt's turn; its place is kept until the value is dropped.
+    pub(crate) async fn turn(&self, operation: Operation) -> Option<SemaphorePermit<'_>> {
+        let asked = Instant::now();
+        // The place comes first: a token that is taken and then waits for a place would make a burst later.
+        let place = match self.places(operation) {
+            Some(places) => places.acquire().await.ok(),
+            None => None,
+        };
+        if let Some(bucket) = &self.bucket {
+            sleep(bucket.take()).await;
+        }
+        self.metrics.waited(asked.elapsed());
+        place
+    }
+
     /// Makes one attempt; `failure` finds the error in its answer.
     pub(crate) async fn call<T>(
         &self,
@@ -53,20 +68,14 @@ impl Limit {
         call: impl Future<Output = T>,
         failure: impl Fn(&T) -> Option<&Error>,
     ) -> Result<T> {
-        let asked = Instant::now();
-        // The place comes first: a token that is taken and then waits for a place would make a burst later.
-        let place = self.places(operation).map(Semaphore::acquire);
-        let _place = match place {
-            Some(place) => place.await.ok(),
-            None => None,
-        };
-        if let Some(bucket) = &self.bucket {
-            sleep(bucket.take()).await;
-        }
-        self.metrics.waited(asked.elapsed());
         let answer = timeout(self.call_timeout, call).await.map_err(|_| self.too_slow(operation));
         self.metrics.called(operation, answer.as_ref().map_or_else(Some, failure));
         answer
+    }
+
+    /// Whose limits these are.
+    pub(crate) fn provider(&self) -> &str {
+        self.metrics.provider()
     }
 
     fn places(&self, operation: Operation) -> Option<&Semaphore> {
@@ -79,7 +88,7 @@ impl Limit {
 
     fn too_slow(&self, operation: Operation) -> Error {
         let message = format!("no answer within {:?}", self.call_timeout);
-        Error::new(ErrorKind::Unavailable, operation.to_string(), message).context("provider", self.metrics.provider())
+        Error::new(ErrorKind::Unavailable, operation.to_string(), message).context("provider", self.provider())
     }
 }
 

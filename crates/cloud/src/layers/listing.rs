@@ -5,13 +5,16 @@
 
 use std::collections::HashMap;
 
-use bowline_core::InstanceState;
+use bowline_core::{Instance, InstanceState, ProviderId};
 
 use crate::{Error, ErrorKind, Identity, InstanceCapabilities, InstancePage, Result, Retry};
 
 /// Questions of the type `Q` and what the pages so far say to them.
 pub(crate) struct Listing<Q> {
     by_id: HashMap<String, Vec<Q>>,
+    /// The same questions by the whole ID that was asked with. A provider whose `identify` cuts an ID otherwise than its
+    /// machines have it would else make all of them gone.
+    ids: HashMap<ProviderId, String>,
     by_name: HashMap<String, Named<Q>>,
     machines: usize,
 }
@@ -35,11 +38,14 @@ pub(crate) fn is_cheaper(asked: usize, machines: Option<usize>, limits: &Instanc
 
 impl<Q> Listing<Q> {
     /// Looks for these.
-    pub(crate) fn new(questions: impl IntoIterator<Item = (Identity, Q)>) -> Listing<Q> {
-        let mut listing = Listing { by_id: HashMap::new(), by_name: HashMap::new(), machines: 0 };
-        for (identity, question) in questions {
+    pub(crate) fn new(questions: impl IntoIterator<Item = (Identity, Option<ProviderId>, Q)>) -> Listing<Q> {
+        let mut listing = Listing { by_id: HashMap::new(), ids: HashMap::new(), by_name: HashMap::new(), machines: 0 };
+        for (identity, provider_id, question) in questions {
             match identity {
-                Identity::Id(id) => listing.by_id.entry(id).or_default().push(question),
+                Identity::Id(id) => {
+                    listing.ids.extend(provider_id.map(|whole| (whole, id.clone())));
+                    listing.by_id.entry(id).or_default().push(question);
+                }
                 Identity::Name(name) => listing.by_name.entry(name).or_default().questions.push(question),
                 // Answered before anything is read.
                 Identity::NotMine => {}
@@ -64,13 +70,21 @@ impl<Q> Listing<Q> {
         for state in page.instances {
             let Some(instance) = state.instance() else { continue };
             self.machines += 1;
-            let questions = self.by_id.remove(&instance.id).unwrap_or_default();
+            let questions = self.asked_for(instance);
             if let Some(named) = self.by_name.get_mut(&instance.name) {
                 named.add(state.clone());
             }
             settled.extend(questions.into_iter().map(|question| (question, Ok(state.clone()))));
         }
         settled
+    }
+
+    /// The questions that this machine answers.
+    fn asked_for(&mut self, instance: &Instance) -> Vec<Q> {
+        let by_id = self.by_id.remove(&instance.id);
+        let whole = instance.provider_id.as_ref().and_then(|whole| self.ids.get(whole));
+        let by_whole = whole.and_then(|id| self.by_id.remove(id));
+        by_id.into_iter().chain(by_whole).flatten().collect()
     }
 
     /// The last page has been seen.

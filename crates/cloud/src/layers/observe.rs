@@ -5,6 +5,7 @@ use std::future::Future;
 use prometheus::core::Collector;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::Error;
 use crate::layers::operation::Operation;
@@ -75,7 +76,8 @@ impl Metrics {
         failure: impl Fn(&T) -> Option<&Error>,
     ) -> T {
         let begun = Instant::now();
-        let answer = question.await;
+        let span = tracing::debug_span!("cloud", provider = self.provider, op = operation.label());
+        let answer = question.instrument(span).await;
         let took = begun.elapsed();
         let result = outcome(failure(&answer));
         self.requests.with_label_values(&[operation.label(), result]).inc();

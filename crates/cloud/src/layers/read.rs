@@ -80,7 +80,11 @@ impl Reader {
         answer: impl Fn(Question, Result<InstanceState>),
     ) {
         let answer_all = |settled: Vec<_>| settled.into_iter().for_each(|(question, found)| answer(question, found));
-        let mut listing = Listing::new(questions.into_iter().map(|question| (question.key.identity.clone(), question)));
+        let mut listing = Listing::new(
+            questions
+                .into_iter()
+                .map(|question| (question.key.identity.clone(), question.asked.provider_id.clone(), question)),
+        );
         let mut pages = Pages::default();
         loop {
             let page = match self.page(instances, &pages).await.and_then(|page| pages.turn(page)) {

@@ -48,8 +48,7 @@ impl Attempts {
     {
         let mut attempt = 1;
         loop {
-            self.gate.pass(operation)?;
-            let answer = self.limit.call(operation, call(), |answer| answer.as_ref().err()).await;
+            let answer = self.attempt(operation, call(), |answer| answer.as_ref().err()).await;
             let error = match answer.flatten() {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
@@ -92,6 +91,31 @@ impl Attempts {
         answers
     }
 
+    /// One attempt, unless the cloud wants to be left alone.
+    async fn attempt<T>(
+        &self,
+        operation: Operation,
+        call: impl Future<Output = T>,
+        failure: impl Fn(&T) -> Option<&Error>,
+    ) -> Result<T> {
+        self.pass(operation)?;
+        let _place = self.limit.turn(operation).await;
+        // The cloud may have said so while we waited.
+        self.pass(operation)?;
+        self.limit.call(operation, call, failure).await
+    }
+
+    /// Fails while the cloud wants to be left alone, with the time that is left.
+    fn pass(&self, operation: Operation) -> Result<()> {
+        let left = self.gate.closed_for();
+        if left.is_zero() {
+            return Ok(());
+        }
+        let message = format!("the cloud wants to be left alone for another {left:.0?}");
+        let error = Error::new(ErrorKind::RateLimited, operation.to_string(), message).retry(Retry::After(left));
+        Err(error.context("provider", self.limit.provider()))
+    }
+
     /// One attempt; whatever comes back, there is one answer per question.
     async fn each_once<K, T, F>(
         &self,
@@ -104,10 +128,7 @@ impl Attempts {
     {
         let count = asked.len();
         let to_all = |error: Error| (0..count).map(|_| Err(error.clone())).collect();
-        if let Err(error) = self.gate.pass(operation) {
-            return to_all(error);
-        }
-        match self.limit.call(operation, call(asked), |answers| first_error(answers)).await {
+        match self.attempt(operation, call(asked), |answers| first_error(answers)).await {
             Ok(answers) if answers.len() == count => answers,
             Ok(answers) => to_all(miscounted(operation, count, answers.len())),
             Err(error) => to_all(error),
@@ -134,7 +155,8 @@ impl Attempts {
                 self.gate.close(wish);
                 None
             }
-            _ if attempt >= self.most => None,
+            // While everybody leaves the cloud alone, nobody waits here to be the first to come back.
+            _ if attempt >= self.most || !self.gate.closed_for().is_zero() => None,
             Retry::After(wish) => Some(wish),
             Retry::Backoff => Some(self.backoff(attempt)),
         }
@@ -148,23 +170,21 @@ impl Attempts {
     }
 }
 
+/// A cloud that wants more than this has made a mistake, and nothing would end it before the process does.
+const LONGEST_REST: Duration = Duration::from_secs(3600);
+
 impl Gate {
     /// Stays closed for `wish`, or longer if somebody was told so.
     fn close(&self, wish: Duration) {
         let mut closed_until = self.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
-        let until = Instant::now().checked_add(wish);
+        let until = Instant::now().checked_add(wish.min(LONGEST_REST));
         *closed_until = until.max(*closed_until);
     }
 
-    /// Fails while closed, with the time that is left.
-    fn pass(&self, operation: Operation) -> Result<()> {
+    /// Zero while open.
+    fn closed_for(&self) -> Duration {
         let closed_until = *self.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = closed_until.map(|until| until.saturating_duration_since(Instant::now())).unwrap_or_default();
-        if left.is_zero() {
-            return Ok(());
-        }
-        let message = format!("the cloud wants to be left alone for another {left:.0?}");
-        Err(Error::new(ErrorKind::RateLimited, operation.to_string(), message).retry(Retry::After(left)))
+        closed_until.map(|until| until.saturating_duration_since(Instant::now())).unwrap_or_default()
     }
 }
 

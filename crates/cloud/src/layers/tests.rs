@@ -354,6 +354,22 @@ async fn a_machine_that_is_listed_twice_is_one_machine() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_machine_is_found_by_its_whole_id_when_the_provider_cuts_ids_in_two_ways() {
+    let fake = lister(0, 10);
+    (0..3).for_each(|n| fake.add_as(&format!("n{n}"), &format!("{n}"), &format!("c:///{n}")));
+    let asked: Vec<_> = (0..4).map(|n| with_id(&format!("n{n}"), &format!("c:///{n}"))).collect();
+    assert_eq!(ask(&layers(&fake), &asked, Freshness::Now).await, ["n0", "n1", "n2", "Gone"]);
+    assert_eq!(lists(&fake), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_malformed_id_is_an_error_without_a_call() {
+    let fake = Arc::new(crowd(1));
+    assert_eq!(ask(&layers(&fake), &[with_id("n0", "c://")], Freshness::Now).await, ["invalid_config"]);
+    assert!(fake.calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failing_page_is_an_error_for_all_that_are_not_found_yet() {
     let fake = lister(9, 3);
     fake.fail([None, Some(error(ErrorKind::PermissionDenied))]);
@@ -453,8 +469,23 @@ async fn after_a_long_wish_everybody_leaves_the_cloud_alone_until_then() {
     assert_eq!(left.as_secs_f64().round(), 60.0);
     assert_eq!(ask(&layers, &ids(0..1), Freshness::Now).await, ["rate_limited"]);
     assert_eq!(fake.calls().len(), 1);
-    sleep(Duration::from_secs(61)).await;
+    sleep(Duration::from_secs(58)).await;
+    let begun = Instant::now();
+    assert!(layers.check().await.is_err(), "also shortly before the end");
+    assert_eq!((begun.elapsed(), fake.calls().len()), (Duration::ZERO, 1));
+    sleep(Duration::from_secs(3)).await;
     assert_eq!(ask(&layers, &ids(0..1), Freshness::Now).await, ["n0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_wait_for_their_turn_also_leave_the_cloud_alone() {
+    let fake = Arc::new(Fake::new("c"));
+    let layers = layers_with(&fake, LayerOptions { rate: Some(1.0), burst: 1, ..LayerOptions::default() });
+    fake.fail([Some(error(ErrorKind::Unavailable).retry(Retry::After(Duration::from_secs(90))))]);
+    let ended = join_all((0..5).map(|_| layers.check())).await;
+    assert!(ended.iter().all(Result::is_err));
+    assert_eq!(ended[4].as_ref().unwrap_err().kind(), ErrorKind::RateLimited);
+    assert_eq!(fake.calls().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -634,6 +665,30 @@ async fn a_group_that_the_provider_lacks_is_unsupported() {
     }
 }
 
+/// Controllers put every question into tasks of their own.
+#[test]
+fn every_question_may_be_moved_to_a_task() {
+    fn movable<T: Send>(_: T) {}
+    let layers = layers(&Arc::new(Fake::new("c")));
+    let (spec, old) = route("10.0.0.0/24");
+    let step = bowline_core::Step {
+        verb: Verb::Create,
+        kind: String::new(),
+        name: String::new(),
+        changes: vec![],
+        payload: serde_json::Value::Null,
+    };
+    let (cluster, key, keys) = ("k".into(), key(), [key()]);
+    movable(layers.check());
+    movable(layers.find_instances(&[], Freshness::Now));
+    movable(layers.observe_load_balancers(&keys));
+    movable(layers.list_load_balancers(&cluster));
+    movable(layers.apply_load_balancer(&key, &step));
+    movable(layers.list_routes(&cluster));
+    movable(layers.create_route(&cluster, &spec));
+    movable(layers.delete_route(&cluster, &old));
+}
+
 // Metrics.
 
 #[tokio::test(start_paused = true)]
@@ -647,6 +702,7 @@ async fn several_providers_share_one_registry_and_are_told_apart_by_label() {
         ask(&a_layers, &[with_id("n", "a://id-n")], MINUTE).await;
     }
     ask(&b_layers, &[named("n")], Freshness::Now).await;
+    ask(&a_layers, &[], Freshness::Now).await;
     let text = prometheus::TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
     for line in [
         r#"bowline_cloud_requests_total{operation="find_instances",provider="a",result="ok"} 2"#,

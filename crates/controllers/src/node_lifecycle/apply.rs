@@ -18,47 +18,41 @@ const PAUSE: Duration = Duration::from_millis(100);
 impl NodeLifecycleController {
     /// Says on these Nodes that their machines are stopped (LIFE-8).
     pub(super) async fn taint(&self, nodes: &[Arc<Node>], shutdown: &Shutdown) {
-        self.each(nodes, shutdown, async |node| {
-            if let Err(error) = self.change_taints(node, with_shutdown_taint).await {
-                tracing::warn!(controller = NAME, key = %node.name, "failed to apply the shutdown taint: {error}");
-            }
-        })
-        .await;
+        self.each(nodes, shutdown, |node| self.log_failure(node, "apply", with_shutdown_taint)).await;
     }
 
     /// Takes that back from Nodes that are Ready (LIFE-4).
     pub(super) async fn untaint(&self, nodes: &[Arc<Node>], shutdown: &Shutdown) {
-        self.each(nodes, shutdown, async |node| {
-            if let Err(error) = self.change_taints(node, without_shutdown_taint).await {
-                tracing::warn!(controller = NAME, key = %node.name, "failed to remove the shutdown taint: {error}");
-            }
-        })
-        .await;
+        self.each(nodes, shutdown, |node| self.log_failure(node, "remove", without_shutdown_taint)).await;
     }
 
     /// Deletes these Nodes, if they are still the ones that were meant (LIFE-6).
     pub(super) async fn delete(&self, deletions: &[Deletion], shutdown: &Shutdown) {
-        self.each(deletions, shutdown, async |Deletion { node, provider }| {
-            let object = ObjectRef::node(node);
-            let reason = format!("Deleting node {} because it does not exist in the cloud provider", node.name);
-            self.events.emit(&object, EventType::Normal, "DeletingNode", reason);
-            match self.context.cluster.delete_node(&node.name, &node.uid).await {
-                Ok(()) => tracing::info!(controller = NAME, key = %node.name, %provider, "deleted the node"),
-                Err(error) => {
-                    let message = format!("Failed deleting node {}: {error}", node.name);
-                    self.events.emit(&object, EventType::Warning, "DeletingNodeFailed", message);
-                }
+        self.each(deletions, shutdown, |deletion| self.delete_one(deletion)).await;
+    }
+
+    async fn delete_one(&self, Deletion { node, provider }: &Deletion) {
+        let object = ObjectRef::node(node);
+        let reason = format!("Deleting node {} because it does not exist in the cloud provider", node.name);
+        self.events.emit(&object, EventType::Normal, "DeletingNode", reason);
+        match self.context.cluster.delete_node(&node.name, &node.uid).await {
+            Ok(()) => tracing::info!(controller = NAME, key = %node.name, %provider, "deleted the node"),
+            Err(error) => {
+                let message = format!("Failed deleting node {}: {error}", node.name);
+                self.events.emit(&object, EventType::Warning, "DeletingNodeFailed", message);
             }
-        })
-        .await;
+        }
+    }
+
+    /// The next pass decides anew, so a failure is only told.
+    async fn log_failure(&self, node: &Arc<Node>, what: &str, change: ChangeTaints) {
+        if let Err(error) = self.change_taints(node, change).await {
+            tracing::warn!(controller = NAME, key = %node.name, "failed to {what} the shutdown taint: {error}");
+        }
     }
 
     /// Writes the taints that `change` makes of the Node's, deciding anew if somebody else changes the Node meanwhile.
-    async fn change_taints(
-        &self,
-        node: &Arc<Node>,
-        change: impl Fn(&[Taint]) -> Option<Vec<Taint>>,
-    ) -> Result<(), WriteError> {
+    async fn change_taints(&self, node: &Arc<Node>, change: ChangeTaints) -> Result<(), WriteError> {
         let mut current = node.clone();
         let mut attempt = 1;
         while let Some(wanted) = change(&current.taints) {
@@ -78,16 +72,17 @@ impl NodeLifecycleController {
     }
 
     /// Does this to each, so many at once as are allowed. Once shutdown is requested, no more are begun.
-    async fn each<T>(&self, items: &[T], shutdown: &Shutdown, work: impl AsyncFn(&T)) {
-        stream::iter(items)
-            .for_each_concurrent(self.options.concurrency.max(1), |item| async {
-                if !shutdown.is_requested() {
-                    work(item).await;
-                }
-            })
-            .await;
+    async fn each<'a, T, F>(&self, items: &'a [T], shutdown: &Shutdown, work: impl Fn(&'a T) -> F)
+    where
+        F: Future<Output = ()>,
+    {
+        let begun = stream::iter(items).take_while(|_| std::future::ready(!shutdown.is_requested()));
+        begun.for_each_concurrent(self.options.concurrency.max(1), work).await;
     }
 }
+
+/// The taints that a Node should have, given those that it has; `None` if these are right.
+type ChangeTaints = fn(&[Taint]) -> Option<Vec<Taint>>;
 
 /// The list with the taint, unless it has it.
 // upstream: one with the same key and effect and another value is replaced in place.

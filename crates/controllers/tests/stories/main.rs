@@ -3,5 +3,8 @@
 
 mod addresses;
 mod clouds;
+mod doubt;
+mod faults;
 mod initialize;
+mod lifecycle;
 mod world;

@@ -19,31 +19,31 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+pub(crate) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// How long something may take before it counts as never; on paused time this costs nothing.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// An API server, one or more local clouds, and a manager that is started when the story is ready for it.
-pub struct World {
-    pub server: ApiServer,
-    pub nodes: Api<Node>,
-    pub clouds: Vec<(Config, LocalCloud)>,
-    pub options: ManagerOptions,
-    pub layers: LayerOptions,
-    pub metrics: prometheus::Registry,
+pub(crate) struct World {
+    pub(crate) server: ApiServer,
+    pub(crate) nodes: Api<Node>,
+    pub(crate) clouds: Vec<(Config, LocalCloud)>,
+    pub(crate) options: ManagerOptions,
+    pub(crate) layers: LayerOptions,
+    pub(crate) metrics: prometheus::Registry,
     manager: Option<(Shutdown, JoinHandle<Result<(), ManagerError>>)>,
 }
 
 impl World {
     /// One cloud, whose IDs start with `local://`.
-    pub async fn new() -> World {
+    pub(crate) async fn new() -> World {
         World::with_prefixes(&["local"]).await
     }
 
     /// One cloud for each prefix, in this order.
-    pub async fn with_prefixes(prefixes: &[&str]) -> World {
+    pub(crate) async fn with_prefixes(prefixes: &[&str]) -> World {
         let server = ApiServer::start(ServerOptions::default()).await.unwrap();
         let nodes = Api::all(server.in_process_client());
         let clouds = prefixes
@@ -65,13 +65,13 @@ impl World {
     }
 
     /// The first cloud.
-    pub fn cloud(&self) -> &LocalCloud {
+    pub(crate) fn cloud(&self) -> &LocalCloud {
         &self.clouds[0].1
     }
 
     // ---- the manager
 
-    pub fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let clouds = Clouds::new(self.clouds.iter().map(|(config, cloud)| {
             let provider = Arc::new(LocalProvider::in_process(cloud.clone(), config));
             Cloud::new(Arc::new(Layered::new(provider, self.layers.clone(), &self.metrics)))
@@ -89,7 +89,7 @@ impl World {
     }
 
     /// Ends the manager; it must end well.
-    pub async fn stop(&mut self) {
+    pub(crate) async fn stop(&mut self) {
         if let Some((shutdown, running)) = self.manager.take() {
             shutdown.request();
             running.await.unwrap().unwrap();
@@ -100,12 +100,12 @@ impl World {
     // ---- nodes
 
     /// A Node as a kubelet registers it: not ready, with the init taint.
-    pub async fn register(&self, name: &str) -> Node {
+    pub(crate) async fn register(&self, name: &str) -> Node {
         self.register_with(name, json!({})).await
     }
 
     /// The same, with `changes` merged into it.
-    pub async fn register_with(&self, name: &str, changes: Value) -> Node {
+    pub(crate) async fn register_with(&self, name: &str, changes: Value) -> Node {
         let mut node = json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
@@ -121,39 +121,39 @@ impl World {
     }
 
     /// A Node that is past initialisation.
-    pub async fn join(&self, name: &str, provider_id: &str, ready: &str) -> Node {
+    pub(crate) async fn join(&self, name: &str, provider_id: &str, ready: &str) -> Node {
         let node = json!({"spec": {"taints": null, "providerID": provider_id}});
         self.register_with(name, node).await;
         self.set_ready(name, ready).await
     }
 
     /// What the kubelet, or in its absence the node monitor, says.
-    pub async fn set_ready(&self, name: &str, status: &str) -> Node {
+    pub(crate) async fn set_ready(&self, name: &str, status: &str) -> Node {
         let condition = json!({"type": "Ready", "status": status, "reason": "Story", "message": "told"});
         let patch = json!({"status": {"conditions": [condition]}});
         self.nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await.unwrap()
     }
 
-    pub async fn patch(&self, name: &str, patch: Value) -> Node {
+    pub(crate) async fn patch(&self, name: &str, patch: Value) -> Node {
         self.nodes.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap()
     }
 
-    pub async fn get(&self, name: &str) -> Option<Node> {
+    pub(crate) async fn get(&self, name: &str) -> Option<Node> {
         self.nodes.get_opt(name).await.unwrap()
     }
 
-    pub async fn node(&self, name: &str) -> Node {
+    pub(crate) async fn node(&self, name: &str) -> Node {
         self.get(name).await.unwrap_or_else(|| panic!("there is no node {name}"))
     }
 
-    pub async fn delete(&self, name: &str) {
+    pub(crate) async fn delete(&self, name: &str) {
         self.nodes.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
     // ---- waiting
 
     /// Waits until `check` has an answer.
-    pub async fn eventually<T>(&self, what: &str, check: impl AsyncFn() -> Option<T>) -> T {
+    pub(crate) async fn eventually<T>(&self, what: &str, check: impl AsyncFn() -> Option<T>) -> T {
         let begin = tokio::time::Instant::now();
         while begin.elapsed() < PATIENCE {
             if let Some(answer) = check().await {
@@ -165,7 +165,7 @@ impl World {
     }
 
     /// Waits until the Node has lost its init taint and its Event is out.
-    pub async fn initialized(&self, name: &str) -> Node {
+    pub(crate) async fn initialized(&self, name: &str) -> Node {
         self.eventually(&format!("{name} is initialised"), async || {
             self.event(name, "Synced").await?;
             self.get(name).await.filter(|node| !has_taint(node, UNINITIALIZED))
@@ -174,24 +174,24 @@ impl World {
     }
 
     /// Waits until the Node is gone.
-    pub async fn gone(&self, name: &str) {
+    pub(crate) async fn gone(&self, name: &str) {
         self.eventually(&format!("{name} is gone"), async || self.get(name).await.is_none().then_some(())).await;
     }
 
     /// Lets time pass.
-    pub async fn pass(&self, time: Duration) {
+    pub(crate) async fn pass(&self, time: Duration) {
         tokio::time::sleep(time).await;
     }
 
     // ---- what happened
 
-    pub async fn events(&self) -> Vec<Event> {
+    pub(crate) async fn events(&self) -> Vec<Event> {
         let events: Api<Event> = Api::all(self.server.in_process_client());
         events.list(&ListParams::default()).await.unwrap().items
     }
 
     /// The Event about this Node with this reason.
-    pub async fn event(&self, name: &str, reason: &str) -> Option<Event> {
+    pub(crate) async fn event(&self, name: &str, reason: &str) -> Option<Event> {
         let about = |event: &Event| {
             event.involved_object.name.as_deref() == Some(name) && event.reason.as_deref() == Some(reason)
         };
@@ -199,7 +199,7 @@ impl World {
     }
 
     /// Successful writes about Nodes, by verb and subresource.
-    pub fn node_writes(&self) -> BTreeMap<String, u64> {
+    pub(crate) fn node_writes(&self) -> BTreeMap<String, u64> {
         let mut writes = BTreeMap::new();
         for (kind, count) in self.server.requests() {
             let writes_something = matches!(kind.verb, "create" | "update" | "patch" | "delete" | "deletecollection");
@@ -212,7 +212,7 @@ impl World {
     }
 
     /// How often the API server answered a request of this kind with this code.
-    pub fn answered(&self, verb: &str, resource: &str, code: u16) -> u64 {
+    pub(crate) fn answered(&self, verb: &str, resource: &str, code: u16) -> u64 {
         let matching = |(kind, _): &(&bowline_apiserver::RequestKind, &u64)| {
             kind.verb == verb && kind.resource == resource && kind.code == code
         };
@@ -220,12 +220,12 @@ impl World {
     }
 
     /// Calls made to the first cloud, of all kinds.
-    pub fn cloud_calls(&self) -> u64 {
+    pub(crate) fn cloud_calls(&self) -> u64 {
         self.cloud().calls().values().sum()
     }
 
     /// Makes requests of this kind fail so many times.
-    pub fn fail(&self, verb: &str, resource: &str, code: u16, times: Option<u64>) {
+    pub(crate) fn fail(&self, verb: &str, resource: &str, code: u16, times: Option<u64>) {
         self.server.faults().add(FaultRule {
             verb: Some(verb.to_owned()),
             resource: Some(resource.to_owned()),
@@ -242,38 +242,38 @@ impl World {
 
 // ---- reading objects
 
-pub fn has_taint(node: &Node, key: &str) -> bool {
+pub(crate) fn has_taint(node: &Node, key: &str) -> bool {
     taints(node).iter().any(|(found, _)| found == key)
 }
 
 /// Keys and effects, in order.
-pub fn taints(node: &Node) -> Vec<(String, String)> {
+pub(crate) fn taints(node: &Node) -> Vec<(String, String)> {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     taints.into_iter().map(|taint| (taint.key, taint.effect)).collect()
 }
 
-pub fn label(node: &Node, key: &str) -> Option<String> {
+pub(crate) fn label(node: &Node, key: &str) -> Option<String> {
     node.metadata.labels.as_ref()?.get(key).cloned()
 }
 
-pub fn provider_id(node: &Node) -> Option<String> {
+pub(crate) fn provider_id(node: &Node) -> Option<String> {
     node.spec.as_ref()?.provider_id.clone()
 }
 
 /// `Type address`, in order.
-pub fn addresses(node: &Node) -> Vec<String> {
+pub(crate) fn addresses(node: &Node) -> Vec<String> {
     let addresses = node.status.as_ref().and_then(|status| status.addresses.clone()).unwrap_or_default();
     addresses.into_iter().map(|address| format!("{} {}", address.type_, address.address)).collect()
 }
 
-pub fn version(node: &Node) -> String {
+pub(crate) fn version(node: &Node) -> String {
     node.metadata.resource_version.clone().unwrap_or_default()
 }
 
 // ---- making machines
 
 /// A machine with this name and ID, and these addresses: `I10.0.0.1`, `E8.8.8.8`, `Hname`.
-pub fn machine(name: &str, id: &str, addresses: &[&str]) -> NewMachine {
+pub(crate) fn machine(name: &str, id: &str, addresses: &[&str]) -> NewMachine {
     NewMachine {
         name: name.to_owned(),
         id: id.to_owned(),

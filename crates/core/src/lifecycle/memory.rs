@@ -54,9 +54,13 @@ impl Memory {
         self.first_gone.entry(Key::of(node)).or_insert(now.instant);
     }
 
+    /// What an operator lets go is not counted, even if it was tried before without success.
     pub(super) fn remember_deletion(&mut self, node: &Node, provider: &Arc<str>, now: Moment) {
         let mark = DeletionMark { provider: provider.clone(), when: now.instant };
-        self.deletions.insert(Key::of(node), mark);
+        match node.is_deletion_allowed() {
+            true => self.deletions.remove(&Key::of(node)),
+            false => self.deletions.insert(Key::of(node), mark),
+        };
     }
 
     /// Forgets Nodes that are gone, ours no longer, or Ready, and deletions from before the window.

@@ -48,6 +48,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 pub use self::doubt::{Doubt, Held};
+use self::fleet::Answers;
 pub use self::fleet::{Answer, Fleet, Glance, Look, Questions};
 pub use self::memory::Memory;
 #[allow(unused_imports)] // named in the text above
@@ -109,117 +110,157 @@ pub struct Deletion {
     pub provider: Arc<str>,
 }
 
-/// Where a Node stands whose machine was just reported gone.
-enum Standing {
-    /// It is not to be deleted, whatever another look says.
-    Held(Doubt),
+/// What the Nodes of a pass are judged by.
+#[derive(Clone, Copy)]
+struct Scene<'a> {
+    fleet: &'a Fleet,
+    answers: &'a Answers,
+    memory: &'a Memory,
+    policy: &'a Policy,
+    now: Moment,
+}
+
+/// The Nodes whose machines are reported gone.
+#[derive(Default)]
+struct Suspects {
+    /// Not to be deleted yet, whatever another look says.
+    held: Vec<Held>,
+    /// The others, per provider.
+    due: BTreeMap<Arc<str>, Due>,
+}
+
+/// Nodes of one provider, by the look that is due.
+#[derive(Default)]
+struct Due {
     /// Nobody has looked past the caches yet.
-    FirstLook,
+    first: Vec<Arc<Node>>,
     /// The first look is long enough ago.
+    second: Vec<Arc<Node>>,
+}
+
+/// Where a Node stands whose machine is reported gone.
+enum Standing {
+    Held(Doubt),
+    FirstLook,
     SecondLook,
 }
 
 /// What follows from the answers to [`Fleet::questions`].
 pub fn decide(fleet: &Fleet, glance: &Glance, memory: &mut Memory, policy: &Policy, now: Moment) -> Verdict {
+    let answers = glance.answers();
     memory.forget_outdated(fleet, policy, now);
-    memory.forget_refuted(glance.answers());
-    let mut verdict = Verdict { taint: fleet.stopped_without_taint(glance.answers()), ..Verdict::default() };
-    let mut suspects = BTreeMap::<Arc<str>, Vec<Arc<Node>>>::new();
-    for (node, provider) in fleet.gone(glance.answers()) {
-        match standing(node, memory, policy, now) {
-            Standing::Held(doubt) => verdict.held.push(Held::new(node, provider, doubt)),
-            Standing::FirstLook | Standing::SecondLook => {
-                suspects.entry(provider.clone()).or_default().push(node.clone());
-            }
-        }
-    }
-    for (provider, nodes) in suspects {
-        verdict.look.extend(nodes);
-        verdict.look.extend(fleet.witnesses(&provider, glance.answers(), WITNESSES));
+    memory.forget_refuted(answers);
+    let scene = Scene { fleet, answers, memory, policy, now };
+    let Suspects { held, due } = scene.suspects();
+    let mut verdict = Verdict { taint: fleet.stopped_without_taint(answers), look: Vec::new(), held };
+    for (provider, due) in due {
+        scene.summon(&provider, due, &mut verdict);
     }
     verdict
 }
 
 /// What follows from the look that a [`Verdict`] asked for.
 pub fn conclude(fleet: &Fleet, look: &Look, memory: &mut Memory, policy: &Policy, now: Moment) -> Conclusion {
+    let answers = look.answers();
     memory.forget_outdated(fleet, policy, now);
-    memory.forget_refuted(look.answers());
-    let mut conclusion = Conclusion::default();
-    let mut due = BTreeMap::<Arc<str>, Vec<Arc<Node>>>::new();
-    for (node, provider) in fleet.gone(look.answers()) {
-        match standing(node, memory, policy, now) {
-            Standing::Held(doubt) => conclusion.held.push(Held::new(node, provider, doubt)),
-            Standing::FirstLook => {
-                memory.remember_gone(node, now);
-                let doubt = Doubt::AwaitingSecondLook { left: policy.confirm_after };
-                conclusion.held.push(Held::new(node, provider, doubt));
-            }
-            Standing::SecondLook => due.entry(provider.clone()).or_default().push(node.clone()),
-        }
+    memory.forget_refuted(answers);
+    let Suspects { held, due } = Scene { fleet, answers, memory, policy, now }.suspects();
+    for node in due.values().flat_map(|due| &due.first) {
+        memory.remember_gone(node, now);
     }
-    for (provider, nodes) in due {
-        conclusion.judge(&provider, nodes, Scene { fleet, look, memory, policy, now });
+    let mut conclusion = Conclusion { delete: Vec::new(), held };
+    for (provider, due) in due {
+        Scene { fleet, answers, memory, policy, now }.judge(&provider, due, &mut conclusion);
+    }
+    for Deletion { node, provider } in &conclusion.delete {
+        memory.remember_deletion(node, provider, now);
     }
     conclusion
 }
 
-/// Everything that the Nodes of one provider are judged by.
-struct Scene<'a> {
-    fleet: &'a Fleet,
-    look: &'a Look,
-    memory: &'a mut Memory,
-    policy: &'a Policy,
-    now: Moment,
-}
+// --- the steps, for all Nodes and for those of one provider
 
-impl Conclusion {
-    /// Lets the Nodes of one provider go, except for those that rules 3 and 4 hold back.
-    fn judge(&mut self, provider: &Arc<str>, nodes: Vec<Arc<Node>>, scene: Scene<'_>) {
-        let doubt = scene.doubt(provider);
-        for node in nodes {
-            match &doubt {
-                _ if node.is_deletion_allowed() => self.delete.push(Deletion { node, provider: provider.clone() }),
-                Some(doubt) => self.held.push(Held::new(&node, provider, doubt.clone())),
-                None => {
-                    scene.memory.remember_deletion(&node, provider, scene.now);
-                    self.delete.push(Deletion { node, provider: provider.clone() });
+impl Scene<'_> {
+    /// Sorts out rules 1 and 2.
+    fn suspects(&self) -> Suspects {
+        let mut suspects = Suspects::default();
+        for (node, provider) in self.fleet.gone(self.answers) {
+            match self.standing(node) {
+                Standing::Held(doubt) => suspects.held.push(Held::new(node, provider, doubt)),
+                Standing::FirstLook => suspects.due.entry(provider.clone()).or_default().first.push(node.clone()),
+                Standing::SecondLook => suspects.due.entry(provider.clone()).or_default().second.push(node.clone()),
+            }
+        }
+        suspects
+    }
+
+    /// Asks for a look at what is due, except for Nodes that the brake holds whatever the look shows.
+    fn summon(&self, provider: &Arc<str>, due: Due, verdict: &mut Verdict) {
+        let brake = self.brake(provider);
+        let mut look = due.first;
+        for node in due.second {
+            match &brake {
+                Some(brake) if !node.is_deletion_allowed() => {
+                    verdict.held.push(Held::new(&node, provider, brake.clone()))
                 }
+                _ => look.push(node),
+            }
+        }
+        if !look.is_empty() {
+            verdict.look.extend(look);
+            verdict.look.extend(self.fleet.witnesses(provider, self.answers, WITNESSES));
+        }
+    }
+
+    /// Lets Nodes go after their second look, except for those that rules 3 and 4 hold back.
+    fn judge(&self, provider: &Arc<str>, due: Due, conclusion: &mut Conclusion) {
+        let next_look = Doubt::AwaitingSecondLook { left: self.policy.confirm_after };
+        conclusion.held.extend(due.first.iter().map(|node| Held::new(node, provider, next_look.clone())));
+        let doubt = self.brake(provider).or_else(|| self.lack_of_witness(provider));
+        for node in due.second {
+            match &doubt {
+                Some(doubt) if !node.is_deletion_allowed() => {
+                    conclusion.held.push(Held::new(&node, provider, doubt.clone()));
+                }
+                _ => conclusion.delete.push(Deletion { node, provider: provider.clone() }),
             }
         }
     }
 }
 
+// --- the rules
+
 impl Scene<'_> {
-    /// What speaks against deleting any Node of this provider.
-    fn doubt(&self, provider: &str) -> Option<Doubt> {
-        let others = self.fleet.count(provider).saturating_sub(1);
-        if others > 0 && !self.fleet.shows_machine(provider, self.look.answers()) {
-            return Some(Doubt::NoWitness { others });
+    /// Rules 1 and 2.
+    fn standing(&self, node: &Node) -> Standing {
+        let Policy { grace, confirm_after, .. } = *self.policy;
+        let age = age(node, self.now);
+        match self.memory.gone_for(node, self.now) {
+            _ if node.deleting => Standing::Held(Doubt::Leaving),
+            _ if age < grace => Standing::Held(Doubt::TooYoung { age, grace }),
+            None => Standing::FirstLook,
+            Some(time) if time < confirm_after => {
+                Standing::Held(Doubt::AwaitingSecondLook { left: confirm_after - time })
+            }
+            Some(_) => Standing::SecondLook,
         }
+    }
+
+    /// Rule 3.
+    fn lack_of_witness(&self, provider: &str) -> Option<Doubt> {
+        let others = self.fleet.count(provider).saturating_sub(1);
+        let is_blind = others > 0 && !self.fleet.shows_machine(provider, self.answers);
+        is_blind.then_some(Doubt::NoWitness { others })
+    }
+
+    /// Rule 4.
+    fn brake(&self, provider: &str) -> Option<Doubt> {
         let gone = self.memory.deleted(provider, self.fleet);
         let missing = self.memory.missing(provider, self.fleet);
         let of = self.fleet.staying(provider, self.memory) + gone;
         let allowed = self.policy.allowed(of);
         let window = self.policy.brake_window;
         (gone + missing > allowed).then_some(Doubt::Brake { missing, gone, allowed, of, window })
-    }
-}
-
-/// Rules 1 and 2, as far as they concern this Node alone.
-fn standing(node: &Node, memory: &Memory, policy: &Policy, now: Moment) -> Standing {
-    if node.deleting {
-        return Standing::Held(Doubt::Leaving);
-    }
-    let age = age(node, now);
-    if age < policy.grace {
-        return Standing::Held(Doubt::TooYoung { age, grace: policy.grace });
-    }
-    match memory.gone_for(node, now) {
-        None => Standing::FirstLook,
-        Some(time) if time < policy.confirm_after => {
-            Standing::Held(Doubt::AwaitingSecondLook { left: policy.confirm_after - time })
-        }
-        Some(_) => Standing::SecondLook,
     }
 }
 

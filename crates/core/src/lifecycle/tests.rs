@@ -476,6 +476,7 @@ fn a_ready_node_whose_machine_is_not_visible_either_is_no_witness() {
 #[test]
 fn a_machine_of_another_provider_is_no_witness() {
     let mut world = World::of(&["a0", "a1", "b0"]);
+    world.policy.brake_share = 1.0;
     world.lose("a0");
     world.lose("a1");
     assert_eq!(world.two_passes().words(), [("a0", "NoWitness"), ("a1", "NoWitness")]);
@@ -499,6 +500,18 @@ fn as_many_go_as_may_and_if_more_would_none_goes() {
     let window = Duration::from_secs(600);
     let brake = Doubt::Brake { missing: 4, gone: 0, allowed: 3, of: 9, window };
     assert_eq!(pass.held.iter().map(|(_, doubt)| doubt).collect::<Vec<_>>(), [&brake; 4]);
+}
+
+#[test]
+fn while_the_brake_holds_the_costly_read_is_spared() {
+    let mut world = World::with_gone(9, 4);
+    world.pass();
+    world.wait(10);
+    assert_eq!(world.pass().looked, NOBODY, "four that were seen gone are too many, whatever another look shows");
+    world.lose("a04");
+    assert_eq!(world.pass().looked.first().map(String::as_str), Some("a04"), "this one was not looked at yet");
+    world.allow("a00");
+    assert_eq!(world.pass().looked.first().map(String::as_str), Some("a00"));
 }
 
 #[test]
@@ -601,6 +614,18 @@ fn providers_do_not_brake_each_other() {
     let pass = world.two_passes();
     assert_eq!(pass.deleted, ["b0"]);
     assert_eq!(pass.words(), [("a0", "Brake"), ("a1", "Brake")]);
+}
+
+#[test]
+fn a_node_that_is_let_go_after_a_failed_deletion_does_not_count() {
+    let mut world = World::with_gone(3, 1);
+    world.deletes = false;
+    assert_eq!(world.two_passes().deleted, ["a00"]);
+    world.allow("a00");
+    world.deletes = true;
+    assert_eq!(world.pass().deleted, ["a00"]);
+    world.lose("a01");
+    assert_eq!(world.two_passes().deleted, ["a01"], "the window is empty");
 }
 
 // --- what people read

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use prometheus::core::Collector;
-use prometheus::{CounterVec, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, Opts, Registry};
+use prometheus::{
+    CounterVec, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, Opts, Registry, exponential_buckets,
+};
 
 /// The one label.
 const NAME: &str = "name";
@@ -133,9 +135,6 @@ const UNFINISHED_WORK: &str = "How many seconds of work has done that is in prog
                                threads by observing the rate at which this increases.";
 const LONGEST_RUNNING: &str = "How many seconds has the longest running processor for workqueue been running.";
 
-/// From 10 ns to 10 s, each ten times the one before; written out because multiplying would blur the labels.
-pub(super) const BUCKETS: [f64; 10] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
-
 fn help(text: &str) -> String {
     format!("[BETA] {text}")
 }
@@ -148,8 +147,12 @@ fn counter(name: &str, text: &str) -> prometheus::Result<CounterVec> {
     CounterVec::new(Opts::new(name, help(text)), &[NAME])
 }
 
+/// From 10 ns to 10 s, each ten times the one before.
 fn histogram(name: &str, text: &str) -> prometheus::Result<HistogramVec> {
-    HistogramVec::new(HistogramOpts::new(name, help(text)).buckets(BUCKETS.to_vec()), &[NAME])
+    // upstream: the bounds are multiplied up, so two of them are a hair below the round number. Recorded series carry
+    // them in their labels, so they stay.
+    let buckets = exponential_buckets(1e-8, 10.0, 10)?;
+    HistogramVec::new(HistogramOpts::new(name, help(text)).buckets(buckets), &[NAME])
 }
 
 fn register<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> prometheus::Result<C> {

@@ -191,7 +191,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
             if work.is_empty() {
                 return (Look::NothingUntil(state.next_due()), Wake::Nobody);
             }
-            // Several timers may have fired for the one taker that was awake: it wakes the next one.
+            // Two adds while two takers are between their look and their wait leave only one wake-up behind, so whoever
+            // leaves keys waiting passes it on.
             (Look::Work(work), if state.len() > 0 { Wake::One } else { Wake::Nobody })
         })
     }

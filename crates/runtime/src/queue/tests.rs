@@ -1,7 +1,8 @@
-//! Stories of the queue, by rule.
+//! Stories of the queue, by rule; `model` drives it at random.
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use prometheus::{Registry, TextEncoder};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, advance, sleep, timeout};
@@ -9,6 +10,8 @@ use tokio::time::{Instant, advance, sleep, timeout};
 use super::lanes::PATIENCE_OF_LOW;
 use super::*;
 use Priority::{High, Low};
+
+mod model;
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(10) };
 
@@ -21,12 +24,12 @@ fn millis(n: u64) -> Duration {
 }
 
 /// The next key, or nothing if none is handed out at this instant.
-async fn now<K: Clone + Eq + Hash + Send + Sync + 'static>(queue: &Queue<K>) -> Option<Work<K>> {
-    timeout(Duration::ZERO, queue.next()).await.ok().flatten()
+fn now<K: Clone + Eq + Hash + Send + Sync + 'static>(queue: &Queue<K>) -> Option<Work<K>> {
+    queue.next().now_or_never().flatten()
 }
 
-async fn key_now<K: Clone + Eq + Hash + Send + Sync + 'static>(queue: &Queue<K>) -> Option<K> {
-    now(queue).await.map(|work| work.key().clone())
+fn key_now<K: Clone + Eq + Hash + Send + Sync + 'static>(queue: &Queue<K>) -> Option<K> {
+    now(queue).map(|work| work.key().clone())
 }
 
 // ---- WQ-1 ----
@@ -38,18 +41,18 @@ async fn wq_1_a_key_waits_at_most_once() {
     queue.add("a", High);
     queue.add("a", Low);
     assert_eq!(queue.len(), 1);
-    assert_eq!(key_now(&queue).await, Some("a"));
-    assert_eq!(key_now(&queue).await, None);
+    assert_eq!(key_now(&queue), Some("a"));
+    assert_eq!(key_now(&queue), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn wq_1_a_key_in_work_is_not_handed_out_again() {
     let queue = queue();
     queue.add("a", High);
-    let work = now(&queue).await.unwrap();
+    let work = now(&queue).unwrap();
     queue.add("a", High);
     assert_eq!(queue.len(), 0);
-    assert!(now(&queue).await.is_none());
+    assert!(now(&queue).is_none());
     drop(work);
 }
 
@@ -57,13 +60,13 @@ async fn wq_1_a_key_in_work_is_not_handed_out_again() {
 async fn wq_1_a_key_added_while_in_work_is_done_once_more_afterwards() {
     let queue = queue();
     queue.add("a", High);
-    let work = now(&queue).await.unwrap();
+    let work = now(&queue).unwrap();
     queue.add("a", High);
     queue.add("a", High);
     drop(work);
     assert_eq!(queue.len(), 1);
-    assert_eq!(key_now(&queue).await, Some("a"));
-    assert_eq!(key_now(&queue).await, None);
+    assert_eq!(key_now(&queue), Some("a"));
+    assert_eq!(key_now(&queue), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,7 +91,7 @@ async fn wq_2_an_add_is_immediate_and_makes_the_timer_moot() {
     let queue = queue();
     queue.add_after("a", millis(500), Low);
     queue.add("a", Low);
-    assert_eq!(key_now(&queue).await, Some("a"));
+    assert_eq!(key_now(&queue), Some("a"));
     assert!(timeout(millis(1000), queue.next()).await.is_err(), "the timer must not run the key a second time");
 }
 
@@ -96,11 +99,11 @@ async fn wq_2_an_add_is_immediate_and_makes_the_timer_moot() {
 async fn wq_2_an_add_passes_a_backoff_timer_even_while_the_key_is_in_work() {
     let queue = queue();
     queue.add("a", High);
-    let work = now(&queue).await.unwrap();
+    let work = now(&queue).unwrap();
     queue.retry("a");
     queue.add("a", High);
     drop(work);
-    assert_eq!(key_now(&queue).await, Some("a"));
+    assert_eq!(key_now(&queue), Some("a"));
     assert!(timeout(millis(1000), queue.next()).await.is_err());
 }
 
@@ -120,18 +123,18 @@ async fn wq_2_of_two_timers_the_earlier_one_counts() {
 async fn wq_2_no_delay_is_immediate() {
     let queue = queue();
     queue.add_after("a", Duration::ZERO, High);
-    assert_eq!(key_now(&queue).await, Some("a"));
+    assert_eq!(key_now(&queue), Some("a"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn wq_2_a_delay_asked_for_while_in_work_counts_from_then() {
     let (queue, start) = (queue(), Instant::now());
     queue.add("a", High);
-    let work = now(&queue).await.unwrap();
+    let work = now(&queue).unwrap();
     queue.add_after("a", millis(500), High);
     advance(millis(200)).await;
     drop(work);
-    assert!(now(&queue).await.is_none());
+    assert!(now(&queue).is_none());
     drop(queue.next().await);
     assert_eq!(start.elapsed(), millis(500));
 }
@@ -140,12 +143,12 @@ async fn wq_2_a_delay_asked_for_while_in_work_counts_from_then() {
 async fn wq_2_a_timer_that_fires_while_in_work_waits_for_the_end_of_it() {
     let queue = queue();
     queue.add("a", High);
-    let work = now(&queue).await.unwrap();
+    let work = now(&queue).unwrap();
     queue.add_after("a", millis(500), High);
     advance(millis(600)).await;
-    assert!(now(&queue).await.is_none());
+    assert!(now(&queue).is_none());
     drop(work);
-    assert_eq!(key_now(&queue).await, Some("a"));
+    assert_eq!(key_now(&queue), Some("a"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,7 +156,7 @@ async fn wq_2_a_timer_set_while_the_key_waits_is_not_lost() {
     let (queue, start) = (queue(), Instant::now());
     queue.add("a", High);
     queue.add_after("a", millis(500), Low);
-    assert_eq!(key_now(&queue).await, Some("a"));
+    assert_eq!(key_now(&queue), Some("a"));
     drop(queue.next().await);
     assert_eq!(start.elapsed(), millis(500));
 }
@@ -163,7 +166,7 @@ async fn a_delay_beyond_all_times_is_just_very_long() {
     let queue = queue();
     queue.add_after("never", Duration::MAX, High);
     queue.add("a", High);
-    assert_eq!(key_now(&queue).await, Some("a"));
+    assert_eq!(key_now(&queue), Some("a"));
     assert!(timeout(Duration::from_secs(1_000_000), queue.next()).await.is_err());
 }
 
@@ -203,12 +206,12 @@ async fn wq_3_retries_of_all_keys_also_keep_to_the_overall_rate() {
 #[tokio::test(start_paused = true)]
 async fn forgotten_and_finished_keys_leave_no_trace() {
     let queue = queue();
-    for key in 0..1000 {
+    for key in 0..20_000 {
         queue.retry(key);
         queue.add_after(key, millis(1), Low);
     }
     let mut finished = 0;
-    while finished < 1000 {
+    while finished < 20_000 {
         for work in queue.next_batch(64).await {
             queue.forget(work.key());
             finished += 1;
@@ -258,7 +261,7 @@ async fn a_timer_keeps_the_higher_of_its_priorities() {
     queue.add_after("timer", millis(50), Low);
     queue.add_after("other", millis(40), Low);
     advance(millis(100)).await;
-    assert_eq!(key_now(&queue).await, Some("timer"));
+    assert_eq!(key_now(&queue), Some("timer"));
 }
 
 // ---- several takers ----
@@ -305,16 +308,19 @@ async fn timers_that_fire_together_reach_as_many_takers() {
 #[tokio::test(start_paused = true)]
 async fn a_taker_that_gives_up_leaves_the_timer_to_the_others() {
     let (queue, start) = (queue(), Instant::now());
-    let mut takers = takers(&queue, 1);
-    sleep(millis(1)).await;
+    // First in line, so that it alone would be woken if only one were.
     let quitter = tokio::spawn({
         let queue = queue.clone();
         async move { queue.next().await.map(|work| *work.key()) }
     });
     sleep(millis(1)).await;
+    let mut takers = takers(&queue, 1);
+    sleep(millis(1)).await;
     queue.add_after(1, millis(50), High);
+    sleep(millis(1)).await;
     quitter.abort();
-    assert_eq!(takers.join_next().await.unwrap().unwrap(), start + millis(52));
+    let taken = timeout(Duration::from_secs(60), takers.join_next()).await.expect("the other must not sleep on");
+    assert_eq!(taken.unwrap().unwrap(), start + millis(52));
 }
 
 #[tokio::test(start_paused = true)]
@@ -327,6 +333,32 @@ async fn a_taker_that_was_woken_and_gives_up_passes_the_key_on() {
     queue.add("a", High);
     drop(first);
     assert_eq!(second.await.map(|work| *work.key()), Some("a"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn on_real_threads_no_wake_up_is_lost() {
+    const TAKERS: usize = 4;
+    const ROUNDS: usize = 1000;
+    let queue = queue();
+    // Nobody goes on before everybody has a key in hand, so a single taker that sleeps on stops all.
+    let all_busy = Arc::new(tokio::sync::Barrier::new(TAKERS + 1));
+    let takers: JoinSet<()> = (0..TAKERS)
+        .map(|_| (queue.clone(), all_busy.clone()))
+        .map(|(queue, all_busy)| async move {
+            for _ in 0..ROUNDS {
+                let _work = queue.next().await;
+                all_busy.wait().await;
+            }
+        })
+        .collect();
+    let rounds = async {
+        for round in 0..ROUNDS {
+            (0..TAKERS).for_each(|key| queue.add(round * TAKERS + key, High));
+            all_busy.wait().await;
+        }
+        takers.join_all().await;
+    };
+    timeout(Duration::from_secs(60), rounds).await.expect("a key waits and nobody takes it");
 }
 
 // ---- shutting down ----
@@ -351,7 +383,7 @@ async fn shutting_down_wakes_all_takers_and_hands_out_nothing_more() {
 async fn what_waits_is_dropped_at_shutdown_and_work_may_end_after_it() {
     let queue = queue();
     (0..3).for_each(|key| queue.add(key, High));
-    let work = now(&queue).await.unwrap();
+    let work = now(&queue).unwrap();
     queue.add(*work.key(), High);
     queue.shut_down();
     drop(work);
@@ -414,11 +446,13 @@ fn metrics_have_upstreams_buckets_and_stability() {
     let families = registry.gather();
     assert_eq!(families.len(), 7);
     assert!(families.iter().all(|family| family.help().starts_with("[BETA] ")));
-    let bounds: Vec<_> = metric(&registry, "workqueue_work_duration_seconds_bucket")
+    let bounds: Vec<f64> = metric(&registry, "workqueue_work_duration_seconds_bucket")
         .iter()
-        .filter_map(|line| Some(line.split_once("le=\"")?.1.split_once('"')?.0.to_owned()))
+        .filter_map(|line| line.split_once("le=\"")?.1.split_once('"')?.0.parse().ok())
         .collect();
-    assert_eq!(bounds.iter().map(|le| le.parse::<f64>().unwrap()).collect::<Vec<_>>()[..10], super::metrics::BUCKETS);
+    // As a Go manager shows them, rounding included.
+    let upstream = [1e-8, 1e-7, 1e-6, 9.999999999999999e-6, 9.999999999999999e-5, 0.001, 0.01, 0.1, 1.0, 10.0];
+    assert_eq!(bounds, [&upstream[..], &[f64::INFINITY]].concat());
 }
 
 #[test]

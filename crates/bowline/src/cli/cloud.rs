@@ -1,0 +1,270 @@
+//! The flags of `bowline cloud`: a cloud to run, or one change to a cloud that runs.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bowline_core::{Address, AddressType};
+use bowline_local::{CloudOptions, Config, Fault, FaultSpec, NewMachine};
+use clap::{Args, Subcommand};
+
+use crate::flags;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct CloudArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<CloudCommand>,
+
+    /// Where to listen, on this machine; port 0 picks a free one.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7480", value_parser = flags::loopback)]
+    pub(crate) listen: SocketAddr,
+
+    /// Where its machines survive a restart; made if it is not there. Without it they are kept in memory only.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) snapshot: Option<PathBuf>,
+
+    /// What every call takes.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = flags::duration)]
+    pub(crate) latency: Duration,
+
+    /// How many machines one page of a listing holds, and how many one lookup may name.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = CloudOptions::default().page_size as u32,
+        value_parser = clap::value_parser!(u32).range(1..),
+    )]
+    pub(crate) page_size: u32,
+
+    /// What makes chance repeatable.
+    #[arg(long, value_name = "N", default_value_t = CloudOptions::default().seed)]
+    pub(crate) seed: u64,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CloudCommand {
+    /// Make a machine, running, and print its ID.
+    Add(AddArgs),
+    /// List all machines.
+    List(EndpointArgs),
+    /// Stop a machine.
+    Stop(MachineArgs),
+    /// Start a machine.
+    Start(MachineArgs),
+    /// Remove a machine.
+    Delete(MachineArgs),
+    /// Make the cloud go wrong from now on, and print the number that takes it back.
+    Fault(FaultArgs),
+    /// Take a fault back, or all of them.
+    Repair(RepairArgs),
+    /// Print how often each kind of call was made.
+    Calls(CallsArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EndpointArgs {
+    /// Where the cloud listens.
+    #[arg(long, value_name = "URL", default_value = Config::default().endpoint)]
+    pub(crate) endpoint: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MachineArgs {
+    /// The machine's ID.
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) at: EndpointArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    /// The machine's name; a node of this name is taken to be it.
+    pub(crate) name: String,
+
+    /// The machine's ID; made up unless given.
+    #[arg(long, value_name = "ID", default_value = "")]
+    pub(crate) id: String,
+
+    /// The kind of machine.
+    #[arg(long = "type", value_name = "TYPE", default_value = "")]
+    pub(crate) instance_type: String,
+
+    /// The failure domain.
+    #[arg(long, value_name = "ZONE", default_value = "")]
+    pub(crate) zone: String,
+
+    /// The region.
+    #[arg(long, value_name = "REGION", default_value = "")]
+    pub(crate) region: String,
+
+    /// An address, such as InternalIP=10.0.0.1 or ExternalDNS=worker-1.example; given again for further ones, in the
+    /// order that the node should have them.
+    #[arg(long, value_name = "TYPE=ADDRESS", value_parser = node_address)]
+    pub(crate) address: Vec<Address>,
+
+    /// A further label for the node; given again for further ones.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    pub(crate) label: Vec<(String, String)>,
+
+    #[command(flatten)]
+    pub(crate) at: EndpointArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FaultArgs {
+    /// What goes wrong: slow=2s, throttled, throttled=5s (in Retry-After), failing=503, hanging, empty (shows no
+    /// machines), stale (answers as things are now), garbled.
+    #[arg(value_parser = fault)]
+    pub(crate) fault: Fault,
+
+    /// The kind of call that it strikes; find and list unless given.
+    #[arg(long, value_name = "KIND", default_value = "", value_parser = ["", "find", "list", "get"], hide_possible_values = true)]
+    pub(crate) call: String,
+
+    /// How often it strikes, from 0 to 1.
+    #[arg(long, value_name = "SHARE", default_value = "1", value_parser = flags::share)]
+    pub(crate) probability: f64,
+
+    /// How many times it strikes; for ever unless given.
+    #[arg(long, value_name = "N")]
+    pub(crate) times: Option<u64>,
+
+    #[command(flatten)]
+    pub(crate) at: EndpointArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RepairArgs {
+    /// The fault's number; all faults unless given.
+    pub(crate) number: Option<u64>,
+    #[command(flatten)]
+    pub(crate) at: EndpointArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CallsArgs {
+    /// Count from zero again afterwards.
+    #[arg(long)]
+    pub(crate) reset: bool,
+    #[command(flatten)]
+    pub(crate) at: EndpointArgs,
+}
+
+// ---- into the values of the cloud
+
+impl From<&CloudArgs> for CloudOptions {
+    fn from(args: &CloudArgs) -> CloudOptions {
+        CloudOptions {
+            snapshot: args.snapshot.clone(),
+            latency: args.latency,
+            page_size: args.page_size as usize,
+            seed: args.seed,
+        }
+    }
+}
+
+impl From<&AddArgs> for NewMachine {
+    fn from(args: &AddArgs) -> NewMachine {
+        NewMachine {
+            name: args.name.clone(),
+            id: args.id.clone(),
+            instance_type: args.instance_type.clone(),
+            zone: args.zone.clone(),
+            region: args.region.clone(),
+            addresses: args.address.clone(),
+            labels: args.label.iter().cloned().collect(),
+        }
+    }
+}
+
+impl From<&FaultArgs> for FaultSpec {
+    fn from(args: &FaultArgs) -> FaultSpec {
+        let FaultArgs { fault, call, probability, times, .. } = args;
+        FaultSpec { fault: fault.clone(), call: call.clone(), probability: *probability, times: *times }
+    }
+}
+
+fn node_address(text: &str) -> Result<Address, String> {
+    const TYPES: [AddressType; 5] = [
+        AddressType::InternalIP,
+        AddressType::ExternalIP,
+        AddressType::Hostname,
+        AddressType::InternalDNS,
+        AddressType::ExternalDNS,
+    ];
+    let (kind, address) = text.split_once('=').unwrap_or(("", ""));
+    match TYPES.into_iter().find(|known| known.to_string() == kind) {
+        Some(kind) if !address.is_empty() => Ok(Address::new(kind, address)),
+        _ => Err(format!("expected a type and an address, such as InternalIP=10.0.0.1; types are {}", {
+            TYPES.map(|kind| kind.to_string()).join(", ")
+        })),
+    }
+}
+
+fn label(text: &str) -> Result<(String, String), &'static str> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected a key and a value, such as disk=fast"),
+    }
+}
+
+fn fault(text: &str) -> Result<Fault, String> {
+    let (kind, value) = match text.split_once('=') {
+        Some((kind, value)) => (kind, Some(value)),
+        None => (text, None),
+    };
+    match (kind, value) {
+        ("slow", Some(value)) => flags::duration(value).map(Fault::Slow),
+        ("throttled", value) => value.map(flags::duration).transpose().map(Fault::Throttled),
+        ("failing", Some(value)) => status(value).map(Fault::Failing),
+        ("hanging", None) => Ok(Fault::Hanging),
+        ("empty", None) => Ok(Fault::Empty),
+        ("stale", None) => Ok(Fault::Stale),
+        ("garbled", None) => Ok(Fault::Garbled),
+        _ => Err("expected slow=DURATION, throttled, throttled=DURATION, failing=STATUS, hanging, empty, stale or \
+                  garbled"
+            .to_owned()),
+    }
+}
+
+fn status(text: &str) -> Result<u16, String> {
+    let status = text.parse().ok().filter(|status| (400..600).contains(status));
+    status.ok_or_else(|| "expected an HTTP status from 400 to 599, such as 503".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_written_in_one_word() {
+        let cases = [
+            ("slow=2s", Some(Fault::Slow(Duration::from_secs(2)))),
+            ("throttled", Some(Fault::Throttled(None))),
+            ("throttled=5s", Some(Fault::Throttled(Some(Duration::from_secs(5))))),
+            ("failing=503", Some(Fault::Failing(503))),
+            ("empty", Some(Fault::Empty)),
+            ("slow", None),
+            ("slow=soon", None),
+            ("failing", None),
+            ("failing=200", None),
+            ("failing=99999", None),
+            ("empty=1", None),
+            ("sunk", None),
+            ("", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(fault(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_name_their_type() {
+        assert_eq!(node_address("InternalIP=10.0.0.1"), Ok(Address::new(AddressType::InternalIP, "10.0.0.1")));
+        assert_eq!(node_address("InternalIP=fd00::1"), Ok(Address::new(AddressType::InternalIP, "fd00::1")));
+        for text in ["10.0.0.1", "InternalIP=", "IP=10.0.0.1", "internalip=10.0.0.1", ""] {
+            assert!(node_address(text).unwrap_err().contains("ExternalDNS"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The flags of the manager, each declared once: name, type, default and meaning.
+//!
+//! Names, syntax and defaults are those of the Go managers wherever they have the flag, so that a manifest written for
+//! one works here. Values are read [leniently](crate::flags::given), so that all that is wrong is told at once; what
+//! they come to together is worked out in [`settings`](crate::settings).
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bowline_cloud::layers::LayerOptions;
+use bowline_config::format_duration;
+use bowline_controllers::{node, node_lifecycle};
+use clap::{ArgAction, Args};
+
+use crate::flags::{self, Given, given};
+
+/// All flags of the manager.
+#[derive(Debug, Args)]
+pub(crate) struct ManagerArgs {
+    #[command(flatten)]
+    pub(crate) generic: GenericArgs,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
+    #[command(flatten)]
+    pub(crate) node_lifecycle: NodeLifecycleArgs,
+    #[command(flatten)]
+    pub(crate) cloud: CloudCallArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Manager")]
+pub(crate) struct GenericArgs {
+    /// The clouds, in the order in which a node without provider ID is offered to them. A list: separated by commas, or
+    /// the flag given again. A name may stand in it twice, for two clouds of a kind.
+    #[arg(long, value_name = "NAMES")]
+    pub(crate) cloud_provider: Vec<String>,
+
+    /// The provider's configuration file. With several providers NAME=FILE for each, separated by commas, or the flag
+    /// given again.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cloud_config: Vec<String>,
+
+    /// What the resources of this cluster are marked with in the cloud.
+    #[arg(long, value_name = "NAME", default_value = "kubernetes", value_parser = given(flags::not_empty))]
+    pub(crate) cluster_name: Given<String>,
+
+    /// How to reach the API server. Without it and --master, as a pod of the cluster does.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// The address of the API server; overrides the one in the kubeconfig.
+    #[arg(long, value_name = "URL")]
+    pub(crate) master: Option<String>,
+
+    /// The controllers to run: * for all, NAME for one, -NAME for all but one. A list: separated by commas, or the flag
+    /// given again; what names a controller first counts.
+    #[arg(long, value_name = "NAMES", default_value = "*")]
+    pub(crate) controllers: Vec<String>,
+
+    /// Requests per second to the API server, with --kube-api-burst; 0 for no limit. Unless one of the two is given, the
+    /// API server's own flow control is all that limits.
+    // upstream: 20 by default, a limit that nothing on the server's side asks for.
+    #[arg(long, value_name = "NUMBER", value_parser = given(flags::number))]
+    pub(crate) kube_api_qps: Option<Given<f64>>,
+
+    /// Requests to the API server at once before --kube-api-qps counts.
+    #[arg(long, value_name = "N", value_parser = given(flags::int32))]
+    pub(crate) kube_api_burst: Option<Given<i32>>,
+
+    /// Run only while holding a lease. There is no election yet: run one replica, and say false.
+    #[arg(
+        long,
+        value_name = "true|false",
+        action = ArgAction::Set,
+        default_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = given(flags::go_bool),
+    )]
+    pub(crate) leader_elect: Given<bool>,
+
+    /// Serve /metrics in plain HTTP at this address of this machine, such as 127.0.0.1:10257; off unless given.
+    #[arg(long, value_name = "IP:PORT", value_parser = given(flags::loopback))]
+    pub(crate) metrics_listen: Option<Given<SocketAddr>>,
+
+    /// How much to log: 0 tells what happens, 4 why, 6 and more every request. BOWLINE_LOG goes before it.
+    #[arg(short = 'v', long, value_name = "LEVEL", default_value = "0", value_parser = given(flags::int32))]
+    pub(crate) v: Given<i32>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "cloud-node-controller")]
+pub(crate) struct NodeArgs {
+    /// Nodes that are initialised at once; 16 unless given.
+    // upstream: 1 by default.
+    #[arg(long, value_name = "N", value_parser = given(flags::int32))]
+    pub(crate) concurrent_node_syncs: Option<Given<i32>>,
+
+    /// Nodes whose addresses are written at once; 0 for as many as --concurrent-node-syncs, which is also the default.
+    #[arg(long, value_name = "N", value_parser = given(flags::int32))]
+    pub(crate) concurrent_node_status_updates: Option<Given<i32>>,
+
+    /// The pause between two looks at the addresses of all nodes.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = format_duration(node::Options::default().status_period),
+        value_parser = given(flags::pause),
+    )]
+    pub(crate) node_status_update_frequency: Given<Duration>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "cloud-node-lifecycle-controller")]
+pub(crate) struct NodeLifecycleArgs {
+    /// Nodes that are written at once; 16 unless given.
+    // upstream: 1 by default.
+    #[arg(long, value_name = "N", value_parser = given(flags::int32))]
+    pub(crate) concurrent_node_lifecycle_syncs: Option<Given<i32>>,
+
+    /// The pause between two looks at the nodes that are not ready.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = format_duration(node_lifecycle::Options::default().monitor_period),
+        value_parser = given(flags::pause),
+    )]
+    pub(crate) node_monitor_period: Given<Duration>,
+
+    /// A node younger than this is not deleted: the cloud may not list its machine yet.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = format_duration(node_lifecycle::Options::default().policy.grace),
+        value_parser = given(flags::duration),
+    )]
+    pub(crate) node_deletion_grace_period: Given<Duration>,
+
+    /// A node is deleted when its machine was gone in two looks at the cloud, this far apart.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = format_duration(node_lifecycle::Options::default().policy.confirm_after),
+        value_parser = given(flags::duration),
+    )]
+    pub(crate) node_deletion_confirm_period: Given<Duration>,
+
+    /// The share of a cloud's nodes, from 0 to 1, that may be deleted within --node-deletion-window. If more would go,
+    /// none goes, except those that carry the annotation bowline.dev/allow-deletion=true.
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = node_lifecycle::Options::default().policy.brake_share.to_string(),
+        value_parser = given(flags::share),
+    )]
+    pub(crate) node_deletion_max_share: Given<f64>,
+
+    /// How long a deletion counts for --node-deletion-max-share.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = format_duration(node_lifecycle::Options::default().policy.brake_window),
+        value_parser = given(flags::duration),
+    )]
+    pub(crate) node_deletion_window: Given<Duration>,
+
+    /// Also delete nodes without provider ID whose name no cloud knows, as the Go managers do.
+    #[arg(
+        long,
+        value_name = "true|false",
+        action = ArgAction::Set,
+        default_value = "false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = given(flags::go_bool),
+    )]
+    pub(crate) delete_unclaimed_nodes: Given<bool>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Calls to the cloud")]
+pub(crate) struct CloudCallArgs {
+    /// Calls per second to each cloud; 0, the default, for no limit of our own. The cloud's own (429) is honoured anyway.
+    #[arg(long, value_name = "NUMBER", value_parser = given(flags::number))]
+    pub(crate) cloud_qps: Option<Given<f64>>,
+
+    /// Calls to each cloud at once before --cloud-qps counts.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = LayerOptions::default().burst.to_string(),
+        value_parser = given(flags::int32),
+    )]
+    pub(crate) cloud_burst: Given<i32>,
+}

@@ -1,0 +1,140 @@
+//! `bowline cloud`: the local cloud behind its HTTP API, and the owner's hands on one that runs.
+
+use std::fmt::Write as _;
+
+use anyhow::Context as _;
+use bowline_core::Address;
+use bowline_local::{CallError, CloudError, CloudOptions, LocalCloud, Machine, MachineState, ManagementClient};
+use bowline_local::{FaultSpec, NewMachine};
+
+use crate::BadInput;
+use crate::cli::{CloudArgs, CloudCommand, EndpointArgs};
+use crate::serve::{say, stopped_by_signals};
+
+pub(crate) async fn run(args: CloudArgs) -> anyhow::Result<()> {
+    match &args.command {
+        None => serve(&args).await,
+        Some(command) => manage(command).await,
+    }
+}
+
+/// Serves a cloud until the process is told to stop.
+async fn serve(args: &CloudArgs) -> anyhow::Result<()> {
+    let cloud = LocalCloud::open(CloudOptions::from(args)).map_err(explain)?;
+    let shutdown = stopped_by_signals()?;
+    let server = bowline_local::serve(cloud, args.listen).await;
+    let server = server.with_context(|| format!("cannot listen on {}", args.listen))?;
+    say(format_args!("cloud ready at http://{}\n", server.address()));
+    shutdown.requested().await;
+    server.shutdown().await;
+    Ok(())
+}
+
+/// A snapshot that cannot be used came from our flags.
+fn explain(error: CloudError) -> anyhow::Error {
+    match error {
+        CloudError::Snapshot(..) => {
+            BadInput(format!("--snapshot: {error}; name a file that this program made, or one that is not there yet"))
+                .into()
+        }
+        other => other.into(),
+    }
+}
+
+async fn manage(command: &CloudCommand) -> anyhow::Result<()> {
+    let endpoint = &command.at().endpoint;
+    let client = ManagementClient::new(endpoint).map_err(|error| BadInput(format!("--endpoint: {error}")))?;
+    match order(&client, command).await {
+        Ok(text) => {
+            say(format_args!("{text}"));
+            Ok(())
+        }
+        Err(error @ CallError::Unreachable(_)) => {
+            Err(anyhow::Error::new(error)
+                .context(format!("the cloud at {endpoint} (is `bowline cloud` running there?)")))
+        }
+        Err(error) => Err(anyhow::Error::new(error).context(format!("the cloud at {endpoint}"))),
+    }
+}
+
+/// Does it, and says what to print.
+async fn order(client: &ManagementClient, command: &CloudCommand) -> Result<String, CallError> {
+    let nothing = |()| String::new();
+    match command {
+        CloudCommand::Add(args) => Ok(format!("{}\n", client.add(&NewMachine::from(args)).await?.spec.id)),
+        CloudCommand::List(_) => Ok(table(&client.list().await?)),
+        CloudCommand::Stop(machine) => client.stop(&machine.id).await.map(nothing),
+        CloudCommand::Start(machine) => client.start(&machine.id).await.map(nothing),
+        CloudCommand::Delete(machine) => client.delete(&machine.id).await.map(nothing),
+        CloudCommand::Fault(args) => Ok(format!("{}\n", client.inject(&FaultSpec::from(args)).await?)),
+        CloudCommand::Repair(args) => client.repair(args.number).await.map(nothing),
+        CloudCommand::Calls(args) => {
+            let calls = client.calls().await?;
+            if args.reset {
+                client.reset_calls().await?;
+            }
+            Ok(calls.iter().map(|(kind, count)| format!("{kind} {count}\n")).collect())
+        }
+    }
+}
+
+impl CloudCommand {
+    fn at(&self) -> &EndpointArgs {
+        match self {
+            CloudCommand::Add(args) => &args.at,
+            CloudCommand::List(at) => at,
+            CloudCommand::Stop(args) | CloudCommand::Start(args) | CloudCommand::Delete(args) => &args.at,
+            CloudCommand::Fault(args) => &args.at,
+            CloudCommand::Repair(args) => &args.at,
+            CloudCommand::Calls(args) => &args.at,
+        }
+    }
+}
+
+/// The machines in columns, as kubectl writes them.
+fn table(machines: &[Machine]) -> String {
+    let head = ["ID", "NAME", "STATE", "TYPE", "ZONE", "ADDRESSES"].map(str::to_owned);
+    let rows: Vec<_> = std::iter::once(head).chain(machines.iter().map(row)).collect();
+    let mut widths = [0; 6];
+    for row in &rows {
+        widths.iter_mut().zip(row).for_each(|(width, cell)| *width = cell.chars().count().max(*width));
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let cells: String = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}   ")).collect();
+        let _ = writeln!(text, "{}", cells.trim_end());
+    }
+    text
+}
+
+fn row(machine: &Machine) -> [String; 6] {
+    let spec = &machine.spec;
+    let state = match machine.state {
+        MachineState::Running => "running",
+        MachineState::Stopped => "stopped",
+    };
+    let addresses: Vec<_> =
+        spec.addresses.iter().map(|Address { kind, address }| format!("{kind}={address}")).collect();
+    let or_none = |text: &str| if text.is_empty() { "<none>".to_owned() } else { text.to_owned() };
+    [
+        spec.id.clone(),
+        spec.name.clone(),
+        state.to_owned(),
+        or_none(&spec.instance_type),
+        or_none(&spec.zone),
+        or_none(&addresses.join(",")),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_are_listed_in_columns() {
+        let spec = NewMachine { id: "i-1".to_owned(), name: "worker-1".to_owned(), ..NewMachine::default() };
+        let text = table(&[Machine { spec, state: MachineState::Stopped }]);
+        let expected = "ID    NAME       STATE     TYPE     ZONE     ADDRESSES\ni-1   worker-1   stopped   <none>   <none>   <none>\n";
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,154 @@
+//! `--controllers`: which of them run (CTRL-1 to CTRL-4).
+
+use bowline_config::{Problem, Problems, nearest};
+use bowline_controllers::{node, node_lifecycle};
+
+/// A controller that the flag may name.
+struct Known {
+    /// The name in health checks and messages.
+    name: &'static str,
+    /// The name of old, which works for ever.
+    alias: &'static str,
+    /// Part of this program. Those that are not may be named all the same: manifests switch them on and off.
+    built: bool,
+}
+
+const KNOWN: [Known; 5] = [
+    Known { name: node::NAME, alias: "cloud-node", built: true },
+    Known { name: node_lifecycle::NAME, alias: "cloud-node-lifecycle", built: true },
+    Known { name: "service-lb-controller", alias: "service", built: false },
+    Known { name: "node-route-controller", alias: "route", built: false },
+    Known { name: "node-ipam-controller", alias: "nodeipam", built: false },
+];
+
+/// The value of the flag, with canonical names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Selection(Vec<String>);
+
+impl Selection {
+    /// Replaces aliases, and says which names nobody knows (CTRL-2, CTRL-3).
+    pub(crate) fn new(items: &[String], problems: &mut Problems) -> Selection {
+        for name in items.iter().map(|item| bare(item)).filter(|name| *name != "*" && known(name).is_none()) {
+            problems.push(unknown(name));
+        }
+        Selection(items.iter().map(|item| canonical(item)).collect())
+    }
+
+    /// Whether the controller of this canonical name runs (CTRL-1): what names it first counts, then `*`.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        match self.0.iter().find(|item| bare(item) == name) {
+            Some(item) => !item.starts_with('-'),
+            None => self.0.iter().any(|item| item == "*"),
+        }
+    }
+
+    /// What a person should know about it when the manager starts (CTRL-4).
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let remark = |known: &Known| match (self.has(known.name), known.built) {
+            (true, true) => None,
+            (true, false) => Some(format!("Skipping {:?}: it is not part of this version", known.name)),
+            (false, true) => Some(format!("{:?} is disabled", known.name)),
+            (false, false) => None,
+        };
+        KNOWN.iter().filter_map(remark).collect()
+    }
+}
+
+/// The item without the dash that switches off.
+fn bare(item: &str) -> &str {
+    item.strip_prefix('-').unwrap_or(item)
+}
+
+fn known(name: &str) -> Option<&'static Known> {
+    KNOWN.iter().find(|known| known.name == name || known.alias == name)
+}
+
+fn canonical(item: &str) -> String {
+    match known(bare(item)) {
+        Some(known) if item.starts_with('-') => format!("-{}", known.name),
+        Some(known) => known.name.to_owned(),
+        None => item.to_owned(),
+    }
+}
+
+fn unknown(name: &str) -> Problem {
+    let names = KNOWN.iter().flat_map(|known| [known.name, known.alias]);
+    let hint = match nearest(name, names) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("known are {}", KNOWN.map(|known| known.name).join(", ")),
+    };
+    Problem::flag("controllers", format!("{name:?} is not in the list of known controllers")).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn select(items: &[&str]) -> (Selection, Vec<String>) {
+        let mut problems = Problems::new();
+        let items: Vec<_> = items.iter().map(ToString::to_string).collect();
+        let selection = Selection::new(&items, &mut problems);
+        (selection, problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn c05_aliases_become_canonical_names_and_keep_their_order() {
+        let (selection, problems) = select(&["service-lb-controller", "-service", "route", "-cloud-node-lifecycle"]);
+        let expected = [
+            "service-lb-controller",
+            "-service-lb-controller",
+            "node-route-controller",
+            "-cloud-node-lifecycle-controller",
+        ];
+        assert_eq!(selection.0, expected);
+        assert!(problems.is_empty(), "{problems:?}");
+    }
+
+    #[test]
+    fn what_names_a_controller_first_counts_and_then_the_star() {
+        let (node, lifecycle) = (node::NAME, node_lifecycle::NAME);
+        let cases: [(&str, &[&str], &str, bool); 10] = [
+            ("C6", &["cloud-node", "cloud-node-lifecycle", "-service"], lifecycle, true),
+            ("C6", &["cloud-node", "cloud-node-lifecycle", "-service"], "service-lb-controller", false),
+            ("C7", &["*"], node, true),
+            ("C8", &["*", "-cloud-node"], node, false),
+            ("C8", &["-cloud-node", "*"], node, false),
+            ("C8", &["*", "-cloud-node"], lifecycle, true),
+            ("CTRL-1", &["cloud-node", "-cloud-node-controller"], node, true),
+            ("CTRL-1", &["-cloud-node", "cloud-node"], node, false),
+            ("CTRL-1", &["cloud-node"], lifecycle, false),
+            ("C11", &[], node, false),
+        ];
+        for (case, items, name, expected) in cases {
+            let (selection, problems) = select(items);
+            assert_eq!(selection.has(name), expected, "{case}: {name} in {items:?}");
+            assert!(problems.is_empty(), "{case}: {problems:?}");
+        }
+    }
+
+    #[test]
+    fn c09_c10_only_names_that_nobody_knows_are_refused() {
+        let (_, problems) = select(&["*", "red-controller", "cloud-node", "-cloud-nod", "-"]);
+        let expected = [
+            "--controllers: \"red-controller\" is not in the list of known controllers; known are cloud-node-controller",
+            "--controllers: \"cloud-nod\" is not in the list of known controllers; did you mean cloud-node?",
+            "--controllers: \"\" is not in the list of known controllers; known are ",
+        ];
+        assert_eq!(problems.len(), expected.len(), "{problems:?}");
+        for (problem, expected) in problems.iter().zip(expected) {
+            assert!(problem.starts_with(expected), "{problem}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_run_is_said_once() {
+        assert_eq!(
+            select(&["cloud-node", "service"]).0.remarks(),
+            [
+                "\"cloud-node-lifecycle-controller\" is disabled",
+                "Skipping \"service-lb-controller\": it is not part of this version",
+            ]
+        );
+        assert!(select(&["cloud-node", "cloud-node-lifecycle"]).0.remarks().is_empty());
+    }
+}

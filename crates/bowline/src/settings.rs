@@ -1,0 +1,351 @@
+//! What the manager's flags come to: ready types, or all that is wrong with them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bowline_cloud::layers::LayerOptions;
+use bowline_config::{Problem, Problems};
+use bowline_controllers::manager::ManagerOptions;
+use bowline_controllers::{node, node_lifecycle};
+use bowline_core::ClusterName;
+use bowline_core::lifecycle::Policy;
+use bowline_kube::ClientOptions;
+
+use crate::cli::{CloudCallArgs, GenericArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs};
+use crate::controllers::Selection;
+use crate::flags::Given;
+use crate::providers::{self, Wanted};
+
+/// How long the writes in hand may take when the manager is told to stop: less than the half minute after which a
+/// kubelet kills a pod.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Requests per second and at once, for the flag of the two that is not given.
+// upstream: the defaults of --kube-api-qps and --kube-api-burst.
+const KUBE_API_RATE: (f64, i32) = (20.0, 30);
+
+/// All that the manager is made from.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) providers: Vec<Wanted>,
+    pub(crate) cluster: ClusterName,
+    pub(crate) client: ClientOptions,
+    pub(crate) manager: ManagerOptions,
+    pub(crate) layers: LayerOptions,
+    pub(crate) metrics_listen: Option<SocketAddr>,
+    /// What a person should know about them, to be logged.
+    pub(crate) remarks: Vec<String>,
+}
+
+impl Settings {
+    /// Works out what the flags come to. What is wrong goes to `problems`, with something harmless in its place, so that
+    /// the rest can be looked at, too; who gets problems does not use the settings.
+    pub(crate) fn resolve(args: &ManagerArgs, problems: &mut Problems) -> Settings {
+        let generic = &args.generic;
+        let controllers = Selection::new(&list(&generic.controllers), problems);
+        let mut remarks = controllers.remarks();
+        remarks.extend(election_remark(&generic.leader_elect, problems));
+        let cluster = taken(&generic.cluster_name, problems).unwrap_or_default();
+        let node = node_options(&args.node, problems);
+        let node_lifecycle = node_lifecycle_options(&args.node_lifecycle, problems);
+        Settings {
+            providers: providers::wanted(&list(&generic.cloud_provider), &generic.cloud_config, problems),
+            cluster: ClusterName::from(cluster.as_str()),
+            client: client_options(generic, problems),
+            manager: ManagerOptions {
+                node: controllers.has(node::NAME).then_some(node),
+                node_lifecycle: controllers.has(node_lifecycle::NAME).then_some(node_lifecycle),
+                patience: PATIENCE,
+            },
+            layers: layer_options(&args.cloud, problems),
+            metrics_listen: generic.metrics_listen.as_ref().and_then(|address| taken(address, problems)),
+            remarks,
+        }
+    }
+}
+
+fn client_options(args: &GenericArgs, problems: &mut Problems) -> ClientOptions {
+    ClientOptions {
+        kubeconfig: args.kubeconfig.clone().filter(|path: &PathBuf| !path.as_os_str().is_empty()),
+        master: args.master.clone().filter(|url| !url.is_empty()),
+        rate: kube_api_rate(args, problems),
+        user: "cloud-controller-manager".to_owned(),
+    }
+}
+
+fn kube_api_rate(args: &GenericArgs, problems: &mut Problems) -> Option<(f64, u32)> {
+    let rate = args.kube_api_qps.as_ref().and_then(|rate| taken(rate, problems));
+    let burst = args.kube_api_burst.as_ref().and_then(|burst| taken(burst, problems));
+    if rate.is_none() && burst.is_none() {
+        return None;
+    }
+    let burst = positive(burst.unwrap_or(KUBE_API_RATE.1), "kube-api-burst", problems);
+    Some((rate.unwrap_or(KUBE_API_RATE.0), burst)).filter(|(rate, _)| *rate > 0.0)
+}
+
+fn layer_options(args: &CloudCallArgs, problems: &mut Problems) -> LayerOptions {
+    let rate = args.cloud_qps.as_ref().and_then(|rate| taken(rate, problems)).filter(|rate| *rate > 0.0);
+    let burst = taken(&args.cloud_burst, problems).unwrap_or(1);
+    LayerOptions { rate, burst: positive(burst, "cloud-burst", problems), ..LayerOptions::default() }
+}
+
+// upstream: the words of the problems with concurrency, which people look for, and which name the flag themselves.
+fn node_options(args: &NodeArgs, problems: &mut Problems) -> node::Options {
+    let defaults = node::Options::default();
+    let at_once = args.concurrent_node_syncs.as_ref().and_then(|number| taken(number, problems));
+    let status = args.concurrent_node_status_updates.as_ref().and_then(|number| taken(number, problems));
+    if at_once.is_some_and(|number| number < 1) {
+        problems.push(Problem::new("concurrent-node-syncs must be a positive number"));
+    }
+    if status.is_some_and(|number| number < 0) {
+        problems.push(Problem::new("concurrent-node-status-updates cannot be a negative number"));
+    }
+    let concurrency = at_once.map_or(defaults.concurrency, size);
+    node::Options {
+        concurrency,
+        status_concurrency: status.filter(|number| *number != 0).map_or(concurrency, size),
+        status_period: taken(&args.node_status_update_frequency, problems).unwrap_or(defaults.status_period),
+    }
+}
+
+fn node_lifecycle_options(args: &NodeLifecycleArgs, problems: &mut Problems) -> node_lifecycle::Options {
+    let defaults = node_lifecycle::Options::default();
+    let at_once = args.concurrent_node_lifecycle_syncs.as_ref().and_then(|number| taken(number, problems));
+    if let Some(number) = at_once.filter(|number| *number < 1) {
+        problems.push(Problem::new(format!("concurrent-node-lifecycle-syncs must be at least 1, but got {number}")));
+    }
+    node_lifecycle::Options {
+        monitor_period: taken(&args.node_monitor_period, problems).unwrap_or(defaults.monitor_period),
+        concurrency: at_once.map_or(defaults.concurrency, size),
+        policy: policy(args, problems).unwrap_or(defaults.policy),
+        delete_unclaimed: taken(&args.delete_unclaimed_nodes, problems).unwrap_or(defaults.delete_unclaimed),
+    }
+}
+
+/// `None` if any part of it is wrong.
+fn policy(args: &NodeLifecycleArgs, problems: &mut Problems) -> Option<Policy> {
+    let grace = taken(&args.node_deletion_grace_period, problems);
+    let confirm_after = taken(&args.node_deletion_confirm_period, problems);
+    let brake_share = taken(&args.node_deletion_max_share, problems);
+    let brake_window = taken(&args.node_deletion_window, problems);
+    Some(Policy {
+        grace: grace?,
+        confirm_after: confirm_after?,
+        brake_share: brake_share?,
+        brake_window: brake_window?,
+    })
+}
+
+fn election_remark(leader_elect: &Given<bool>, problems: &mut Problems) -> Option<String> {
+    let remark = "there is no leader election yet: run one replica only, and say --leader-elect=false";
+    taken(leader_elect, problems)?.then(|| remark.to_owned())
+}
+
+// ---- the parts of it
+
+/// The value; what is wrong with it goes to `problems`.
+fn taken<T: Clone>(given: &Given<T>, problems: &mut Problems) -> Option<T> {
+    match given {
+        Ok(value) => Some(value.clone()),
+        Err(problem) => {
+            problems.push(problem.clone());
+            None
+        }
+    }
+}
+
+/// The items of a list that is separated by commas, or given in parts (FLAG-2). An empty part has none.
+fn list(parts: &[String]) -> Vec<String> {
+    let filled = parts.iter().filter(|part| !part.is_empty());
+    filled.flat_map(|part| part.split(',')).map(|item| item.trim().to_owned()).collect()
+}
+
+fn positive(number: i32, flag: &str, problems: &mut Problems) -> u32 {
+    if number < 1 {
+        problems.push(Problem::flag(flag, format!("{number} is too small; it must be at least 1")));
+    }
+    u32::try_from(number).unwrap_or(1)
+}
+
+fn size(number: i32) -> usize {
+    usize::try_from(number).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    /// What these flags and a provider come to, or all that is wrong.
+    fn resolve(flags: &[&str]) -> Result<Settings, Vec<String>> {
+        let mut argv = vec!["bowline".to_owned(), "--cloud-provider=local".to_owned()];
+        argv.extend(flags.iter().map(ToString::to_string));
+        let args = crate::cli::Cli::parse_from(argv).manager;
+        let mut problems = Problems::new();
+        let settings = Settings::resolve(&args, &mut problems);
+        if problems.is_empty() { Ok(settings) } else { Err(problems.iter().map(ToString::to_string).collect()) }
+    }
+
+    #[test]
+    fn c01_without_flags_the_defaults_hold() {
+        let settings = resolve(&[]).unwrap();
+        assert_eq!(settings.providers, [Wanted { name: "local".to_owned(), config: None }]);
+        assert_eq!(settings.cluster.to_string(), "kubernetes");
+        assert_eq!((settings.client.kubeconfig, settings.client.master, settings.client.rate), (None, None, None));
+        assert_eq!((settings.layers.rate, settings.layers.burst), (None, 20));
+        assert_eq!(settings.metrics_listen, None);
+        let node = settings.manager.node.unwrap();
+        assert_eq!((node.concurrency, node.status_concurrency), (16, 16));
+        assert_eq!(node.status_period, Duration::from_secs(300));
+        let lifecycle = settings.manager.node_lifecycle.unwrap();
+        assert_eq!((lifecycle.concurrency, lifecycle.monitor_period), (16, Duration::from_secs(5)));
+        assert_eq!((lifecycle.policy, lifecycle.delete_unclaimed), (Policy::default(), false));
+    }
+
+    #[test]
+    fn every_flag_reaches_its_place() {
+        let settings = resolve(&[
+            "--cloud-config=local.yaml",
+            "--cluster-name=harbour",
+            "--kubeconfig=kc",
+            "--master=https://10.0.0.1:6443",
+            "--concurrent-node-syncs=3",
+            "--concurrent-node-status-updates=4",
+            "--node-status-update-frequency=1m30s",
+            "--concurrent-node-lifecycle-syncs=5",
+            "--node-monitor-period=300ms",
+            "--node-deletion-grace-period=1m",
+            "--node-deletion-confirm-period=0",
+            "--node-deletion-max-share=1",
+            "--node-deletion-window=1h",
+            "--delete-unclaimed-nodes",
+            "--kube-api-qps=7.5",
+            "--kube-api-burst=8",
+            "--cloud-qps=2",
+            "--cloud-burst=3",
+            "--metrics-listen=127.0.0.1:0",
+            "--leader-elect=false",
+        ])
+        .unwrap();
+        assert_eq!(settings.providers, [Wanted { name: "local".to_owned(), config: Some("local.yaml".into()) }]);
+        assert_eq!(settings.cluster.to_string(), "harbour");
+        assert_eq!(settings.client.kubeconfig, Some("kc".into()));
+        assert_eq!(settings.client.master.as_deref(), Some("https://10.0.0.1:6443"));
+        assert_eq!(settings.client.rate, Some((7.5, 8)));
+        assert_eq!((settings.layers.rate, settings.layers.burst), (Some(2.0), 3));
+        assert_eq!(settings.metrics_listen, Some("127.0.0.1:0".parse().unwrap()));
+        let node = settings.manager.node.unwrap();
+        assert_eq!((node.concurrency, node.status_concurrency), (3, 4));
+        assert_eq!(node.status_period, Duration::from_secs(90));
+        let lifecycle = settings.manager.node_lifecycle.unwrap();
+        assert_eq!((lifecycle.concurrency, lifecycle.monitor_period), (5, Duration::from_millis(300)));
+        let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3600));
+        let policy = Policy { grace: minute, confirm_after: Duration::ZERO, brake_share: 1.0, brake_window: hour };
+        assert_eq!((lifecycle.policy, lifecycle.delete_unclaimed), (policy, true));
+    }
+
+    #[test]
+    fn c04_zero_status_workers_mean_as_many_as_the_others() {
+        let cases: [(&str, &[&str], (usize, usize)); 4] = [
+            ("C4", &["--concurrent-node-syncs=1", "--concurrent-node-status-updates=2"], (1, 2)),
+            ("0", &["--concurrent-node-syncs=3", "--concurrent-node-status-updates=0"], (3, 3)),
+            ("unset", &["--concurrent-node-syncs=3"], (3, 3)),
+            ("one of them", &["--concurrent-node-status-updates=2"], (16, 2)),
+        ];
+        for (case, flags, expected) in cases {
+            let node = resolve(flags).unwrap().manager.node.unwrap();
+            assert_eq!((node.concurrency, node.status_concurrency), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_rate_to_the_api_server_is_limited_only_when_asked() {
+        type Rate = Option<(f64, u32)>;
+        let cases: [(&[&str], Rate); 5] = [
+            (&[], None),
+            (&["--kube-api-qps=5"], Some((5.0, 30))),
+            (&["--kube-api-burst=5"], Some((20.0, 5))),
+            (&["--kube-api-qps=0"], None),
+            (&["--kube-api-qps=-1", "--kube-api-burst=5"], None),
+        ];
+        for (flags, expected) in cases {
+            assert_eq!(resolve(flags).unwrap().client.rate, expected, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn each_wrong_value_is_told_in_the_words_that_people_look_for() {
+        let cases = [
+            ("C13", "--concurrent-node-syncs=0", "concurrent-node-syncs must be a positive number"),
+            ("C13", "--concurrent-node-syncs=-5", "concurrent-node-syncs must be a positive number"),
+            (
+                "C14",
+                "--concurrent-node-status-updates=-1",
+                "concurrent-node-status-updates cannot be a negative number",
+            ),
+            (
+                "F16",
+                "--concurrent-node-lifecycle-syncs=0",
+                "concurrent-node-lifecycle-syncs must be at least 1, but got 0",
+            ),
+            (
+                "F16",
+                "--concurrent-node-lifecycle-syncs=-5",
+                "concurrent-node-lifecycle-syncs must be at least 1, but got -5",
+            ),
+            ("C18", "--cloud-provider=", "--cloud-provider cannot be empty"),
+            ("C9", "--controllers=red-controller", "\"red-controller\" is not in the list of known controllers"),
+            (
+                "",
+                "--concurrent-node-syncs=many",
+                "--concurrent-node-syncs: \"many\" is not right: expected a whole number",
+            ),
+            ("", "--node-monitor-period=1d", "there is no unit \"d\"; write 24h"),
+            ("", "--node-monitor-period=-1s", "must not be negative"),
+            ("", "--node-monitor-period=0", "it must be longer than 0"),
+            ("", "--node-status-update-frequency=0s", "it must be longer than 0"),
+            ("", "--node-deletion-max-share=34", "from 0 to 1"),
+            ("", "--leader-elect=maybe", "expected true or false"),
+            ("", "--kube-api-burst=0", "--kube-api-burst: 0 is too small"),
+            ("", "--cloud-burst=-1", "--cloud-burst: -1 is too small"),
+            ("", "--cloud-qps=NaN", "expected a number"),
+            ("", "--cluster-name=", "it is empty"),
+            ("", "--metrics-listen=0.0.0.0:80", "only addresses of this machine"),
+        ];
+        for (case, flag, says) in cases {
+            // The provider of `resolve` would hide that there is none.
+            let args = ["bowline", flag].into_iter().chain((case != "C18").then_some("--cloud-provider=local"));
+            let mut problems = Problems::new();
+            Settings::resolve(&crate::cli::Cli::parse_from(args).manager, &mut problems);
+            assert_eq!(problems.iter().count(), 1, "{flag}: {problems}");
+            assert!(problems.to_string().contains(says), "{flag} should say {says:?}: {problems}");
+        }
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_at_once() {
+        let flags =
+            ["--node-monitor-period=1d", "--concurrent-node-syncs=0", "--controllers=sail", "--cloud-config=harbour=x"];
+        let problems = resolve(&flags).unwrap_err();
+        assert_eq!(problems.len(), 3, "{problems:#?}");
+    }
+
+    #[test]
+    fn the_last_of_a_flag_counts_and_lists_grow() {
+        let settings =
+            resolve(&["--cluster-name=a", "--cluster-name=b", "--controllers=cloud-node", "--controllers=-service"]);
+        let settings = settings.unwrap();
+        assert_eq!(settings.cluster.to_string(), "b");
+        assert!(settings.manager.node.is_some() && settings.manager.node_lifecycle.is_none());
+        let none = resolve(&["--controllers="]).unwrap().manager;
+        assert!(none.node.is_none() && none.node_lifecycle.is_none(), "C11");
+    }
+
+    #[test]
+    fn the_lack_of_an_election_is_said_unless_nobody_wants_one() {
+        let said = |flags: &[&str]| resolve(flags).unwrap().remarks.iter().any(|remark| remark.contains("election"));
+        assert!(said(&[]) && said(&["--leader-elect"]) && said(&["--leader-elect=true"]));
+        assert!(!said(&["--leader-elect=false"]));
+    }
+}

@@ -1,0 +1,71 @@
+//! What a provider brings: itself, and hands to prepare its cloud with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bowline_cloud::CloudProvider;
+use bowline_core::{Address, Instance, ProviderId};
+
+/// A machine that the suite wants to exist. What else a machine has (its type, zone, labels, …) the bench makes up; where
+/// the provider claims that the cloud tells it, it must not be empty.
+#[derive(Debug, Clone, Default)]
+pub struct WantedMachine {
+    /// Its name, as a Node would have it.
+    pub name: String,
+    /// Its addresses, in this order, if the cloud lets one choose.
+    pub addresses: Vec<Address>,
+}
+
+/// How the cloud goes wrong when the suite wants it to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// Credentials are refused.
+    Unauthenticated,
+    /// Rights are refused.
+    Forbidden,
+    /// Too many calls; come back after this long.
+    Throttled(Duration),
+    /// The cloud is broken.
+    Broken,
+    /// The cloud answers and shows nothing at all.
+    Empty,
+    /// The cloud answers something that makes no sense.
+    Garbled,
+}
+
+/// A provider, and hands to prepare its cloud with. Every case gets a new one, with a cloud that has no machines.
+#[async_trait]
+pub trait Bench: Send + Sync {
+    /// The provider, without layers.
+    fn provider(&self) -> Arc<dyn CloudProvider>;
+
+    /// Makes a machine and returns what the provider should say of it.
+    async fn add(&self, machine: &WantedMachine) -> Instance;
+
+    /// Stops it.
+    async fn stop(&self, instance: &Instance);
+
+    /// Starts it.
+    async fn start(&self, instance: &Instance);
+
+    /// Removes it.
+    async fn delete(&self, instance: &Instance);
+
+    /// Gives it another name. `false` if this cloud cannot.
+    async fn rename(&self, instance: &Instance, name: &str) -> bool {
+        let _ = (instance, name);
+        false
+    }
+
+    /// From now on the cloud goes wrong like this; `None` mends it. `false` if this cloud cannot.
+    async fn trouble(&self, trouble: Option<Trouble>) -> bool;
+
+    /// Calls made so far to the cloud, if it counts them.
+    async fn calls(&self) -> Option<u64>;
+
+    /// IDs with the right prefix that make no sense. Behind the prefix nothing at all is nonsense everywhere.
+    fn malformed_ids(&self) -> Vec<ProviderId> {
+        self.provider().info().id_prefixes.iter().map(|prefix| ProviderId::of(prefix, "")).collect()
+    }
+}

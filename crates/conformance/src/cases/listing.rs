@@ -1,0 +1,95 @@
+//! Rules about listing machines.
+
+use std::collections::BTreeMap;
+
+use bowline_cloud::{ErrorKind, PageToken};
+use bowline_core::{Instance, InstanceState};
+
+use crate::scene::{Scene, Verdict, broken, of, require};
+
+/// The largest page that is filled; beyond that a case would only take time.
+const LARGEST: usize = 200;
+
+/// No listing of the few machines of a case has more pages than this.
+const ENDLESS: usize = 10_000;
+
+pub(super) async fn listing_agrees_with_find(scene: &Scene) -> Verdict {
+    let (running, stopped, gone) =
+        (scene.add("running").await, scene.add("stopped").await, scene.add_and_delete("gone").await);
+    scene.bench().stop(&stopped).await;
+    let listed = everything(scene).await?;
+    for instance in [&running, &stopped] {
+        let Some(listed) = listed.iter().find(|state| is(state, instance)) else {
+            return broken(format!("{:?} is not listed", instance.id));
+        };
+        let found = scene.state(&of(instance)).await?;
+        require(*listed == found, || format!("listed as {listed:?}, found as {found:?}"))?;
+    }
+    require(!listed.iter().any(|state| is(state, &gone)), || format!("{:?} is gone and listed", gone.id))
+}
+
+pub(super) async fn pages_are_complete(scene: &Scene) -> Verdict {
+    let page = scene.numbers()?.list_page.unwrap_or(1).min(LARGEST);
+    let mut stay = Vec::new();
+    let mut go = Vec::new();
+    for index in 0..=page {
+        stay.push(scene.add(&format!("stays-{index}")).await);
+        go.push(scene.add(&format!("goes-{index}")).await);
+    }
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut token = None;
+    for turn in 0..ENDLESS {
+        let page = scene.page(token.as_ref()).await?;
+        for id in page.instances.iter().filter_map(InstanceState::instance).map(|found| &found.id) {
+            *seen.entry(id.clone()).or_default() += 1;
+        }
+        token = page.next;
+        if token.is_none() {
+            return every_one_once(&stay, &seen);
+        }
+        stir(scene, &mut go, turn).await;
+    }
+    broken("the listing never ends")
+}
+
+/// While pages are read, machines come and go: one that was listed already, one that was not, and a new one.
+async fn stir(scene: &Scene, go: &mut Vec<Instance>, turn: usize) {
+    let first = (!go.is_empty()).then(|| go.remove(0));
+    for instance in first.into_iter().chain(go.pop()) {
+        scene.bench().delete(&instance).await;
+    }
+    scene.add(&format!("comes-{turn}")).await;
+}
+
+fn every_one_once(stay: &[Instance], seen: &BTreeMap<String, usize>) -> Verdict {
+    for instance in stay {
+        let times = seen.get(&instance.id).copied().unwrap_or_default();
+        require(times == 1, || format!("{:?} was there all the time and is listed {times} times", instance.id))?;
+    }
+    Ok(())
+}
+
+pub(super) async fn without_listing_it_is_unsupported(scene: &Scene) -> Verdict {
+    match scene.instances()?.list(None).await {
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),
+        Err(error) => broken(format!("not claimed, and the error is {:?}: {error}", error.kind())),
+        Ok(_) => broken("it is not claimed, and works"),
+    }
+}
+
+async fn everything(scene: &Scene) -> Verdict<Vec<InstanceState>> {
+    let (mut all, mut token) = (Vec::new(), None::<PageToken>);
+    for _ in 0..ENDLESS {
+        let page = scene.page(token.as_ref()).await?;
+        all.extend(page.instances);
+        token = page.next;
+        if token.is_none() {
+            return Ok(all);
+        }
+    }
+    broken("the listing never ends")
+}
+
+fn is(state: &InstanceState, instance: &Instance) -> bool {
+    state.instance().is_some_and(|found| found.id == instance.id)
+}

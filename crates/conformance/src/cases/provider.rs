@@ -1,0 +1,49 @@
+//! Rules about the provider as a whole.
+
+use bowline_cloud::ErrorKind;
+
+use crate::bench::Trouble;
+use crate::scene::{Scene, Verdict, broken, of, require};
+
+pub(super) async fn capabilities_match_traits(scene: &Scene) -> Verdict {
+    let (provider, capabilities) = (scene.provider(), scene.provider().capabilities());
+    let table = [
+        ("instances", capabilities.instances.is_some(), provider.instances().is_some()),
+        ("load balancers", capabilities.load_balancers.is_some(), provider.load_balancers().is_some()),
+        ("routes", capabilities.routes.is_some(), provider.routes().is_some()),
+    ];
+    for (what, claimed, there) in table {
+        require(claimed == there, || format!("{what}: claimed is {claimed}, handed out is {there}"))?;
+    }
+    let Some(numbers) = &capabilities.instances else { return Ok(()) };
+    require(numbers.batch_lookup >= 1, || "batch_lookup is 0: nothing could be asked for".to_owned())?;
+    require(numbers.max_parallel >= 1, || "max_parallel is 0: no call could be made".to_owned())?;
+    require(numbers.list_page != Some(0), || "list_page is 0: a listing would never end".to_owned())
+}
+
+pub(super) async fn check_asks_the_cloud(scene: &Scene) -> Verdict {
+    if let Err(error) = scene.provider().check().await {
+        return broken(format!("the check of a sound cloud fails: {error}"));
+    }
+    for (trouble, kind) in
+        [(Trouble::Unauthenticated, ErrorKind::Unauthenticated), (Trouble::Forbidden, ErrorKind::PermissionDenied)]
+    {
+        scene.trouble(trouble).await?;
+        match scene.provider().check().await {
+            Ok(()) => return broken(format!("the check passes in spite of {trouble:?}")),
+            Err(error) => require(error.kind() == kind, || format!("{trouble:?} is {:?}: {error}", error.kind()))?,
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn prefix_is_owned(scene: &Scene) -> Verdict {
+    let prefixes = &scene.provider().info().id_prefixes;
+    require(!prefixes.is_empty(), || "it owns no prefix".to_owned())?;
+    let instance = scene.add("node-1").await;
+    let found = scene.instance(&of(&instance)).await?;
+    let Some(id) = &found.provider_id else { return broken("a machine without provider ID") };
+    require(id.prefix().is_some_and(|prefix| prefixes.iter().any(|own| own == prefix)), || {
+        format!("{id:?} starts with none of {prefixes:?}")
+    })
+}

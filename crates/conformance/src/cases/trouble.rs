@@ -1,0 +1,77 @@
+//! Rules about a cloud that goes wrong.
+
+use std::time::Duration;
+
+use bowline_cloud::{ErrorKind, Retry};
+use bowline_core::InstanceState;
+
+use crate::bench::Trouble;
+use crate::scene::{Scene, Verdict, broken, of, require};
+
+const SEVEN: Duration = Duration::from_secs(7);
+
+/// Each trouble, and the kind of error that it is.
+const TROUBLES: [(Trouble, ErrorKind); 6] = [
+    (Trouble::Unauthenticated, ErrorKind::Unauthenticated),
+    (Trouble::Forbidden, ErrorKind::PermissionDenied),
+    (Trouble::Throttled(SEVEN), ErrorKind::RateLimited),
+    (Trouble::Broken, ErrorKind::Unavailable),
+    (Trouble::Empty, ErrorKind::Unexpected),
+    (Trouble::Garbled, ErrorKind::Unexpected),
+];
+
+pub(super) async fn gone_is_certain(scene: &Scene) -> Verdict {
+    let (here, gone) = (scene.add("here").await, scene.add_and_delete("gone").await);
+    let state = scene.state(&of(&gone)).await?;
+    require(state == InstanceState::Gone, || format!("a machine that was deleted is {state:?}"))?;
+    scene.trouble(Trouble::Empty).await?;
+    scene.error(&of(&here)).await?;
+    scene.error(&of(&gone)).await?;
+    scene.mend().await;
+    scene.instance(&of(&here)).await.map(drop)
+}
+
+pub(super) async fn error_is_no_answer(scene: &Scene) -> Verdict {
+    let (here, gone) = (scene.add("here").await, scene.add_and_delete("gone").await);
+    for (trouble, _) in TROUBLES {
+        scene.trouble(trouble).await?;
+        for answer in scene.find(&[of(&here), of(&gone)]).await? {
+            let Ok(state) = answer else { continue };
+            return broken(format!("in spite of {trouble:?} it answered {state:?}"));
+        }
+    }
+    scene.mend().await;
+    scene.instance(&of(&here)).await.map(drop)
+}
+
+pub(super) async fn errors_have_a_kind(scene: &Scene) -> Verdict {
+    let here = scene.add("here").await;
+    for (trouble, kind) in TROUBLES {
+        scene.trouble(trouble).await?;
+        let error = scene.error(&of(&here)).await?;
+        require(error.kind() == kind, || format!("{trouble:?} is {:?} instead of {kind:?}: {error}", error.kind()))?;
+    }
+    Ok(())
+}
+
+pub(super) async fn listing_errors_have_a_kind(scene: &Scene) -> Verdict {
+    scene.add("here").await;
+    // An empty list cannot be told from an account without machines; that is why a list alone never proves "gone".
+    for (trouble, kind) in TROUBLES.into_iter().filter(|(trouble, _)| *trouble != Trouble::Empty) {
+        scene.trouble(trouble).await?;
+        match scene.instances()?.list(None).await {
+            Ok(page) => return broken(format!("in spite of {trouble:?} it listed {} machines", page.instances.len())),
+            Err(error) => require(error.kind() == kind, || {
+                format!("{trouble:?} is {:?} instead of {kind:?}: {error}", error.kind())
+            })?,
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn throttling_carries_its_delay(scene: &Scene) -> Verdict {
+    let here = scene.add("here").await;
+    scene.trouble(Trouble::Throttled(SEVEN)).await?;
+    let advice = scene.error(&of(&here)).await?.retry_advice();
+    require(advice == Retry::After(SEVEN), || format!("the cloud said {SEVEN:?}, and the advice is {advice:?}"))
+}

@@ -1,0 +1,135 @@
+//! What came out, case by case, and what is wrong with it.
+
+use std::fmt;
+
+use bowline_cloud::Capabilities;
+
+use crate::capability::{Capability, Need};
+use crate::cases::{Case, cases};
+
+/// What came out of a case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The provider keeps the rule.
+    Passed,
+    /// The provider breaks the rule, like this.
+    Failed(String),
+    /// The provider does not claim what the rule is about.
+    Skipped(Need),
+    /// The bench cannot do what the case is about.
+    BenchCannot(String),
+}
+
+/// What came out of all cases.
+#[derive(Debug, Clone)]
+pub struct Report {
+    provider: String,
+    capabilities: Capabilities,
+    outcomes: Vec<(&'static str, Outcome)>,
+}
+
+/// Something wrong with a [`Report`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Complaint {
+    /// A case failed.
+    Failed(&'static str, String),
+    /// A case was skipped that the capabilities call for, or ran although they do not.
+    WrongSkip(&'static str),
+    /// A capability is claimed, and no case ran because of it.
+    Unproven(Capability),
+    /// The bench cannot do what a case is about. Allowed on a real account, where nobody can break the cloud.
+    BenchCannot(&'static str, String),
+}
+
+impl Report {
+    pub(crate) fn new(provider: String, capabilities: Capabilities, outcomes: Vec<(&'static str, Outcome)>) -> Report {
+        Report { provider, capabilities, outcomes }
+    }
+
+    /// Each case and what came out of it.
+    pub fn outcomes(&self) -> &[(&'static str, Outcome)] {
+        &self.outcomes
+    }
+
+    /// What came out of the case of this name.
+    pub fn outcome(&self, case: &str) -> Option<&Outcome> {
+        self.outcomes.iter().find(|(name, _)| *name == case).map(|(_, outcome)| outcome)
+    }
+
+    /// The cases that failed.
+    pub fn failed(&self) -> Vec<&'static str> {
+        self.named(|outcome| matches!(outcome, Outcome::Failed(_)))
+    }
+
+    /// The cases that were skipped for lack of a capability.
+    pub fn skipped(&self) -> Vec<&'static str> {
+        self.named(|outcome| matches!(outcome, Outcome::Skipped(_)))
+    }
+
+    /// All that is wrong; none if the provider conforms.
+    pub fn complaints(&self) -> Vec<Complaint> {
+        let failures = self.outcomes.iter().filter_map(|(name, outcome)| match outcome {
+            Outcome::Failed(why) => Some(Complaint::Failed(name, why.clone())),
+            Outcome::BenchCannot(what) => Some(Complaint::BenchCannot(name, what.clone())),
+            Outcome::Passed | Outcome::Skipped(_) => None,
+        });
+        failures.chain(self.wrong_skips()).chain(self.unproven()).collect()
+    }
+
+    fn wrong_skips(&self) -> impl Iterator<Item = Complaint> {
+        let wrong = |case: &&Case| {
+            let wanted = case.unmet(&self.capabilities).is_some();
+            wanted != matches!(self.outcome(case.name), Some(Outcome::Skipped(_)))
+        };
+        cases().iter().filter(wrong).map(|case| Complaint::WrongSkip(case.name))
+    }
+
+    fn unproven(&self) -> impl Iterator<Item = Complaint> {
+        let claimed = Capability::ALL.into_iter().filter(|capability| capability.is_claimed(&self.capabilities));
+        claimed.filter(|capability| !self.is_proven(*capability)).map(Complaint::Unproven)
+    }
+
+    fn is_proven(&self, capability: Capability) -> bool {
+        let ran = |case: &Case| matches!(self.outcome(case.name), Some(Outcome::Passed | Outcome::Failed(_)));
+        cases().iter().any(|case| case.needs.contains(&Need::Has(capability)) && ran(case))
+    }
+
+    fn named(&self, wanted: impl Fn(&Outcome) -> bool) -> Vec<&'static str> {
+        self.outcomes.iter().filter(|(_, outcome)| wanted(outcome)).map(|(name, _)| *name).collect()
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Passed => f.write_str("passed"),
+            Outcome::Failed(why) => write!(f, "FAILED: {why}"),
+            Outcome::Skipped(need) => write!(f, "skipped: {need}"),
+            Outcome::BenchCannot(what) => write!(f, "not shown: the bench cannot {what}"),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "conformance of {}", self.provider)?;
+        let width = self.outcomes.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+        for (name, outcome) in &self.outcomes {
+            writeln!(f, "  {name:width$}  {outcome}")?;
+        }
+        let passed = self.named(|outcome| *outcome == Outcome::Passed).len();
+        let (failed, skipped) = (self.failed().len(), self.skipped().len());
+        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
+    }
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Complaint::Failed(case, why) => write!(f, "{case} failed: {why}"),
+            Complaint::WrongSkip(case) => write!(f, "{case} was skipped or ran against what the capabilities call for"),
+            Complaint::Unproven(capability) => write!(f, "{capability} is claimed, and no case ran because of it"),
+            Complaint::BenchCannot(case, what) => write!(f, "{case} shows nothing: the bench cannot {what}"),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Runs all cases, each on a bench of its own.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt;
+
+use crate::bench::Bench;
+use crate::cases::{Case, cases};
+use crate::report::{Outcome, Report};
+use crate::scene::{Scene, Stop};
+
+/// A case that takes longer than this waits for something that will not come.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs all cases; `bench` makes a new bench, with an empty cloud, for each.
+pub async fn run<F, B>(bench: F) -> Report
+where
+    F: Fn() -> B,
+    B: Future<Output = Box<dyn Bench>>,
+{
+    let first = bench().await.provider();
+    let mut outcomes = Vec::with_capacity(cases().len());
+    for case in cases() {
+        let outcome = match case.unmet(first.capabilities()) {
+            Some(need) => Outcome::Skipped(need),
+            None => run_case(case, Scene::new(bench().await)).await,
+        };
+        outcomes.push((case.name, outcome));
+    }
+    Report::new(first.info().name.clone(), first.capabilities().clone(), outcomes)
+}
+
+async fn run_case(case: &Case, scene: Scene) -> Outcome {
+    // A provider that panics breaks a rule like any other, and must not hide what the other cases say.
+    let guarded = AssertUnwindSafe((case.run)(&scene)).catch_unwind();
+    match tokio::time::timeout(PATIENCE, guarded).await {
+        Err(_) => Outcome::Failed(format!("it did not end within {PATIENCE:?}")),
+        Ok(Err(_)) => Outcome::Failed("it panicked".to_owned()),
+        Ok(Ok(Err(Stop::Broken(why)))) => Outcome::Failed(why),
+        Ok(Ok(Err(Stop::BenchCannot(what)))) => Outcome::BenchCannot(what),
+        Ok(Ok(Ok(()))) => Outcome::Passed,
+    }
+}

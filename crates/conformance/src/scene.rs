@@ -1,0 +1,151 @@
+//! What a case works with: a bench, and ways to ask that fail the case in plain words.
+
+use std::sync::Arc;
+
+use bowline_cloud::{CloudProvider, Error, InstanceCapabilities, InstancePage, Instances, PageToken, Result as Answer};
+use bowline_core::{Instance, InstanceRef, InstanceState, ProviderId};
+
+use crate::bench::{Bench, Trouble, WantedMachine};
+
+/// How a case ends.
+pub type Verdict<T = ()> = Result<T, Stop>;
+
+/// Why a case did not pass.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Stop {
+    /// The provider breaks the rule.
+    #[error("{0}")]
+    Broken(String),
+    /// The bench cannot do what the case is about, so nothing was shown.
+    #[error("the bench cannot {0}")]
+    BenchCannot(String),
+}
+
+/// A bench in use by a case.
+pub struct Scene {
+    bench: Box<dyn Bench>,
+    provider: Arc<dyn CloudProvider>,
+}
+
+/// The provider breaks the rule, because of this.
+pub(crate) fn broken<T>(why: impl Into<String>) -> Verdict<T> {
+    Err(Stop::Broken(why.into()))
+}
+
+/// The provider breaks the rule unless `holds`.
+pub(crate) fn require(holds: bool, why: impl FnOnce() -> String) -> Verdict {
+    if holds { Ok(()) } else { broken(why()) }
+}
+
+/// How a Node asks that has this name and no provider ID.
+pub(crate) fn by_name(name: &str) -> InstanceRef {
+    InstanceRef { node: name.into(), provider_id: None, system_uuid: None }
+}
+
+/// How a Node asks that has this name and this provider ID.
+pub(crate) fn by_id(name: &str, id: Option<&ProviderId>) -> InstanceRef {
+    InstanceRef { node: name.into(), provider_id: id.cloned(), system_uuid: None }
+}
+
+/// How the Node of this machine asks once it has its provider ID.
+pub(crate) fn of(instance: &Instance) -> InstanceRef {
+    by_id(&instance.name, instance.provider_id.as_ref())
+}
+
+impl Scene {
+    pub(crate) fn new(bench: Box<dyn Bench>) -> Scene {
+        let provider = bench.provider();
+        Scene { bench, provider }
+    }
+
+    pub(crate) fn provider(&self) -> &dyn CloudProvider {
+        &*self.provider
+    }
+
+    pub(crate) fn bench(&self) -> &dyn Bench {
+        &*self.bench
+    }
+
+    pub(crate) fn instances(&self) -> Verdict<&dyn Instances> {
+        let instances = self.provider.instances();
+        instances.map_or_else(|| broken("it claims to tell of instances, and hands out no Instances"), Ok)
+    }
+
+    pub(crate) fn numbers(&self) -> Verdict<&InstanceCapabilities> {
+        let numbers = self.provider.capabilities().instances.as_ref();
+        numbers.map_or_else(|| broken("it has no capabilities for instances any more"), Ok)
+    }
+
+    /// Makes a machine of this name.
+    pub(crate) async fn add(&self, name: &str) -> Instance {
+        self.bench.add(&WantedMachine { name: name.to_owned(), ..WantedMachine::default() }).await
+    }
+
+    /// Makes a machine and removes it again: one of which the cloud knows for certain that it is gone.
+    pub(crate) async fn add_and_delete(&self, name: &str) -> Instance {
+        let instance = self.add(name).await;
+        self.bench.delete(&instance).await;
+        instance
+    }
+
+    /// The cloud goes wrong like this from now on.
+    pub(crate) async fn trouble(&self, trouble: Trouble) -> Verdict {
+        if self.bench.trouble(Some(trouble)).await {
+            return Ok(());
+        }
+        Err(Stop::BenchCannot(format!("make this trouble: {trouble:?}")))
+    }
+
+    /// The cloud is sound again.
+    pub(crate) async fn mend(&self) {
+        self.bench.trouble(None).await;
+    }
+
+    /// Asks about all of these, in batches as large as the provider takes.
+    pub(crate) async fn find(&self, asked: &[InstanceRef]) -> Verdict<Vec<Answer<InstanceState>>> {
+        let (instances, batch) = (self.instances()?, self.numbers()?.batch_lookup.max(1));
+        let mut answers = Vec::with_capacity(asked.len());
+        for batch in asked.chunks(batch) {
+            let some = instances.find(batch).await;
+            require(some.len() == batch.len(), || format!("{} answers to {} questions", some.len(), batch.len()))?;
+            answers.extend(some);
+        }
+        Ok(answers)
+    }
+
+    /// Asks about one.
+    pub(crate) async fn find_one(&self, asked: &InstanceRef) -> Verdict<Answer<InstanceState>> {
+        let answer = self.find(std::slice::from_ref(asked)).await?.pop();
+        answer.map_or_else(|| broken("no answer"), Ok)
+    }
+
+    /// Asks about one, with which nothing is wrong.
+    pub(crate) async fn state(&self, asked: &InstanceRef) -> Verdict<InstanceState> {
+        self.find_one(asked).await?.or_else(|error| broken(format!("an error from a sound cloud: {error}")))
+    }
+
+    /// Asks about one machine, which must exist.
+    pub(crate) async fn instance(&self, asked: &InstanceRef) -> Verdict<Arc<Instance>> {
+        let state = self.state(asked).await?;
+        state.instance().cloned().map_or_else(|| broken(format!("a machine that exists is {state:?}")), Ok)
+    }
+
+    /// Asks about one, which must fail.
+    pub(crate) async fn error(&self, asked: &InstanceRef) -> Verdict<Error> {
+        match self.find_one(asked).await? {
+            Err(error) => Ok(error),
+            Ok(state) => broken(format!("an error was called for, and it answered {state:?}")),
+        }
+    }
+
+    /// One page, from a sound cloud.
+    pub(crate) async fn page(&self, token: Option<&PageToken>) -> Verdict<InstancePage> {
+        let page = self.instances()?.list(token).await;
+        page.or_else(|error| broken(format!("an error from a sound cloud: {error}")))
+    }
+
+    /// Calls made so far; `None` if the cloud does not count.
+    pub(crate) async fn calls(&self) -> Option<u64> {
+        self.bench.calls().await
+    }
+}

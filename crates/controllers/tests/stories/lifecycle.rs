@@ -1,0 +1,199 @@
+//! Catalogue 9.4: stopped and vanished machines.
+
+use std::time::Duration;
+
+use bowline_local::{Fault, FaultSpec};
+use serde_json::json;
+
+use crate::world::{SHUTDOWN, World, has_taint, machine, taints, version};
+
+/// Long enough for every grace, confirmation and retry.
+const LONG: Duration = Duration::from_secs(300);
+
+/// A world with `size` Nodes whose machines run; all Ready but the first, which is what `ready` says.
+async fn world(size: usize, ready: &str) -> World {
+    let world = World::new().await;
+    for index in 0..size {
+        world.cloud().add(machine(&format!("node{index}"), &format!("i-{index}"), &[])).unwrap();
+        let ready = if index == 0 { ready } else { "True" };
+        world.join(&format!("node{index}"), &format!("local://i-{index}"), ready).await;
+    }
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn f01_f04_f20_a_node_that_is_not_ready_goes_with_its_machine() {
+    for ready in ["False", "Unknown", ""] {
+        let mut world = World::new().await;
+        world.cloud().add(machine("other", "i-9", &[])).unwrap();
+        world.join("other", "local://i-9", "True").await;
+        world.register_with("node0", json!({"spec": {"taints": null, "providerID": "local://i-0"}})).await;
+        if !ready.is_empty() {
+            world.set_ready("node0", ready).await;
+        }
+        world.start();
+        world.gone("node0").await;
+        let event = world.event("node0", "DeletingNode").await.unwrap();
+        let told = "Deleting node node0 because it does not exist in the cloud provider";
+        assert_eq!(event.message.as_deref(), Some(told), "Ready is {ready:?}");
+        assert!(world.get("other").await.is_some());
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f01_the_only_node_of_a_cloud_goes_too() {
+    let mut world = World::new().await;
+    world.join("node0", "local://i-0", "False").await;
+    world.start();
+    world.gone("node0").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f02_a_cloud_that_fails_or_lies_deletes_nothing_and_is_believed_again_afterwards() {
+    for fault in [
+        Fault::Failing(401),
+        Fault::Failing(403),
+        Fault::Failing(404),
+        Fault::Failing(500),
+        Fault::Throttled(Some(Duration::from_secs(20))),
+        Fault::Throttled(None),
+        Fault::Hanging,
+        Fault::Garbled,
+        Fault::Empty,
+    ] {
+        // All three are not Ready, and all machines are there.
+        let mut world = world(3, "False").await;
+        world.set_ready("node1", "Unknown").await;
+        world.set_ready("node2", "Unknown").await;
+        world.cloud().inject(FaultSpec::always(fault.clone()));
+        world.start();
+        world.pass(LONG).await;
+        for name in ["node0", "node1", "node2"] {
+            let node = world.get(name).await;
+            assert!(node.is_some_and(|node| taints(&node).is_empty()), "{name} under {fault:?}");
+            let told =
+                world.events().await.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
+            assert_eq!(told.count(), 1, "one Event per cause: {name} under {fault:?}");
+        }
+        world.cloud().repair_all();
+        world.cloud().delete("i-0").unwrap();
+        world.gone("node0").await;
+        assert!(world.get("node1").await.is_some() && world.get("node2").await.is_some());
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f03_f05_a_machine_that_runs_keeps_its_node_as_it_is() {
+    for ready in ["False", "Unknown"] {
+        let mut world = world(2, ready).await;
+        let before = world.node("node0").await;
+        world.start();
+        world.pass(LONG).await;
+        assert_eq!(version(&world.node("node0").await), version(&before), "{ready}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f06_nobody_asks_about_a_node_that_is_ready() {
+    let mut world = World::new().await;
+    world.options.node = None;
+    let before = world.join("node0", "local://i-0", "True").await;
+    world.start();
+    world.pass(LONG).await;
+    assert_eq!(version(&world.node("node0").await), version(&before));
+    assert_eq!(world.cloud_calls(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f07_f10_f11_a_stopped_machine_taints_its_node_until_that_is_ready_again() {
+    let mut world = world(2, "False").await;
+    world.patch("node0", json!({"spec": {"taints": [{"key": "mine", "effect": "NoExecute"}]}})).await;
+    world.cloud().stop("i-0").unwrap();
+    world.start();
+    let tainted =
+        world.eventually("the taint", async || world.get("node0").await.filter(|node| has_taint(node, SHUTDOWN))).await;
+    let expected = [("mine".to_owned(), "NoExecute".to_owned()), (SHUTDOWN.to_owned(), "NoSchedule".to_owned())];
+    assert_eq!(taints(&tainted), expected);
+    let ours = tainted.spec.unwrap().taints.unwrap().into_iter().find(|taint| taint.key == SHUTDOWN).unwrap();
+    assert_eq!((ours.value, ours.time_added), (None, None));
+    // F12: it is put on once.
+    let writes = world.node_writes();
+    world.pass(LONG).await;
+    assert_eq!(world.node_writes(), writes);
+    // F11: running again is not enough.
+    world.cloud().start("i-0").unwrap();
+    world.pass(LONG).await;
+    assert!(has_taint(&world.node("node0").await, SHUTDOWN));
+    // F10: being Ready is.
+    world.set_ready("node0", "True").await;
+    world
+        .eventually("the taint is off", async || world.get("node0").await.filter(|node| !has_taint(node, SHUTDOWN)))
+        .await;
+    assert!(has_taint(&world.node("node0").await, "mine"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn f08_a_machine_that_was_stopped_and_then_removed_is_gone() {
+    let mut world = world(2, "Unknown").await;
+    world.cloud().stop("i-0").unwrap();
+    world.cloud().delete("i-0").unwrap();
+    world.start();
+    world.gone("node0").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f09_a_node_without_id_that_nobody_knows_goes_only_if_that_is_switched_on() {
+    for switched_on in [false, true] {
+        let mut world = world(2, "True").await;
+        world.options.node_lifecycle.as_mut().unwrap().delete_unclaimed = switched_on;
+        world.register_with("stranger", json!({"spec": {"taints": null}})).await;
+        world.set_ready("stranger", "False").await;
+        world.start();
+        world.pass(LONG).await;
+        assert_eq!(world.get("stranger").await.is_none(), switched_on);
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f15_a_deletion_that_fails_is_told_and_tried_again() {
+    let mut world = world(2, "False").await;
+    world.cloud().delete("i-0").unwrap();
+    // More often than the write itself is tried again.
+    world.fail("delete", "nodes", 403, Some(1));
+    world.start();
+    world.gone("node0").await;
+    let failed = world.event("node0", "DeletingNodeFailed").await.unwrap();
+    assert!(failed.message.unwrap().starts_with("Failed deleting node node0: "));
+}
+
+#[tokio::test(start_paused = true)]
+async fn f17_f18_f19_the_id_on_the_node_is_what_is_asked_for() {
+    let mut world = world(2, "False").await;
+    // Another machine has taken the name; the ID decides.
+    world.cloud().delete("i-0").unwrap();
+    world.cloud().add(machine("node0", "i-77", &[])).unwrap();
+    world.start();
+    world.gone("node0").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f21_a_node_that_was_never_initialised_goes_with_its_machine() {
+    let mut world = world(2, "True").await;
+    world.register_with("late", json!({"spec": {"providerID": "local://i-88"}})).await;
+    world.set_ready("late", "False").await;
+    world.start();
+    world.gone("late").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f13_f14_a_cloud_that_cannot_tell_stopped_from_running_taints_nobody() {
+    let mut world = world(2, "False").await;
+    world.clouds[0].0.shutdown_state = false;
+    world.cloud().stop("i-0").unwrap();
+    world.start();
+    world.pass(LONG).await;
+    assert!(taints(&world.node("node0").await).is_empty());
+}

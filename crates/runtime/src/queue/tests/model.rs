@@ -1,0 +1,261 @@
+//! Random histories of the queue: one compared step by step with a model that fits in a few lines, and one in which real
+//! takers compete.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::*;
+
+const KEYS: u8 = 5;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Add(u8, Priority),
+    AddAfter(u8, u64, Priority),
+    Retry(u8),
+    Forget(u8),
+    Take(usize),
+    Done(usize),
+    Pass(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let priority = || prop_oneof![Just(High), Just(Low)];
+    prop_oneof![
+        3 => (0..KEYS, priority()).prop_map(|(key, priority)| Step::Add(key, priority)),
+        3 => (0..KEYS, 0..600_u64, priority()).prop_map(|(key, delay, priority)| Step::AddAfter(key, delay, priority)),
+        2 => (0..KEYS).prop_map(Step::Retry),
+        1 => (0..KEYS).prop_map(Step::Forget),
+        4 => (1..4_usize).prop_map(Step::Take),
+        4 => (0..8_usize).prop_map(Step::Done),
+        3 => (0..300_u64).prop_map(Step::Pass),
+    ]
+}
+
+/// What the rules say of one key.
+#[derive(Debug, Default, Clone)]
+struct Key {
+    /// Somebody wants it worked on by now, and nobody has begun since.
+    wanted: bool,
+    urgent: bool,
+    timer: Option<(Instant, bool)>,
+    in_work: bool,
+    failures: u32,
+}
+
+impl Key {
+    fn want(&mut self, urgent: bool) {
+        let timer = self.timer.take();
+        self.urgent = (self.wanted && self.urgent) || urgent || timer.is_some_and(|(_, urgent)| urgent);
+        self.wanted = true;
+    }
+
+    fn want_at(&mut self, due: Instant, urgent: bool) {
+        let (earlier, was_urgent) = self.timer.unwrap_or((due, false));
+        self.timer = Some((earlier.min(due), urgent || was_urgent));
+    }
+
+    fn settle(&mut self) {
+        if let Some((due, urgent)) = self.timer
+            && due <= Instant::now()
+        {
+            self.want(urgent);
+        }
+    }
+
+    fn waits(&self) -> bool {
+        self.wanted && !self.in_work
+    }
+}
+
+/// The queue, the model, and the work that has been handed out.
+struct Run {
+    queue: Queue<u8>,
+    model: BTreeMap<u8, Key>,
+    hands: Vec<Work<u8>>,
+    /// Urgent keys taken in a row while another one waited.
+    passed: u32,
+}
+
+impl Run {
+    fn new() -> Run {
+        Run {
+            queue: queue(),
+            model: (0..KEYS).map(|key| (key, Key::default())).collect(),
+            hands: Vec::new(),
+            passed: 0,
+        }
+    }
+
+    fn key(&mut self, key: u8) -> &mut Key {
+        self.model.get_mut(&key).unwrap()
+    }
+
+    async fn step(&mut self, step: Step) {
+        match step {
+            Step::Add(key, priority) => {
+                self.queue.add(key, priority);
+                self.key(key).want(priority == High);
+            }
+            Step::AddAfter(key, delay, priority) => {
+                self.queue.add_after(key, millis(delay), priority);
+                self.delayed(key, millis(delay), priority == High);
+            }
+            Step::Retry(key) => {
+                let delay = self.queue.retry(key);
+                self.key(key).failures += 1;
+                assert_eq!(delay, BACKOFF.after(self.key(key).failures));
+                self.delayed(key, delay, false);
+            }
+            Step::Forget(key) => {
+                self.queue.forget(&key);
+                self.key(key).failures = 0;
+            }
+            Step::Take(max) => self.take(max),
+            Step::Done(hand) => self.done(hand),
+            Step::Pass(time) => advance(millis(time)).await,
+        }
+        self.compare();
+    }
+
+    fn delayed(&mut self, key: u8, delay: Duration, urgent: bool) {
+        let model = self.key(key);
+        if delay.is_zero() { model.want(urgent) } else { model.want_at(Instant::now() + delay, urgent) }
+    }
+
+    fn take(&mut self, max: usize) {
+        let waiting = self.model.values().filter(|key| key.waits()).count();
+        let batch = self.queue.next_batch(max).now_or_never().unwrap_or_default();
+        assert_eq!(batch.len(), waiting.min(max), "a batch takes all that waits, up to its bound");
+        for work in batch {
+            self.taken(*work.key());
+            self.hands.push(work);
+        }
+    }
+
+    fn taken(&mut self, key: u8) {
+        assert!(self.key(key).waits(), "{key} is in work already, or nobody asked for it: {:?}", self.model);
+        let urgent = self.key(key).urgent;
+        let any = |urgent| self.model.values().any(|key| key.waits() && key.urgent == urgent);
+        let turn_of_low = any(false) && (!any(true) || self.passed >= PATIENCE_OF_LOW);
+        assert_eq!(urgent, !turn_of_low, "{key} was not next: {:?}", self.model);
+        self.passed = if urgent && any(false) { self.passed + 1 } else { 0 };
+        *self.key(key) = Key { wanted: false, in_work: true, ..self.key(key).clone() };
+    }
+
+    fn done(&mut self, hand: usize) {
+        if hand < self.hands.len() {
+            let key = *self.hands.swap_remove(hand).key();
+            self.key(key).in_work = false;
+        }
+    }
+
+    fn compare(&mut self) {
+        self.model.values_mut().for_each(Key::settle);
+        assert_eq!(self.queue.len(), self.model.values().filter(|key| key.waits()).count());
+        for (name, key) in &self.model {
+            assert_eq!(self.queue.failures(name), key.failures);
+        }
+    }
+
+    /// Lets everything come to its end: what is still wanted must come out, each at its time, and then nothing more.
+    async fn drain(&mut self) {
+        while !self.hands.is_empty() {
+            self.step(Step::Done(0)).await;
+        }
+        while self.model.values().any(|key| key.wanted || key.timer.is_some()) {
+            let next = timeout(Duration::from_secs(3600), self.queue.next()).await;
+            let work = next.unwrap_or_else(|_| panic!("lost: {:?}", self.model)).unwrap();
+            self.model.values_mut().for_each(Key::settle);
+            self.taken(*work.key());
+            self.hands.push(work);
+            self.step(Step::Done(0)).await;
+        }
+        (0..KEYS).for_each(|key| self.queue.forget(&key));
+        let state = self.queue.0.lock();
+        assert_eq!((state.known(), state.next_due()), (0, None));
+    }
+}
+
+fn paused<T>(story: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(story)
+}
+
+proptest! {
+    #[test]
+    fn every_history_follows_the_model(steps in prop::collection::vec(step(), 0..80)) {
+        paused(async {
+            let mut run = Run::new();
+            for step in steps {
+                run.step(step).await;
+            }
+            run.drain().await;
+        });
+    }
+
+    #[test]
+    fn competing_takers_never_share_a_key_and_lose_none(
+        takers in 1..5_usize,
+        wishes in prop::collection::vec((0..40_u64, 0..KEYS, prop_oneof![Just(0), 1..100_u64]), 1..60),
+    ) {
+        paused(async {
+            let (queue, log) = (queue(), Log::default());
+            let takers: JoinSet<()> = (0..takers).map(|_| work_off(queue.clone(), log.clone())).collect();
+            let mut wished = BTreeMap::<u8, Vec<_>>::new();
+            for (pause, key, delay) in wishes {
+                sleep(millis(pause)).await;
+                queue.add_after(key, millis(delay), if delay % 2 == 0 { High } else { Low });
+                wished.entry(key).or_default().push((Instant::now(), Instant::now() + millis(delay)));
+            }
+            sleep(Duration::from_secs(60)).await;
+            queue.shut_down();
+            takers.join_all().await;
+            for (key, wished) in wished {
+                log.assert_served(key, &wished);
+            }
+        });
+    }
+}
+
+/// Works on each key for a while that depends on it.
+async fn work_off(queue: Queue<u8>, log: Log) {
+    while let Some(work) = queue.next().await {
+        log.begin(*work.key());
+        sleep(millis(u64::from(*work.key()) * 20)).await;
+        log.end(*work.key());
+    }
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Entries>>);
+
+#[derive(Default)]
+struct Entries {
+    in_work: BTreeSet<u8>,
+    begun: BTreeMap<u8, Vec<Instant>>,
+}
+
+impl Log {
+    fn begin(&self, key: u8) {
+        let mut log = self.0.lock().unwrap();
+        assert!(log.in_work.insert(key), "two takers work on {key}");
+        log.begun.entry(key).or_default().push(Instant::now());
+    }
+
+    fn end(&self, key: u8) {
+        self.0.lock().unwrap().in_work.remove(&key);
+    }
+
+    /// No run began before any wish was due, one began after the last was made, and there were no more than wishes.
+    fn assert_served(&self, key: u8, wished: &[(Instant, Instant)]) {
+        let log = self.0.lock().unwrap();
+        let runs = &log.begun[&key];
+        let first_due = wished.iter().map(|(_, due)| due).min().unwrap();
+        assert!(runs.first().unwrap() >= first_due, "{key} ran before it was due");
+        assert!(runs.last().unwrap() >= &wished.last().unwrap().0, "{key} did not run after the last wish");
+        assert!(runs.len() <= wished.len(), "{key} ran more often than anybody asked");
+    }
+}
