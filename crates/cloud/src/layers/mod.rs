@@ -121,6 +121,9 @@ impl Layered {
 impl Layered {
     /// Asks about these machines, as many as there are; one answer per question, in the same order.
     pub async fn find_instances(&self, asked: &[InstanceRef], freshness: Freshness) -> Vec<Result<InstanceState>> {
+        if asked.is_empty() {
+            return Vec::new();
+        }
         let question = self.cache.find(asked, freshness);
         self.metrics.observe(Operation::FindInstances, question, |answers| first_error(answers)).await
     }

@@ -155,7 +155,8 @@ impl Attempts {
                 self.gate.close(wish);
                 None
             }
-            _ if attempt >= self.most => None,
+            // While everybody leaves the cloud alone, nobody waits here to be the first to come back.
+            _ if attempt >= self.most || !self.gate.closed_for().is_zero() => None,
             Retry::After(wish) => Some(wish),
             Retry::Backoff => Some(self.backoff(attempt)),
         }

@@ -469,7 +469,11 @@ async fn after_a_long_wish_everybody_leaves_the_cloud_alone_until_then() {
     assert_eq!(left.as_secs_f64().round(), 60.0);
     assert_eq!(ask(&layers, &ids(0..1), Freshness::Now).await, ["rate_limited"]);
     assert_eq!(fake.calls().len(), 1);
-    sleep(Duration::from_secs(61)).await;
+    sleep(Duration::from_secs(58)).await;
+    let begun = Instant::now();
+    assert!(layers.check().await.is_err(), "also shortly before the end");
+    assert_eq!((begun.elapsed(), fake.calls().len()), (Duration::ZERO, 1));
+    sleep(Duration::from_secs(3)).await;
     assert_eq!(ask(&layers, &ids(0..1), Freshness::Now).await, ["n0"]);
 }
 
@@ -698,6 +702,7 @@ async fn several_providers_share_one_registry_and_are_told_apart_by_label() {
         ask(&a_layers, &[with_id("n", "a://id-n")], MINUTE).await;
     }
     ask(&b_layers, &[named("n")], Freshness::Now).await;
+    ask(&a_layers, &[], Freshness::Now).await;
     let text = prometheus::TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
     for line in [
         r#"bowline_cloud_requests_total{operation="find_instances",provider="a",result="ok"} 2"#,
