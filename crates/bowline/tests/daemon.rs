@@ -23,7 +23,7 @@ struct Processes {
 
 impl Processes {
     fn start(test: &str, flags: &[&str]) -> Processes {
-        let server = Server::start(test, &[]);
+        let server = Server::start(test, &["--debug-endpoints"]);
         let mut cloud = Program::start(test, &["cloud", "--listen=127.0.0.1:0"]);
         let endpoint = cloud.says("cloud ready at ");
         let config = server.scratch.file("local.yaml", format!("# where it listens\nendpoint: {endpoint}\n"));
@@ -44,6 +44,29 @@ impl Processes {
     async fn nodes(&self) -> Api<Node> {
         Api::all(client(&self.server.kubeconfig()).await)
     }
+}
+
+/// Makes a tainted node whose initialisation the API server holds up for so long, and waits until that write is in hand.
+async fn write_in_hand(all: &Processes, milliseconds: u64) -> Api<Node> {
+    let client = client(&all.server.kubeconfig()).await;
+    let effect = serde_json::json!({ "latencyMilliseconds": milliseconds });
+    let rule =
+        serde_json::json!({ "verb": "patch", "resource": "nodes", "subresource": "", "effect": effect, "times": 1 });
+    let ask = |method: &str, body: String| {
+        let request = hyper::Request::builder().method(method).uri("/debug/faults").body(body.into_bytes()).unwrap();
+        client.request_text(request)
+    };
+    ask("POST", rule.to_string()).await.unwrap();
+    all.add(&["worker-1", "--id=one"]);
+    let nodes: Api<Node> = Api::all(client.clone());
+    nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    // A rule that is used up is gone.
+    while ask("GET", String::new()).await.unwrap() != "[]" {
+        assert!(tokio::time::Instant::now() < deadline, "no write came; the manager said: {}", all.manager.said());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    nodes
 }
 
 async fn client(kubeconfig: &Path) -> kube::Client {
@@ -70,14 +93,18 @@ async fn initialised(nodes: &Api<Node>, name: &str, manager: &Program) -> Node {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     loop {
         let node = nodes.get(name).await.unwrap();
-        let spec = node.spec.clone().unwrap_or_default();
-        let cloud = |key: &str| key.starts_with("node.cloudprovider.kubernetes.io/");
-        if !spec.taints.unwrap_or_default().iter().any(|taint| cloud(&taint.key)) && addresses(&node) > 0 {
+        if !is_tainted(&node) && addresses(&node) > 0 {
             return node;
         }
         assert!(tokio::time::Instant::now() < deadline, "still tainted; the manager said: {}", manager.said());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// No cloud has said yet what it is.
+fn is_tainted(node: &Node) -> bool {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    taints.iter().any(|taint| taint.key == "node.cloudprovider.kubernetes.io/uninitialized")
 }
 
 fn addresses(node: &Node) -> usize {
@@ -115,6 +142,25 @@ async fn a_tainted_node_is_initialised_and_a_signal_ends_the_manager_well() {
 
     assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
     assert!(all.cloud.stop("-TERM").success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_write_in_hand_is_finished_when_a_signal_comes() {
+    let mut all = Processes::start("in-hand", &[]);
+    let nodes = write_in_hand(&all, 500).await;
+    assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
+    let node = nodes.get("worker-1").await.unwrap();
+    assert!(!is_tainted(&node), "{}", all.manager.said());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_signal_does_not_wait_for_the_write_in_hand() {
+    let mut all = Processes::start("second-signal", &[]);
+    write_in_hand(&all, 20_000).await;
+    all.manager.signal("-TERM");
+    all.manager.says("shutting down");
+    // What a shell says of a program that SIGTERM ended.
+    assert_eq!(all.manager.stop("-TERM").code(), Some(143), "{}", all.manager.said());
 }
 
 #[tokio::test(flavor = "multi_thread")]
