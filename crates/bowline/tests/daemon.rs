@@ -144,6 +144,34 @@ async fn a_tainted_node_is_initialised_and_a_signal_ends_the_manager_well() {
     assert!(all.cloud.stop("-TERM").success());
 }
 
+/// A cloud with one machine, and the configuration for it.
+fn cloud_with(machine: &str, prefix: &str, scratch: &Scratch) -> (Program, String) {
+    let mut cloud = Program::start("one-of-two", &["cloud", "--listen=127.0.0.1:0"]);
+    let endpoint = cloud.says("cloud ready at ");
+    let address = ["--address=InternalIP=10.0.0.1", "--id=one", &format!("--endpoint={endpoint}")].map(str::to_owned);
+    let arguments: Vec<_> = ["cloud", "add", machine].into_iter().chain(address.iter().map(String::as_str)).collect();
+    assert!(bowline(&arguments).status.success());
+    let config = scratch.file(&format!("{prefix}.yaml"), format!("endpoint: {endpoint}\nidPrefix: {prefix}\n"));
+    (cloud, config.display().to_string())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_clouds_have_a_node_each_in_one_cluster() {
+    let server = Server::start("two-clouds", &[]);
+    let (_north, north) = cloud_with("worker-1", "north", &server.scratch);
+    let (_south, south) = cloud_with("worker-2", "south", &server.scratch);
+    let configs = format!("--cloud-config=local={north},local={south}");
+    let kubeconfig = format!("--kubeconfig={}", server.kubeconfig().display());
+    let mut manager = Program::start("two-clouds", &["--cloud-provider=local,local", &configs, &kubeconfig]);
+    let nodes: Api<Node> = Api::all(client(&server.kubeconfig()).await);
+    for (name, id) in [("worker-1", "north://one"), ("worker-2", "south://one")] {
+        nodes.create(&PostParams::default(), &tainted(name)).await.unwrap();
+        let node = initialised(&nodes, name, &manager).await;
+        assert_eq!(node.spec.unwrap().provider_id.as_deref(), Some(id));
+    }
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_write_in_hand_is_finished_when_a_signal_comes() {
     let mut all = Processes::start("in-hand", &[]);
