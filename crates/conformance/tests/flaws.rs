@@ -1,5 +1,6 @@
 //! The suite can fail: a small sound provider passes, and each flaw that is put into it is caught by the case that is
 //! there to catch it.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

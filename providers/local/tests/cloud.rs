@@ -1,4 +1,5 @@
 //! The cloud itself, by its owner's hands and by its users' questions, in the same process and over HTTP.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
