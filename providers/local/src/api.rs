@@ -157,27 +157,31 @@ pub(crate) async fn answer(cloud: &LocalCloud, request: Request<Bytes>) -> Reply
 async fn handle(cloud: &LocalCloud, request: &Request<Bytes>) -> Outcome {
     let place = place(request.uri().path())?;
     let query = Query::parse(request.uri().query().unwrap_or_default(), &place)?;
-    let body = request.body();
     match (request.method(), &place) {
         (&Method::GET, Place::Instances) => list(cloud, &query).await,
-        (&Method::POST, Place::Instances) => made(&cloud.add(parse(body)?)?),
-        (&Method::POST, Place::Find) => find(cloud, parse(body)?).await,
+        (&Method::POST, Place::Find) => find(cloud, parse(request.body())?).await,
         (&Method::GET, Place::Instance(id)) => get(cloud, id, query.owner).await,
+        (method, place) => manage(cloud, method, place, request.body()),
+    }
+}
+
+/// The owner's calls.
+fn manage(cloud: &LocalCloud, method: &Method, place: &Place<'_>, body: &Bytes) -> Outcome {
+    match (method, place) {
+        (&Method::POST, Place::Instances) => made(&cloud.add(parse(body)?)?),
         (&Method::PUT, Place::Instance(id)) => replace(cloud, id, parse(body)?),
         (&Method::PATCH, Place::Instance(id)) => patch(cloud, id, parse(body)?),
-        (&Method::DELETE, Place::Instance(id)) => done(cloud.delete(id)?),
-        (&Method::POST, Place::Stop(id)) => done(cloud.stop(id)?),
-        (&Method::POST, Place::Start(id)) => done(cloud.start(id)?),
+        (&Method::DELETE, Place::Instance(id)) => done(cloud.delete(id)),
+        (&Method::POST, Place::Stop(id)) => done(cloud.stop(id)),
+        (&Method::POST, Place::Start(id)) => done(cloud.start(id)),
         (&Method::GET, Place::Faults) => good(&faults_in_force(cloud)),
         (&Method::POST, Place::Faults) => inject(cloud, parse(body)?),
-        (&Method::DELETE, Place::Faults) => done(cloud.repair_all()),
+        (&Method::DELETE, Place::Faults) => repair_all(cloud),
         (&Method::DELETE, Place::Fault(number)) => repair(cloud, *number),
         (&Method::GET, Place::Calls) => good(&cloud.calls()),
-        (&Method::DELETE, Place::Calls) => done(cloud.reset_calls()),
+        (&Method::DELETE, Place::Calls) => reset_calls(cloud),
         (&Method::GET, Place::Latency) => good(&Latency { millis: cloud.latency().as_millis() as u64 }),
-        (&Method::PUT, Place::Latency) => {
-            done(cloud.set_latency(Duration::from_millis(parse::<Latency>(body)?.millis)))
-        }
+        (&Method::PUT, Place::Latency) => set_latency(cloud, &parse(body)?),
         (method, place) => Err(Refusal::wrong_method(method, place.methods())),
     }
 }
@@ -397,7 +401,22 @@ fn inject(cloud: &LocalCloud, spec: FaultSpec) -> Outcome {
 }
 
 fn repair(cloud: &LocalCloud, number: u64) -> Outcome {
-    if cloud.repair(number) { done(()) } else { Err(Refusal::no_fault(&number.to_string())) }
+    if cloud.repair(number) { done(Ok(())) } else { Err(Refusal::no_fault(&number.to_string())) }
+}
+
+fn repair_all(cloud: &LocalCloud) -> Outcome {
+    cloud.repair_all();
+    done(Ok(()))
+}
+
+fn reset_calls(cloud: &LocalCloud) -> Outcome {
+    cloud.reset_calls();
+    done(Ok(()))
+}
+
+fn set_latency(cloud: &LocalCloud, latency: &Latency) -> Outcome {
+    cloud.set_latency(Duration::from_millis(latency.millis));
+    done(Ok(()))
 }
 
 fn faults_in_force(cloud: &LocalCloud) -> Value {
@@ -416,7 +435,8 @@ fn made(value: &impl Serialize) -> Outcome {
     respond(StatusCode::CREATED, value)
 }
 
-fn done((): ()) -> Outcome {
+fn done(outcome: Result<(), CloudError>) -> Outcome {
+    outcome?;
     good(&json!({}))
 }
 
