@@ -536,3 +536,63 @@ impl From<CloudError> for Refusal {
         Refusal::new(status, code, error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::CloudOptions;
+
+    const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+    const PATHS: [&str; 9] = [
+        "/v1/instances",
+        "/v1/instances/find",
+        "/v1/instances/i-0001",
+        "/v1/instances/i-0001/stop",
+        "/v1/instances/i-0001/start",
+        "/v1/faults",
+        "/v1/faults/1",
+        "/v1/calls",
+        "/v1/latency",
+    ];
+    const ENDINGS: [&str; 8] = ["", "", "", "", "/", "/..", "%2F", "/é"];
+    const QUERIES: [&str; 7] = ["", "?limit=2", "?page=i-0001", "?as=owner", "?%ff=%", "?&&=&", "?limit=2&limit=x"];
+    const BODIES: [&str; 12] = [
+        "",
+        "{}",
+        "null",
+        "[[[",
+        "\u{0}",
+        r#"{"name":"a"}"#,
+        r#"{"name":"a","id":"i-999999999999"}"#,
+        r#"{"ids":["i-0001",""],"names":["a"]}"#,
+        r#"{"fault":"empty","times":0}"#,
+        r#"{"fault":{"slow":0},"probability":0.5}"#,
+        r#"{"millis":0}"#,
+        r#"{"labels":{"a":{"b":null}},"addresses":null}"#,
+    ];
+
+    fn any_request(chance: &mut fastrand::Rng) -> Option<Request<Bytes>> {
+        // Most of the time the path is right and there is no query, or few requests would come far.
+        let query = if chance.bool() { "" } else { chance.choice(QUERIES)? };
+        let target = format!("{}{}{query}", chance.choice(PATHS)?, chance.choice(ENDINGS)?);
+        let request = Request::builder().method(chance.choice(METHODS)?).uri(target);
+        request.body(Bytes::from_static(chance.choice(BODIES)?.as_bytes())).ok()
+    }
+
+    #[tokio::test]
+    async fn any_request_has_an_answer_in_json() {
+        let cloud = LocalCloud::open(CloudOptions { page_size: 3, ..CloudOptions::default() }).unwrap();
+        let mut chance = fastrand::Rng::with_seed(7);
+        let mut good = 0;
+        for _ in 0..20_000 {
+            let Some(request) = any_request(&mut chance) else { continue };
+            let told = format!("{} {} {:?}", request.method(), request.uri(), request.body());
+            let reply = answer(&cloud, request).await;
+            let body: Value = serde_json::from_slice(reply.body()).unwrap();
+            let (status, refused) = (reply.status(), body["error"]["code"].is_string());
+            assert!(status.is_success() != refused && !status.is_server_error(), "{told}: {status} {body}");
+            good += usize::from(status.is_success());
+        }
+        assert!(good > 500, "only {good} requests made sense");
+    }
+}

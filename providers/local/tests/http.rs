@@ -271,3 +271,22 @@ fn an_endpoint_that_makes_no_sense_is_refused() {
     }
     assert!(ManagementClient::new("http://[::1]:7480/").is_ok());
 }
+
+#[tokio::test]
+async fn many_at_once_get_machines_of_their_own() {
+    let (cloud, server) = started(100).await;
+    let owner = std::sync::Arc::new(ManagementClient::new(&format!("http://{}", server.address())).unwrap());
+    let adding: Vec<_> = (0..100)
+        .map(|index| {
+            let owner = owner.clone();
+            tokio::spawn(async move { owner.add(&machine(&format!("n{index}"))).await.unwrap().spec.id })
+        })
+        .collect();
+    let mut ids = std::collections::BTreeSet::new();
+    for added in adding {
+        ids.insert(added.await.unwrap());
+    }
+    assert_eq!(ids.len(), 100);
+    assert_eq!(cloud.machines().len(), 100);
+    server.shutdown().await;
+}
