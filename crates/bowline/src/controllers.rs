@@ -9,16 +9,18 @@ struct Known {
     name: &'static str,
     /// The name of old, which works for ever.
     alias: &'static str,
+    /// `*` means it, too.
+    by_default: bool,
     /// Part of this program. Those that are not may be named all the same: manifests switch them on and off.
     built: bool,
 }
 
 const KNOWN: [Known; 5] = [
-    Known { name: node::NAME, alias: "cloud-node", built: true },
-    Known { name: node_lifecycle::NAME, alias: "cloud-node-lifecycle", built: true },
-    Known { name: "service-lb-controller", alias: "service", built: false },
-    Known { name: "node-route-controller", alias: "route", built: false },
-    Known { name: "node-ipam-controller", alias: "nodeipam", built: false },
+    Known { name: node::NAME, alias: "cloud-node", by_default: true, built: true },
+    Known { name: node_lifecycle::NAME, alias: "cloud-node-lifecycle", by_default: true, built: true },
+    Known { name: "service-lb-controller", alias: "service", by_default: true, built: false },
+    Known { name: "node-route-controller", alias: "route", by_default: true, built: false },
+    Known { name: "node-ipam-controller", alias: "nodeipam", by_default: false, built: false },
 ];
 
 /// The value of the flag, with canonical names.
@@ -38,7 +40,7 @@ impl Selection {
     pub(crate) fn has(&self, name: &str) -> bool {
         match self.0.iter().find(|item| bare(item) == name) {
             Some(item) => !item.starts_with('-'),
-            None => self.0.iter().any(|item| item == "*"),
+            None => known(name).is_some_and(|known| known.by_default) && self.0.iter().any(|item| item == "*"),
         }
     }
 
@@ -107,10 +109,12 @@ mod tests {
     #[test]
     fn what_names_a_controller_first_counts_and_then_the_star() {
         let (node, lifecycle) = (node::NAME, node_lifecycle::NAME);
-        let cases: [(&str, &[&str], &str, bool); 10] = [
+        let cases: [(&str, &[&str], &str, bool); 12] = [
             ("C6", &["cloud-node", "cloud-node-lifecycle", "-service"], lifecycle, true),
             ("C6", &["cloud-node", "cloud-node-lifecycle", "-service"], "service-lb-controller", false),
             ("C7", &["*"], node, true),
+            ("C7", &["*"], "node-ipam-controller", false),
+            ("C7", &["*", "nodeipam"], "node-ipam-controller", true),
             ("C8", &["*", "-cloud-node"], node, false),
             ("C8", &["-cloud-node", "*"], node, false),
             ("C8", &["*", "-cloud-node"], lifecycle, true),

@@ -26,6 +26,7 @@ mod providers;
 mod serve;
 mod settings;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -134,7 +135,7 @@ fn default_logs(cli: &cli::Cli) -> &'static str {
         (Some(_), _) => "warn",
         (None, Ok(..=3) | Err(_)) => "info",
         (None, Ok(4..=5)) => "debug,hyper_util=info,kube_client=info,rustls=info,tower=info",
-        (None, Ok(6..)) => "trace",
+        (None, Ok(6..)) => "trace,h2=debug,hyper_util=debug,rustls=debug,tower=debug",
     }
 }
 
@@ -142,5 +143,7 @@ fn default_logs(cli: &cli::Cli) -> &'static str {
 fn start_logging(default: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env(cli::LOG_VARIABLE)
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // Colours are for people; a file or another program gets plain lines.
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
 }

@@ -162,10 +162,15 @@ impl Program {
         found.unwrap_or_else(|| panic!("it should say {mark:?}: {}", self.said()))
     }
 
-    /// Sends a signal and waits for the end.
-    pub(crate) fn stop(&mut self, signal: &str) -> ExitStatus {
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success(), "it had ended already: {}", self.said());
+    }
+
+    /// Sends a signal and waits for the end.
+    pub(crate) fn stop(&mut self, signal: &str) -> ExitStatus {
+        self.signal(signal);
         let status = within(Duration::from_secs(30), || self.child.try_wait().unwrap());
         status.unwrap_or_else(|| panic!("it should stop when it is told to: {}", self.said()))
     }

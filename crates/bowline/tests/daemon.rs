@@ -1,0 +1,332 @@
+//! The manager as a process: beside an API server and a cloud that are processes, too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use support::{Program, Scratch, Server, bowline, refused, within};
+
+/// An API server, a cloud and the manager, each in a process of its own.
+struct Processes {
+    server: Server,
+    manager: Program,
+    cloud: Program,
+    endpoint: String,
+}
+
+impl Processes {
+    fn start(test: &str, flags: &[&str]) -> Processes {
+        let server = Server::start(test, &["--debug-endpoints"]);
+        let mut cloud = Program::start(test, &["cloud", "--listen=127.0.0.1:0"]);
+        let endpoint = cloud.says("cloud ready at ");
+        let config = server.scratch.file("local.yaml", format!("# where it listens\nendpoint: {endpoint}\n"));
+        let config = format!("--cloud-config={}", config.display());
+        let kubeconfig = format!("--kubeconfig={}", server.kubeconfig().display());
+        let arguments = ["--cloud-provider=local", &config, &kubeconfig, "--leader-elect=false"];
+        let arguments: Vec<_> = arguments.iter().chain(flags).copied().collect();
+        Processes { manager: Program::start(test, &arguments), server, cloud, endpoint }
+    }
+
+    /// Makes a machine.
+    fn add(&self, arguments: &[&str]) {
+        let endpoint = format!("--endpoint={}", self.endpoint);
+        let arguments: Vec<_> = ["cloud", "add", &endpoint].iter().chain(arguments).copied().collect();
+        assert!(bowline(&arguments).status.success());
+    }
+
+    async fn nodes(&self) -> Api<Node> {
+        Api::all(client(&self.server.kubeconfig()).await)
+    }
+}
+
+/// Makes a tainted node whose initialisation the API server holds up for so long, and waits until that write is in hand.
+async fn write_in_hand(all: &Processes, milliseconds: u64) -> Api<Node> {
+    let client = client(&all.server.kubeconfig()).await;
+    let effect = serde_json::json!({ "latencyMilliseconds": milliseconds });
+    let rule =
+        serde_json::json!({ "verb": "patch", "resource": "nodes", "subresource": "", "effect": effect, "times": 1 });
+    let ask = |method: &str, body: String| {
+        let request = hyper::Request::builder().method(method).uri("/debug/faults").body(body.into_bytes()).unwrap();
+        client.request_text(request)
+    };
+    ask("POST", rule.to_string()).await.unwrap();
+    all.add(&["worker-1", "--id=one"]);
+    let nodes: Api<Node> = Api::all(client.clone());
+    nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    // A rule that is used up is gone.
+    while ask("GET", String::new()).await.unwrap() != "[]" {
+        assert!(tokio::time::Instant::now() < deadline, "no write came; the manager said: {}", all.manager.said());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    nodes
+}
+
+async fn client(kubeconfig: &Path) -> kube::Client {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    kube::Client::try_from(config).unwrap()
+}
+
+/// As a kubelet with `--cloud-provider=external` registers it.
+fn tainted(name: &str) -> Node {
+    serde_json::from_value(serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": { "name": name },
+        "spec": { "taints": [
+            { "key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule" },
+        ] },
+    }))
+    .unwrap()
+}
+
+/// The node once the manager is done with it.
+async fn initialised(nodes: &Api<Node>, name: &str, manager: &Program) -> Node {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    loop {
+        let node = nodes.get(name).await.unwrap();
+        if !is_tainted(&node) && addresses(&node) > 0 {
+            return node;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "still tainted; the manager said: {}", manager.said());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// No cloud has said yet what it is.
+fn is_tainted(node: &Node) -> bool {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    taints.iter().any(|taint| taint.key == "node.cloudprovider.kubernetes.io/uninitialized")
+}
+
+fn addresses(node: &Node) -> usize {
+    node.status.as_ref().and_then(|status| status.addresses.as_ref()).map_or(0, Vec::len)
+}
+
+/// What is told at `http://ADDRESS/metrics`.
+fn metrics(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: bowline\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tainted_node_is_initialised_and_a_signal_ends_the_manager_well() {
+    let mut all = Processes::start("initialised", &["--metrics-listen=127.0.0.1:0", "-v=1"]);
+    all.add(&["worker-1", "--id=one", "--zone=quay-1", "--type=small", "--address=InternalIP=10.0.0.1"]);
+    let nodes = all.nodes().await;
+    nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
+
+    let node = initialised(&nodes, "worker-1", &all.manager).await;
+    assert_eq!(node.spec.unwrap().provider_id.as_deref(), Some("local://one"));
+    let labels = node.metadata.labels.unwrap();
+    assert_eq!(labels.get("topology.kubernetes.io/zone").map(String::as_str), Some("quay-1"));
+    assert_eq!(labels.get("node.kubernetes.io/instance-type").map(String::as_str), Some("small"));
+
+    let address = all.manager.says("serving /metrics address=");
+    let told = within(Duration::from_secs(20), || {
+        Some(metrics(&address)).filter(|told| told.contains("workqueue_adds_total"))
+    });
+    assert!(told.is_some(), "{}", metrics(&address));
+    assert!(all.manager.said().contains("FLAG: --cloud-provider=\"local\""), "{}", all.manager.said());
+
+    assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
+    assert!(all.cloud.stop("-TERM").success());
+}
+
+/// A cloud with one machine, and the configuration for it.
+fn cloud_with(machine: &str, prefix: &str, scratch: &Scratch) -> (Program, String) {
+    let mut cloud = Program::start("one-of-two", &["cloud", "--listen=127.0.0.1:0"]);
+    let endpoint = cloud.says("cloud ready at ");
+    let address = ["--address=InternalIP=10.0.0.1", "--id=one", &format!("--endpoint={endpoint}")].map(str::to_owned);
+    let arguments: Vec<_> = ["cloud", "add", machine].into_iter().chain(address.iter().map(String::as_str)).collect();
+    assert!(bowline(&arguments).status.success());
+    let config = scratch.file(&format!("{prefix}.yaml"), format!("endpoint: {endpoint}\nidPrefix: {prefix}\n"));
+    (cloud, config.display().to_string())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_clouds_have_a_node_each_in_one_cluster() {
+    let server = Server::start("two-clouds", &[]);
+    let (_north, north) = cloud_with("worker-1", "north", &server.scratch);
+    let (_south, south) = cloud_with("worker-2", "south", &server.scratch);
+    let configs = format!("--cloud-config=local={north},local={south}");
+    let kubeconfig = format!("--kubeconfig={}", server.kubeconfig().display());
+    let mut manager = Program::start("two-clouds", &["--cloud-provider=local,local", &configs, &kubeconfig]);
+    let nodes: Api<Node> = Api::all(client(&server.kubeconfig()).await);
+    for (name, id) in [("worker-1", "north://one"), ("worker-2", "south://one")] {
+        nodes.create(&PostParams::default(), &tainted(name)).await.unwrap();
+        let node = initialised(&nodes, name, &manager).await;
+        assert_eq!(node.spec.unwrap().provider_id.as_deref(), Some(id));
+    }
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_write_in_hand_is_finished_when_a_signal_comes() {
+    let mut all = Processes::start("in-hand", &[]);
+    let nodes = write_in_hand(&all, 500).await;
+    assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
+    let node = nodes.get("worker-1").await.unwrap();
+    assert!(!is_tainted(&node), "{}", all.manager.said());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_signal_does_not_wait_for_the_write_in_hand() {
+    let mut all = Processes::start("second-signal", &[]);
+    write_in_hand(&all, 20_000).await;
+    all.manager.signal("-TERM");
+    all.manager.says("shutting down");
+    // What a shell says of a program that SIGTERM ended.
+    assert_eq!(all.manager.stop("-TERM").code(), Some(143), "{}", all.manager.said());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_is_switched_off_leaves_nodes_alone() {
+    let mut all = Processes::start("switched-off", &["--controllers=*,-cloud-node"]);
+    all.manager.says("\"cloud-node-controller\" is disabled");
+    all.add(&["worker-1"]);
+    let nodes = all.nodes().await;
+    nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
+    assert_eq!(all.manager.stop("-INT").code(), Some(0), "{}", all.manager.said());
+    assert!(nodes.get("worker-1").await.unwrap().spec.unwrap().provider_id.is_none());
+}
+
+#[test]
+fn it_waits_for_an_api_server_and_a_cloud_that_are_not_there() {
+    let nowhere = unused_address();
+    let scratch = Scratch::new("nowhere");
+    let config = scratch.file("local.yaml", format!("endpoint: http://{nowhere}\n"));
+    let config = format!("--cloud-config={}", config.display());
+    let master = format!("--master=http://{nowhere}");
+    let mut manager = Program::start("nowhere", &["--cloud-provider=local", &config, &master]);
+    manager.says("there is no leader election yet: run one replica only");
+    manager.says("starting");
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+}
+
+/// An address that nobody listens on.
+fn unused_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+#[test]
+fn an_address_that_is_taken_is_a_failure_and_not_bad_input() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (listen, master) = (format!("--metrics-listen={address}"), format!("--master=http://{}", unused_address()));
+    refused(&["--cloud-provider=local", &listen, &master], 1, &[&address]);
+}
+
+/// Somebody who would notice if anything were started: an API server and a cloud, to whom nobody may speak.
+struct Bystander {
+    listener: TcpListener,
+    scratch: Scratch,
+}
+
+impl Bystander {
+    fn new() -> Bystander {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Bystander { listener, scratch: Scratch::new("bystander") }
+    }
+
+    /// Runs the manager, with every address pointing here. It must end with 2, say all of this, and speak to nobody.
+    fn sees_refused(&self, flags: &[&str], says: &[&str]) -> String {
+        let address = self.listener.local_addr().unwrap();
+        let master = format!("--master=http://{address}");
+        let arguments: Vec<_> = [master.as_str()].iter().chain(flags).copied().collect();
+        let text = refused(&arguments, 2, says);
+        assert!(self.listener.accept().is_err(), "{flags:?}: something was started");
+        text
+    }
+
+    /// A configuration file with the endpoint and these lines, as the value of `--cloud-config`.
+    fn config(&self, name: &str, lines: &str) -> String {
+        let text = format!("endpoint: http://{}\n{lines}", self.listener.local_addr().unwrap());
+        self.scratch.file(name, text).display().to_string()
+    }
+}
+
+#[test]
+fn bad_input_ends_it_with_two_before_anything_starts() {
+    let by = Bystander::new();
+    let config = |name: &str, lines: &str| format!("--cloud-config={}", by.config(name, lines));
+    let missing = format!("--cloud-config={}", by.scratch.path("missing.yaml").display());
+    let folder = format!("--cloud-config={}", by.scratch.path("").display());
+    let binary = format!("--cloud-config={}", by.scratch.file("binary.yaml", b"a: b\nc: \xff\n").display());
+    let local = "--cloud-provider=local";
+    let cases: [(&[&str], &[&str]); 16] = [
+        (&["--cluster-name=harbour"], &["--cloud-provider cannot be empty"]),
+        (&["--cloud-provider="], &["--cloud-provider cannot be empty"]),
+        (&["--cloud-provider=locl"], &["unknown cloud provider \"locl\"; did you mean local?"]),
+        (&["--cloud-provider=external"], &["unknown cloud provider \"external\"", "kubelet"]),
+        (&[local, &missing], &["missing.yaml: there is no such file"]),
+        (&[local, &folder], &["is a folder; name a file in it"]),
+        (&[local, &binary], &["binary.yaml:2: is not UTF-8 text"]),
+        (&[local, &config("typo.yaml", "idPrefx: a\n")], &["typo.yaml:2: idPrefx", "did you mean idPrefix?"]),
+        (&[local, &config("type.yaml", "listing: perhaps\n")], &["type.yaml:2: listing: expected true or false"]),
+        (&[local, &config("yaml.yaml", "idPrefix: [a\n")], &["yaml.yaml:2"]),
+        (&[local, "--knots=8"], &["--knots: there is no such flag"]),
+        (&[local, "--cloud-qsp=8"], &["--cloud-qsp: there is no such flag; did you mean --cloud-qps?"]),
+        (&[local, "--node-monitor-period=1d"], &["--node-monitor-period: \"1d\"", "write 24h"]),
+        (&[local, "--concurrent-node-syncs", "0"], &["concurrent-node-syncs must be a positive number"]),
+        (&[local, "sail"], &["does not take any arguments, got \"sail\""]),
+        (&["--cloud-provider=local,local"], &["both local and local claim nodes", "\"local://\""]),
+    ];
+    for (flags, says) in cases {
+        by.sees_refused(flags, says);
+    }
+}
+
+#[test]
+fn a_kubeconfig_that_cannot_be_used_is_bad_input() {
+    let by = Bystander::new();
+    let missing = format!("--kubeconfig={}", by.scratch.path("missing-kubeconfig").display());
+    let broken = format!("--kubeconfig={}", by.scratch.file("broken-kubeconfig", "clusters: {").display());
+    by.sees_refused(&["--cloud-provider=local", &missing], &["--kubeconfig", "missing-kubeconfig"]);
+    by.sees_refused(&["--cloud-provider=local", &broken], &["--kubeconfig", "broken-kubeconfig"]);
+}
+
+#[test]
+fn all_problems_are_told_at_once() {
+    let by = Bystander::new();
+    let one = by.config("one.yaml", "endpont: x\n");
+    let two = by.config("two.yaml", "listing: perhaps\n");
+    let configs = format!("--cloud-config=local={one},local={two},harbour=x");
+    let flags = [
+        "--cloud-provider=local,local,opnstack",
+        &configs,
+        "--knots=8",
+        "--controllers=red-controller",
+        "--node-monitor-period=-1s",
+        "--concurrent-node-lifecycle-syncs=0",
+        "--leader-elect=maybe",
+        "sail",
+    ];
+    let says = [
+        "10 problems, and nothing was started",
+        "one.yaml:2: endpont",
+        "two.yaml:2: listing",
+        "\"harbour\" is not in --cloud-provider",
+        "unknown cloud provider \"opnstack\"",
+        "--knots",
+        "\"red-controller\" is not in the list of known controllers",
+        "--node-monitor-period",
+        "concurrent-node-lifecycle-syncs must be at least 1, but got 0",
+        "--leader-elect",
+        "got \"sail\"",
+    ];
+    let text = by.sees_refused(&flags, &says);
+    assert_eq!(text.lines().count(), says.len(), "one line for each: {text}");
+}
