@@ -38,14 +38,16 @@ fn the_tour_by_itself_takes_every_step_and_ends_well() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&output.stderr));
     let titles = [
-        "[1/7] Before",
-        "[2/7] After",
-        "[3/7] Stop a machine",
-        "[4/7] The cloud lies",
-        "[5/7] Start the machine again",
-        "[6/7] Delete the machine",
-        "[7/7] Add a machine",
-        "All 7 steps came out as they should.",
+        "[1/9] Before",
+        "[2/9] After",
+        "[3/9] Stop a machine",
+        "[4/9] The cloud lies",
+        "[5/9] Start the machine again",
+        "[6/9] Delete the machine",
+        "[7/9] Add a machine",
+        "[8/9] Too much vanishes",
+        "[9/9] Release the brake",
+        "All 9 steps came out as they should.",
     ];
     let mut rest = &said[..];
     for title in titles {
@@ -178,7 +180,7 @@ impl Shell<'_> {
                 let (name, there) = (format!("node/{node}\n"), state == "there");
                 ("kubectl get nodes -o name".to_owned(), Box::new(move |said| said.contains(&name) == there))
             }
-            ["there", "are", count, "Nodes"] => {
+            ["there", "are" | "is", count, "Nodes" | "Node"] => {
                 let count: usize = count.parse().unwrap();
                 ("kubectl get nodes -o name".to_owned(), Box::new(move |said| said.lines().count() == count))
             }
