@@ -244,11 +244,11 @@ fn clouds(cloud: &LocalCloud, metrics: &prometheus::Registry) -> Clouds {
 fn manager_options() -> ManagerOptions {
     let policy = Policy {
         grace: Duration::from_secs(1),
-        confirm_after: Duration::from_secs(1),
+        confirm_after: Duration::from_millis(500),
         brake_window: Duration::from_secs(60),
         ..Policy::default()
     };
-    let monitor_period = Duration::from_millis(500);
+    let monitor_period = Duration::from_millis(250);
     ManagerOptions {
         node: Some(node::Options { status_period: Duration::from_secs(10), ..Default::default() }),
         node_lifecycle: Some(node_lifecycle::Options { monitor_period, policy, ..Default::default() }),

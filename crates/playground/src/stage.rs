@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use bowline_core::well_known::ALLOW_DELETION;
 use bowline_local::{Fault, FaultSpec};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::Api;
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
+use crate::machines::machine;
 use crate::tour::{Act, POD, Stage};
 use crate::{Playground, Snapshot};
 
@@ -31,6 +33,10 @@ impl Stage for Playground {
                 self.cloud.start(id).map_err(text)
             }
             Act::Delete(id) => self.cloud.delete(id).map_err(text),
+            Act::DeleteMany(numbers) => {
+                numbers.clone().try_for_each(|number| self.cloud.delete(&machine(number).id)).map_err(text)
+            }
+            Act::AllowDeletion => self.allow_deletion().await.map_err(text),
             Act::Add(machine) => self.cloud.add((**machine).clone()).map(drop).map_err(text),
         }
     }
@@ -45,6 +51,15 @@ impl Stage for Playground {
 }
 
 impl Playground {
+    async fn allow_deletion(&self) -> kube::Result<()> {
+        let nodes = Api::<Node>::all(self.server.in_process_client());
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {ALLOW_DELETION: "true"}}}));
+        for node in nodes.list_metadata(&ListParams::default()).await? {
+            nodes.patch_metadata(&node.name_any(), &PatchParams::default(), &patch).await?;
+        }
+        Ok(())
+    }
+
     async fn create_pod(&self) -> kube::Result<()> {
         let pod = json!({
             "metadata": {"name": POD, "labels": {"app": POD}},

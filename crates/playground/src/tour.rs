@@ -9,10 +9,12 @@
 //! ```
 
 use std::fmt::{self, Write as _};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use bowline_core::well_known::{INSTANCE_TYPE, REGION, SHUTDOWN_TAINT, UNINITIALIZED_TAINT, ZONE};
+use bowline_core::well_known::{ALLOW_DELETION, INSTANCE_TYPE, REGION, SHUTDOWN_TAINT, UNINITIALIZED_TAINT, ZONE};
 use bowline_local::NewMachine;
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::claim::{Claim, Snapshot};
@@ -28,8 +30,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How long a step may take beyond what the playground's own pace makes it take. Generous: machines can be busy.
 const MARGIN: Duration = Duration::from_secs(20);
 
-/// How long the cloud lies: time enough for several looks and for their confirmation.
-const LIE: Duration = Duration::from_millis(2_500);
+/// How long nothing may be deleted, to be believed: time enough for several looks and for their confirmation.
+const NOTHING_GOES: Duration = Duration::from_millis(1_500);
 
 /// What a step does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +50,10 @@ pub enum Act {
     Delete(String),
     /// Makes a machine.
     Add(Box<NewMachine>),
+    /// Deletes the machines of these numbers, all at once.
+    DeleteMany(RangeInclusive<usize>),
+    /// Puts the annotation on all Nodes that lets them go.
+    AllowDeletion,
 }
 
 /// One step of the tour.
@@ -108,6 +114,10 @@ impl Tour {
             steps.push(scene.lie());
         }
         steps.extend([scene.recover(), scene.delete(), scene.add()]);
+        // Of fewer, no share is too large: one Node may always go.
+        if nodes > 2 {
+            steps.extend([scene.brake(), scene.release()]);
+        }
         Tour { steps }
     }
 
@@ -305,13 +315,18 @@ impl Scene<'_> {
         let node = self.node();
         let what = format!(
             "The cloud answers, and shows no machines at all, as with the credentials of the wrong project.\n\
-             {node} is not ready and seems gone, but so does everything else: that is doubt, and nothing is deleted."
+             {node} is not ready and nowhere to be seen, but an answer without it is no proof: nothing is deleted, and an\n\
+             Event says why."
         );
-        let commands =
-            vec![self.post("faults", r#"{"fault":"empty"}"#), "sleep 3".to_owned(), "kubectl get nodes".to_owned()];
+        let commands = vec![
+            self.post("faults", r#"{"fault":"empty"}"#),
+            "sleep 3".to_owned(),
+            "kubectl get nodes".to_owned(),
+            format!("kubectl get events --field-selector involvedObject.name={node}"),
+        ];
         let claims = vec![Claim::Present(node), Claim::NodeCount(self.nodes)];
         let step = self.step("The cloud lies", what, Act::Lie, commands, claims);
-        Step { lasting: LIE, ..step }
+        Step { lasting: NOTHING_GOES, ..step }
     }
 
     fn recover(&self) -> Step {
@@ -349,15 +364,48 @@ impl Scene<'_> {
             Claim::Untainted(new.name.clone(), UNINITIALIZED_TAINT),
             Claim::ProviderId(new.name.clone(), Some(format!("local://{}", new.id))),
         ];
-        let body = serde_json::to_string(&new).unwrap_or_default();
+        let body = json!({
+            "id": new.id, "name": new.name, "instanceType": new.instance_type, "zone": new.zone, "region": new.region,
+            "addresses": new.addresses,
+        });
         let commands = vec![
-            self.post("instances", &body),
+            self.post("instances", &body.to_string()),
             "sleep 2".to_owned(),
             format!("kubectl get node {} -o wide", new.name),
             format!("curl -sS {}/v1/calls", self.cloud),
         ];
         let what = "A new machine comes, and its Node with it. The last command shows how few calls all this took.";
         self.step("Add a machine", what.to_owned(), Act::Add(Box::new(new)), commands, claims)
+    }
+
+    fn brake(&self) -> Step {
+        let (first, last) = (machine(1).name, self.nodes.saturating_sub(1));
+        let what = format!(
+            "The machines m-1 to m-{last} are deleted, all at once. There is no doubt that they are gone, but so many at\n\
+             a time look like a mistake: if more than a third of the Nodes would go, none goes. Events say so."
+        );
+        let commands = vec![
+            format!("for n in $(seq {last}); do {}; done", self.delete_call("instances/m-$n")),
+            "sleep 5".to_owned(),
+            "kubectl get nodes".to_owned(),
+            format!("kubectl get events --field-selector involvedObject.name={first}"),
+        ];
+        let claims = vec![Claim::Ready(first, "Unknown"), Claim::NodeCount(self.nodes)];
+        let step = self.step("Too much vanishes", what, Act::DeleteMany(1..=last), commands, claims);
+        Step { lasting: NOTHING_GOES, ..step }
+    }
+
+    fn release(&self) -> Step {
+        let what = "An operator who knows better says so on the Nodes, and the brake lets them go. Those that are ready stay\n\
+                    whatever is written on them.";
+        let first = machine(1).name;
+        let commands = vec![
+            format!("kubectl annotate nodes --all {ALLOW_DELETION}=true"),
+            format!("kubectl wait --for=delete node/{first} --timeout=60s"),
+            "kubectl get nodes".to_owned(),
+        ];
+        let claims = vec![Claim::Gone(first), Claim::NodeCount(1), Claim::Present(machine(self.nodes + 1).name)];
+        self.step("Release the brake", what.to_owned(), Act::AllowDeletion, commands, claims)
     }
 }
 
@@ -476,12 +524,12 @@ mod tests {
     fn the_invitation_names_each_step_its_commands_and_what_to_look_for() {
         let text = Tour::new(3, Pace::for_nodes(3), "http://127.0.0.1:7480").invitation(3);
         for part in [
-            "[3/7] Stop a machine",
+            "[3/9] Stop a machine",
             "  curl -sS -X POST http://127.0.0.1:7480/v1/instances/m-3/stop\n",
             "   -> node-3 has the taint node.cloudprovider.kubernetes.io/shutdown\n",
         ] {
             assert!(text.contains(part), "{part:?} is missing in {text}");
         }
-        assert!(!text.contains("[2/7]"), "{text}");
+        assert!(!text.contains("[2/9]"), "{text}");
     }
 }
