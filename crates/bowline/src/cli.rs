@@ -5,10 +5,11 @@
 mod cloud;
 mod manager;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use bowline_apiserver::{AuthorizationMode, Options};
+use bowline_playground::PlaygroundOptions;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{ArgAction, Args, Parser, Subcommand};
 use ipnet::IpNet;
@@ -59,8 +60,8 @@ pub(crate) enum Command {
 
     /// Try Bowline on this machine: no account, no Docker, no root.
     ///
-    /// For now this is the API server on a free port, with its built-in controllers on, and a few kubectl commands to
-    /// try on it.
+    /// An API server, a small cloud, simulated kubelets and the controllers in one process, and a tour of what they do:
+    /// commands to paste and what to look for. Nothing is kept; Ctrl-C ends it.
     Playground(PlaygroundArgs),
 
     /// Run a small cloud on this machine, or change one that runs.
@@ -137,13 +138,29 @@ pub(crate) struct ApiserverArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PlaygroundArgs {
-    /// Where to listen; port 0 picks a free one.
+    /// How many machines there are at the start, each with a simulated kubelet and its Node.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = flags::node_count)]
+    pub(crate) nodes: usize,
+
+    /// Where the API server listens; port 0 picks a free one.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0", value_parser = flags::address)]
     pub(crate) listen: SocketAddr,
+
+    /// Let the API server listen at this port of 127.0.0.1.
+    #[arg(long, value_name = "PORT", conflicts_with = "listen")]
+    pub(crate) port: Option<u16>,
+
+    /// Where the cloud's own API listens, on this machine; port 0 picks a free one.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0", value_parser = flags::loopback)]
+    pub(crate) cloud_listen: SocketAddr,
 
     /// Where to write the kubeconfig of an administrator, readable by its owner only.
     #[arg(long, value_name = "FILE", default_value = "bowline.kubeconfig")]
     pub(crate) kubeconfig: PathBuf,
+
+    /// Take the tour by itself and check every step: exit code 0, or 1 and the name of the step that failed.
+    #[arg(long)]
+    pub(crate) script: bool,
 }
 
 // ---- into the options of the crates below
@@ -162,9 +179,11 @@ impl From<&ApiserverArgs> for Options {
     }
 }
 
-impl From<&PlaygroundArgs> for Options {
-    fn from(args: &PlaygroundArgs) -> Options {
-        Options { listen: args.listen, ..Options::default() }
+impl From<&PlaygroundArgs> for PlaygroundOptions {
+    fn from(args: &PlaygroundArgs) -> PlaygroundOptions {
+        let listen = args.port.map_or(args.listen, |port| (Ipv4Addr::LOCALHOST, port).into());
+        // The tour starts them, after a look at how things are without.
+        PlaygroundOptions { nodes: args.nodes, listen, cloud_listen: args.cloud_listen, controllers: false }
     }
 }
 
@@ -230,6 +249,21 @@ mod tests {
         assert_eq!(options.service_cidr, "10.0.0.0/20".parse().unwrap());
         assert_eq!(options.node_ports, (31_000, 31_999));
         assert_eq!(options.issuer, "https://issuer.example");
+    }
+
+    #[test]
+    fn the_playground_listens_where_either_flag_says() {
+        let listen = |flags: &[&str]| {
+            let cli = Cli::try_parse_from(["bowline", "playground"].iter().chain(flags)).ok()?;
+            match cli.command {
+                Command::Playground(args) => Some(PlaygroundOptions::from(&args).listen.to_string()),
+                _ => None,
+            }
+        };
+        assert_eq!(listen(&[]).as_deref(), Some("127.0.0.1:0"));
+        assert_eq!(listen(&["--port=6443"]).as_deref(), Some("127.0.0.1:6443"));
+        assert_eq!(listen(&["--listen=[::1]:6443"]).as_deref(), Some("[::1]:6443"));
+        assert_eq!(listen(&["--listen=[::1]:6443", "--port=1"]), None);
     }
 
     #[test]

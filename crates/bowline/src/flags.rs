@@ -119,6 +119,12 @@ pub(crate) fn port_range(text: &str) -> Result<PortRange, &'static str> {
     }
 }
 
+/// How many Nodes a playground has. More would be possible, but not on every machine on which it is tried.
+pub(crate) fn node_count(text: &str) -> Result<usize, &'static str> {
+    let count = text.parse().ok().filter(|count| (1..=10_000).contains(count));
+    count.ok_or("expected a number from 1 to 10000")
+}
+
 /// The issuer of tokens: an https URL, as those who check tokens elsewhere require.
 pub(crate) fn issuer(text: &str) -> Result<String, &'static str> {
     match text.strip_prefix("https://") {
@@ -167,6 +173,14 @@ mod tests {
     #[test]
     fn a_port_range_prints_as_it_is_written() {
         assert_eq!(port_range("30000-32767").unwrap().to_string(), "30000-32767");
+    }
+
+    #[test]
+    fn a_playground_has_at_least_one_node() {
+        for text in ["0", "-1", "10001", "", "three"] {
+            assert!(node_count(text).is_err(), "{text}");
+        }
+        assert_eq!((node_count("1"), node_count("10000")), (Ok(1), Ok(10_000)));
     }
 
     #[test]

@@ -1,34 +1,81 @@
-//! `bowline playground`: the API server with everything on, and what to try on it. The controllers and a local cloud
-//! join it here as they come to exist.
+//! `bowline playground`: a small cluster and a small cloud in this process, and a tour of what the controllers do there.
+//!
+//! It shows the first two steps, before and after, by itself, because what is there before is gone in a moment. The
+//! rest is for the person at the terminal, or with `--script` for nobody.
 
 use std::path::Path;
 
-use bowline_apiserver::Options;
+use anyhow::Context as _;
+use bowline_apiserver::StartError;
+use bowline_playground::{Playground, PlaygroundError, PlaygroundOptions, Tour};
+use bowline_runtime::Shutdown;
 
+use crate::BadInput;
 use crate::cli::PlaygroundArgs;
-use crate::serve::{self, Running};
+use crate::kubeconfig;
+use crate::serve::{say, stopped_by_signals};
+
+/// Before and after.
+const SHOWN_STEPS: usize = 2;
 
 pub(crate) async fn run(args: PlaygroundArgs) -> anyhow::Result<()> {
-    let running = Running::start(Options::from(&args), &args.kubeconfig).await?;
-    serve::say(format_args!("{}", invitation(&args.kubeconfig)));
-    running.until_stopped().await
+    kubeconfig::check(&args.kubeconfig)?;
+    // Before the line that says that it is ready: who reads it may send a signal at once.
+    let shutdown = stopped_by_signals()?;
+    let mut playground = Playground::start(PlaygroundOptions::from(&args)).await.map_err(explain)?;
+    let outcome = visit(&mut playground, &args, &shutdown).await;
+    playground.shutdown().await;
+    outcome
+}
+
+async fn visit(playground: &mut Playground, args: &PlaygroundArgs, shutdown: &Shutdown) -> anyhow::Result<()> {
+    let server = &playground.server;
+    kubeconfig::write(&args.kubeconfig, &server.kubeconfig())?;
+    say(format_args!("API server ready at {} (kubeconfig {})\n", server.url(), args.kubeconfig.display()));
+    let tour = playground.tour();
+    match args.script {
+        true => {
+            let toured = shutdown.or(tour.run(usize::MAX, playground, say)).await;
+            toured.context("told to stop before the tour was over")??;
+            say(format_args!("\nAll {} steps came out as they should.\n", tour.steps().len()));
+        }
+        false => {
+            // Being told to stop is how this one ends well.
+            shutdown.or(guide(playground, &tour, &args.kubeconfig)).await.unwrap_or(Ok(()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Shows what is shown, prints the rest, and stays.
+async fn guide(playground: &mut Playground, tour: &Tour, kubeconfig: &Path) -> anyhow::Result<()> {
+    tour.run(SHOWN_STEPS, playground, say).await?;
+    say(format_args!("{}", invitation(tour, kubeconfig)));
+    Err(playground.failure().await.into())
 }
 
 /// Commands to paste into another terminal in the same folder.
-fn invitation(kubeconfig: &Path) -> String {
+fn invitation(tour: &Tour, kubeconfig: &Path) -> String {
+    let look = tour.steps().get(SHOWN_STEPS - 1).map(|step| &step.commands[..]).unwrap_or_default();
+    let look: String = look.iter().map(|command| format!("  {command}\n")).collect();
     format!(
         "
-Try, in another terminal:
+Now look for yourself, in another terminal, in this folder:
 
   export KUBECONFIG={}
-  kubectl apply -f examples/node.yaml -f examples/service.yaml
-  kubectl get nodes,services -o wide
-  kubectl describe service web
-  kubectl label node worker-1 topology.kubernetes.io/zone=harbour
-  kubectl get nodes --watch
-
-Nothing is kept: Ctrl-C stops it, and the next start is empty again.
+{look}{}
+Kubelets and scheduler are simulated, and containers do not run; the controllers and the API are real.
+Nothing is kept: Ctrl-C stops it, and the next start is new.
 ",
-        kubeconfig.display()
+        kubeconfig.display(),
+        tour.invitation(SHOWN_STEPS + 1),
     )
+}
+
+/// Options that the server refuses came from our flags.
+fn explain(error: PlaygroundError) -> anyhow::Error {
+    match error {
+        PlaygroundError::Server(StartError::Options(what)) => BadInput(what).into(),
+        other => other.into(),
+    }
 }

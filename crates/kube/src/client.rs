@@ -21,8 +21,8 @@ use tower::{BoxError, Service};
 
 use crate::exchange::with_causes;
 
-/// The longest that the API server may take to begin an answer.
-const ANSWER_BEGINS_WITHIN: Duration = Duration::from_secs(30);
+/// The longest that the API server may take to begin an answer, be it a page of a list; writes have less time.
+const ANSWER_BEGINS_WITHIN: Duration = Duration::from_secs(60);
 /// The longest silence within an answer. Longer than a watch goes without being renewed, as nothing may happen in one.
 const LONGEST_SILENCE: Duration = Duration::from_secs(330);
 

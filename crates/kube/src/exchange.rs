@@ -42,9 +42,11 @@ pub(crate) enum Failure {
 /// What came of one try.
 enum Outcome {
     Done(Vec<u8>),
-    Refused(Failure),
+    /// Asking again is of no use.
+    Final(Failure),
     /// The API server asks us to come back after this time.
     Later(Duration, Failure),
+    /// There is no answer, or one that says that something broke.
     Broken(Failure),
 }
 
@@ -54,7 +56,7 @@ pub(crate) async fn exchange(client: &kube::Client, request: &Request<Vec<u8>>) 
     loop {
         let (pause, failure) = match once(client, request.clone()).await {
             Outcome::Done(body) => return Ok(body),
-            Outcome::Refused(failure) => return Err(failure),
+            Outcome::Final(failure) => return Err(failure),
             Outcome::Later(pause, failure) => {
                 away += 1;
                 (pause, failure)
@@ -76,9 +78,8 @@ async fn once(client: &kube::Client, request: Request<Vec<u8>>) -> Outcome {
     match tokio::time::timeout(ANSWER_WITHIN, send(client, request)).await {
         Ok(Ok((response, body))) => judge(&response, body),
         Ok(Err(error)) => Outcome::Broken(Failure::Unanswered(with_causes(&error))),
-        Err(_) => {
-            Outcome::Broken(Failure::Unanswered(format!("no answer from the API server within {ANSWER_WITHIN:?}")))
-        }
+        // Whoever asked has waited long enough.
+        Err(_) => Outcome::Final(Failure::Unanswered(format!("there is no answer within {ANSWER_WITHIN:?}"))),
     }
 }
 
@@ -98,7 +99,7 @@ fn judge(response: &Response<()>, body: Vec<u8>) -> Outcome {
         (Some(pause), _) if code.is_server_error() => Outcome::Later(pause, failure),
         (pause, StatusCode::TOO_MANY_REQUESTS) => Outcome::Later(pause.unwrap_or(UNTOLD_AWAY), failure),
         _ if code.is_server_error() => Outcome::Broken(failure),
-        _ => Outcome::Refused(failure),
+        _ => Outcome::Final(failure),
     }
 }
 

@@ -6,7 +6,9 @@
 //!  EventSource ──► EventSink: deduplicated, combined, filtered (EV-1 to EV-5) ──► core/v1 Events
 //! ```
 //!
-//! What it hands out and takes are values of `bowline-core`; nothing above it sees a Kubernetes type.
+//! All that is asked of the API server but watches goes through `exchange`, which knows what to ask again and when.
+//!
+//! What the crate hands out and takes are values of `bowline-core`; nothing above it sees a Kubernetes type.
 
 mod client;
 mod cluster;

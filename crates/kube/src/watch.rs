@@ -1,10 +1,13 @@
 //! Watching: list, watch, and again after a cut, a 410 or a restart of the API server.
 //!
 //! ```text
-//!          ┌──────────── 410: history is gone ───────────┐
-//!          ▼                                              │
+//!          ┌────── 410: history is gone, or the API server was away ──────┐
+//!          ▼                                                               │
 //!   list, in pages ──► watch from there ──cut──► watch from the last change seen
 //! ```
+//!
+//! * An API server that was away may come back with older data (restored from a backup, say), in which the version to go
+//!   on from means something else; so everything is listed then. A cut that a new watch mends at once needs no list.
 //!
 //! * While there is no connection, the store keeps the last state.
 //! * A list after the first one tells only what has changed since; the store sees to that.
@@ -42,9 +45,16 @@ pub async fn watch_nodes(client: kube::Client, store: Store<Node>, shutdown: Shu
 
 /// Feeds `store` with all objects of a kind until shutdown is requested.
 pub(crate) async fn watch<W: Wire>(client: kube::Client, store: Store<W::Kept>, shutdown: Shutdown) {
+    shutdown.or(feed::<W>(client, store)).await;
+}
+
+async fn feed<W: Wire>(client: kube::Client, store: Store<W::Kept>) {
     let config = watcher::Config::default().page_size(PAGE);
-    let events = watcher(Api::<W>::all(client), config);
-    shutdown.or(Feed::<W>::new(store).run(events)).await;
+    let api = Api::<W>::all(client);
+    let mut feed = Feed::<W>::new(store);
+    loop {
+        feed.run(watcher(api.clone(), config.clone())).await;
+    }
 }
 
 /// What goes from a watch into a store.
@@ -60,12 +70,18 @@ impl<W: Wire> Feed<W> {
         Feed { store, listed: HashSet::new(), outage: Outage::new(W::plural(&()).into_owned()) }
     }
 
-    async fn run(mut self, events: impl Stream<Item = watcher::Result<watcher::Event<W>>>) {
+    /// Takes events until a new list is needed that the watch would not ask for.
+    async fn run(&mut self, events: impl Stream<Item = watcher::Result<watcher::Event<W>>>) {
         let mut events = pin!(events);
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => self.take(event),
-                Err(error) => tokio::time::sleep(self.outage.failed(&error)).await,
+                Err(error) => {
+                    tokio::time::sleep(self.outage.failed(&error)).await;
+                    if calls_for_list(&error) {
+                        return;
+                    }
+                }
             }
         }
     }
@@ -97,6 +113,16 @@ impl<W: Wire> Feed<W> {
         if let Some(object) = kept(object) {
             self.store.remove(&object.key(), object.uid());
         }
+    }
+}
+
+/// Going on from the last change seen is no use, or not safe. A server that is only busy still knows its history.
+fn calls_for_list(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code < 500 && status.code != 429,
+        watcher::Error::WatchStartFailed(_) => true,
+        // The watcher itself lists anew, or goes on, whichever is right.
+        _ => false,
     }
 }
 

@@ -1,17 +1,49 @@
 //! API server, local cloud, simulated kubelets and the controllers in one process, with a tour.
+//!
+//! ```text
+//!  ┌─ simulated ──────────────┐                     ┌─ real ─────────────────────────┐
+//!  │ kubelets   node monitor  │ ──► API server ◄──► │ cloud-node-controller          │
+//!  │ scheduler                │     (embedded)      │ cloud-node-lifecycle-controller│
+//!  └─────▲────────────────────┘                     └───────────────┬────────────────┘
+//!        └──────── machines ──────── local cloud ◄──────────────────┘
+//! ```
+//!
+//! The controllers are the ones that run in a cluster, and they speak to the API server as they do there. What a cluster
+//! has around them is played: no container is started, no packet is forwarded.
 
 mod claim;
 mod kubelet;
 mod machines;
 mod node_monitor;
 mod scheduler;
+mod stage;
 mod time;
+mod tour;
 mod view;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
 
-use bowline_apiserver::ApiServer;
-use bowline_local::LocalCloud;
+use bowline_apiserver::{ApiServer, StartError};
+use bowline_cloud::layers::{LayerOptions, Layered};
+use bowline_cloud::{Cloud, Clouds};
+use bowline_controllers::manager::{self, ManagerError, ManagerOptions};
+use bowline_controllers::{node, node_lifecycle};
+use bowline_core::lifecycle::Policy;
+use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider};
+use bowline_runtime::{Clock, Shutdown, Supervisor, TaskFailure};
+use tokio::task::JoinHandle;
+
+pub use claim::{Claim, Snapshot};
+pub use machines::machine;
+pub use time::Pace;
+pub use tour::{Act, Stage, Step, StepFailure, Tour};
+
+use view::View;
+
+/// How long the parts have to end once they are asked to; the whole is to end within a second.
+const PATIENCE: Duration = Duration::from_millis(400);
 
 /// How the playground is set up.
 #[derive(Debug, Clone)]
@@ -22,6 +54,44 @@ pub struct PlaygroundOptions {
     pub listen: SocketAddr,
     /// Where the local cloud's HTTP API listens.
     pub cloud_listen: SocketAddr,
+    /// Run the controllers from the start; else [`Playground::start_controllers`] does it later.
+    pub controllers: bool,
+}
+
+impl Default for PlaygroundOptions {
+    /// Three Nodes, free ports of this machine, the controllers running.
+    fn default() -> PlaygroundOptions {
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        PlaygroundOptions { nodes: 3, listen: anywhere, cloud_listen: anywhere, controllers: true }
+    }
+}
+
+/// Why a playground does not start, or ends although nobody asked it to.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaygroundError {
+    /// The API server does not start.
+    #[error("cannot start the API server: {0}")]
+    Server(#[from] StartError),
+    /// The cloud does not start.
+    #[error("cannot start the local cloud: {0}")]
+    Cloud(String),
+    /// The cloud cannot listen there.
+    #[error("cannot start the local cloud at {address}: {source}")]
+    CloudListen {
+        /// Where it should have listened.
+        address: SocketAddr,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+    /// A simulated part ended.
+    #[error("the simulation ended: {0}")]
+    Simulation(#[from] TaskFailure),
+    /// The controllers ended.
+    #[error("the controllers ended: {0}")]
+    Controllers(#[from] ManagerError),
+    /// A part panicked, or ended without a reason.
+    #[error("{0} ended: {1}")]
+    Task(&'static str, String),
 }
 
 /// A playground that runs.
@@ -30,4 +100,158 @@ pub struct Playground {
     pub server: ApiServer,
     /// The cloud.
     pub cloud: LocalCloud,
+    options: PlaygroundOptions,
+    cloud_server: bowline_local::Server,
+    shutdown: Shutdown,
+    simulation: JoinHandle<Result<(), TaskFailure>>,
+    controllers: Option<JoinHandle<Result<(), ManagerError>>>,
+}
+
+impl Playground {
+    /// Starts all parts. Nodes register within moments, but need not be there yet.
+    pub async fn start(options: PlaygroundOptions) -> Result<Playground, PlaygroundError> {
+        let server = bowline_apiserver::Options { listen: options.listen, ..Default::default() };
+        let server = ApiServer::start(server).await?;
+        let cloud = open_cloud(options.nodes)?;
+        let address = options.cloud_listen;
+        let cloud_server = bowline_local::serve(cloud.clone(), address)
+            .await
+            .map_err(|source| PlaygroundError::CloudListen { address, source })?;
+        let shutdown = Shutdown::new();
+        let simulation = simulate(&server, &cloud, Pace::for_nodes(options.nodes), &shutdown);
+        let controllers = options.controllers;
+        let mut playground =
+            Playground { server, cloud, options, cloud_server, shutdown, simulation, controllers: None };
+        if controllers {
+            playground.start_controllers().await?;
+        }
+        Ok(playground)
+    }
+
+    /// Starts the controllers, unless they run already.
+    pub async fn start_controllers(&mut self) -> Result<(), PlaygroundError> {
+        if self.controllers.is_some() {
+            return Ok(());
+        }
+        // Over TLS and as somebody of its own, as in a cluster.
+        let client = self.server.client_for("system:cloud-controller-manager", &[]).await?;
+        let metrics = prometheus::Registry::new();
+        let clouds = clouds(&self.cloud, &metrics);
+        let running = manager::run(client, clouds, manager_options(), Clock::system(), metrics, self.shutdown.clone());
+        self.controllers = Some(tokio::spawn(running));
+        Ok(())
+    }
+
+    /// `http://127.0.0.1:PORT`, where the cloud's API is.
+    pub fn cloud_url(&self) -> String {
+        format!("http://{}", self.cloud_server.address())
+    }
+
+    /// The tour of this playground.
+    pub fn tour(&self) -> Tour {
+        Tour::new(self.options.nodes, Pace::for_nodes(self.options.nodes), &self.cloud_url())
+    }
+
+    /// Waits until a part ends that should not, and says why. As long as all is well, this waits for ever.
+    pub async fn failure(&mut self) -> PlaygroundError {
+        let controllers = async {
+            match &mut self.controllers {
+                Some(controllers) => controllers.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            ended = &mut self.simulation => why("the simulation", ended),
+            ended = controllers => why("the controllers", ended),
+        }
+    }
+
+    /// Ends all parts: first those that write, then those that are written to. Takes less than a second.
+    pub async fn shutdown(mut self) {
+        self.shutdown.request();
+        let writers = async {
+            let _ = (&mut self.simulation).await;
+            if let Some(controllers) = &mut self.controllers {
+                let _ = controllers.await;
+            }
+        };
+        // A part that does not end in time is cut off with the process; it has nothing that outlives it.
+        let _ = tokio::time::timeout(PATIENCE, writers).await;
+        let servers = async { tokio::join!(self.cloud_server.shutdown(), self.server.shutdown()) };
+        let _ = tokio::time::timeout(PATIENCE, servers).await;
+    }
+}
+
+fn why<E: Into<PlaygroundError>>(
+    part: &'static str,
+    ended: Result<Result<(), E>, tokio::task::JoinError>,
+) -> PlaygroundError {
+    match ended {
+        Ok(Ok(())) => PlaygroundError::Task(part, "nobody asked for it".to_owned()),
+        Ok(Err(error)) => error.into(),
+        Err(error) => PlaygroundError::Task(part, error.to_string()),
+    }
+}
+
+fn open_cloud(machines: usize) -> Result<LocalCloud, PlaygroundError> {
+    let refused = |error: &dyn std::fmt::Display| PlaygroundError::Cloud(error.to_string());
+    let options = CloudOptions { snapshot: None, latency: Duration::from_millis(5), page_size: 100, seed: 0 };
+    let cloud = LocalCloud::open(options).map_err(|error| refused(&error))?;
+    for number in 1..=machines {
+        cloud.add(machine(number)).map_err(|error| refused(&error))?;
+    }
+    Ok(cloud)
+}
+
+/// Starts what a cluster has around the controllers. It calls the API server directly, to leave the sockets to others.
+fn simulate(
+    server: &ApiServer,
+    cloud: &LocalCloud,
+    pace: Pace,
+    shutdown: &Shutdown,
+) -> JoinHandle<Result<(), TaskFailure>> {
+    let client = server.in_process_client();
+    let (view, feed) = View::new(&client);
+    let cloud = cloud.clone();
+    let kubelets = kubelet::run(client.clone(), move || cloud.machines(), view.clone(), pace);
+    let mut parts = Supervisor::new(shutdown.clone());
+    parts.spawn("view", until(shutdown, feed));
+    parts.spawn("kubelets", until(shutdown, kubelets));
+    parts.spawn("node monitor", until(shutdown, node_monitor::run(client.clone(), view.clone(), pace)));
+    parts.spawn("scheduler", until(shutdown, scheduler::run(client, view)));
+    tokio::spawn(parts.run(PATIENCE))
+}
+
+/// A part that works until shutdown is requested, and then stops wherever it is: it only plays.
+fn until(
+    shutdown: &Shutdown,
+    part: impl Future<Output = ()> + Send + 'static,
+) -> impl Future<Output = Result<(), std::convert::Infallible>> + Send + 'static {
+    let shutdown = shutdown.clone();
+    async move {
+        shutdown.or(part).await;
+        Ok(())
+    }
+}
+
+fn clouds(cloud: &LocalCloud, metrics: &prometheus::Registry) -> Clouds {
+    let provider = LocalProvider::in_process(cloud.clone(), &Config::default());
+    let layered = Layered::new(Arc::new(provider), LayerOptions::default(), metrics);
+    Clouds::new([Cloud::new(Arc::new(layered))])
+}
+
+/// The rules are those of a cluster; only the waiting is shorter.
+fn manager_options() -> ManagerOptions {
+    let policy = Policy {
+        grace: Duration::from_secs(1),
+        confirm_after: Duration::from_secs(1),
+        brake_window: Duration::from_secs(60),
+        ..Policy::default()
+    };
+    let monitor_period = Duration::from_millis(500);
+    ManagerOptions {
+        node: Some(node::Options { status_period: Duration::from_secs(10), ..Default::default() }),
+        node_lifecycle: Some(node_lifecycle::Options { monitor_period, policy, ..Default::default() }),
+        patience: PATIENCE,
+    }
 }

@@ -1,30 +1,35 @@
 //! What the kube-controller-manager does about Nodes that fall silent, simulated.
 //!
 //! * A kubelet whose Lease has not moved for [`Pace::silence`] makes its Node's conditions `Unknown`.
+//! * A Node that is not ready has the taint `node.kubernetes.io/not-ready` or `…/unreachable`, and a ready one neither.
+//!   The API server puts the first on every new Node.
 //! * A Pod whose Node is gone is removed.
 //!
-//! The real one also puts on taints (`node.kubernetes.io/unreachable`) and evicts; the playground's scheduler looks at
-//! readiness instead.
+//! The real one also evicts Pods from Nodes that stay silent, after five minutes; this one does not.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_core::well_known::NO_SCHEDULE;
 use futures::StreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::time::{Pace, now};
-use crate::view::{View, node_of, readiness};
+use crate::view::{View, node_of, readiness, ready_condition, taints};
 
 const CONCURRENCY: usize = 16;
 
 /// The conditions that only a kubelet can know.
 const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 /// Watches over the Nodes, for as long as it is polled.
 pub(crate) async fn run(client: Client, view: View, pace: Pace) {
@@ -37,6 +42,7 @@ pub(crate) async fn run(client: Client, view: View, pace: Pace) {
         let nodes = view.nodes();
         let silent = pulses.silent(&nodes, &view.leases(), pace.silence, Instant::now());
         futures::stream::iter(silent).for_each_concurrent(CONCURRENCY, |node| mark_unknown(&client, node)).await;
+        futures::stream::iter(&nodes).for_each_concurrent(CONCURRENCY, |node| retaint(&client, node)).await;
         let orphans = orphans(&view.pods(), &nodes);
         futures::stream::iter(orphans).for_each_concurrent(CONCURRENCY, |pod| remove(&client, pod)).await;
     }
@@ -87,7 +93,7 @@ fn beat(lease: &Lease) -> String {
 
 /// Somebody said something of the Node's readiness that is not "unknown", or nobody has said anything yet.
 fn readiness_is_claimed(node: &Node) -> bool {
-    crate::view::ready_condition(node).is_none() || readiness(node) != "Unknown"
+    ready_condition(node).is_none() || readiness(node) != "Unknown"
 }
 
 async fn mark_unknown(client: &Client, node: Arc<Node>) {
@@ -112,6 +118,39 @@ fn unknown_conditions(node: &Node) -> Vec<Value> {
         })
     };
     CONDITIONS.into_iter().map(unknown).collect()
+}
+
+/// The taint that a Node has for its readiness.
+fn readiness_taint(node: &Node) -> Option<&'static str> {
+    match readiness(node) {
+        "True" => None,
+        "False" => Some(NOT_READY),
+        _ => Some(UNREACHABLE),
+    }
+}
+
+/// The taints that the Node should have, if those are others; the ones of others stay, in their order.
+fn wanted_taints(node: &Node) -> Option<Vec<Taint>> {
+    ready_condition(node)?;
+    let wanted = readiness_taint(node);
+    let is_ours = |taint: &Taint| taint.effect == NO_SCHEDULE && [NOT_READY, UNREACHABLE].contains(&&*taint.key);
+    let is_wanted = |taint: &Taint| is_ours(taint) && wanted == Some(&*taint.key);
+    let mut list: Vec<_> = taints(node).iter().filter(|taint| !is_ours(taint) || is_wanted(taint)).cloned().collect();
+    if let Some(key) = wanted.filter(|_| !list.iter().any(is_wanted)) {
+        list.push(Taint { key: key.to_owned(), effect: NO_SCHEDULE.to_owned(), ..Taint::default() });
+    }
+    (list != taints(node)).then_some(list)
+}
+
+async fn retaint(client: &Client, node: &Node) {
+    let Some(taints) = wanted_taints(node) else { return };
+    // The version makes it fail if somebody else has changed the taints; the next tick sees theirs, too.
+    let metadata = json!({"resourceVersion": node.resource_version()});
+    let patch = Patch::Merge(json!({"metadata": metadata, "spec": {"taints": taints}}));
+    if let Err(error) = Api::<Node>::all(client.clone()).patch(&node.name_any(), &PatchParams::default(), &patch).await
+    {
+        tracing::debug!(%error, node = node.name_any(), "the simulated node monitor will try again");
+    }
 }
 
 /// The Pods of Nodes that are gone.
@@ -169,6 +208,28 @@ mod tests {
         let silent = pulses.silent(std::slice::from_ref(&bare), &[], GRACE, start + GRACE * 2);
         assert_eq!(silent.len(), 1);
         assert!(unknown_conditions(&bare).iter().all(|condition| condition["reason"] == "NodeStatusNeverUpdated"));
+    }
+
+    #[test]
+    fn a_node_has_the_taint_of_its_readiness_and_keeps_those_of_others() {
+        let cases = [
+            ("True", vec!["other"], None),
+            ("True", vec![NOT_READY, "other"], Some(vec!["other"])),
+            ("False", vec!["other"], Some(vec!["other", NOT_READY])),
+            ("False", vec![NOT_READY], None),
+            ("Unknown", vec![NOT_READY, "other"], Some(vec!["other", UNREACHABLE])),
+            ("Unknown", vec![UNREACHABLE], None),
+        ];
+        for (ready, before, after) in cases {
+            let mut node = (*node(ready)).clone();
+            let taint =
+                |key: &&str| Taint { key: (*key).to_owned(), effect: NO_SCHEDULE.to_owned(), ..Taint::default() };
+            node.spec.get_or_insert_default().taints = Some(before.iter().map(taint).collect());
+            let wanted = wanted_taints(&node);
+            let keys = wanted.as_ref().map(|taints| taints.iter().map(|taint| &*taint.key).collect::<Vec<_>>());
+            assert_eq!(keys, after, "{ready} with {before:?}");
+        }
+        assert_eq!(wanted_taints(&Node::default()), None, "nobody has said anything yet");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use kube::runtime::reflector::{self, Lookup, Store};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 
 /// Where kubelets keep their Leases.
 pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -23,6 +24,7 @@ pub(crate) struct View {
     nodes: Store<Node>,
     pods: Store<Pod>,
     leases: Store<Lease>,
+    filled: watch::Receiver<bool>,
 }
 
 impl View {
@@ -31,17 +33,31 @@ impl View {
         let (nodes, feed_nodes) = reflect(Api::<Node>::all(client.clone()));
         let (pods, feed_pods) = reflect(Api::<Pod>::all(client.clone()));
         let (leases, feed_leases) = reflect(Api::<Lease>::namespaced(client.clone(), LEASE_NAMESPACE));
-        let feed = async {
-            tokio::join!(feed_nodes, feed_pods, feed_leases);
+        let (fill, filled) = watch::channel(false);
+        let view = View { nodes, pods, leases, filled };
+        let full = view.clone();
+        let feed = async move {
+            tokio::join!(feed_nodes, feed_pods, feed_leases, async {
+                full.filling().await;
+                fill.send_replace(true);
+                // As long as the sender lives, a view that waits is not told that its feed is gone.
+                std::future::pending::<()>().await;
+            });
         };
-        (View { nodes, pods, leases }, feed)
+        (view, feed)
     }
 
     /// Waits until everything that was there at the start is in. Before that, absence means nothing.
     pub(crate) async fn synced(&self) {
-        // An error says that the feed was dropped, and then its readers are about to be, too.
-        let _ =
-            tokio::join!(self.nodes.wait_until_ready(), self.pods.wait_until_ready(), self.leases.wait_until_ready());
+        // An error says that the feed was dropped, and then those who wait are about to be, too.
+        let _ = self.filled.clone().wait_for(|filled| *filled).await.is_ok();
+    }
+
+    /// Only one may wait for a reflector's store: with several, the waker of one can be lost for the other's.
+    async fn filling(&self) {
+        let (nodes, pods, leases) =
+            (self.nodes.wait_until_ready(), self.pods.wait_until_ready(), self.leases.wait_until_ready());
+        let _ = tokio::join!(nodes, pods, leases);
     }
 
     /// All Nodes, by name.

@@ -12,13 +12,13 @@ const MANY: usize = 200;
 
 pub(super) async fn one_answer_each(scene: &Scene) -> Verdict {
     let (a, b, gone) = (scene.add("a").await, scene.add("b").await, scene.add_and_delete("gone").await);
-    // A batch that holds a question twice, and one that is not in the cloud's own order.
-    let asked = [&b, &a, &gone, &a, &b].map(of);
+    // Questions that come twice, in no order that the cloud would have, and not the same when read backwards.
+    let asked = [&b, &gone, &a, &a, &b].map(of);
     let answers = scene.find(&asked).await?;
     let ids: Vec<_> = answers.iter().map(|answer| answer.as_ref().ok().and_then(InstanceState::instance)).collect();
     let ids: Vec<_> = ids.into_iter().map(|found| found.map(|found| found.id.as_str())).collect();
     let (a, b) = (Some(a.id.as_str()), Some(b.id.as_str()));
-    require(ids == [b, a, None, a, b], || format!("asked for b, a, one that is gone, a, b; the answers are {ids:?}"))
+    require(ids == [b, None, a, a, b], || format!("asked for {b:?}, one that is gone, {a:?} twice, {b:?}: {ids:?}"))
 }
 
 pub(super) async fn empty_question_makes_no_call(scene: &Scene) -> Verdict {
@@ -124,12 +124,15 @@ async fn same_id(scene: &Scene, asked: &InstanceRef, instance: &Instance, after:
 }
 
 pub(super) async fn deleted_then_recreated_same_name_is_another_id(scene: &Scene) -> Verdict {
-    let (old, new) = (scene.add_and_delete("phoenix").await, scene.add("phoenix").await);
+    let old = scene.add("phoenix").await;
+    let before = scene.instance(&of(&old)).await?;
+    scene.bench().delete(&old).await;
+    let new = scene.add("phoenix").await;
     let state = scene.state(&of(&old)).await?;
     require(state == InstanceState::Gone, || format!("the ID of the deleted machine is {state:?}"))?;
-    let found = scene.instance(&of(&new)).await?;
-    require(found.id != old.id && found.provider_id != old.provider_id, || {
-        format!("the new machine has the ID of the old one, {:?}", old.id)
+    let after = scene.instance(&of(&new)).await?;
+    require(after.id != before.id && after.provider_id != before.provider_id, || {
+        format!("the new machine has an ID of the old one: {before:?}, {after:?}")
     })
 }
 

@@ -14,6 +14,7 @@
 
 mod apply;
 mod metrics;
+mod pace;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,16 +24,15 @@ use bowline_core::lifecycle::{self, Answer, Fleet, Glance, Held, Look, Memory, M
 use bowline_core::{InstanceRef, InstanceState, Node};
 use bowline_kube::{Change, EventSource, EventType, ObjectRef};
 use bowline_runtime::Shutdown;
+use futures::future::join;
 
 use crate::Context;
 use crate::complaints::Complaints;
 use metrics::Metrics;
+use pace::Pace;
 
 /// The canonical name, in flags, health checks and Events.
 pub const NAME: &str = "cloud-node-lifecycle-controller";
-
-/// How old an answer may be that only starts something. What another loop has just read need not be read again.
-const FRESHNESS: Duration = Duration::from_secs(5);
 
 /// How the controller is set.
 #[derive(Debug, Clone)]
@@ -90,25 +90,26 @@ impl NodeLifecycleController {
     ///
     /// It waits for the store, unlike upstream (INF-3): the share of Nodes that may go is reckoned from all of them.
     pub async fn run(self, shutdown: Shutdown) {
-        let mut memory = Memory::default();
+        let (mut memory, mut pace) = (Memory::default(), Pace::default());
         let mut turn = shutdown.or(self.context.nodes.synced()).await;
         while turn.is_some() {
             let timer = self.metrics.pass_duration.start_timer();
-            self.pass(&mut memory, &shutdown).await;
+            self.pass(&mut memory, &mut pace, &shutdown).await;
             timer.observe_duration();
             turn = shutdown.or(tokio::time::sleep(self.options.monitor_period)).await;
         }
     }
 
     /// One look at all Nodes (LIFE-2).
-    async fn pass(&self, memory: &mut Memory, shutdown: &Shutdown) {
+    async fn pass(&self, memory: &mut Memory, pace: &mut Pace, shutdown: &Shutdown) {
         let fleet = self.fleet();
         let questions = fleet.questions();
         self.untaint(&questions.untaint, shutdown).await;
-        let freshness = Freshness::Within(FRESHNESS.min(self.options.monitor_period / 2));
+        let [new, known] = pace.groups(questions.ask, self.options.monitor_period);
         // Reads may be given up at shutdown; writes may not.
-        let Some(answers) = shutdown.or(self.ask(&questions.ask, freshness)).await else { return };
-        let glance = Glance::new(questions.ask.iter().zip(answers));
+        let reads = join(self.ask(&new.nodes, new.freshness), self.ask(&known.nodes, known.freshness));
+        let Some((of_new, of_known)) = shutdown.or(reads).await else { return };
+        let glance = Glance::new(new.nodes.iter().zip(of_new).chain(known.nodes.iter().zip(of_known)));
         let verdict = lifecycle::decide(&fleet, &glance, memory, &self.options.policy, self.now());
         self.taint(&verdict.taint, shutdown).await;
         let mut held = verdict.held;
@@ -174,7 +175,11 @@ impl NodeLifecycleController {
         answer
     }
 
+    /// As long as a Node is uninitialised, the cloud-node-controller asks about it, too, and tells of the same failure.
     fn tell_failure(&self, node: &Node, error: &Error) {
+        if node.is_uninitialized() {
+            return;
+        }
         if error.kind() == ErrorKind::Cancelled || !self.complaints.is_news(node, &format!("{:?}", error.kind())) {
             return;
         }

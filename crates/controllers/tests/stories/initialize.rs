@@ -307,6 +307,7 @@ async fn n23_the_clouds_type_replaces_another() {
 #[tokio::test(start_paused = true)]
 async fn a_node_costs_two_writes_and_many_nodes_cost_few_calls() {
     let mut world = World::new().await;
+    world.options.node_lifecycle = None;
     for index in 0..250 {
         let name = format!("node{index}");
         world.cloud().add(machine(&name, &format!("i-{index}"), &[&format!("I10.0.0.{index}")])).unwrap();

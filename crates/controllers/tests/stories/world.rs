@@ -246,10 +246,11 @@ pub(crate) fn has_taint(node: &Node, key: &str) -> bool {
     taints(node).iter().any(|(found, _)| found == key)
 }
 
-/// Keys and effects, in order.
+/// Keys and effects, in order, without the one that the API server puts on every new Node.
 pub(crate) fn taints(node: &Node) -> Vec<(String, String)> {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
-    taints.into_iter().map(|taint| (taint.key, taint.effect)).collect()
+    let told = taints.into_iter().filter(|taint| taint.key != "node.kubernetes.io/not-ready");
+    told.map(|taint| (taint.key, taint.effect)).collect()
 }
 
 pub(crate) fn label(node: &Node, key: &str) -> Option<String> {

@@ -1,0 +1,68 @@
+//! The playground as the stage of its tour.
+
+use std::time::Duration;
+
+use bowline_local::{Fault, FaultSpec};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use kube::api::{ListParams, PostParams};
+use serde_json::json;
+
+use crate::tour::{Act, POD, Stage};
+use crate::{Playground, Snapshot};
+
+/// How often the first Pod is tried, and the pause between.
+const ATTEMPTS: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl Stage for Playground {
+    async fn act(&mut self, act: &Act) -> Result<(), String> {
+        match act {
+            Act::CreatePod => self.create_pod().await.map_err(text),
+            Act::StartControllers => self.start_controllers().await.map_err(text),
+            Act::Stop(id) => self.cloud.stop(id).map_err(text),
+            Act::Lie => {
+                let spec = FaultSpec { fault: Fault::Empty, call: String::new(), probability: 1.0, times: None };
+                self.cloud.inject(spec);
+                Ok(())
+            }
+            Act::Recover(id) => {
+                self.cloud.repair_all();
+                self.cloud.start(id).map_err(text)
+            }
+            Act::Delete(id) => self.cloud.delete(id).map_err(text),
+            Act::Add(machine) => self.cloud.add((**machine).clone()).map(drop).map_err(text),
+        }
+    }
+
+    async fn look(&self) -> Result<Snapshot, String> {
+        let client = self.server.in_process_client();
+        let all = ListParams::default();
+        let nodes = Api::<Node>::all(client.clone()).list(&all).await.map_err(text)?;
+        let pods = Api::<Pod>::default_namespaced(client).list(&all).await.map_err(text)?;
+        Ok(Snapshot { nodes: nodes.items, pods: pods.items })
+    }
+}
+
+impl Playground {
+    async fn create_pod(&self) -> kube::Result<()> {
+        let pod = json!({
+            "metadata": {"name": POD, "labels": {"app": POD}},
+            "spec": {"containers": [{"name": POD, "image": "registry.example/web:1"}]},
+        });
+        let pod = serde_json::from_value(pod).map_err(kube::Error::SerdeError)?;
+        let pods = Api::<Pod>::default_namespaced(self.server.in_process_client());
+        for _ in 0..ATTEMPTS {
+            match pods.create(&PostParams::default(), &pod).await {
+                // In a new cluster the namespace's service account takes a moment to come.
+                Err(kube::Error::Api(status)) if status.code == 403 => tokio::time::sleep(PAUSE).await,
+                created => return created.map(drop),
+            }
+        }
+        pods.create(&PostParams::default(), &pod).await.map(drop)
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

@@ -1,0 +1,487 @@
+//! The tour: what to do, and what must then hold.
+//!
+//! A step is a value. Printed, it is something to read and commands to paste; run, it acts, watches until its claims
+//! hold, and says what it saw. So the text and the check cannot come apart.
+//!
+//! ```text
+//!  Step ──► Stage::act ──► Stage::look ──► claims hold? ──no──► again, until the deadline ──► StepFailure
+//!                                              └─yes──► (and go on holding for as long as the step says) ──► next
+//! ```
+
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use bowline_core::well_known::{INSTANCE_TYPE, REGION, SHUTDOWN_TAINT, UNINITIALIZED_TAINT, ZONE};
+use bowline_local::NewMachine;
+use tokio::time::Instant;
+
+use crate::claim::{Claim, Snapshot};
+use crate::machines::machine;
+use crate::time::Pace;
+
+/// The Pod that waits for a Node.
+pub(crate) const POD: &str = "web";
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long a step may take beyond what the playground's own pace makes it take. Generous: machines can be busy.
+const MARGIN: Duration = Duration::from_secs(20);
+
+/// How long the cloud lies: time enough for several looks and for their confirmation.
+const LIE: Duration = Duration::from_millis(2_500);
+
+/// What a step does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// Creates a Pod.
+    CreatePod,
+    /// Starts the controllers.
+    StartControllers,
+    /// Stops the machine of this ID.
+    Stop(String),
+    /// Makes the cloud show no machines at all.
+    Lie,
+    /// Makes the cloud tell the truth again, and starts the machine of this ID.
+    Recover(String),
+    /// Deletes the machine of this ID.
+    Delete(String),
+    /// Makes a machine.
+    Add(Box<NewMachine>),
+}
+
+/// One step of the tour.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// What it is about.
+    pub title: String,
+    /// What it does, and what to make of it.
+    pub what: String,
+    /// How somebody at a terminal does it, and looks at what comes of it.
+    pub commands: Vec<String>,
+    /// What it does.
+    pub act: Act,
+    /// What must then hold, all at once.
+    pub claims: Vec<Claim>,
+    /// By when.
+    pub deadline: Duration,
+    /// For how long it must go on holding.
+    pub lasting: Duration,
+}
+
+/// Where a tour takes place.
+pub trait Stage {
+    /// Does what a step says.
+    fn act(&mut self, act: &Act) -> impl Future<Output = Result<(), String>> + Send;
+
+    /// Looks at what is there.
+    fn look(&self) -> impl Future<Output = Result<Snapshot, String>> + Send;
+}
+
+/// A step that did not come out as it should.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("step {number} of {of} ({title}) failed: {reason}")]
+pub struct StepFailure {
+    /// Which one, from 1.
+    pub number: usize,
+    /// How many there are.
+    pub of: usize,
+    /// Its title.
+    pub title: String,
+    /// What should have held, and what was seen.
+    pub reason: String,
+}
+
+/// The steps, in their order.
+#[derive(Debug, Clone)]
+pub struct Tour {
+    steps: Vec<Step>,
+}
+
+impl Tour {
+    /// The tour of a playground with this many Nodes, at least one, whose cloud is at this URL.
+    pub fn new(nodes: usize, pace: Pace, cloud: &str) -> Tour {
+        let scene = Scene { nodes, pace, cloud };
+        let mut steps = vec![scene.before(), scene.after(), scene.stop()];
+        // With one Node there is no other by which the lie could be told from the truth.
+        if nodes > 1 {
+            steps.push(scene.lie());
+        }
+        steps.extend([scene.recover(), scene.delete(), scene.add()]);
+        Tour { steps }
+    }
+
+    /// A tour of other steps.
+    pub fn of(steps: Vec<Step>) -> Tour {
+        Tour { steps }
+    }
+
+    /// All steps.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Runs the first `count` steps on `stage`, and says how each came out. The first failure ends it.
+    pub async fn run(
+        &self,
+        count: usize,
+        stage: &mut impl Stage,
+        mut say: impl FnMut(fmt::Arguments<'_>),
+    ) -> Result<(), StepFailure> {
+        let of = self.steps.len();
+        for (number, step) in (1..).zip(self.steps.iter().take(count)) {
+            say(format_args!("\n[{number}/{of}] {}\n{}", step.title, indented(&step.what)));
+            match step.run(stage).await {
+                Ok(took) => {
+                    say(format_args!("{}      after {:.1} s\n", step.list_claims("   ok "), took.as_secs_f64()))
+                }
+                Err(reason) => return Err(StepFailure { number, of, title: step.title.clone(), reason }),
+            }
+        }
+        Ok(())
+    }
+
+    /// The steps from the given one on, for somebody at a terminal.
+    pub fn invitation(&self, from: usize) -> String {
+        let mut text = String::new();
+        for (number, step) in (1..).zip(&self.steps).skip(from.saturating_sub(1)) {
+            let _ = write!(text, "\n[{number}/{}] {}\n{}\n", self.steps.len(), step.title, indented(&step.what));
+            for command in &step.commands {
+                let _ = writeln!(text, "  {command}");
+            }
+            let _ = write!(text, "\n{}", step.list_claims("   -> "));
+        }
+        text
+    }
+}
+
+fn indented(text: &str) -> String {
+    text.lines().fold(String::new(), |all, line| all + "      " + line + "\n")
+}
+
+impl Step {
+    /// Does it, and tells how long it took until the claims held.
+    async fn run(&self, stage: &mut impl Stage) -> Result<Duration, String> {
+        let began = Instant::now();
+        stage.act(&self.act).await?;
+        let mut held_since: Option<Instant> = None;
+        loop {
+            match (self.check(stage).await, held_since) {
+                (Ok(()), since) => {
+                    let since = since.unwrap_or_else(Instant::now);
+                    if since.elapsed() >= self.lasting {
+                        return Ok(began.elapsed());
+                    }
+                    held_since = Some(since);
+                }
+                (Err(seen), Some(_)) => return Err(format!("it did not last: {seen}")),
+                (Err(seen), None) if began.elapsed() >= self.deadline => {
+                    return Err(format!("after {:.1} s, {seen}", began.elapsed().as_secs_f64()));
+                }
+                (Err(_), None) => {}
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn check(&self, stage: &impl Stage) -> Result<(), String> {
+        let snapshot = stage.look().await?;
+        let broken = |claim: &Claim| {
+            claim.check(&snapshot).err().map(|seen| format!("it should be that {claim}, but seen was: {seen}"))
+        };
+        self.claims.iter().find_map(broken).map_or(Ok(()), Err)
+    }
+
+    fn list_claims(&self, mark: &str) -> String {
+        self.claims.iter().fold(String::new(), |mut text, claim| {
+            let _ = writeln!(text, "{mark}{claim}");
+            text
+        })
+    }
+}
+
+// ---- the steps
+
+/// What the steps are made from.
+struct Scene<'a> {
+    nodes: usize,
+    pace: Pace,
+    cloud: &'a str,
+}
+
+impl Scene<'_> {
+    /// The Node that things happen to: the last one.
+    fn node(&self) -> String {
+        machine(self.nodes).name
+    }
+
+    /// Its machine.
+    fn id(&self) -> String {
+        machine(self.nodes).id
+    }
+
+    /// Time to do something for every Node, and to notice silence.
+    fn deadline(&self) -> Duration {
+        self.pace.silence * 2 + Duration::from_millis(20) * self.nodes.try_into().unwrap_or(u32::MAX) + MARGIN
+    }
+
+    fn post(&self, path: &str, body: &str) -> String {
+        let data = if body.is_empty() { String::new() } else { format!(" -d '{body}'") };
+        format!("curl -sS -X POST {}/v1/{path}{data}", self.cloud)
+    }
+
+    fn delete_call(&self, path: &str) -> String {
+        format!("curl -sS -X DELETE {}/v1/{path}", self.cloud)
+    }
+
+    fn step(&self, title: &str, what: String, act: Act, commands: Vec<String>, claims: Vec<Claim>) -> Step {
+        let (title, deadline, lasting) = (title.to_owned(), self.deadline(), Duration::ZERO);
+        Step { title, what, commands, act, claims, deadline, lasting }
+    }
+
+    fn before(&self) -> Step {
+        let first = machine(1).name;
+        let claims = vec![
+            Claim::NodeCount(self.nodes),
+            Claim::AllTainted(UNINITIALIZED_TAINT),
+            Claim::Ready(first.clone(), "True"),
+            Claim::ProviderId(first.clone(), None),
+            Claim::Addresses(first, Vec::new()),
+            Claim::PodWaits(POD.to_owned()),
+        ];
+        let what = format!(
+            "Kubelets register their Nodes with --cloud-provider=external; no controller runs yet.\n\
+             The Nodes are ready, but tainted, and nothing says what they are. The Pod {POD} has nowhere to go."
+        );
+        self.step("Before: Nodes that nobody may use", what, Act::CreatePod, Vec::new(), claims)
+    }
+
+    fn after(&self) -> Step {
+        let machine = machine(1);
+        let name = || machine.name.clone();
+        let mut claims = vec![
+            Claim::NoneTainted(UNINITIALIZED_TAINT),
+            Claim::ProviderId(name(), Some(format!("local://{}", machine.id))),
+            Claim::Addresses(name(), machine.addresses.clone()),
+        ];
+        let values = [(INSTANCE_TYPE, &machine.instance_type), (REGION, &machine.region), (ZONE, &machine.zone)];
+        for (label, value) in values {
+            claims.push(Claim::Label(name(), label.beta, value.clone()));
+            claims.push(Claim::Label(name(), label.ga, value.clone()));
+        }
+        claims.push(Claim::PodRuns(POD.to_owned()));
+        let what = "The controllers start. They ask the cloud about all Nodes at once, write down what they hear, and\n\
+                    take the taint off. The Pod gets its Node.";
+        let commands = vec![
+            "kubectl get nodes -o wide".to_owned(),
+            format!("kubectl get nodes -L {},{},{}", INSTANCE_TYPE.ga, REGION.ga, ZONE.ga),
+            format!("kubectl describe node {}", machine.name),
+            "kubectl get pods -o wide".to_owned(),
+        ];
+        self.step("After: the cloud has said what they are", what.to_owned(), Act::StartControllers, commands, claims)
+    }
+
+    fn stop(&self) -> Step {
+        let (node, id) = (self.node(), self.id());
+        let what = format!(
+            "The machine {id} is stopped. Its kubelet falls silent, the Node becomes unknown after {:.0} s (40 s in a real\n\
+             cluster), the cloud is asked, and the Node is tainted. It is not deleted: the machine still exists.",
+            self.pace.silence.as_secs_f64()
+        );
+        let commands = vec![
+            self.post(&format!("instances/{id}/stop"), ""),
+            format!("kubectl wait --for=condition=Ready=Unknown node/{node} --timeout=60s"),
+            "sleep 2".to_owned(),
+            format!(
+                r#"kubectl get node {node} -o jsonpath='{{range .spec.taints[*]}}{{.key}}:{{.effect}}{{"\n"}}{{end}}'"#
+            ),
+            "kubectl get nodes".to_owned(),
+        ];
+        let claims = vec![Claim::Ready(node.clone(), "Unknown"), Claim::Tainted(node, SHUTDOWN_TAINT)];
+        self.step("Stop a machine", what, Act::Stop(id), commands, claims)
+    }
+
+    fn lie(&self) -> Step {
+        let node = self.node();
+        let what = format!(
+            "The cloud answers, and shows no machines at all, as with the credentials of the wrong project.\n\
+             {node} is not ready and seems gone, but so does everything else: that is doubt, and nothing is deleted."
+        );
+        let commands =
+            vec![self.post("faults", r#"{"fault":"empty"}"#), "sleep 3".to_owned(), "kubectl get nodes".to_owned()];
+        let claims = vec![Claim::Present(node), Claim::NodeCount(self.nodes)];
+        let step = self.step("The cloud lies", what, Act::Lie, commands, claims);
+        Step { lasting: LIE, ..step }
+    }
+
+    fn recover(&self) -> Step {
+        let (node, id) = (self.node(), self.id());
+        let what = format!("The cloud tells the truth again and {id} is started: its kubelet is back, the taint goes.");
+        let commands = vec![
+            self.delete_call("faults"),
+            self.post(&format!("instances/{id}/start"), ""),
+            format!("kubectl wait --for=condition=Ready node/{node} --timeout=60s"),
+            format!("kubectl describe node {node}"),
+        ];
+        let claims = vec![Claim::Ready(node.clone(), "True"), Claim::Untainted(node, SHUTDOWN_TAINT)];
+        self.step("Start the machine again", what, Act::Recover(id), commands, claims)
+    }
+
+    fn delete(&self) -> Step {
+        let (node, id) = (self.node(), self.id());
+        let what = format!(
+            "The machine {id} is deleted. The cloud is asked twice, past every cache, and shows the other machines;\n\
+             now there is no doubt, and the Node goes."
+        );
+        let commands = vec![
+            self.delete_call(&format!("instances/{id}")),
+            format!("kubectl wait --for=delete node/{node} --timeout=60s"),
+            "kubectl get nodes".to_owned(),
+        ];
+        let claims = vec![Claim::Gone(node), Claim::NodeCount(self.nodes.saturating_sub(1))];
+        self.step("Delete the machine", what, Act::Delete(id), commands, claims)
+    }
+
+    fn add(&self) -> Step {
+        let new = machine(self.nodes + 1);
+        let claims = vec![
+            Claim::Ready(new.name.clone(), "True"),
+            Claim::Untainted(new.name.clone(), UNINITIALIZED_TAINT),
+            Claim::ProviderId(new.name.clone(), Some(format!("local://{}", new.id))),
+        ];
+        let body = serde_json::to_string(&new).unwrap_or_default();
+        let commands = vec![
+            self.post("instances", &body),
+            "sleep 2".to_owned(),
+            format!("kubectl get node {} -o wide", new.name),
+            format!("curl -sS {}/v1/calls", self.cloud),
+        ];
+        let what = "A new machine comes, and its Node with it. The last command shows how few calls all this took.";
+        self.step("Add a machine", what.to_owned(), Act::Add(Box::new(new)), commands, claims)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Node;
+    use std::sync::Mutex;
+
+    /// A stage on which Nodes come or go with time.
+    struct Scripted {
+        acts: Vec<Act>,
+        looks: Mutex<Vec<usize>>,
+    }
+
+    impl Scripted {
+        /// Shows these numbers of Nodes, one after the other, and the last one for ever.
+        fn new(looks: &[usize]) -> Scripted {
+            Scripted { acts: Vec::new(), looks: Mutex::new(looks.iter().rev().copied().collect()) }
+        }
+    }
+
+    impl Stage for Scripted {
+        async fn act(&mut self, act: &Act) -> Result<(), String> {
+            self.acts.push(act.clone());
+            if *act == Act::Lie { Err("the cloud is too honest".to_owned()) } else { Ok(()) }
+        }
+
+        async fn look(&self) -> Result<Snapshot, String> {
+            let mut looks = self.looks.lock().map_err(|error| error.to_string())?;
+            let count = if looks.len() > 1 { looks.pop() } else { looks.last().copied() };
+            let nodes = (0..count.unwrap_or_default()).map(|_| Node::default()).collect();
+            Ok(Snapshot { nodes, pods: Vec::new() })
+        }
+    }
+
+    fn step(title: &str, act: Act, count: usize, lasting: Duration) -> Step {
+        Step {
+            title: title.to_owned(),
+            what: "something".to_owned(),
+            commands: Vec::new(),
+            act,
+            claims: vec![Claim::NodeCount(count)],
+            deadline: Duration::from_secs(5),
+            lasting,
+        }
+    }
+
+    async fn run(steps: Vec<Step>, stage: &mut Scripted) -> (Result<(), StepFailure>, String) {
+        let mut said = String::new();
+        let outcome = Tour::of(steps).run(usize::MAX, stage, |text| said += &text.to_string()).await;
+        (outcome, said)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_holds_as_soon_as_its_claims_do() {
+        let mut stage = Scripted::new(&[0, 1, 2]);
+        let steps = vec![step("two come", Act::CreatePod, 2, Duration::ZERO)];
+        let (outcome, said) = run(steps, &mut stage).await;
+        assert_eq!(outcome, Ok(()));
+        assert_eq!(said, "\n[1/1] two come\n      something\n   ok there are 2 Nodes\n      after 0.2 s\n");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_that_cannot_hold_is_named_with_what_was_seen_and_ends_the_tour() {
+        let mut stage = Scripted::new(&[1]);
+        let steps = vec![
+            step("one is there", Act::CreatePod, 1, Duration::ZERO),
+            step("three come", Act::StartControllers, 3, Duration::ZERO),
+            step("never reached", Act::CreatePod, 1, Duration::ZERO),
+        ];
+        let (outcome, _) = run(steps, &mut stage).await;
+        assert_eq!(
+            outcome.unwrap_err().to_string(),
+            "step 2 of 3 (three come) failed: after 5.0 s, it should be that there are 3 Nodes, but seen was: 1 Nodes"
+        );
+        assert_eq!(stage.acts, [Act::CreatePod, Act::StartControllers]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_must_last_fails_when_it_does_not() {
+        let lasting = Duration::from_secs(1);
+        let brief = Scripted::new(&[0, 2, 2, 0]);
+        let long = Scripted::new(&[0, 2]);
+        for (mut stage, fails) in [(brief, true), (long, false)] {
+            let (outcome, _) = run(vec![step("two stay", Act::CreatePod, 2, lasting)], &mut stage).await;
+            assert_eq!(outcome.is_err_and(|failure| failure.reason.starts_with("it did not last")), fails);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_act_that_fails_fails_its_step() {
+        let (outcome, _) = run(vec![step("lie", Act::Lie, 0, Duration::ZERO)], &mut Scripted::new(&[0])).await;
+        assert_eq!(outcome.unwrap_err().reason, "the cloud is too honest");
+    }
+
+    #[test]
+    fn every_step_of_the_tour_says_what_must_hold_and_all_but_the_first_how_to_do_it() {
+        for nodes in [1, 3, 1_000] {
+            let tour = Tour::new(nodes, Pace::for_nodes(nodes), "http://127.0.0.1:1");
+            for (number, step) in (1..).zip(tour.steps()) {
+                assert!(!step.claims.is_empty(), "{}", step.title);
+                assert_eq!(step.commands.is_empty(), number == 1, "{}", step.title);
+                assert!(step.deadline > Pace::for_nodes(nodes).silence, "{}", step.title);
+            }
+        }
+    }
+
+    #[test]
+    fn a_lie_needs_a_second_node_to_be_seen_through() {
+        let lies = |nodes| Tour::new(nodes, Pace::for_nodes(nodes), "").steps().iter().any(|step| step.act == Act::Lie);
+        assert_eq!([lies(1), lies(2)], [false, true]);
+    }
+
+    #[test]
+    fn the_invitation_names_each_step_its_commands_and_what_to_look_for() {
+        let text = Tour::new(3, Pace::for_nodes(3), "http://127.0.0.1:7480").invitation(3);
+        for part in [
+            "[3/7] Stop a machine",
+            "  curl -sS -X POST http://127.0.0.1:7480/v1/instances/m-3/stop\n",
+            "   -> node-3 has the taint node.cloudprovider.kubernetes.io/shutdown\n",
+        ] {
+            assert!(text.contains(part), "{part:?} is missing in {text}");
+        }
+        assert!(!text.contains("[2/7]"), "{text}");
+    }
+}
