@@ -55,14 +55,3 @@ fn the_kubeconfig_is_there_when_it_is_ready_and_is_private() {
     assert!(text.contains(server.url()), "{text}");
     assert_eq!(fs::metadata(server.kubeconfig()).unwrap().permissions().mode() & 0o777, 0o600);
 }
-
-#[test]
-fn the_playground_says_what_to_try() {
-    let mut server = Server::start_command("playground", "playground", &[]);
-    assert!(server.stop("-INT").success());
-    let said = server.rest_of_output();
-    for file in said.split_whitespace().filter(|word| word.starts_with("examples/")) {
-        assert!(support::workspace().join(file).is_file(), "it names {file}, which is not there");
-    }
-    assert!(said.contains("kubectl apply -f examples/"), "{said}");
-}

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bowline_core::well_known::{INSTANCE_TYPE, REGION, SHUTDOWN_TAINT, UNINITIALIZED_TAINT, ZONE};
 use bowline_local::NewMachine;
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::claim::{Claim, Snapshot};
@@ -349,9 +350,12 @@ impl Scene<'_> {
             Claim::Untainted(new.name.clone(), UNINITIALIZED_TAINT),
             Claim::ProviderId(new.name.clone(), Some(format!("local://{}", new.id))),
         ];
-        let body = serde_json::to_string(&new).unwrap_or_default();
+        let body = json!({
+            "id": new.id, "name": new.name, "instanceType": new.instance_type, "zone": new.zone, "region": new.region,
+            "addresses": new.addresses,
+        });
         let commands = vec![
-            self.post("instances", &body),
+            self.post("instances", &body.to_string()),
             "sleep 2".to_owned(),
             format!("kubectl get node {} -o wide", new.name),
             format!("curl -sS {}/v1/calls", self.cloud),

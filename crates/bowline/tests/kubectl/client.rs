@@ -48,6 +48,16 @@ fn siblings(kubectl: &Path) -> Vec<PathBuf> {
 }
 
 impl Program {
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is version 1.`minor` or newer.
+    pub(crate) fn since(&self, minor: u32) -> bool {
+        self.minor >= minor
+    }
+
     /// Asks a program for its version; what cannot say is no kubectl.
     fn ask(path: PathBuf) -> Option<Program> {
         let output = Command::new(&path).args(["version", "--client", "--output=json"]).output().ok()?;
@@ -77,7 +87,7 @@ pub(crate) struct Kubectl {
 impl Kubectl {
     /// Whether it is version 1.`minor` or newer.
     pub(crate) fn since(&self, minor: u32) -> bool {
-        self.program.minor >= minor
+        self.program.since(minor)
     }
 
     /// Runs a command that has to work. Arguments are separated by white space; none contains any.

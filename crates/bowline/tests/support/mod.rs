@@ -103,6 +103,21 @@ impl Server {
         status.expect("the server stops when it is told to")
     }
 
+    /// What it prints next, up to a line that starts like this, or to its end.
+    pub(crate) fn read_until(&mut self, last: &str) -> String {
+        let mut text = String::new();
+        // One byte at a time: what is read ahead here would be lost to the next reader.
+        let mut lines = BufReader::with_capacity(1, self.child.stdout.as_mut().unwrap());
+        loop {
+            let mut line = String::new();
+            let ended = lines.read_line(&mut line).unwrap() == 0;
+            text += &line;
+            if ended || line.starts_with(last) {
+                return text;
+            }
+        }
+    }
+
     /// All it printed after the ready line, once it has ended.
     pub(crate) fn rest_of_output(&mut self) -> String {
         let mut text = String::new();

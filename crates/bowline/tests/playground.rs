@@ -1,0 +1,190 @@
+//! The playground as the person at the terminal meets it: the tour by itself, the tour by hand, and the end.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[allow(dead_code, reason = "only the finding of kubectls is used here")]
+#[path = "kubectl/client.rs"]
+mod client;
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use support::{BOWLINE, Scratch, Server, finish, skip, within, workspace};
+
+/// Generous: the machine may be busy with the other tests.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The last line of the tour.
+const END_OF_TOUR: &str = "Nothing is kept";
+
+fn playground(test: &str, flags: &[&str]) -> Output {
+    let scratch = Scratch::new(test);
+    let child = Command::new(BOWLINE)
+        .arg("playground")
+        .arg("--kubeconfig")
+        .arg(scratch.path("kubeconfig"))
+        .args(flags)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    finish(child, PATIENCE)
+}
+
+#[test]
+fn the_tour_by_itself_takes_every_step_and_ends_well() {
+    let output = playground("script", &["--script"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let titles = [
+        "[1/7] Before",
+        "[2/7] After",
+        "[3/7] Stop a machine",
+        "[4/7] The cloud lies",
+        "[5/7] Start the machine again",
+        "[6/7] Delete the machine",
+        "[7/7] Add a machine",
+        "All 7 steps came out as they should.",
+    ];
+    let mut rest = &said[..];
+    for title in titles {
+        let (_, behind) = rest.split_once(title).unwrap_or_else(|| panic!("{title:?} is missing, or late: {said}"));
+        rest = behind;
+    }
+    assert!(said.contains("   ok node-1 has the provider ID local://m-1\n"), "{said}");
+}
+
+#[test]
+fn a_tour_that_was_not_taken_to_its_end_is_no_success() {
+    let mut server = Server::start_command("cut-short", "playground", &["--script"]);
+    assert_eq!(server.stop("-INT").code(), Some(1));
+}
+
+#[test]
+fn flags_that_cannot_work_are_refused_with_what_would() {
+    for (flags, says) in [
+        (&["--nodes=0"][..], "from 1 to 10000"),
+        (&["--nodes=many"], "from 1 to 10000"),
+        (&["--port=1", "--listen=127.0.0.1:1"], "cannot be used with"),
+        (&["--port=70000"], "--port"),
+    ] {
+        let output = playground("refused", flags);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {text}");
+        assert!(text.contains(says), "{flags:?}: {text}");
+    }
+}
+
+#[test]
+fn an_interrupt_ends_it_well_and_soon() {
+    let mut server = Server::start_command("interrupt", "playground", &["--nodes=50"]);
+    let said = server.read_until(END_OF_TOUR);
+    let asked = Instant::now();
+    let status = server.stop("-INT");
+    // To be compared with the second that it is meant to take; how busy the machine is, a test cannot know.
+    eprintln!("the playground ended {} ms after the interrupt", asked.elapsed().as_millis());
+    assert_eq!(status.code(), Some(0), "{said}");
+}
+
+#[test]
+fn the_commands_of_the_tour_do_what_it_says() {
+    let kubectls = client::installed();
+    let Some(kubectl) = kubectls.iter().rfind(|program| program.since(29)) else {
+        return skip("no kubectl of 1.29 or newer");
+    };
+    if Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_err() {
+        return skip("no curl");
+    }
+    let mut server = Server::start_command("by-hand", "playground", &[]);
+    let tour = server.read_until(END_OF_TOUR);
+    let shell = Shell::new(&server, kubectl.path());
+    for step in tour.split("\n[").skip(3) {
+        let commands: Vec<_> = step.lines().filter_map(command).collect();
+        assert!(!commands.is_empty(), "{step}");
+        commands.iter().for_each(|command| drop(shell.run(command)));
+        step.lines().filter_map(|line| line.strip_prefix("   -> ")).for_each(|claim| shell.check(claim));
+    }
+    assert!(server.stop("-INT").success());
+}
+
+/// A line that is meant to be pasted.
+fn command(line: &str) -> Option<&str> {
+    line.strip_prefix("  ").filter(|rest| !rest.starts_with(' '))
+}
+
+/// A terminal in which `kubectl` is the one under test.
+struct Shell<'a> {
+    server: &'a Server,
+    path: String,
+}
+
+impl Shell<'_> {
+    fn new<'a>(server: &'a Server, kubectl: &Path) -> Shell<'a> {
+        let bin = server.scratch.path("bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        let script = format!("#!/bin/sh\nexec '{}' \"$@\"\n", kubectl.display());
+        std::fs::write(bin.join("kubectl"), script).unwrap();
+        assert!(Command::new("chmod").arg("+x").arg(bin.join("kubectl")).status().unwrap().success());
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+        Shell { server, path }
+    }
+
+    /// Runs a command that has to work, and returns what it printed.
+    fn run(&self, command: &str) -> String {
+        let child = Command::new("sh")
+            .args(["-c", command])
+            .current_dir(workspace())
+            .env("PATH", &self.path)
+            .env("HOME", self.server.scratch.path(""))
+            .env("KUBECONFIG", self.server.kubeconfig())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = finish(child, PATIENCE);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}\n{said}{error}");
+        // curl ends well whatever the cloud says, and the cloud says what is wrong.
+        assert!(!said.contains(r#""error""#), "{command}\n{said}");
+        said
+    }
+
+    /// Checks what the tour promised, with a kubectl command of this test's own.
+    fn check(&self, claim: &str) {
+        let words: Vec<_> = claim.split_whitespace().collect();
+        let field = |node: &str, field: &str| format!("kubectl get node {node} -o jsonpath='{{{field}}}'");
+        let (question, holds): (String, Box<dyn Fn(&str) -> bool>) = match words[..] {
+            [node, "has", "the", "condition", condition] => {
+                let status = condition.strip_prefix("Ready=").unwrap().to_owned();
+                let ready = r#".status.conditions[?(@.type=="Ready")].status"#;
+                (field(node, ready), Box::new(move |said| said == status))
+            }
+            [node, "has", "the", "taint", key] => {
+                let key = key.to_owned();
+                (field(node, ".spec.taints[*].key"), Box::new(move |said| said.contains(&key)))
+            }
+            [node, "does", "not", "have", "the", "taint", key] => {
+                let key = key.to_owned();
+                (field(node, ".spec.taints[*].key"), Box::new(move |said| !said.contains(&key)))
+            }
+            [node, "has", "the", "provider", "ID", id] => {
+                let id = id.to_owned();
+                (field(node, ".spec.providerID"), Box::new(move |said| said == id))
+            }
+            ["the", "Node", node, "is", state] => {
+                let (name, there) = (format!("node/{node}\n"), state == "there");
+                ("kubectl get nodes -o name".to_owned(), Box::new(move |said| said.contains(&name) == there))
+            }
+            ["there", "are", count, "Nodes"] => {
+                let count: usize = count.parse().unwrap();
+                ("kubectl get nodes -o name".to_owned(), Box::new(move |said| said.lines().count() == count))
+            }
+            _ => panic!("this test does not know how to check that {claim}"),
+        };
+        let held = within(PATIENCE, || holds(&self.run(&question)).then_some(()));
+        assert!(held.is_some(), "{claim}: {}", self.run(&question));
+    }
+}
