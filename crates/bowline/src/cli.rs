@@ -255,7 +255,7 @@ mod tests {
         let listen = |flags: &[&str]| {
             let cli = Cli::try_parse_from(["bowline", "playground"].iter().chain(flags)).ok()?;
             match cli.command {
-                Command::Playground(args) => Some(PlaygroundOptions::from(&args).listen.to_string()),
+                Some(Command::Playground(args)) => Some(PlaygroundOptions::from(&args).listen.to_string()),
                 _ => None,
             }
         };
