@@ -1,5 +1,6 @@
 //! The suite can fail: a small sound provider passes, and each flaw that is put into it is caught by the case that is
 //! there to catch it.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -152,8 +153,7 @@ impl Toy {
         let name = asked.node.as_str();
         let named: Vec<_> = machines.iter().filter(|machine| machine.instance.name == name).collect();
         let gone = Ok(InstanceState::Gone);
-        let Some(id) = asked.provider_id.as_ref().filter(|_| !(self.has(Flaw::NameBeforeId) && !named.is_empty()))
-        else {
+        let Some(id) = asked.provider_id.as_ref().filter(|_| !self.has(Flaw::NameBeforeId) || named.is_empty()) else {
             return match named.as_slice() {
                 _ if self.has(Flaw::ForgetsNames) => gone,
                 [] => gone,
@@ -228,7 +228,7 @@ impl Instances for Toy {
         if self.has(Flaw::OneByOne) {
             calls = open;
         }
-        let called = (0..calls).map(|_| self.call()).fold(Ok(()), |all, one| all.and(one));
+        let called = (0..calls).try_for_each(|_| self.call());
         let crowded = self.under_way.fetch_add(1, Ordering::SeqCst) > 0;
         tokio::task::yield_now().await;
         self.under_way.fetch_sub(1, Ordering::SeqCst);

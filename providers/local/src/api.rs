@@ -157,27 +157,31 @@ pub(crate) async fn answer(cloud: &LocalCloud, request: Request<Bytes>) -> Reply
 async fn handle(cloud: &LocalCloud, request: &Request<Bytes>) -> Outcome {
     let place = place(request.uri().path())?;
     let query = Query::parse(request.uri().query().unwrap_or_default(), &place)?;
-    let body = request.body();
     match (request.method(), &place) {
         (&Method::GET, Place::Instances) => list(cloud, &query).await,
-        (&Method::POST, Place::Instances) => made(&cloud.add(parse(body)?)?),
-        (&Method::POST, Place::Find) => find(cloud, parse(body)?).await,
+        (&Method::POST, Place::Find) => find(cloud, parse(request.body())?).await,
         (&Method::GET, Place::Instance(id)) => get(cloud, id, query.owner).await,
+        (method, place) => manage(cloud, method, place, request.body()),
+    }
+}
+
+/// The owner's calls.
+fn manage(cloud: &LocalCloud, method: &Method, place: &Place<'_>, body: &Bytes) -> Outcome {
+    match (method, place) {
+        (&Method::POST, Place::Instances) => made(&cloud.add(parse(body)?)?),
         (&Method::PUT, Place::Instance(id)) => replace(cloud, id, parse(body)?),
         (&Method::PATCH, Place::Instance(id)) => patch(cloud, id, parse(body)?),
-        (&Method::DELETE, Place::Instance(id)) => done(cloud.delete(id)?),
-        (&Method::POST, Place::Stop(id)) => done(cloud.stop(id)?),
-        (&Method::POST, Place::Start(id)) => done(cloud.start(id)?),
+        (&Method::DELETE, Place::Instance(id)) => done(cloud.delete(id)),
+        (&Method::POST, Place::Stop(id)) => done(cloud.stop(id)),
+        (&Method::POST, Place::Start(id)) => done(cloud.start(id)),
         (&Method::GET, Place::Faults) => good(&faults_in_force(cloud)),
         (&Method::POST, Place::Faults) => inject(cloud, parse(body)?),
-        (&Method::DELETE, Place::Faults) => done(cloud.repair_all()),
+        (&Method::DELETE, Place::Faults) => repair_all(cloud),
         (&Method::DELETE, Place::Fault(number)) => repair(cloud, *number),
         (&Method::GET, Place::Calls) => good(&cloud.calls()),
-        (&Method::DELETE, Place::Calls) => done(cloud.reset_calls()),
+        (&Method::DELETE, Place::Calls) => reset_calls(cloud),
         (&Method::GET, Place::Latency) => good(&Latency { millis: cloud.latency().as_millis() as u64 }),
-        (&Method::PUT, Place::Latency) => {
-            done(cloud.set_latency(Duration::from_millis(parse::<Latency>(body)?.millis)))
-        }
+        (&Method::PUT, Place::Latency) => set_latency(cloud, &parse(body)?),
         (method, place) => Err(Refusal::wrong_method(method, place.methods())),
     }
 }
@@ -397,7 +401,22 @@ fn inject(cloud: &LocalCloud, spec: FaultSpec) -> Outcome {
 }
 
 fn repair(cloud: &LocalCloud, number: u64) -> Outcome {
-    if cloud.repair(number) { done(()) } else { Err(Refusal::no_fault(&number.to_string())) }
+    if cloud.repair(number) { done(Ok(())) } else { Err(Refusal::no_fault(&number.to_string())) }
+}
+
+fn repair_all(cloud: &LocalCloud) -> Outcome {
+    cloud.repair_all();
+    done(Ok(()))
+}
+
+fn reset_calls(cloud: &LocalCloud) -> Outcome {
+    cloud.reset_calls();
+    done(Ok(()))
+}
+
+fn set_latency(cloud: &LocalCloud, latency: &Latency) -> Outcome {
+    cloud.set_latency(Duration::from_millis(latency.millis));
+    done(Ok(()))
 }
 
 fn faults_in_force(cloud: &LocalCloud) -> Value {
@@ -416,7 +435,8 @@ fn made(value: &impl Serialize) -> Outcome {
     respond(StatusCode::CREATED, value)
 }
 
-fn done((): ()) -> Outcome {
+fn done(outcome: Result<(), CloudError>) -> Outcome {
+    outcome?;
     good(&json!({}))
 }
 
@@ -514,5 +534,65 @@ impl From<CloudError> for Refusal {
             CloudError::Snapshot(..) => (StatusCode::INTERNAL_SERVER_ERROR, "snapshot"),
         };
         Refusal::new(status, code, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::CloudOptions;
+
+    const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+    const PATHS: [&str; 9] = [
+        "/v1/instances",
+        "/v1/instances/find",
+        "/v1/instances/i-0001",
+        "/v1/instances/i-0001/stop",
+        "/v1/instances/i-0001/start",
+        "/v1/faults",
+        "/v1/faults/1",
+        "/v1/calls",
+        "/v1/latency",
+    ];
+    const ENDINGS: [&str; 8] = ["", "", "", "", "/", "/..", "%2F", "/é"];
+    const QUERIES: [&str; 7] = ["", "?limit=2", "?page=i-0001", "?as=owner", "?%ff=%", "?&&=&", "?limit=2&limit=x"];
+    const BODIES: [&str; 12] = [
+        "",
+        "{}",
+        "null",
+        "[[[",
+        "\u{0}",
+        r#"{"name":"a"}"#,
+        r#"{"name":"a","id":"i-999999999999"}"#,
+        r#"{"ids":["i-0001",""],"names":["a"]}"#,
+        r#"{"fault":"empty","times":0}"#,
+        r#"{"fault":{"slow":0},"probability":0.5}"#,
+        r#"{"millis":0}"#,
+        r#"{"labels":{"a":{"b":null}},"addresses":null}"#,
+    ];
+
+    fn any_request(chance: &mut fastrand::Rng) -> Option<Request<Bytes>> {
+        // Most of the time the path is right and there is no query, or few requests would come far.
+        let query = if chance.bool() { "" } else { chance.choice(QUERIES)? };
+        let target = format!("{}{}{query}", chance.choice(PATHS)?, chance.choice(ENDINGS)?);
+        let request = Request::builder().method(chance.choice(METHODS)?).uri(target);
+        request.body(Bytes::from_static(chance.choice(BODIES)?.as_bytes())).ok()
+    }
+
+    #[tokio::test]
+    async fn any_request_has_an_answer_in_json() {
+        let cloud = LocalCloud::open(CloudOptions { page_size: 3, ..CloudOptions::default() }).unwrap();
+        let mut chance = fastrand::Rng::with_seed(7);
+        let mut good = 0;
+        for _ in 0..20_000 {
+            let Some(request) = any_request(&mut chance) else { continue };
+            let told = format!("{} {} {:?}", request.method(), request.uri(), request.body());
+            let reply = answer(&cloud, request).await;
+            let body: Value = serde_json::from_slice(reply.body()).unwrap();
+            let (status, refused) = (reply.status(), body["error"]["code"].is_string());
+            assert!(status.is_success() != refused && !status.is_server_error(), "{told}: {status} {body}");
+            good += usize::from(status.is_success());
+        }
+        assert!(good > 500, "only {good} requests made sense");
     }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::api::{self, ErrorReply, FaultInForce, FaultNumber, FindReply, FindRequest, ListReply};
+use crate::api::{self, ErrorBody, ErrorReply, FaultInForce, FaultNumber, FindReply, FindRequest, ListReply};
 use crate::cloud::{LocalCloud, Machine, NewMachine};
 use crate::error::CallError;
 use crate::faults::FaultSpec;
@@ -150,7 +150,8 @@ async fn receive(response: Response<hyper::body::Incoming>) -> Result<Response<B
 
 /// What a refusal says, as far as it can be understood: something else than our cloud may be answering.
 fn refusal(response: &Response<Bytes>) -> CallError {
-    let error = serde_json::from_slice::<ErrorReply>(response.body()).unwrap_or_default().error;
+    let foreign = |_| ErrorReply { error: ErrorBody { message: "something refuses".to_owned(), ..Default::default() } };
+    let error = serde_json::from_slice::<ErrorReply>(response.body()).unwrap_or_else(foreign).error;
     let retry_after = error.retry_after_millis.map(Duration::from_millis).or_else(|| retry_after(response));
     CallError::Refused { status: response.status().as_u16(), code: error.code, message: error.message, retry_after }
 }

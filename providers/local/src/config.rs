@@ -52,8 +52,7 @@ impl Default for Config {
 impl Config {
     /// Reads the file and says all that is wrong with it.
     pub fn read(file: &ConfigFile) -> Result<Config, Problems> {
-        // An empty file, or one of comments only, is YAML's null and not a mapping.
-        let config = file.yaml::<Option<Config>>()?.unwrap_or_default();
+        let config: Config = file.yaml()?;
         let mut problems = Problems::new();
         for (key, message) in config.mistakes() {
             problems.push(Problem::file(file.path(), line_of(file.text(), key), message).field(key));
@@ -88,4 +87,61 @@ fn line_of(text: &str, key: &str) -> Option<usize> {
         line.strip_prefix(key).is_some_and(|rest| rest.trim_start_matches(['"', '\'', ' ']).starts_with(':'))
     };
     text.lines().position(holds).map(|index| index + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, Problems> {
+        Config::read(&ConfigFile::from_text("local.yaml", text))
+    }
+
+    #[test]
+    fn every_key_may_be_left_out() {
+        for text in ["", "# nothing\n", "{}"] {
+            assert_eq!(read(text), Ok(Config::default()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn keys_are_read_as_they_are_documented() {
+        let text = "endpoint: http://127.0.0.1:1\nidPrefix: other\nlisting: false\npageSize: 2\nbatchLookup: 3\n\
+                    maxParallel: 4\nlookupByName: false\nshutdownState: false\nzones: false\nadditionalLabels: false\n";
+        let config = Config {
+            endpoint: "http://127.0.0.1:1".to_owned(),
+            id_prefix: "other".to_owned(),
+            listing: false,
+            page_size: 2,
+            batch_lookup: 3,
+            max_parallel: 4,
+            lookup_by_name: false,
+            shutdown_state: false,
+            zones: false,
+            additional_labels: false,
+        };
+        assert_eq!(read(text), Ok(config));
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_at_once_with_its_line() {
+        let text =
+            "# ours\nendpoint: https://cloud\nidPrefix: \"a://b\"\n\npageSize: 0\nbatchLookup : 0\n'maxParallel': 0\n";
+        let problems = read(text).unwrap_err();
+        let places: Vec<_> = problems.iter().map(|problem| (problem.line, problem.field.as_deref())).collect();
+        let wanted = [(2, "endpoint"), (3, "idPrefix"), (5, "pageSize"), (6, "batchLookup"), (7, "maxParallel")]
+            .map(|(line, field)| (Some(line), Some(field)));
+        assert_eq!(places, wanted, "{problems}");
+        assert!(problems.to_string().starts_with("local.yaml:2: endpoint: the endpoint \"https://cloud\" does not"));
+    }
+
+    #[test]
+    fn what_is_not_a_configuration_is_refused_with_its_line() {
+        for (text, line) in
+            [("zones: true\nzone: a\n", 2), ("listing: perhaps\n", 1), ("- a\n", 1), ("pageSize: -1", 1)]
+        {
+            let problems = read(text).unwrap_err();
+            assert_eq!(problems.iter().next().and_then(|problem| problem.line), Some(line), "{text:?}: {problems}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use bowline_cloud::{Error, ErrorKind, Retry};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// The cloud refuses.
-    #[error("{message} ({status} {code})")]
+    #[error("{message} (HTTP status {status})")]
     Refused {
         /// The HTTP status.
         status: u16,
@@ -36,35 +36,18 @@ pub enum CallError {
 impl CallError {
     /// The same in terms of the contract; `operation` is what was being done.
     pub(crate) fn explain(self, operation: &str) -> Error {
-        let error = Error::new(self.kind(), operation, self.to_string());
-        match self {
-            CallError::Refused { retry_after: Some(after), .. } => error.retry(Retry::After(after)),
-            _ => error,
+        let as_it_is = |kind| Error::new(kind, operation, self.to_string());
+        match &self {
+            // Something answers there that is not this cloud, or not yet. It is no statement about a machine: `find` and
+            // `list` answer 200 and say "missing".
+            CallError::Refused { status: 404 | 405, .. } => as_it_is(ErrorKind::InvalidConfig).retry(Retry::Backoff),
+            CallError::Refused { status, message, retry_after, .. } => {
+                Error::from_status(operation, *status, message, *retry_after)
+            }
+            CallError::Unreachable(_) | CallError::TimedOut(_) => as_it_is(ErrorKind::Unavailable),
+            CallError::Garbled(_) => as_it_is(ErrorKind::Unexpected),
+            CallError::BadEndpoint(_) => as_it_is(ErrorKind::InvalidConfig),
         }
-    }
-
-    fn kind(&self) -> ErrorKind {
-        match self {
-            CallError::Refused { status, code, .. } => kind_of(*status, code),
-            CallError::Unreachable(_) | CallError::TimedOut(_) => ErrorKind::Unavailable,
-            CallError::Garbled(_) => ErrorKind::Unexpected,
-            CallError::BadEndpoint(_) => ErrorKind::InvalidConfig,
-        }
-    }
-}
-
-/// What a refused `find` or `list` means. A 404 is no statement about a machine: those calls answer 200 and say "missing".
-fn kind_of(status: u16, code: &str) -> ErrorKind {
-    match (status, code) {
-        (400, "too_many_keys") => ErrorKind::InvalidConfig,
-        (401, _) => ErrorKind::Unauthenticated,
-        (403, _) => ErrorKind::PermissionDenied,
-        // Something answers there that is not this cloud.
-        (404 | 405, _) => ErrorKind::InvalidConfig,
-        (409, _) => ErrorKind::Conflict,
-        (429, _) => ErrorKind::RateLimited,
-        (408 | 500..=599, _) => ErrorKind::Unavailable,
-        _ => ErrorKind::Unexpected,
     }
 }
 
@@ -80,12 +63,12 @@ mod tests {
     fn every_answer_of_the_cloud_has_its_kind_and_advice() {
         let seconds = Duration::from_secs;
         let table = [
-            (refused(400, "invalid", None), ErrorKind::Unexpected, Retry::Backoff),
+            (refused(400, "invalid", None), ErrorKind::InvalidConfig, Retry::Never),
             (refused(400, "too_many_keys", None), ErrorKind::InvalidConfig, Retry::Never),
             (refused(401, "injected", None), ErrorKind::Unauthenticated, Retry::Backoff),
             (refused(403, "injected", None), ErrorKind::PermissionDenied, Retry::Backoff),
-            (refused(404, "no_such_path", None), ErrorKind::InvalidConfig, Retry::Never),
-            (refused(405, "", None), ErrorKind::InvalidConfig, Retry::Never),
+            (refused(404, "no_such_path", None), ErrorKind::InvalidConfig, Retry::Backoff),
+            (refused(405, "", None), ErrorKind::InvalidConfig, Retry::Backoff),
             (refused(408, "", None), ErrorKind::Unavailable, Retry::Backoff),
             (refused(409, "exists", None), ErrorKind::Conflict, Retry::Backoff),
             (refused(418, "", None), ErrorKind::Unexpected, Retry::Backoff),

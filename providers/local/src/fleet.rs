@@ -65,10 +65,14 @@ impl Fleet {
 
     /// Makes a machine, running, with an ID of its own.
     pub(crate) fn add(&mut self, mut spec: NewMachine) -> Result<Machine, CloudError> {
-        if spec.id.is_empty() {
-            spec.id = self.unused_id();
+        // Numbers only go up, so an ID is never given twice.
+        let mut last = self.last;
+        while spec.id.is_empty() || last > self.last && self.machines.contains_key(&spec.id) {
+            last = last.saturating_add(1);
+            spec.id = format!("i-{last:04}");
         }
         self.check_new(&spec)?;
+        self.last = last;
         let machine = Machine { spec, state: MachineState::Running };
         self.put(machine.clone());
         Ok(machine)
@@ -134,11 +138,6 @@ impl Fleet {
             }
         }
     }
-
-    /// Numbers only go up, so an ID is never given twice.
-    fn unused_id(&self) -> String {
-        format!("i-{:04}", self.last.saturating_add(1))
-    }
 }
 
 /// The number in an ID of the form that we make up.
@@ -154,6 +153,10 @@ pub(crate) fn is_id(id: &str) -> bool {
 }
 
 fn check_id(id: &str) -> Result<(), CloudError> {
+    // The API has this word in the place of an ID.
+    if id == "find" {
+        return Err(CloudError::Invalid("\"find\" cannot be an ID".to_owned()));
+    }
     if is_id(id) {
         return Ok(());
     }

@@ -73,7 +73,7 @@ impl LocalProvider {
         }
     }
 
-    /// What the cloud says of each key; `None` if there is none to ask for.
+    /// What the cloud says of each key. Without a key there is no call.
     async fn look_up(&self, request: FindRequest) -> Result<HashMap<Key, Answer>> {
         if request.ids.is_empty() && request.names.is_empty() {
             return Ok(HashMap::new());

@@ -116,3 +116,33 @@ pub fn factory_for(cloud: LocalCloud) -> Factory {
 fn configured(context: &BuildContext<'_>) -> std::result::Result<Config, Problems> {
     context.config.map_or_else(|| Ok(Config::default()), Config::read)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bowline_config::ConfigFile;
+    use bowline_core::ClusterName;
+
+    fn build(factory: &Factory, text: Option<&str>) -> std::result::Result<Arc<dyn CloudProvider>, Problems> {
+        let file = text.map(|text| ConfigFile::from_text("local.yaml", text));
+        (factory.build)(&BuildContext { config: file.as_ref(), cluster: &ClusterName::from("harbour") })
+    }
+
+    #[test]
+    fn the_factories_build_what_the_configuration_says() {
+        let cloud = LocalCloud::open(crate::CloudOptions { page_size: 7, ..Default::default() }).unwrap();
+        for (factory, batch) in [(factory(), 100), (factory_for(cloud), 7)] {
+            let plain = build(&factory, None).ok().unwrap();
+            assert_eq!(
+                (plain.info().name.as_str(), plain.info().cluster_id.as_deref()),
+                (factory.name, Some("harbour"))
+            );
+            assert_eq!(plain.info().id_prefixes, ["local"]);
+            assert_eq!(plain.capabilities().instances.as_ref().unwrap().batch_lookup, batch);
+            let other = build(&factory, Some("idPrefix: other\nlisting: false\n")).ok().unwrap();
+            assert_eq!(other.info().id_prefixes, ["other"]);
+            assert_eq!(other.capabilities().instances.as_ref().unwrap().list_page, None);
+            assert!(build(&factory, Some("endpoint: nowhere\n")).is_err());
+        }
+    }
+}

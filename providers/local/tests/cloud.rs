@@ -1,4 +1,5 @@
 //! The cloud itself, by its owner's hands and by its users' questions, in the same process and over HTTP.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
@@ -56,6 +57,10 @@ fn ids_are_made_up_in_order_and_never_given_twice() {
     cloud.add(NewMachine { id: format!("i-{}", u64::MAX), ..machine("huge") }).unwrap();
     cloud.add(NewMachine { id: "i-12x".to_owned(), ..machine("odd") }).unwrap();
     assert_eq!(id("d"), "i-0011");
+    cloud.add(NewMachine { id: "i-999999999999".to_owned(), ..machine("far") }).unwrap();
+    assert_eq!(id("e"), "i-1000000000000");
+    cloud.add(NewMachine { id: "i-1000000000001".to_owned(), ..machine("in the way") }).unwrap();
+    assert_eq!(id("f"), "i-1000000000002");
 }
 
 #[test]
@@ -64,7 +69,7 @@ fn the_owner_is_told_what_makes_no_sense() {
     cloud.add(machine("a")).unwrap();
     assert!(matches!(cloud.add(machine("")), Err(CloudError::Invalid(_))));
     assert!(matches!(cloud.add(machine("tab\there")), Err(CloudError::Invalid(_))));
-    for id in ["a/b", "a b", "..", "ü", &"x".repeat(254)] {
+    for id in ["a/b", "a b", "..", "find", "ü", &"x".repeat(254)] {
         assert!(matches!(cloud.add(NewMachine { id: id.into(), ..machine("b") }), Err(CloudError::Invalid(_))), "{id}");
     }
     let twice = cloud.add(NewMachine { id: "i-0001".to_owned(), ..machine("b") });

@@ -1,5 +1,6 @@
 //! The local provider runs the behaviour suite: in the same process and over HTTP, with everything on and with each
 //! capability off.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 use std::time::Duration;
