@@ -100,7 +100,7 @@ fn the_commands_of_the_tour_do_what_it_says() {
     }
     let mut server = Server::start_command("by-hand", "playground", &[]);
     let tour = server.read_until(END_OF_TOUR);
-    let shell = Shell::new(&server, kubectl.path());
+    let shell = Shell::new(&server, &kubectl.path);
     for step in tour.split("\n[").skip(3) {
         let commands: Vec<_> = step.lines().filter_map(command).collect();
         assert!(!commands.is_empty(), "{step}");

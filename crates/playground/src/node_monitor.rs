@@ -28,7 +28,8 @@ const CONCURRENCY: usize = 16;
 /// The conditions that only a kubelet can know.
 const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
+/// On every Node until its kubelet says that it is ready.
+pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 /// Watches over the Nodes, for as long as it is polled.

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 /// An installed kubectl.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Program {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     /// 29 for version 1.29.
     minor: u32,
 }
@@ -48,11 +48,6 @@ fn siblings(kubectl: &Path) -> Vec<PathBuf> {
 }
 
 impl Program {
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Whether it is version 1.`minor` or newer.
     pub(crate) fn since(&self, minor: u32) -> bool {
         self.minor >= minor
