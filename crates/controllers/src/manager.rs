@@ -60,7 +60,7 @@ pub async fn run(
 ) -> Result<(), ManagerError> {
     let (events, write_events) = EventSink::new(client.clone(), clock.clone(), &metrics);
     let context = Context {
-        cluster: Cluster::new(client.clone()),
+        cluster: Cluster::with_metrics(client.clone(), &metrics)?,
         nodes: Store::new(),
         clouds,
         events,
