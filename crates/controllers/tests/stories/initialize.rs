@@ -1,12 +1,12 @@
 //! Catalogue 9.1: initialisation.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::{Capabilities, CloudProvider, Instances, ProviderInfo};
-use bowline_core::{InstanceRef, InstanceState};
 use serde_json::json;
 
-use crate::world::{UNINITIALIZED, World, addresses, has_taint, label, machine, provider_id, taints, version};
+use crate::world::{UNINITIALIZED, World, Wrap, addresses, has_taint, label, machine, provider_id, taints, version};
+use crate::wrappers::{Declining, Retold};
 
 const BETA_TYPE: &str = "beta.kubernetes.io/instance-type";
 const GA_TYPE: &str = "node.kubernetes.io/instance-type";
@@ -111,7 +111,7 @@ async fn n06_other_taints_stay() {
 #[tokio::test(start_paused = true)]
 async fn n07_a_node_that_its_provider_declines_is_left_alone() {
     let mut world = World::new().await;
-    world.wrap = |inner| std::sync::Arc::new(Declining(inner));
+    world.wrap = |inner| Arc::new(Declining(inner));
     let mut changes = provided_ip("10.0.0.1");
     changes["spec"] = json!({"providerID": "local://i-1"});
     let before = world.register_with("node0", changes).await;
@@ -121,35 +121,6 @@ async fn n07_a_node_that_its_provider_declines_is_left_alone() {
     assert_eq!(version(&node), version(&before));
     assert!(has_taint(&node, UNINITIALIZED));
     assert!(world.events().await.is_empty());
-}
-
-/// Says of every machine that it is not for it to say.
-struct Declining(std::sync::Arc<dyn CloudProvider>);
-
-#[async_trait::async_trait]
-impl CloudProvider for Declining {
-    fn info(&self) -> &ProviderInfo {
-        self.0.info()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        self.0.capabilities()
-    }
-
-    fn instances(&self) -> Option<&dyn Instances> {
-        Some(self)
-    }
-
-    async fn check(&self) -> bowline_cloud::Result<()> {
-        self.0.check().await
-    }
-}
-
-#[async_trait::async_trait]
-impl Instances for Declining {
-    async fn find(&self, asked: &[InstanceRef]) -> Vec<bowline_cloud::Result<InstanceState>> {
-        asked.iter().map(|_| Ok(InstanceState::NotMine)).collect()
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,6 +155,39 @@ async fn n10_a_provider_id_that_is_there_is_kept() {
     world.start();
     let node = world.initialized("node0").await;
     assert_eq!(provider_id(&node).as_deref(), Some("local://test-provider-id"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn n11_m2_m4_without_an_id_from_either_side_the_taint_stays() {
+    // upstream: its older interface may say that it cannot give IDs, and then the node is initialised without one, for
+    // ever. Ours has one interface, and the rule of the newer one (NODE-9).
+    let mut world = World::new().await;
+    world.wrap = |inner| Arc::new(Retold { inner, id: None });
+    world.cloud().add(machine("node0", "12345", &["I10.0.0.1"])).unwrap();
+    world.register("node0").await;
+    world.start();
+    let told = world.eventually("a complaint", async || world.event("node0", "InitializationFailed").await).await;
+    assert_eq!(told.message.as_deref(), Some("cloud provider does not set node provider ID for node node0"));
+    assert!(has_taint(&world.node("node0").await, UNINITIALIZED));
+}
+
+#[tokio::test(start_paused = true)]
+async fn m1_m3_n10_the_nodes_own_id_serves_if_the_cloud_gives_none_and_wins_if_it_gives_another() {
+    let wraps: [Wrap; 3] = [
+        |inner| inner,
+        |inner| Arc::new(Retold { inner, id: None }),
+        |inner| Arc::new(Retold { inner, id: Some("local://another") }),
+    ];
+    for wrap in wraps {
+        let mut world = World::new().await;
+        world.options.node_lifecycle = None;
+        world.wrap = wrap;
+        world.cloud().add(machine("node0", "12345", &["I10.0.0.1"])).unwrap();
+        world.register_with("node0", json!({"spec": {"providerID": "local://12345"}})).await;
+        world.start();
+        assert_eq!(provider_id(&world.initialized("node0").await).as_deref(), Some("local://12345"));
+        world.stop().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

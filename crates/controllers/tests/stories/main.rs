@@ -7,4 +7,7 @@ mod doubt;
 mod faults;
 mod initialize;
 mod lifecycle;
+mod provided_ip;
+mod queue;
 mod world;
+mod wrappers;

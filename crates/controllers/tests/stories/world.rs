@@ -22,6 +22,9 @@ use tokio::task::JoinHandle;
 pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 pub(crate) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
+/// Puts something between a provider and its layers.
+pub(crate) type Wrap = fn(Arc<dyn CloudProvider>) -> Arc<dyn CloudProvider>;
+
 /// How long something may take before it counts as never; on paused time this costs nothing.
 const PATIENCE: Duration = Duration::from_secs(900);
 
@@ -34,7 +37,7 @@ pub(crate) struct World {
     pub(crate) layers: LayerOptions,
     pub(crate) metrics: prometheus::Registry,
     /// What stands between a provider and its layers; nothing as a rule.
-    pub(crate) wrap: fn(Arc<dyn CloudProvider>) -> Arc<dyn CloudProvider>,
+    pub(crate) wrap: Wrap,
     manager: Option<(Shutdown, JoinHandle<Result<(), ManagerError>>)>,
 }
 

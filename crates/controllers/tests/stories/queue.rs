@@ -1,0 +1,82 @@
+//! The rules of queues (WQ-1 to WQ-5), as Nodes meet them. The queue's own tests, beside it in `bowline-runtime`, take
+//! every rule apart; these show that the controller keeps to them.
+
+use std::time::Duration;
+
+use bowline_local::{Fault, FaultSpec};
+use serde_json::json;
+
+use crate::world::{World, label, machine};
+
+#[tokio::test(start_paused = true)]
+async fn wq1_a_node_that_changes_while_it_is_worked_on_is_looked_at_again() {
+    let mut world = World::new().await;
+    world.options.node_lifecycle = None;
+    world.cloud().add(machine("node0", "i-0", &[])).unwrap();
+    world.cloud().set_latency(Duration::from_secs(5));
+    world.register("node0").await;
+    world.start();
+    world.pass(Duration::from_secs(2)).await;
+    // While the cloud is being asked, an old label comes; the write that is under way knows nothing of it.
+    let old = json!({"metadata": {"labels": {"failure-domain.beta.kubernetes.io/zone": "late"}}});
+    world.patch("node0", old).await;
+    world
+        .eventually("the label is mirrored", async || {
+            let node = world.node("node0").await;
+            (label(&node, "topology.kubernetes.io/zone").as_deref() == Some("late")).then_some(())
+        })
+        .await;
+    assert_eq!(world.event("node0", "Synced").await.unwrap().count, Some(1), "never worked on twice at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn wq2_a_change_is_not_held_up_by_a_back_off() {
+    let mut world = World::new().await;
+    world.options.node_lifecycle = None;
+    world.register("node0").await;
+    world.start();
+    // Nobody knows it, for long enough that the waits between two looks are the longest.
+    world.pass(Duration::from_secs(600)).await;
+    world.cloud().add(machine("elsewhere", "i-0", &[])).unwrap();
+    let begin = tokio::time::Instant::now();
+    world.patch("node0", json!({"spec": {"providerID": "local://i-0"}})).await;
+    world.initialized("node0").await;
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn wq3_a_node_that_fails_is_tried_later_and_later_and_at_once_after_a_success() {
+    let mut world = World::new().await;
+    world.options.node_lifecycle = None;
+    world.layers.max_attempts = 1;
+    world.cloud().add(machine("node0", "i-0", &[])).unwrap();
+    world.cloud().inject(FaultSpec::always(Fault::Failing(500)));
+    world.register("node0").await;
+    world.start();
+    world.pass(Duration::from_secs(60)).await;
+    let early = world.cloud_calls();
+    assert!((8..=14).contains(&early), "{early} calls in the first minute");
+    world.pass(Duration::from_secs(600)).await;
+    let late = world.cloud_calls() - early;
+    assert!((9..=12).contains(&late), "{late} calls in ten more minutes");
+    world.cloud().repair_all();
+    world.initialized("node0").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn wq4_wq5_the_queue_is_keyed_by_node_and_has_its_upstream_name() {
+    let mut world = World::new().await;
+    for name in ["node0", "node1"] {
+        world.cloud().add(machine(name, &format!("i-{name}"), &[])).unwrap();
+        world.register(name).await;
+    }
+    world.start();
+    world.initialized("node0").await;
+    world.initialized("node1").await;
+    let families = world.metrics.gather();
+    let adds = families.iter().find(|family| family.name() == "workqueue_adds_total").unwrap();
+    let [metric] = adds.get_metric() else { panic!("one queue: {adds:?}") };
+    let [name] = metric.get_label() else { panic!("one label: {metric:?}") };
+    assert_eq!((name.name(), name.value()), ("name", "Nodes"));
+    assert!(metric.get_counter().get_value() >= 2.0);
+}
