@@ -80,6 +80,8 @@ impl Tidied<'_> {
         let value = Some(letters.as_str()).filter(|value| !value.is_empty());
         let value = value.map(|value| value.strip_prefix('=').unwrap_or(value));
         match self.command.get_arguments().find(|known| known.get_short() == Some(letter)) {
+            // Kept as it is: -h is shorter than --help.
+            Some(known) if !known.get_action().takes_values() => self.arguments.push(format!("-{letter}").into()),
             Some(known) => self.flag(known.get_long().unwrap_or_default(), known, value, rest),
             None => {
                 let hint = "flags are written with two dashes; --help lists them";
@@ -161,7 +163,7 @@ mod tests {
             (&["-v=4"], &["--v=4"]),
             (&["-v4", "-v", "5"], &["--v=4", "--v=5"]),
             (&["--help"], &["--help"]),
-            (&["-h", "--", ""], &["--help"]),
+            (&["-h", "--", ""], &["-h"]),
         ];
         for (given, expected) in cases {
             let (arguments, problems) = tidied(given);

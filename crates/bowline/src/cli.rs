@@ -25,13 +25,13 @@ pub(crate) const LOG_VARIABLE: &str = "BOWLINE_LOG";
 
 /// A cloud controller manager for Kubernetes, and the tools to try it without a cloud.
 ///
-/// With flags and no command it is the manager: it watches the API server and makes the cluster's nodes match what their
-/// clouds say. It takes the flags of the managers built on k8s.io/cloud-provider. It stops cleanly on SIGINT or SIGTERM.
+/// With flags and no command it is the manager: it watches the API server and makes the cluster's nodes match what
+/// their clouds say. It takes the flags of the managers built on k8s.io/cloud-provider. It stops cleanly on SIGINT or
+/// SIGTERM.
 #[derive(Debug, Parser)]
 #[command(
     name = "bowline",
     version,
-    after_help = LOG_HELP,
     arg_required_else_help = true,
     args_conflicts_with_subcommands = true,
     // upstream: of a flag that is given twice, the last counts.
@@ -45,7 +45,8 @@ pub(crate) struct Cli {
     pub(crate) manager: ManagerArgs,
 }
 
-const LOG_HELP: &str = "\
+/// What selects the logs.
+pub(crate) const LOG_HELP: &str = "\
 Logs go to standard error. BOWLINE_LOG selects them: a level (error, warn, info, debug, trace), or levels by module \
 (bowline_apiserver=debug,warn). The default is warn; for the manager it is info, or what -v says.";
 

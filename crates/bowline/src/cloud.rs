@@ -134,7 +134,7 @@ mod tests {
     fn machines_are_listed_in_columns() {
         let spec = NewMachine { id: "i-1".to_owned(), name: "worker-1".to_owned(), ..NewMachine::default() };
         let text = table(&[Machine { spec, state: MachineState::Stopped }]);
-        let expected = "ID    NAME       STATE     TYPE     ZONE     ADDRESSES\ni-1   worker-1   stopped   <none>   <none>   <none>\n";
-        assert_eq!(text, expected);
+        let head = "ID    NAME       STATE     TYPE     ZONE     ADDRESSES\n";
+        assert_eq!(text, format!("{head}i-1   worker-1   stopped   <none>   <none>   <none>\n"));
     }
 }

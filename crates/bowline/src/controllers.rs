@@ -134,7 +134,7 @@ mod tests {
     fn c09_c10_only_names_that_nobody_knows_are_refused() {
         let (_, problems) = select(&["*", "red-controller", "cloud-node", "-cloud-nod", "-"]);
         let expected = [
-            "--controllers: \"red-controller\" is not in the list of known controllers; known are cloud-node-controller",
+            "--controllers: \"red-controller\" is not in the list of known controllers; known are cloud-node-",
             "--controllers: \"cloud-nod\" is not in the list of known controllers; did you mean cloud-node?",
             "--controllers: \"\" is not in the list of known controllers; known are ",
         ];

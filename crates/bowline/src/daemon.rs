@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::layers::Layered;
-use bowline_cloud::{Cloud, CloudProvider, Clouds};
+use bowline_cloud::{CloudProvider, Clouds};
 use bowline_config::{Problem, Problems};
 use bowline_controllers::manager;
 use bowline_kube::ConnectError;
@@ -61,7 +60,7 @@ impl Prepared {
     /// Runs until shutdown is requested.
     async fn run(self, shutdown: Shutdown) -> anyhow::Result<()> {
         let metrics = prometheus::Registry::new();
-        let clouds = clouds(self.providers, &self.settings, &metrics);
+        let clouds = Clouds::around(self.providers, &self.settings.layers, &metrics);
         let patience = self.settings.manager.patience + MARGIN;
         let mut tasks = Supervisor::new(shutdown.clone());
         if let Some(address) = self.settings.metrics_listen {
@@ -76,12 +75,6 @@ impl Prepared {
     }
 }
 
-/// The providers in the order of the flag, each with the layers around it.
-fn clouds(providers: Vec<Arc<dyn CloudProvider>>, settings: &Settings, metrics: &prometheus::Registry) -> Clouds {
-    let layered = |provider| Layered::new(provider, settings.layers.clone(), metrics);
-    Clouds::new(providers.into_iter().map(|provider| Cloud::new(Arc::new(layered(provider)))))
-}
-
 fn names(clouds: &Clouds) -> Vec<&str> {
-    clouds.iter().map(Cloud::name).collect()
+    clouds.iter().map(|cloud| &**cloud.name()).collect()
 }

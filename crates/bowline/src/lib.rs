@@ -52,7 +52,9 @@ struct Guide;
 /// assert_eq!(bowline::cli().get_name(), "bowline");
 /// ```
 pub fn cli() -> clap::Command {
-    cli::Cli::command()
+    let registry = providers::registry();
+    let kinds: Vec<_> = registry.iter().map(|kind| format!("{} ({})", kind.name, kind.summary)).collect();
+    cli::Cli::command().after_help(format!("Cloud providers: {}.\n\n{}", kinds.join("; "), cli::LOG_HELP))
 }
 
 /// Reads the arguments, does what they say, and reports how that went.

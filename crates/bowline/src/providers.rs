@@ -1,6 +1,7 @@
 //! The clouds that the manager serves: from names and files to providers.
 //!
-//! Nothing here calls a cloud. Whatever is wrong, with flags, files and among the providers themselves, is told at once.
+//! Nothing here calls a cloud. Whatever is wrong, with flags, with files and among the providers themselves, is told at
+//! once.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

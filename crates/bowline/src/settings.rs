@@ -39,8 +39,8 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Works out what the flags come to. What is wrong goes to `problems`, with something harmless in its place, so that
-    /// the rest can be looked at, too; who gets problems does not use the settings.
+    /// Works out what the flags come to. What is wrong goes to `problems`, with something harmless in its place, so
+    /// that the rest can be looked at, too; who gets problems does not use the settings.
     pub(crate) fn resolve(args: &ManagerArgs, problems: &mut Problems) -> Settings {
         let generic = &args.generic;
         let controllers = Selection::new(&list(&generic.controllers), problems);

@@ -46,7 +46,8 @@ impl Processes {
     }
 }
 
-/// Makes a tainted node whose initialisation the API server holds up for so long, and waits until that write is in hand.
+/// Makes a tainted node whose initialisation the API server holds up for so long, and waits until that write is in
+/// hand.
 async fn write_in_hand(all: &Processes, milliseconds: u64) -> Api<Node> {
     let client = client(&all.server.kubeconfig()).await;
     let effect = serde_json::json!({ "latencyMilliseconds": milliseconds });

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use bowline_core::{InstanceRef, InstanceState, ProviderId};
 use futures::future::{join, join_all};
 
-use crate::layers::Layered;
-use crate::{Error, ErrorKind, Freshness, Result};
+use crate::layers::{LayerOptions, Layered};
+use crate::{CloudProvider, Error, ErrorKind, Freshness, ProviderInfo, Result};
 
 /// The providers of this process, in their configured order.
 #[derive(Clone)]
@@ -21,6 +21,7 @@ pub struct Clouds {
 /// One provider with its layers around it.
 #[derive(Clone)]
 pub struct Cloud {
+    name: Arc<str>,
     layered: Arc<Layered>,
 }
 
@@ -50,9 +51,24 @@ pub enum Nobody {
 }
 
 impl Clouds {
-    /// These, in this order. Prefixes must be distinct; [`build_clouds`](crate::build_clouds) sees to that.
-    pub fn new(clouds: impl IntoIterator<Item = Cloud>) -> Clouds {
-        Clouds { clouds: clouds.into_iter().collect() }
+    /// These, in this order, each with the layers around it. Prefixes must be distinct;
+    /// [`build_clouds`](crate::build_clouds) sees to that. Where two are of one kind, their prefixes tell them apart in
+    /// Events, logs and metrics, and their Nodes are not counted together.
+    pub fn around(
+        providers: impl IntoIterator<Item = Arc<dyn CloudProvider>>,
+        options: &LayerOptions,
+        metrics: &prometheus::Registry,
+    ) -> Clouds {
+        let providers: Vec<_> = providers.into_iter().collect();
+        let kinds: Vec<_> = providers.iter().map(|provider| provider.info().name.clone()).collect();
+        let cloud = |provider: Arc<dyn CloudProvider>| {
+            let kind = &provider.info().name;
+            let is_only = kinds.iter().filter(|other| *other == kind).count() == 1;
+            let name = if is_only { kind.clone() } else { distinct_name(provider.info()) };
+            let layered = Layered::new(provider, &name, options, metrics);
+            Cloud { name: name.into(), layered: Arc::new(layered) }
+        };
+        Clouds { clouds: providers.into_iter().map(cloud).collect() }
     }
 
     /// All of them, in their configured order.
@@ -94,8 +110,7 @@ impl Clouds {
     }
 
     fn position(&self, id: &ProviderId) -> Option<usize> {
-        let prefix = id.prefix()?;
-        self.clouds.iter().position(|cloud| cloud.info().id_prefixes.iter().any(|own| own == prefix))
+        self.clouds.iter().position(|cloud| cloud.layered.owns(id))
     }
 
     /// Offers nodes without an ID to one provider after the other, each time all that are still nobody's.
@@ -118,6 +133,12 @@ impl Clouds {
         settled.extend(open.into_iter().map(|index| (index, Ok(Sighting::Nobody(Nobody::Unclaimed)))));
         settled
     }
+}
+
+/// Its kind and what its IDs start with.
+fn distinct_name(info: &ProviderInfo) -> String {
+    let prefix = info.id_prefixes.first().map_or("", String::as_str);
+    format!("{}-{prefix}", info.name)
 }
 
 /// Questions by whom they are for, each as its place among all.
@@ -153,14 +174,9 @@ fn in_order(count: usize, answers: impl Iterator<Item = Indexed>) -> Vec<Result<
 }
 
 impl Cloud {
-    /// This provider, with these layers.
-    pub fn new(layered: Arc<Layered>) -> Cloud {
-        Cloud { layered }
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.info().name
+    /// Its name, different from that of every other cloud here.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     /// Its layers, for what is not about machines.
@@ -174,7 +190,7 @@ impl Cloud {
     }
 
     /// What it is.
-    pub fn info(&self) -> &crate::ProviderInfo {
+    pub fn info(&self) -> &ProviderInfo {
         self.layered.info()
     }
 
@@ -186,8 +202,8 @@ impl Cloud {
     /// Its answer on a machine that its ID says is its own.
     fn owned_sighting(&self, answer: Result<InstanceState>) -> Result<Sighting> {
         Ok(match answer? {
-            InstanceState::NotMine => Sighting::Nobody(Nobody::Declined(self.name().into())),
-            state => Sighting::Owned { provider: self.name().into(), state },
+            InstanceState::NotMine => Sighting::Nobody(Nobody::Declined(self.name.clone())),
+            state => Sighting::Owned { provider: self.name.clone(), state },
         })
     }
 
@@ -206,12 +222,10 @@ mod tests {
 
     use super::*;
     use crate::fake::{Call, Fake, named, with_id};
-    use crate::layers::LayerOptions;
 
     fn clouds(fakes: &[&Arc<Fake>]) -> Clouds {
-        let metrics = prometheus::Registry::new();
-        let layered = |fake: &Arc<Fake>| Layered::new(Arc::clone(fake) as _, LayerOptions::default(), &metrics);
-        Clouds::new(fakes.iter().map(|fake| Cloud::new(Arc::new(layered(fake)))))
+        let providers = fakes.iter().map(|fake| Arc::clone(fake) as Arc<dyn CloudProvider>);
+        Clouds::around(providers, &LayerOptions::default(), &prometheus::Registry::new())
     }
 
     /// Who owns it and what they say, in a few words.
@@ -309,5 +323,14 @@ mod tests {
     async fn no_clouds_claim_nothing() {
         assert_eq!(observe(&clouds(&[]), &[named("n"), with_id("n", "a://x")]).await, ["unclaimed", "foreign"]);
         assert!(observe(&clouds(&[]), &[]).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn two_clouds_of_one_kind_have_names_of_their_own() {
+        let of_kind = |prefix: &str| Arc::new(Fake::new("kind").prefix(prefix));
+        let (east, west, other) = (of_kind("east"), of_kind("west"), Arc::new(Fake::new("other")));
+        let clouds = clouds(&[&east, &west, &other]);
+        let names: Vec<_> = clouds.iter().map(|cloud| cloud.name().to_string()).collect();
+        assert_eq!(names, ["kind-east", "kind-west", "other"]);
     }
 }

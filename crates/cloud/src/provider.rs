@@ -1,6 +1,7 @@
 //! The root of a provider.
 
 use async_trait::async_trait;
+use bowline_core::ProviderId;
 
 use crate::{Capabilities, Instances, LoadBalancers, Result, Routes};
 
@@ -30,6 +31,12 @@ pub trait CloudProvider: Send + Sync {
 
     /// What it can do, and how much of it.
     fn capabilities(&self) -> &Capabilities;
+
+    /// Whether a machine with this ID would be one of its own. The default goes by the prefix, which is right unless the
+    /// cloud's IDs have none.
+    fn owns(&self, id: &ProviderId) -> bool {
+        id.prefix().is_some_and(|prefix| self.info().id_prefixes.iter().any(|own| own == prefix))
+    }
 
     /// Tells what machines there are.
     fn instances(&self) -> Option<&dyn Instances> {

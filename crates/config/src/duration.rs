@@ -1,7 +1,8 @@
 //! Durations as Go writes them: `300ms`, `1m30s`, `2h`, `0`.
 //!
 //! The values of flags come from manifests written for Go programs, so what Go reads is read here to the same
-//! nanosecond, and what Go refuses is refused. A negative duration is refused, too: no option of ours has a use for one.
+//! nanosecond, and what Go refuses is refused. A negative duration is refused, too: no option of ours has a use for
+//! one.
 
 use std::time::Duration;
 

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bowline_apiserver::{ApiServer, Options as ServerOptions};
-use bowline_cloud::layers::{LayerOptions, Layered};
-use bowline_cloud::{Cloud, Clouds};
+use bowline_cloud::layers::LayerOptions;
+use bowline_cloud::{CloudProvider, Clouds};
 use bowline_controllers::manager::{self, ManagerOptions};
 use bowline_core::{Address, AddressType};
 use bowline_kube::ClientOptions;
@@ -327,8 +327,8 @@ async fn client() -> Result<kube::Client, Failure> {
 async fn run_manager() -> Result<(), Failure> {
     let metrics = prometheus::Registry::new();
     let config = Config { endpoint: std::env::var("BOWLINE_BENCH_CLOUD")?, ..Config::default() };
-    let provider = Arc::new(LocalProvider::over_http(&config)?);
-    let clouds = Clouds::new([Cloud::new(Arc::new(Layered::new(provider, LayerOptions::default(), &metrics)))]);
+    let provider: Arc<dyn CloudProvider> = Arc::new(LocalProvider::over_http(&config)?);
+    let clouds = Clouds::around([provider], &LayerOptions::default(), &metrics);
     let mut options = ManagerOptions::default();
     if let Some(node) = &mut options.node {
         (node.concurrency, node.status_concurrency) = (CONCURRENCY, CONCURRENCY);

@@ -7,6 +7,8 @@ use bowline_cloud::Clouds;
 use bowline_kube::{Cluster, EventSink, Store, watch_nodes};
 use bowline_runtime::{Clock, QueueMetrics, Shutdown, Supervisor, TaskFailure};
 
+use tokio_util::task::TaskTracker;
+
 use crate::node::NodeController;
 use crate::node_lifecycle::NodeLifecycleController;
 use crate::{Context, node, node_lifecycle};
@@ -58,7 +60,7 @@ pub async fn run(
 ) -> Result<(), ManagerError> {
     let (events, write_events) = EventSink::new(client.clone(), clock.clone(), &metrics);
     let context = Context {
-        cluster: Cluster::new(client.clone()),
+        cluster: Cluster::with_metrics(client.clone(), &metrics)?,
         nodes: Store::new(),
         clouds,
         events,
@@ -67,17 +69,34 @@ pub async fn run(
         metrics: metrics.clone(),
     };
     let mut tasks = Supervisor::new(shutdown.clone());
+    let working = TaskTracker::new();
     if let Some(options) = options.node {
         let controller = NodeController::new(context.clone(), options)?;
-        tasks.spawn(node::NAME, endless(controller.run(shutdown.clone())));
+        tasks.spawn(node::NAME, endless(working.track_future(controller.run(shutdown.clone()))));
     }
     if let Some(options) = options.node_lifecycle {
         let controller = NodeLifecycleController::new(context.clone(), options)?;
-        tasks.spawn(node_lifecycle::NAME, endless(controller.run(shutdown.clone())));
+        tasks.spawn(node_lifecycle::NAME, endless(working.track_future(controller.run(shutdown.clone()))));
     }
     tasks.spawn("watch of nodes", endless(watch_nodes(client, context.nodes.clone(), shutdown.clone())));
-    tasks.spawn("events", endless(write_events(shutdown)));
+    tasks.spawn("events", endless(outlast(working, shutdown, write_events)));
     Ok(tasks.run(options.patience).await?)
+}
+
+/// Writes Events until all controllers have ended: the last writes have Events, too.
+async fn outlast<F: Future<Output = ()>>(
+    working: TaskTracker,
+    shutdown: Shutdown,
+    write_events: impl FnOnce(Shutdown) -> F,
+) {
+    let silence = Shutdown::new();
+    let wait = async {
+        shutdown.requested().await;
+        working.close();
+        working.wait().await;
+        silence.request();
+    };
+    tokio::join!(write_events(silence.clone()), wait);
 }
 
 /// A task that cannot fail; that it must not end before shutdown is the supervisor's affair.

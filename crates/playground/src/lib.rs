@@ -26,8 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_apiserver::{ApiServer, StartError};
-use bowline_cloud::layers::{LayerOptions, Layered};
-use bowline_cloud::{Cloud, Clouds};
+use bowline_cloud::layers::LayerOptions;
+use bowline_cloud::{CloudProvider, Clouds};
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions};
 use bowline_controllers::{node, node_lifecycle};
 use bowline_core::lifecycle::Policy;
@@ -236,8 +236,8 @@ fn until(
 
 fn clouds(cloud: &LocalCloud, metrics: &prometheus::Registry) -> Clouds {
     let provider = LocalProvider::in_process(cloud.clone(), &Config::default());
-    let layered = Layered::new(Arc::new(provider), LayerOptions::default(), metrics);
-    Clouds::new([Cloud::new(Arc::new(layered))])
+    let provider: Arc<dyn CloudProvider> = Arc::new(provider);
+    Clouds::around([provider], &LayerOptions::default(), metrics)
 }
 
 /// The rules are those of a cluster; only the waiting is shorter.

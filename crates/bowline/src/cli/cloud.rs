@@ -119,7 +119,13 @@ pub(crate) struct FaultArgs {
     pub(crate) fault: Fault,
 
     /// The kind of call that it strikes; find and list unless given.
-    #[arg(long, value_name = "KIND", default_value = "", value_parser = ["", "find", "list", "get"], hide_possible_values = true)]
+    #[arg(
+        long,
+        value_name = "KIND",
+        default_value = "",
+        value_parser = ["", "find", "list", "get"],
+        hide_possible_values = true
+    )]
     pub(crate) call: String,
 
     /// How often it strikes, from 0 to 1.

@@ -58,8 +58,8 @@ pub(crate) struct GenericArgs {
     #[arg(long, value_name = "NAMES", default_value = "*")]
     pub(crate) controllers: Vec<String>,
 
-    /// Requests per second to the API server, with --kube-api-burst; 0 for no limit. Unless one of the two is given, the
-    /// API server's own flow control is all that limits.
+    /// Requests per second to the API server, with --kube-api-burst; 0 for no limit. Unless one of the two is given,
+    /// the API server's own flow control is all that limits.
     // upstream: 20 by default, a limit that nothing on the server's side asks for.
     #[arg(long, value_name = "NUMBER", value_parser = given(flags::number))]
     pub(crate) kube_api_qps: Option<Given<f64>>,
@@ -183,7 +183,8 @@ pub(crate) struct NodeLifecycleArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Calls to the cloud")]
 pub(crate) struct CloudCallArgs {
-    /// Calls per second to each cloud; 0, the default, for no limit of our own. The cloud's own (429) is honoured anyway.
+    /// Calls per second to each cloud; 0, the default, for no limit of our own. The cloud's own (429) is honoured
+    /// anyway.
     #[arg(long, value_name = "NUMBER", value_parser = given(flags::number))]
     pub(crate) cloud_qps: Option<Given<f64>>,
 

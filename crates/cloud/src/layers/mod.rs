@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_core::{
-    ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, Plan, Route,
-    RouteSpec, Step,
+    ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, Plan, ProviderId,
+    Route, RouteSpec, Step,
 };
 
 use crate::layers::cache::Cache;
@@ -83,11 +83,17 @@ pub struct Layered {
 }
 
 impl Layered {
-    /// Puts the layers around `provider`; their metrics go to `metrics`, which may be shared with other providers.
-    pub fn new(provider: Arc<dyn CloudProvider>, options: LayerOptions, metrics: &prometheus::Registry) -> Layered {
-        let metrics = Arc::new(Metrics::new(&provider.info().name, metrics));
-        let limit = Limit::new(&options, provider.capabilities(), Arc::clone(&metrics));
-        let attempts = Arc::new(Attempts::new(&options, limit));
+    /// Puts the layers around `provider`; their metrics go to `metrics`, which may be shared with other providers, under
+    /// this name.
+    pub fn new(
+        provider: Arc<dyn CloudProvider>,
+        name: &str,
+        options: &LayerOptions,
+        metrics: &prometheus::Registry,
+    ) -> Layered {
+        let metrics = Arc::new(Metrics::new(name, metrics));
+        let limit = Limit::new(options, provider.capabilities(), Arc::clone(&metrics));
+        let attempts = Arc::new(Attempts::new(options, limit));
         let reader = Reader::new(Arc::clone(&provider), Arc::clone(&attempts));
         let cache = Cache::new(reader, options.gather, Arc::clone(&metrics));
         Layered { provider, metrics, dry_run: DryRun(options.dry_run), cache, attempts }
@@ -96,6 +102,11 @@ impl Layered {
     /// What the provider is.
     pub fn info(&self) -> &ProviderInfo {
         self.provider.info()
+    }
+
+    /// This ID is one of the provider's.
+    pub fn owns(&self, id: &ProviderId) -> bool {
+        self.provider.owns(id)
     }
 
     /// What the provider can do.

@@ -33,9 +33,7 @@ impl Reader {
     pub(crate) fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
         let (instances, limits) = self.instances()?;
         let own = match asked.provider_id.as_ref() {
-            Some(id) => {
-                id.prefix().is_some_and(|prefix| self.provider.info().id_prefixes.iter().any(|own| own == prefix))
-            }
+            Some(id) => self.provider.owns(id),
             None => limits.lookup_by_name,
         };
         if own { instances.identify(asked) } else { Ok(Identity::NotMine) }

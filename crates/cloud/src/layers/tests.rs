@@ -19,7 +19,7 @@ fn layers(fake: &Arc<Fake>) -> Arc<Layered> {
 }
 
 fn layers_with(fake: &Arc<Fake>, options: LayerOptions) -> Arc<Layered> {
-    Arc::new(Layered::new(Arc::clone(fake) as _, options, &prometheus::Registry::new()))
+    Arc::new(Layered::new(Arc::clone(fake) as _, "fake", &options, &prometheus::Registry::new()))
 }
 
 async fn ask(layers: &Layered, asked: &[InstanceRef], freshness: Freshness) -> Vec<String> {
@@ -695,7 +695,8 @@ fn every_question_may_be_moved_to_a_task() {
 async fn several_providers_share_one_registry_and_are_told_apart_by_label() {
     let registry = prometheus::Registry::new();
     let (a, b) = (Arc::new(Fake::new("a").with(["n"])), Arc::new(Fake::new("b")));
-    let layered = |fake: &Arc<Fake>| Layered::new(Arc::clone(fake) as _, LayerOptions::default(), &registry);
+    let layered =
+        |fake: &Arc<Fake>| Layered::new(Arc::clone(fake) as _, &fake.info().name, &LayerOptions::default(), &registry);
     let (_former, a_layers, b_layers) = (layered(&a), layered(&a), layered(&b));
     b.fail([Some(error(ErrorKind::Unavailable)), Some(error(ErrorKind::PermissionDenied))]);
     for _ in 0..2 {

@@ -213,7 +213,7 @@ fn not_found(shared: &Shared, node: &Node, provider: &str) -> Outcome {
 
 /// No provider here is in charge of the Node.
 fn nobodys(shared: &Shared, node: &Node, why: &Nobody) -> Outcome {
-    let providers: Vec<_> = shared.context.clouds.iter().map(|cloud| cloud.name().to_owned()).collect();
+    let providers: Vec<_> = shared.context.clouds.iter().map(|cloud| cloud.name().to_string()).collect();
     let providers = providers.join(", ");
     match why {
         Nobody::ForeignId(id) => {

@@ -37,6 +37,8 @@ impl NodeLifecycleController {
         self.events.emit(&object, EventType::Normal, "DeletingNode", reason);
         match self.context.cluster.delete_node(&node.name, &node.uid).await {
             Ok(()) => tracing::info!(controller = NAME, key = %node.name, %provider, "deleted the node"),
+            // Another Node has taken the name: ours is gone.
+            Err(WriteError::NotFound(_)) => {}
             Err(error) => {
                 let message = format!("Failed deleting node {}: {error}", node.name);
                 self.events.emit(&object, EventType::Warning, "DeletingNodeFailed", message);

@@ -128,10 +128,10 @@ impl NodeLifecycleController {
     /// All Nodes, and whose they are.
     fn fleet(&self) -> Fleet {
         let owner = |node: &Node| match &node.provider_id {
-            Some(id) => self.context.clouds.owner(id).map(|cloud| Arc::from(cloud.name())),
+            Some(id) => self.context.clouds.owner(id).map(|cloud| cloud.name().clone()),
             // Which cloud a Node of nobody counts against is a convention: the first that was asked.
             None if self.options.delete_unclaimed => {
-                self.context.clouds.iter().next().map(|cloud| Arc::from(cloud.name()))
+                self.context.clouds.iter().next().map(|cloud| cloud.name().clone())
             }
             None => None,
         };

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bowline_cloud::{Capabilities, CloudProvider, Instances, ProviderInfo};
+use bowline_core::{InstanceRef, InstanceState};
 use serde_json::json;
 
 use crate::world::{UNINITIALIZED, World, addresses, has_taint, label, machine, provider_id, taints, version};
@@ -108,16 +110,46 @@ async fn n06_other_taints_stay() {
 
 #[tokio::test(start_paused = true)]
 async fn n07_a_node_that_its_provider_declines_is_left_alone() {
-    // An ID of ours in a form that the provider does not take for its own.
     let mut world = World::new().await;
+    world.wrap = |inner| std::sync::Arc::new(Declining(inner));
     let mut changes = provided_ip("10.0.0.1");
-    changes["spec"] = json!({"providerID": "local://"});
+    changes["spec"] = json!({"providerID": "local://i-1"});
     let before = world.register_with("node0", changes).await;
     world.start();
     world.pass(Duration::from_secs(120)).await;
     let node = world.node("node0").await;
     assert_eq!(version(&node), version(&before));
     assert!(has_taint(&node, UNINITIALIZED));
+    assert!(world.events().await.is_empty());
+}
+
+/// Says of every machine that it is not for it to say.
+struct Declining(std::sync::Arc<dyn CloudProvider>);
+
+#[async_trait::async_trait]
+impl CloudProvider for Declining {
+    fn info(&self) -> &ProviderInfo {
+        self.0.info()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.0.capabilities()
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(self)
+    }
+
+    async fn check(&self) -> bowline_cloud::Result<()> {
+        self.0.check().await
+    }
+}
+
+#[async_trait::async_trait]
+impl Instances for Declining {
+    async fn find(&self, asked: &[InstanceRef]) -> Vec<bowline_cloud::Result<InstanceState>> {
+        asked.iter().map(|_| Ok(InstanceState::NotMine)).collect()
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_apiserver::{ApiServer, Effect, FaultRule, Options as ServerOptions};
-use bowline_cloud::layers::{LayerOptions, Layered};
-use bowline_cloud::{Cloud, Clouds};
+use bowline_cloud::layers::LayerOptions;
+use bowline_cloud::{CloudProvider, Clouds};
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions};
 use bowline_core::{Address, AddressType};
 use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider, NewMachine};
@@ -33,6 +33,8 @@ pub(crate) struct World {
     pub(crate) options: ManagerOptions,
     pub(crate) layers: LayerOptions,
     pub(crate) metrics: prometheus::Registry,
+    /// What stands between a provider and its layers; nothing as a rule.
+    pub(crate) wrap: fn(Arc<dyn CloudProvider>) -> Arc<dyn CloudProvider>,
     manager: Option<(Shutdown, JoinHandle<Result<(), ManagerError>>)>,
 }
 
@@ -60,6 +62,7 @@ impl World {
             options: ManagerOptions::default(),
             layers: LayerOptions::default(),
             metrics: prometheus::Registry::new(),
+            wrap: |provider| provider,
             manager: None,
         }
     }
@@ -72,10 +75,11 @@ impl World {
     // ---- the manager
 
     pub(crate) fn start(&mut self) {
-        let clouds = Clouds::new(self.clouds.iter().map(|(config, cloud)| {
-            let provider = Arc::new(LocalProvider::in_process(cloud.clone(), config));
-            Cloud::new(Arc::new(Layered::new(provider, self.layers.clone(), &self.metrics)))
-        }));
+        let providers = self.clouds.iter().map(|(config, cloud)| {
+            let provider: Arc<dyn CloudProvider> = Arc::new(LocalProvider::in_process(cloud.clone(), config));
+            (self.wrap)(provider)
+        });
+        let clouds = Clouds::around(providers, &self.layers, &self.metrics);
         let shutdown = Shutdown::new();
         let running = tokio::spawn(manager::run(
             self.server.in_process_client(),
