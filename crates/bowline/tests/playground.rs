@@ -156,37 +156,48 @@ impl Shell<'_> {
 
     /// Checks what the tour promised, with a kubectl command of this test's own.
     fn check(&self, claim: &str) {
-        let words: Vec<_> = claim.split_whitespace().collect();
-        let field = |node: &str, field: &str| format!("kubectl get node {node} -o jsonpath='{{{field}}}'");
-        let (question, holds): (String, Box<dyn Fn(&str) -> bool>) = match words[..] {
-            [node, "has", "the", "condition", condition] => {
-                let status = condition.strip_prefix("Ready=").unwrap().to_owned();
-                let ready = r#".status.conditions[?(@.type=="Ready")].status"#;
-                (field(node, ready), Box::new(move |said| said == status))
-            }
-            [node, "has", "the", "taint", key] => {
-                let key = key.to_owned();
-                (field(node, ".spec.taints[*].key"), Box::new(move |said| said.contains(&key)))
-            }
-            [node, "does", "not", "have", "the", "taint", key] => {
-                let key = key.to_owned();
-                (field(node, ".spec.taints[*].key"), Box::new(move |said| !said.contains(&key)))
-            }
-            [node, "has", "the", "provider", "ID", id] => {
-                let id = id.to_owned();
-                (field(node, ".spec.providerID"), Box::new(move |said| said == id))
-            }
-            ["the", "Node", node, "is", state] => {
-                let (name, there) = (format!("node/{node}\n"), state == "there");
-                ("kubectl get nodes -o name".to_owned(), Box::new(move |said| said.contains(&name) == there))
-            }
-            ["there", "are" | "is", count, "Nodes" | "Node"] => {
-                let count: usize = count.parse().unwrap();
-                ("kubectl get nodes -o name".to_owned(), Box::new(move |said| said.lines().count() == count))
-            }
-            _ => panic!("this test does not know how to check that {claim}"),
-        };
-        let held = within(PATIENCE, || holds(&self.run(&question)).then_some(()));
+        let (question, expected) = question(claim);
+        let held = within(PATIENCE, || expected.is_met(&self.run(&question)).then_some(()));
         assert!(held.is_some(), "{claim}: {}", self.run(&question));
+    }
+}
+
+/// What the answer to a question must be.
+enum Expected {
+    Text(String),
+    Word(String, bool),
+    Lines(usize),
+}
+
+impl Expected {
+    fn is_met(&self, said: &str) -> bool {
+        match self {
+            Expected::Text(text) => said == text,
+            Expected::Word(word, there) => said.split_whitespace().any(|said| said == word) == *there,
+            Expected::Lines(count) => said.lines().count() == *count,
+        }
+    }
+}
+
+/// How to ask whether a claim holds.
+fn question(claim: &str) -> (String, Expected) {
+    let names = "kubectl get nodes -o name".to_owned();
+    let field = |node: &str, field: &str| format!("kubectl get node {node} -o jsonpath='{{{field}}}'");
+    let words: Vec<_> = claim.split_whitespace().collect();
+    match words[..] {
+        [node, "has", "the", "condition", condition] => {
+            let status = condition.strip_prefix("Ready=").unwrap().to_owned();
+            (field(node, r#".status.conditions[?(@.type=="Ready")].status"#), Expected::Text(status))
+        }
+        [node, "has", "the", "taint", key] => {
+            (field(node, ".spec.taints[*].key"), Expected::Word(key.to_owned(), true))
+        }
+        [node, "does", "not", "have", "the", "taint", key] => {
+            (field(node, ".spec.taints[*].key"), Expected::Word(key.to_owned(), false))
+        }
+        [node, "has", "the", "provider", "ID", id] => (field(node, ".spec.providerID"), Expected::Text(id.to_owned())),
+        ["the", "Node", node, "is", state] => (names, Expected::Word(format!("node/{node}"), state == "there")),
+        ["there", "are" | "is", count, "Nodes" | "Node"] => (names, Expected::Lines(count.parse().unwrap())),
+        _ => panic!("this test does not know how to check that {claim}"),
     }
 }
