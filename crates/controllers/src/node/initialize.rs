@@ -108,8 +108,9 @@ async fn sync_uninitialized(shared: &Shared, nodes: Vec<(Work<NodeName>, Arc<Nod
     let questions: Vec<_> = nodes.iter().map(|(_, node)| InstanceRef::of(node)).collect();
     // A read may be given up at shutdown: nothing has been written for these Nodes yet.
     let Some(answers) = shutdown.or(shared.context.clouds.observe(&questions, FRESHNESS)).await else { return };
+    // Not all at once and held back by the permits alone: a write under way takes some kilobytes.
     stream::iter(nodes.into_iter().zip(answers))
-        .for_each_concurrent(None, |((work, node), answer)| async move {
+        .for_each_concurrent(shared.options.concurrency.max(1), |((work, node), answer)| async move {
             let outcome = sync_answer(shared, &node, answer, shutdown).await;
             settle(shared, &work, outcome);
         })
@@ -263,7 +264,7 @@ fn complain(shared: &Shared, node: &Node, reason: &'static str, message: &str) {
 /// Mirrors old labels to new ones (NODE-18): no cloud call.
 async fn sync_labels(shared: &Shared, nodes: Vec<(Work<NodeName>, Arc<Node>)>) {
     stream::iter(nodes)
-        .for_each_concurrent(None, |(work, node)| async move {
+        .for_each_concurrent(shared.options.concurrency.max(1), |(work, node)| async move {
             let outcome = mirror_labels(shared, &node).await;
             settle(shared, &work, outcome);
         })
