@@ -141,7 +141,7 @@ async fn sync_answer(
 /// Writes what initialising changes, deciding anew as long as somebody else changes the Node meanwhile (NODE-14).
 async fn initialize(shared: &Shared, node: &Arc<Node>, instance: &Instance) -> Outcome {
     let mut current = node.clone();
-    for _ in 0..ATTEMPTS {
+    for attempt in 0..ATTEMPTS {
         let change = match initialize::decide(&current, instance) {
             Ok(change) => change,
             Err(error) => return undecided(shared, node, &error),
@@ -157,7 +157,11 @@ async fn initialize(shared: &Shared, node: &Arc<Node>, instance: &Instance) -> O
             Err(WriteError::NotFound(_)) => return Outcome::Done,
             Err(error) => return Outcome::Retry(error.to_string()),
         }
-        tokio::time::sleep(PAUSE + PAUSE.mul_f64(fastrand::f64())).await;
+        // One conflict is a heartbeat that came in between, and reading again at once leaves no room for another; several
+        // are somebody who writes all the time, too.
+        if attempt > 0 {
+            tokio::time::sleep(PAUSE + PAUSE.mul_f64(fastrand::f64())).await;
+        }
         // What the store has is at best what met the conflict; the API server knows better.
         current = match shared.context.cluster.node(&node.name).await {
             Ok(Some(live)) if live.uid == node.uid && live.is_uninitialized() => Arc::new(live),
