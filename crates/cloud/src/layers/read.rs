@@ -89,7 +89,9 @@ impl Reader {
                 Ok(page) => page,
                 Err(error) => return answer_all(listing.fail(&error)),
             };
+            let known = listing.machines();
             answer_all(listing.take(page));
+            pages.showed(listing.machines() - known);
             if pages.is_last() {
                 self.machines.store(listing.machines(), Ordering::Relaxed);
                 return answer_all(listing.finish());
@@ -117,19 +119,34 @@ impl Reader {
 struct Pages {
     next: Option<PageToken>,
     seen: HashSet<String>,
+    /// How many pages in a row have shown no machine that was not known.
+    idle: usize,
 }
 
+/// Pages in a row without a new machine after which a listing is given up. Some are normal: a cloud that filters after it
+/// has cut its pages hands out empty ones.
+const MOST_IDLE_PAGES: usize = 100;
+
+/// Pages after which a listing is given up: at a hundred machines each, these would be a million.
+const MOST_PAGES: usize = 10_000;
+
 impl Pages {
-    /// Goes on behind `page`. A listing that leads back to where it was would never end.
+    /// Goes on behind `page`. A listing that leads back to where it was, or on and on, would never end.
     fn turn(&mut self, page: InstancePage) -> Result<InstancePage> {
         self.next = page.next.clone();
-        match &self.next {
-            Some(token) if !self.seen.insert(token.0.clone()) => {
-                let message = "the cloud's listing leads back to a page that was read already";
-                Err(Error::new(ErrorKind::Unexpected, Operation::ListInstances.to_string(), message))
-            }
-            _ => Ok(page),
-        }
+        let wrong = match &self.next {
+            Some(token) if !self.seen.insert(token.0.clone()) => "leads back to a page that was read already",
+            Some(_) if self.idle >= MOST_IDLE_PAGES => "goes on and on without showing another machine",
+            Some(_) if self.seen.len() >= MOST_PAGES => "has more pages than any cloud has",
+            _ => return Ok(page),
+        };
+        let message = format!("the cloud's listing {wrong}");
+        Err(Error::new(ErrorKind::Unexpected, Operation::ListInstances.to_string(), message))
+    }
+
+    /// The page behind which we are had this many machines that were not known.
+    fn showed(&mut self, new: usize) {
+        self.idle = if new == 0 { self.idle + 1 } else { 0 };
     }
 
     fn is_last(&self) -> bool {

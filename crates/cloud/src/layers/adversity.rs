@@ -1,0 +1,148 @@
+//! The layers around providers at their worst: whatever these do, a caller gets the truth or an error, and gets it.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use bowline_core::Instance;
+use futures::future::join_all;
+use tokio::time::sleep;
+
+use super::*;
+use crate::fake::{named, told, with_id};
+use crate::{InstanceCapabilities, InstancePage, Instances, PageToken, Retry};
+
+const MINUTE: Freshness = Freshness::Within(Duration::from_secs(60));
+
+type Find = dyn Fn(&[InstanceRef]) -> Vec<Result<InstanceState>> + Send + Sync;
+type List = dyn Fn(usize) -> Result<InstancePage> + Send + Sync;
+
+/// Answers as it pleases: `find` what it makes of the questions, `list` what it makes of the number of the page.
+struct Nasty {
+    info: ProviderInfo,
+    capabilities: Capabilities,
+    find: Box<Find>,
+    list: Box<List>,
+    /// How long the next calls take, each after it has looked.
+    latencies: Mutex<Vec<Duration>>,
+    lists: AtomicUsize,
+}
+
+impl Nasty {
+    fn finding(find: impl Fn(&[InstanceRef]) -> Vec<Result<InstanceState>> + Send + Sync + 'static) -> Nasty {
+        let instances = InstanceCapabilities { batch_lookup: 2, lookup_by_name: true, ..Default::default() };
+        Nasty {
+            info: ProviderInfo {
+                name: "nasty".to_owned(),
+                id_prefixes: vec!["c".to_owned()],
+                region: None,
+                cluster_id: None,
+            },
+            capabilities: Capabilities { instances: Some(instances), ..Capabilities::default() },
+            find: Box::new(find),
+            list: Box::new(|_| Ok(InstancePage::default())),
+            latencies: Mutex::default(),
+            lists: AtomicUsize::new(0),
+        }
+    }
+
+    fn listing(list: impl Fn(usize) -> Result<InstancePage> + Send + Sync + 'static) -> Nasty {
+        let mut nasty = Nasty::finding(|_| panic!("a listing was cheaper"));
+        let instances = InstanceCapabilities { list_page: Some(100), lookup_by_name: true, ..Default::default() };
+        nasty.capabilities.instances = Some(instances);
+        nasty.list = Box::new(list);
+        nasty
+    }
+
+    fn layers(self) -> (Arc<Nasty>, Arc<Layered>) {
+        let nasty = Arc::new(self);
+        let provider = Arc::clone(&nasty) as Arc<dyn CloudProvider>;
+        let layers = Layered::new(provider, "nasty", &LayerOptions::default(), &prometheus::Registry::new());
+        (nasty, Arc::new(layers))
+    }
+}
+
+#[async_trait]
+impl Instances for Nasty {
+    async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        let answers = (self.find)(asked);
+        let latency = self.latencies.lock().unwrap().pop().unwrap_or_default();
+        sleep(latency).await;
+        answers
+    }
+
+    async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
+        self.lists.fetch_add(1, Ordering::SeqCst);
+        (self.list)(page.map_or(0, |token| token.0.parse().unwrap()))
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Nasty {
+    fn info(&self) -> &ProviderInfo {
+        &self.info
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(self)
+    }
+
+    async fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn machine(id: &str) -> Instance {
+    Instance { id: id.to_owned(), name: id.to_owned(), ..Instance::default() }
+}
+
+fn running(id: &str) -> InstanceState {
+    InstanceState::Running(machine(id).into())
+}
+
+fn asked(ids: &[&str]) -> Vec<InstanceRef> {
+    ids.iter().map(|id| with_id(id, &format!("c://{id}"))).collect()
+}
+
+/// A page of these machines, and another one behind it.
+fn page(number: usize, ids: &[&str]) -> Result<InstancePage> {
+    let machines = ids.iter().map(|id| (machine(id), false));
+    Ok(InstancePage::new(machines, Some(PageToken((number + 1).to_string()))))
+}
+
+async fn ask(layers: &Layered, asked: &[InstanceRef], freshness: Freshness) -> Vec<String> {
+    layers.find_instances(asked, freshness).await.iter().map(told).collect()
+}
+
+// Listings that do not end.
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_that_shows_the_same_machines_for_ever_is_given_up() {
+    for shown in [vec!["a"], vec![]] {
+        let (nasty, layers) = Nasty::listing(move |number| page(number, &shown)).layers();
+        let answers = ask(&layers, &[asked(&["gone", "lost"]), vec![named("a")]].concat(), Freshness::Now).await;
+        assert_eq!(answers, ["unexpected"; 3]);
+        assert!(nasty.lists.load(Ordering::SeqCst) < 200);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_that_shows_another_machine_for_ever_is_given_up() {
+    let (_, layers) = Nasty::listing(|number| page(number, &[&format!("m{number}")])).layers();
+    assert_eq!(ask(&layers, &asked(&["m7", "gone"]), Freshness::Now).await, ["m7", "unexpected"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn some_pages_without_machines_are_no_reason_to_give_up() {
+    let list = |number: usize| match number % 100 {
+        99 if number > 500 => Ok(InstancePage::new([(machine("last"), false)], None)),
+        99 => page(number, &[&format!("m{number}")]),
+        _ => page(number, &[]),
+    };
+    let (_, layers) = Nasty::listing(list).layers();
+    assert_eq!(ask(&layers, &asked(&["m99", "last", "gone"]), Freshness::Now).await, ["m99", "last", "Gone"]);
+}
