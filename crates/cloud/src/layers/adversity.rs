@@ -146,3 +146,13 @@ async fn some_pages_without_machines_are_no_reason_to_give_up() {
     let (_, layers) = Nasty::listing(list).layers();
     assert_eq!(ask(&layers, &asked(&["m99", "last", "gone"]), Freshness::Now).await, ["m99", "last", "Gone"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_with_a_machine_that_has_no_id_proves_nothing() {
+    for wrong in [running(""), InstanceState::Gone, InstanceState::NotMine] {
+        let instances = vec![running("a"), wrong];
+        let (_, layers) =
+            Nasty::listing(move |_| Ok(InstancePage { instances: instances.clone(), next: None })).layers();
+        assert_eq!(ask(&layers, &asked(&["a", "b"]), Freshness::Now).await, ["unexpected"; 2]);
+    }
+}

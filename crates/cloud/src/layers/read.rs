@@ -131,13 +131,15 @@ const MOST_IDLE_PAGES: usize = 100;
 const MOST_PAGES: usize = 10_000;
 
 impl Pages {
-    /// Goes on behind `page`. A listing that leads back to where it was, or on and on, would never end.
+    /// Goes on behind `page`. A listing that leads back to where it was, or on and on, would never end. One with a machine
+    /// that cannot be recognised proves nobody's absence.
     fn turn(&mut self, page: InstancePage) -> Result<InstancePage> {
         self.next = page.next.clone();
         let wrong = match &self.next {
             Some(token) if !self.seen.insert(token.0.clone()) => "leads back to a page that was read already",
             Some(_) if self.idle >= MOST_IDLE_PAGES => "goes on and on without showing another machine",
             Some(_) if self.seen.len() >= MOST_PAGES => "has more pages than any cloud has",
+            _ if !page.instances.iter().all(has_id) => "shows a machine without an ID",
             _ => return Ok(page),
         };
         let message = format!("the cloud's listing {wrong}");
@@ -152,6 +154,10 @@ impl Pages {
     fn is_last(&self) -> bool {
         self.next.is_none()
     }
+}
+
+fn has_id(state: &InstanceState) -> bool {
+    state.instance().is_some_and(|instance| !instance.id.is_empty())
 }
 
 /// Pieces of at most `size`, in order.
