@@ -156,3 +156,33 @@ async fn a_listing_with_a_machine_that_has_no_id_proves_nothing() {
         assert_eq!(ask(&layers, &asked(&["a", "b"]), Freshness::Now).await, ["unexpected"; 2]);
     }
 }
+
+// Answers that are somebody else's.
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_about_another_machine_is_an_error() {
+    let backwards = |asked: &[InstanceRef]| {
+        let ids = asked.iter().rev().filter_map(|asked| asked.provider_id.as_ref()?.rest());
+        ids.map(|id| Ok(running(id))).collect()
+    };
+    let (_, layers) = Nasty::finding(backwards).layers();
+    assert_eq!(ask(&layers, &asked(&["a", "b", "c"]), Freshness::Now).await, ["unexpected", "unexpected", "c"]);
+    let error = layers.find_instances(&asked(&["a", "b"]), Freshness::Now).await.remove(0).unwrap_err();
+    assert_eq!(error.message(), "asked about the machine a, the provider answered about b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_with_the_very_provider_id_that_was_asked_is_right_however_the_provider_cuts_it() {
+    let find = |asked: &[InstanceRef]| {
+        let provider_id = asked[0].provider_id.clone();
+        vec![Ok(InstanceState::Running(Instance { provider_id, ..machine("otherwise") }.into()))]
+    };
+    let (_, layers) = Nasty::finding(find).layers();
+    assert_eq!(ask(&layers, &asked(&["region/a"]), Freshness::Now).await, ["otherwise"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_answers_are_an_error_for_all_that_were_asked() {
+    let (_, layers) = Nasty::finding(|_| vec![Ok(InstanceState::Gone); 3]).layers();
+    assert_eq!(ask(&layers, &asked(&["a", "b"]), Freshness::Now).await, ["unexpected"; 2]);
+}

@@ -66,7 +66,10 @@ impl Reader {
             let asked: Vec<_> = chunk.iter().map(|question| question.asked.clone()).collect();
             let find = |asked: Vec<InstanceRef>| async move { instances.find(&asked).await };
             let answers = self.attempts.run_each(Operation::FindInstances, &asked, find).await;
-            chunk.into_iter().zip(answers).for_each(|(question, found)| answer(question, found));
+            for (question, found) in chunk.into_iter().zip(answers) {
+                let found = found.and_then(|state| about(&question, state));
+                answer(question, found);
+            }
         });
         reads.await;
     }
@@ -154,6 +157,18 @@ impl Pages {
     fn is_last(&self) -> bool {
         self.next.is_none()
     }
+}
+
+/// The answer, if it is about the machine whose ID was asked for. Answers in another order than the questions would else
+/// put one machine's addresses on another's Node.
+fn about(question: &Question, state: InstanceState) -> Result<InstanceState> {
+    let (Identity::Id(id), Some(found)) = (&question.key.identity, state.instance()) else { return Ok(state) };
+    let whole = found.provider_id.is_some() && found.provider_id == question.asked.provider_id;
+    if whole || found.id == *id {
+        return Ok(state);
+    }
+    let message = format!("asked about the machine {id}, the provider answered about {}", found.id);
+    Err(Error::new(ErrorKind::Unexpected, Operation::FindInstances.to_string(), message))
 }
 
 fn has_id(state: &InstanceState) -> bool {
