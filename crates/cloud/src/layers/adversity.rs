@@ -186,3 +186,50 @@ async fn too_many_answers_are_an_error_for_all_that_were_asked() {
     let (_, layers) = Nasty::finding(|_| vec![Ok(InstanceState::Gone); 3]).layers();
     assert_eq!(ask(&layers, &asked(&["a", "b"]), Freshness::Now).await, ["unexpected"; 2]);
 }
+
+// Answers that come late or never.
+
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_of_an_old_read_does_not_undo_what_a_newer_one_says() {
+    let looks = AtomicUsize::new(0);
+    let find = move |_: &[InstanceRef]| match looks.fetch_add(1, Ordering::SeqCst) {
+        0 => vec![Ok(running("a"))],
+        _ => vec![Ok(InstanceState::Gone)],
+    };
+    let (nasty, layers) = Nasty::finding(find).layers();
+    *nasty.latencies.lock().unwrap() = vec![Duration::ZERO, Duration::from_secs(10)];
+    let a = asked(&["a"]);
+    let newer = async {
+        sleep(Duration::from_secs(1)).await;
+        ask(&layers, &a, Freshness::Now).await
+    };
+    let (old, new) = tokio::join!(ask(&layers, &a, Freshness::Now), newer);
+    assert_eq!((old, new), (vec!["a".to_owned()], vec!["Gone".to_owned()]));
+    assert_eq!(ask(&layers, &a, MINUTE).await, ["Gone"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_panics_leaves_nobody_waiting_and_nothing_behind() {
+    let (_, layers) = Nasty::finding(|_| panic!("on order")).layers();
+    for round in 0..3 {
+        let callers = (0..20).map(|n| {
+            let layers = Arc::clone(&layers);
+            async move { ask(&layers, &asked(&[&format!("m{round}-{n}")]), MINUTE).await }
+        });
+        assert_eq!(join_all(callers).await.concat(), ["unexpected"; 20]);
+    }
+    assert!(layers.cache.under_way() <= 20, "{} reads are taken for under way", layers.cache.under_way());
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_all_give_up_leave_nothing_behind() {
+    let (nasty, layers) = Nasty::finding(|asked| vec![Ok(InstanceState::Gone); asked.len()]).layers();
+    *nasty.latencies.lock().unwrap() = vec![Duration::from_secs(30); 50];
+    for n in 0..50 {
+        let question = asked(&[&format!("m{n}")]);
+        let hasty = tokio::time::timeout(Duration::from_secs(1), ask(&layers, &question, MINUTE));
+        assert!(hasty.await.is_err());
+    }
+    sleep(Duration::from_secs(300)).await;
+    assert_eq!(layers.cache.under_way(), 0);
+}
