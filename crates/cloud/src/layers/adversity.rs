@@ -233,3 +233,15 @@ async fn callers_that_all_give_up_leave_nothing_behind() {
     sleep(Duration::from_secs(300)).await;
     assert_eq!(layers.cache.under_way(), 0);
 }
+
+// Advice that nobody can follow.
+
+#[tokio::test(start_paused = true)]
+async fn a_wish_to_be_left_alone_for_years_is_cut_to_an_hour() {
+    for kind in [ErrorKind::RateLimited, ErrorKind::Unavailable, ErrorKind::InProgress] {
+        let error = move || Error::new(kind, "find", "later").retry(Retry::After(Duration::MAX));
+        let (_, layers) = Nasty::finding(move |asked| asked.iter().map(|_| Err(error())).collect()).layers();
+        let refused = layers.find_instances(&asked(&["a"]), Freshness::Now).await.remove(0).unwrap_err();
+        assert_eq!((refused.kind(), refused.retry_advice()), (kind, Retry::After(Duration::from_secs(3600))));
+    }
+}
