@@ -3,6 +3,8 @@
 //! `observe`, `retry` and `limit` are written once for all operations; `capability`, `dry_run` and `cache` know what they
 //! are about.
 
+#[cfg(test)]
+mod adversity;
 mod cache;
 pub mod capability;
 mod dry_run;

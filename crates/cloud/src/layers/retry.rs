@@ -51,7 +51,7 @@ impl Attempts {
             let answer = self.attempt(operation, call(), |answer| answer.as_ref().err()).await;
             let error = match answer.flatten() {
                 Ok(value) => return Ok(value),
-                Err(error) => error,
+                Err(error) => within_reason(error),
             };
             let Some(pause) = self.pause_after(attempt, &error) else { return Err(error) };
             let provider = self.limit.provider();
@@ -131,7 +131,9 @@ impl Attempts {
         let count = asked.len();
         let to_all = |error: Error| (0..count).map(|_| Err(error.clone())).collect();
         match self.attempt(operation, call(asked), |answers| first_error(answers)).await {
-            Ok(answers) if answers.len() == count => answers,
+            Ok(answers) if answers.len() == count => {
+                answers.into_iter().map(|answer| answer.map_err(within_reason)).collect()
+            }
             Ok(answers) => to_all(miscounted(operation, count, answers.len())),
             Err(error) => to_all(error),
         }
@@ -187,6 +189,14 @@ impl Gate {
     fn closed_for(&self) -> Duration {
         let closed_until = *self.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
         closed_until.map(|until| until.saturating_duration_since(Instant::now())).unwrap_or_default()
+    }
+}
+
+/// The same error with advice that a caller can follow: one that puts an object aside for years would never see it again.
+fn within_reason(error: Error) -> Error {
+    match error.retry_advice() {
+        Retry::After(wish) if wish > LONGEST_REST => error.retry(Retry::After(LONGEST_REST)),
+        _ => error,
     }
 }
 

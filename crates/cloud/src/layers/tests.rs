@@ -19,7 +19,7 @@ fn layers(fake: &Arc<Fake>) -> Arc<Layered> {
 }
 
 fn layers_with(fake: &Arc<Fake>, options: LayerOptions) -> Arc<Layered> {
-    Arc::new(Layered::new(Arc::clone(fake) as _, "fake", &options, &prometheus::Registry::new()))
+    Arc::new(Layered::new(Arc::clone(fake) as _, &fake.info().name, &options, &prometheus::Registry::new()))
 }
 
 async fn ask(layers: &Layered, asked: &[InstanceRef], freshness: Freshness) -> Vec<String> {
