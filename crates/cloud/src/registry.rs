@@ -65,7 +65,8 @@ mod tests {
 
     #[test]
     fn the_last_factory_of_a_name_counts() {
-        let registry = Registry::default().with(factory("a", "first")).with(factory("b", "b")).with(factory("a", "last"));
+        let registry =
+            Registry::default().with(factory("a", "first")).with(factory("b", "b")).with(factory("a", "last"));
         let context = BuildContext { config: None, cluster: &"kubernetes".into() };
         let built = (registry.get("a").unwrap().build)(&context).ok().unwrap();
         assert_eq!(built.info().name, "last");

@@ -1,5 +1,7 @@
 //! Load balancers: what a Service wants, and what a cloud has.
 
+use std::collections::BTreeMap;
+
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +28,7 @@ pub struct LoadBalancerSpec {
     /// Whose it is.
     pub key: LoadBalancerKey,
     /// The Service's annotations, where a provider keeps its own settings.
-    pub annotations: std::collections::BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
     /// What it listens on, and where that goes.
     pub ports: Vec<PortSpec>,
     /// The machines behind it.
