@@ -8,8 +8,8 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, PostParams};
+use k8s_openapi::api::core::v1::{Event, Node};
+use kube::api::{Api, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use support::{Program, Scratch, Server, bowline, refused, within};
 
@@ -53,21 +53,23 @@ async fn write_in_hand(all: &Processes, milliseconds: u64) -> Api<Node> {
     let effect = serde_json::json!({ "latencyMilliseconds": milliseconds });
     let rule =
         serde_json::json!({ "verb": "patch", "resource": "nodes", "subresource": "", "effect": effect, "times": 1 });
-    let ask = |method: &str, body: String| {
-        let request = hyper::Request::builder().method(method).uri("/debug/faults").body(body.into_bytes()).unwrap();
-        client.request_text(request)
-    };
-    ask("POST", rule.to_string()).await.unwrap();
-    all.add(&["worker-1", "--id=one"]);
+    turn(&client, "POST", "/debug/faults", rule.to_string()).await;
+    all.add(&["worker-1", "--id=one", "--address=InternalIP=10.0.0.1"]);
     let nodes: Api<Node> = Api::all(client.clone());
     nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     // A rule that is used up is gone.
-    while ask("GET", String::new()).await.unwrap() != "[]" {
+    while turn(&client, "GET", "/debug/faults", String::new()).await != "[]" {
         assert!(tokio::time::Instant::now() < deadline, "no write came; the manager said: {}", all.manager.said());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     nodes
+}
+
+/// Turns one of the API server's test knobs.
+async fn turn(client: &kube::Client, method: &str, knob: &str, body: String) -> String {
+    let request = hyper::Request::builder().method(method).uri(knob).body(body.into_bytes()).unwrap();
+    client.request_text(request).await.unwrap()
 }
 
 async fn client(kubeconfig: &Path) -> kube::Client {
@@ -179,7 +181,37 @@ async fn the_write_in_hand_is_finished_when_a_signal_comes() {
     let nodes = write_in_hand(&all, 500).await;
     assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
     let node = nodes.get("worker-1").await.unwrap();
-    assert!(!is_tainted(&node), "{}", all.manager.said());
+    assert!(!is_tainted(&node) && addresses(&node) > 0, "{}", all.manager.said());
+    let events: Api<Event> = Api::namespaced(nodes.into_client(), "default");
+    let events = events.list(&ListParams::default()).await.unwrap().items;
+    let reasons: Vec<_> = events.iter().filter_map(|event| event.reason.as_deref()).collect();
+    assert_eq!(reasons, ["Synced"], "the last writes are told, too: {}", all.manager.said());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trouble_with_the_watch_is_told_in_our_own_words_only() {
+    let all = Processes::start("own-words", &[]);
+    let client = client(&all.server.kubeconfig()).await;
+    let nodes = all.nodes().await;
+    let effects = [
+        serde_json::json!("partialWatchLine"),
+        serde_json::json!("reset"),
+        serde_json::json!({ "status": { "code": 403 } }),
+        serde_json::json!({ "status": { "code": 500 } }),
+    ];
+    for (number, effect) in effects.iter().enumerate() {
+        let name = format!("worker-{number}");
+        all.add(&[&name, "--address=InternalIP=10.0.0.1"]);
+        let rule = serde_json::json!({ "verb": "watch", "resource": "nodes", "effect": effect, "times": 1 });
+        turn(&client, "POST", "/debug/faults", rule.to_string()).await;
+        turn(&client, "POST", "/debug/cut-watches", String::new()).await;
+        nodes.create(&PostParams::default(), &tainted(&name)).await.unwrap();
+        initialised(&nodes, &name, &all.manager).await;
+    }
+    let said = all.manager.said();
+    let foreign: Vec<_> = said.lines().filter(|line| line.contains(" kube_") || line.contains(" hyper")).collect();
+    assert!(foreign.is_empty(), "{foreign:#?}");
+    assert!(said.contains("the watch is interrupted") && said.contains("the watch works again"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
