@@ -19,6 +19,7 @@ mod cli;
 mod cloud;
 mod controllers;
 mod daemon;
+mod exposition;
 mod flags;
 mod kubeconfig;
 mod playground;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::api::{Api, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use support::{Program, Scratch, Server, bowline, refused, within};
+use support::{Program, Scratch, Server, bowline, exposition, refused, within};
 
 /// An API server, a cloud and the manager, each in a process of its own.
 struct Processes {
@@ -140,11 +140,41 @@ async fn a_tainted_node_is_initialised_and_a_signal_ends_the_manager_well() {
     let told = within(Duration::from_secs(20), || {
         Some(metrics(&address)).filter(|told| told.contains("workqueue_adds_total"))
     });
-    assert!(told.is_some(), "{}", metrics(&address));
+    let told = told.unwrap_or_else(|| panic!("{}", metrics(&address)));
+    let (head, body) = told.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("text/plain; version=0.0.4"), "{head}");
+    let told = exposition::read(body).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let waits = &told["workqueue_queue_duration_seconds"].samples;
+    let bounds: Vec<_> = waits.iter().filter_map(|wait| wait.labels.iter().find(|(name, _)| name == "le")).collect();
+    assert_eq!(bounds.first().map(|(_, bound)| bound.as_str()), Some("1e-08"), "as Go writes it");
     assert!(all.manager.said().contains("FLAG: --cloud-provider=\"local\""), "{}", all.manager.said());
 
     assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
     assert!(all.cloud.stop("-TERM").success());
+}
+
+#[test]
+fn the_reader_takes_what_is_right_and_nothing_else() {
+    let good = "# HELP a b\n# TYPE a counter\na{b=\"c\\\"}\",d=\"\"} 1e+06\na 0\n";
+    assert!(exposition::read(good).is_ok(), "{:?}", exposition::read(good));
+    let bad = [
+        "a 1\n",
+        "# HELP a b\n# TYPE a counter\na 1",
+        "# HELP a b\n# TYPE a counter\n",
+        "# HELP a b\n# TYPE a counter\na 1\na 1\n",
+        "# HELP a b\n# TYPE a counter\nb 1\n",
+        "# HELP a b\n# TYPE a counter\na{b=\"c} 1\n",
+        "# HELP a b\n# TYPE a counter\na{b=\"c\"\"} 1\n",
+        "# HELP a b\n# TYPE a counter\na 1000000\n",
+        "# HELP a b\n# TYPE a counter\na 0.00001\n",
+        "# HELP a b\n# TYPE a counter\na\n",
+        "# HELP a b\n# TYPE a histogram\na_bucket{le=\"0.00000001\"} 1\na_bucket{le=\"+Inf\"} 1\na_sum 1\na_count 1\n",
+        "# HELP a b\n# TYPE a histogram\na_bucket{le=\"1\"} 2\na_bucket{le=\"+Inf\"} 1\na_sum 1\na_count 1\n",
+        "# HELP a b\n# TYPE a histogram\na_bucket{le=\"1\"} 1\na_sum 1\na_count 1\n",
+    ];
+    for text in bad {
+        assert!(exposition::read(text).is_err(), "{text}");
+    }
 }
 
 /// A cloud with one machine, and the configuration for it.
