@@ -160,7 +160,7 @@ async fn initialize(shared: &Shared, node: &Arc<Node>, instance: &Instance) -> O
             }
             Err(WriteError::Conflict(_)) => {}
             Err(WriteError::NotFound(_)) => return Outcome::Done,
-            Err(error) => return Outcome::Retry(error.to_string()),
+            Err(error) => return unwritten(shared, node, &error),
         }
         // One conflict is a heartbeat that came in between, and reading again at once leaves no room for another; several
         // are somebody who writes all the time, too.
@@ -207,6 +207,16 @@ async fn finish(shared: &Shared, node: &Node, instance: &Instance) -> Outcome {
 /// The cloud and the Node do not go together (NODE-9, NODE-11).
 fn undecided(shared: &Shared, node: &Node, error: &InitializeError) -> Outcome {
     complain(shared, node, "InitializationFailed", &error.to_string());
+    Outcome::Retry(error.to_string())
+}
+
+/// The API server takes no such change, and a person has to see why: a label of the cloud that is none in Kubernetes, a
+/// webhook, a right that is missing. That it cannot be reached is no news about the Node.
+fn unwritten(shared: &Shared, node: &Node, error: &WriteError) -> Outcome {
+    if let WriteError::Rejected { .. } = error {
+        let message = format!("The API server refuses what the cloud says of this node: {error}");
+        complain(shared, node, "InitializationFailed", &message);
+    }
     Outcome::Retry(error.to_string())
 }
 
