@@ -170,7 +170,11 @@ async fn initialize(shared: &Shared, node: &Arc<Node>, instance: &Instance) -> O
         // What the store has is at best what met the conflict; the API server knows better.
         current = match shared.context.cluster.node(&node.name).await {
             Ok(Some(live)) if live.uid == node.uid && live.is_uninitialized() => Arc::new(live),
-            // Gone, or done by somebody else.
+            // Done by somebody else, or by ourselves and the answer got lost.
+            Ok(Some(live)) if live.uid == node.uid => {
+                write_addresses(shared, &live, instance).await;
+                return Outcome::Done;
+            }
             Ok(_) => return Outcome::Done,
             Err(error) => return Outcome::Retry(error.to_string()),
         };
@@ -183,6 +187,13 @@ async fn finish(shared: &Shared, node: &Node, instance: &Instance) -> Outcome {
     shared.memory.wrote(node);
     shared.complaints.forget(&node.name);
     shared.metrics.taint_removed(node, shared.context.clock.now());
+    write_addresses(shared, node, instance).await;
+    shared.events.emit(&ObjectRef::node(node), EventType::Normal, "Synced", "Node synced successfully");
+    shared.metrics.initialized(node, shared.context.clock.now());
+    Outcome::Done
+}
+
+async fn write_addresses(shared: &Shared, node: &Node, instance: &Instance) {
     match addresses::decide(node, &instance.addresses) {
         Ok(Some(wanted)) => {
             if let Err(error) = shared.context.cluster.set_addresses(&node.name, &wanted).await {
@@ -197,9 +208,6 @@ async fn finish(shared: &Shared, node: &Node, instance: &Instance) -> Outcome {
         Ok(None) => {}
         Err(error) => tracing::warn!(controller = super::NAME, key = %node.name, "addresses left as they are: {error}"),
     }
-    shared.events.emit(&ObjectRef::node(node), EventType::Normal, "Synced", "Node synced successfully");
-    shared.metrics.initialized(node, shared.context.clock.now());
-    Outcome::Done
 }
 
 // ---- what keeps a Node from being initialised; each cause is told once
