@@ -1,9 +1,10 @@
 //! Machines: asked for in sets.
 
-use async_trait::async_trait;
-use bowline_core::{Instance, InstanceRef, InstanceState};
 use std::sync::Arc;
 use std::time::Duration;
+
+use async_trait::async_trait;
+use bowline_core::{Instance, InstanceRef, InstanceState};
 
 use crate::{Error, ErrorKind, Result};
 

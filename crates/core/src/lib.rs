@@ -20,6 +20,8 @@ mod names;
 mod node;
 mod plan;
 mod route;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod well_known;
 
 pub use instance::{Instance, InstanceRef, InstanceState};

@@ -126,11 +126,12 @@ impl Layered {
     }
 
     fn skips(&self, operation: Operation, what: &dyn std::fmt::Display) -> bool {
-        self.dry_run.skips(&self.provider.info().name, operation, what)
+        self.dry_run.skips(self.metrics.provider(), operation, what)
     }
 }
 
-// Machines.
+// ---- machines
+
 impl Layered {
     /// Asks about these machines, as many as there are; one answer per question, in the same order.
     pub async fn find_instances(&self, asked: &[InstanceRef], freshness: Freshness) -> Vec<Result<InstanceState>> {
@@ -142,7 +143,8 @@ impl Layered {
     }
 }
 
-// Load balancers.
+// ---- load balancers
+
 impl Layered {
     /// What the cloud has for these; one answer per wish, in the same order.
     pub async fn observe_load_balancers(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
@@ -175,7 +177,7 @@ impl Layered {
         capability::check_load_balancer(&self.info().name, wish, capabilities)?;
         let plan = balancers.plan(wish, state)?;
         if !plan.is_empty() {
-            self.dry_run.print(&self.info().name, Operation::PlanLoadBalancer, &plan);
+            self.dry_run.print(self.metrics.provider(), Operation::PlanLoadBalancer, &plan);
         }
         Ok(plan)
     }
@@ -199,7 +201,8 @@ impl Layered {
     }
 }
 
-// Routes.
+// ---- routes
+
 impl Layered {
     /// All routes of this cluster.
     pub async fn list_routes(&self, cluster: &ClusterName) -> Result<Vec<Route>> {

@@ -54,7 +54,8 @@ impl Attempts {
                 Err(error) => within_reason(error),
             };
             let Some(pause) = self.pause_after(attempt, &error) else { return Err(error) };
-            tracing::debug!(op = operation.label(), attempt, ?pause, %error, "trying again");
+            let provider = self.limit.provider();
+            tracing::debug!(provider, op = operation.label(), attempt, ?pause, %error, "trying again");
             sleep(pause).await;
             attempt += 1;
         }
@@ -78,7 +79,8 @@ impl Attempts {
             if open.is_empty() {
                 break;
             }
-            tracing::debug!(op = operation.label(), attempt, ?pause, failed = open.len(), "trying again");
+            let provider = self.limit.provider();
+            tracing::debug!(provider, op = operation.label(), attempt, ?pause, failed = open.len(), "trying again");
             sleep(pause).await;
             let again = open.iter().filter_map(|index| asked.get(*index)).cloned().collect();
             let renewed = self.each_once(operation, again, &call).await;

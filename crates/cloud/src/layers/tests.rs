@@ -48,7 +48,7 @@ fn lists(fake: &Fake) -> usize {
     fake.calls().iter().filter(|call| matches!(call, Call::List(_))).count()
 }
 
-// Memory and reads under way.
+// ---- memory and reads under way
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_within_the_bound_comes_from_memory_and_an_older_one_does_not() {
@@ -202,7 +202,7 @@ async fn a_provider_that_panics_gives_errors_and_is_asked_again() {
     assert_eq!(ask(&layers, &ids(0..1), MINUTE).await, ["n0"]);
 }
 
-// Lookups.
+// ---- lookups
 
 #[tokio::test(start_paused = true)]
 async fn lookups_are_cut_to_size_and_run_in_parallel_up_to_the_limit() {
@@ -259,7 +259,7 @@ async fn a_provider_without_machines_says_so() {
     assert_eq!(texts, ["find instances: the provider c has no instances"; 2]);
 }
 
-// Listings.
+// ---- listings
 
 #[test]
 fn the_cheaper_of_lookup_and_listing_is_taken_and_lookup_on_a_tie() {
@@ -393,7 +393,7 @@ async fn a_listing_that_leads_back_ends_with_an_error() {
     assert_eq!(ask(&layers(&fake), &ids(20..30), Freshness::Now).await, ["unexpected"; 10]);
 }
 
-// Retries.
+// ---- retries
 
 #[tokio::test(start_paused = true)]
 async fn what_may_work_a_moment_later_is_tried_again_and_nothing_else() {
@@ -519,7 +519,7 @@ async fn each_attempt_pays_the_rate() {
     assert_eq!((begun.elapsed().as_secs(), fake.calls().len()), (3, 4));
 }
 
-// Writes.
+// ---- writes
 
 fn key() -> LoadBalancerKey {
     let (namespace, service, uid) = ("default".to_owned(), "web".to_owned(), "u1".to_owned());
@@ -691,7 +691,7 @@ fn every_question_may_be_moved_to_a_task() {
     movable(layers.delete_route(&cluster, &old));
 }
 
-// Metrics.
+// ---- metrics
 
 #[tokio::test(start_paused = true)]
 async fn several_providers_share_one_registry_and_are_told_apart_by_label() {
@@ -723,7 +723,7 @@ async fn several_providers_share_one_registry_and_are_told_apart_by_label() {
     }
 }
 
-// The promise that everything above is for.
+// ---- the promise that everything above is for
 
 #[derive(Debug, Clone)]
 struct World {
