@@ -12,6 +12,7 @@ use futures::stream::{self, StreamExt as _};
 use tokio_util::task::TaskTracker;
 
 use super::Shared;
+use super::memory::LAG;
 
 /// The most Nodes that one read is made for.
 const BATCH: usize = 1000;
@@ -90,7 +91,8 @@ async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) 
     let mut labelled = Vec::new();
     for work in batch {
         match shared.context.nodes.get(work.key().as_str()) {
-            Some(node) if node.is_hands_off() || shared.memory.is_outdated(&node) => shared.queue.forget(work.key()),
+            Some(node) if node.is_hands_off() => shared.queue.forget(work.key()),
+            Some(node) if shared.memory.is_outdated(&node) => settle(shared, &work, Outcome::Rest(LAG)),
             Some(node) if node.is_uninitialized() => asked.push((work, node)),
             Some(node) => labelled.push((work, node)),
             // Gone before its turn (NODE-4).
