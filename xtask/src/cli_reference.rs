@@ -52,7 +52,10 @@ fn flags(page: &mut String, command: &Command) {
 }
 
 fn row(page: &mut String, flag: &Arg) {
-    let default = flag.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy()));
+    // An empty text means that nothing is set, and a switch is off unless it is given: neither needs telling.
+    let defaults =
+        flag.get_default_values().iter().filter(|value| !value.is_empty() && flag.get_action().takes_values());
+    let default = defaults.map(|value| format!("`{}`", value.to_string_lossy()));
     let default = default.reduce(|all, one| format!("{all}, {one}"));
     let missing = if flag.is_required_set() { "required" } else { "" };
     let help = flag.get_help().map(ToString::to_string).unwrap_or_default().replace('\n', " ");
@@ -67,7 +70,7 @@ fn spelling(flag: &Arg) -> String {
     let Some(name) = flag.get_long() else {
         return value.map_or(flag.get_id().as_str(), |value| value.as_str()).to_owned();
     };
-    match value {
+    match value.filter(|_| flag.get_action().takes_values()) {
         Some(value) if flag.is_require_equals_set() => format!("--{name}[={value}]"),
         Some(value) => format!("--{name} {value}"),
         None => format!("--{name}"),
@@ -88,6 +91,15 @@ mod tests {
         let flag = Arg::new("size").long("size").value_name("A|B").default_value("A").help("How large.");
         let page = page(Command::new("demo").arg(flag));
         assert!(page.contains("| `--size A\\|B` | `A` | How large. |"), "{page}");
+    }
+
+    #[test]
+    fn a_switch_has_neither_value_nor_default() {
+        let switch = Arg::new("fast").long("fast").action(clap::ArgAction::SetTrue).help("Hurry.");
+        let empty = Arg::new("name").long("name").value_name("NAME").default_value("").help("Its name.");
+        let page = page(Command::new("demo").arg(switch).arg(empty));
+        assert!(page.contains("| `--fast` |  | Hurry. |"), "{page}");
+        assert!(page.contains("| `--name NAME` |  | Its name. |"), "{page}");
     }
 
     #[test]

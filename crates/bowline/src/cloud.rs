@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use anyhow::Context as _;
-use bowline_core::Address;
-use bowline_local::{CallError, CloudError, CloudOptions, LocalCloud, Machine, MachineState, ManagementClient};
-use bowline_local::{FaultSpec, NewMachine};
+use bowline_local::{
+    CallError, CloudError, CloudOptions, FaultSpec, LocalCloud, Machine, MachineState, ManagementClient, NewMachine,
+};
 
 use crate::BadInput;
 use crate::cli::{CloudArgs, CloudCommand, EndpointArgs};
@@ -113,8 +113,7 @@ fn row(machine: &Machine) -> [String; 6] {
         MachineState::Running => "running",
         MachineState::Stopped => "stopped",
     };
-    let addresses: Vec<_> =
-        spec.addresses.iter().map(|Address { kind, address }| format!("{kind}={address}")).collect();
+    let addresses: Vec<_> = spec.addresses.iter().map(ToString::to_string).collect();
     let or_none = |text: &str| if text.is_empty() { "<none>".to_owned() } else { text.to_owned() };
     [
         spec.id.clone(),

@@ -29,6 +29,8 @@ pub struct InstanceCapabilities {
     pub max_parallel: usize,
     /// A machine without a known ID can be found by the node's name.
     pub lookup_by_name: bool,
+    /// A new machine never has the ID of an old one. Not so where IDs are made of names.
+    pub unique_ids: bool,
     /// The cloud tells a stopped machine from a running one.
     pub shutdown_state: bool,
     /// The cloud tells the zone and region of a machine.
@@ -93,6 +95,7 @@ impl Default for InstanceCapabilities {
             list_page: None,
             max_parallel: 8,
             lookup_by_name: false,
+            unique_ids: false,
             shutdown_state: false,
             zones: false,
             additional_labels: false,

@@ -51,9 +51,9 @@ pub enum Nobody {
 }
 
 impl Clouds {
-    /// These, in this order, each with the layers around it. Prefixes must be distinct;
-    /// [`build_clouds`](crate::build_clouds) sees to that. Where two are of one kind, their prefixes tell them apart in
-    /// Events, logs and metrics, and their Nodes are not counted together.
+    /// These, in this order, each with the layers around it. Prefixes must be distinct, which whoever makes the providers
+    /// sees to. Where two are of one kind, their prefixes tell them apart in Events, logs and metrics, and their Nodes are
+    /// not counted together.
     pub fn around(
         providers: impl IntoIterator<Item = Arc<dyn CloudProvider>>,
         options: &LayerOptions,

@@ -1,9 +1,10 @@
 //! Machines: asked for in sets.
 
-use async_trait::async_trait;
-use bowline_core::{Instance, InstanceRef, InstanceState};
 use std::sync::Arc;
 use std::time::Duration;
+
+use async_trait::async_trait;
+use bowline_core::{Instance, InstanceRef, InstanceState};
 
 use crate::{Error, ErrorKind, Result};
 
@@ -13,18 +14,50 @@ use crate::{Error, ErrorKind, Result};
 /// cut questions to size, cache, retry or run calls in parallel: the layers do that, by the numbers in
 /// [`InstanceCapabilities`](crate::InstanceCapabilities).
 ///
-/// Rules, each with a conformance case of the same name:
+/// Rules, each with a conformance case of the same name. On questions and answers:
 /// - `one_answer_each`: `find` returns as many answers as it was asked, in the same order.
-/// - `error_is_no_answer`: a failure of the cloud is an `Err`, never [`InstanceState::Gone`].
-/// - `gone_is_certain`: `Gone` only if the cloud said so of that very machine; a reply that leaves it out is an error.
-/// - `stopped_is_not_gone`: a machine that is powered off exists.
+/// - `mixed_batch`: one question may be about a machine that runs, another about one that is stopped, gone or foreign.
+/// - `batch_limit_is_honoured`: `batch_lookup` machines are found at once, in fewer calls than machines.
+/// - `concurrent_questions`: `max_parallel` questions under way at once do not get each other's answers.
+/// - `empty_question_makes_no_call`: to be asked about nothing costs nothing.
+///
+/// On which machine is meant:
 /// - `id_before_name`: with a provider ID the name is not looked at.
-/// - `foreign_id_is_not_mine`: an ID with another prefix is [`InstanceState::NotMine`], without a call.
-/// - `malformed_id_is_an_error`: an ID with the right prefix that makes no sense is `InvalidConfig`, not `Gone`.
+/// - `id_is_recognised`: [`identify`](Instances::identify) makes the machine's [`Instance::id`] of its provider ID,
+///   however that is spelled, and each spelling is [owned](crate::CloudProvider::owns) and finds the machine.
+/// - `foreign_id_is_not_mine`: an ID of somebody else is [`InstanceState::NotMine`], without a call.
+/// - `malformed_id_is_an_error`: an ID of one's own that makes no sense is `InvalidConfig`, not `Gone`.
+/// - `name_finds_the_machine`: with `lookup_by_name`, a node without ID is found by its name, and a name that no machine
+///   has is `Gone`.
 /// - `two_of_one_name_is_an_error`: a name that fits two machines is an error that names both.
-/// - `listing_agrees_with_find`: what `list` returns of a machine is what `find` returns.
-/// - `pages_are_complete`: the pages together hold every machine that was there all the time, once.
+/// - `without_name_lookup_nothing_is_claimed`: without `lookup_by_name`, a node without ID is `NotMine` or an error.
 /// - `provider_id_is_stable`: the same machine has the same ID after stop, start and rename.
+/// - `deleted_then_recreated_same_name_is_another_id`: with `unique_ids`, a new machine does not take over the ID of an
+///   old one of its name.
+///
+/// On what is said of it:
+/// - `gone_is_certain`: `Gone` only if the cloud said so of that very machine; a reply that leaves it out is an error.
+///   A cloud with several endpoints has said so when each that could have the machine has.
+/// - `stopped_is_not_gone`: a machine that is powered off exists.
+/// - `stopped_is_told`: with `shutdown_state`, it is [`InstanceState::Stopped`], and `Running` once it is started.
+/// - `addresses_keep_their_order`: addresses are told in the same order each time, the one that the Node should have.
+/// - `zones_are_told`: with `zones`, each machine has a zone and its region.
+/// - `labels_are_told`: with `additional_labels`, labels are handed on as the cloud has them.
+///
+/// On listings:
+/// - `listing_agrees_with_find`: what `list` returns of a machine is what `find` returns; one that is stopped is listed.
+/// - `pages_are_complete`: the pages together hold every machine that was there all the time, once.
+/// - `without_listing_it_is_unsupported`: without `list_page`, `list` is `Unsupported`.
+///
+/// On trouble:
+/// - `error_is_no_answer`: a failure of the cloud is an `Err`, never [`InstanceState::Gone`].
+/// - `errors_have_a_kind`: refused credentials, refused rights, throttling, a broken cloud and an answer that makes no
+///   sense are told apart.
+/// - `listing_errors_have_a_kind`: the same holds for `list`, and a failed page is no empty page.
+/// - `throttling_carries_its_delay`: when the cloud says how long to stay away, the error's advice says so.
+///
+/// A call is dropped when it takes too long or the program stops: it must leave nothing behind that a later one would
+/// trip over.
 #[async_trait]
 pub trait Instances: Send + Sync {
     /// Asks about these; at most `batch_lookup` of them.
@@ -36,19 +69,14 @@ pub trait Instances: Send + Sync {
         Err(Error::new(ErrorKind::Unsupported, "list instances", "this cloud cannot list its machines"))
     }
 
-    /// By what a machine is recognised in a listing. Pure; the default takes what stands behind `://` as the machine's ID.
+    /// By what a machine is recognised, in a listing and when questions are shared. Pure.
+    ///
+    /// The default takes what stands behind `://` as the machine's [`Instance::id`]. Override it where there is more (a
+    /// region, a leading slash), where one machine has several spellings (bring them all to one: letters to lower case,
+    /// for example), where IDs have no `://` (see [`owns`](crate::CloudProvider::owns)), and where a node without ID is
+    /// better known by its [`system_uuid`](InstanceRef::system_uuid) than by its name.
     fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
-        Ok(match &asked.provider_id {
-            Some(id) => match id.rest() {
-                Some("") => {
-                    let message = format!("the provider ID {id} names no machine");
-                    return Err(Error::new(ErrorKind::InvalidConfig, "find instances", message));
-                }
-                Some(rest) => Identity::Id(rest.to_owned()),
-                None => Identity::NotMine,
-            },
-            None => Identity::Name(asked.node.as_str().to_owned()),
-        })
+        Identity::of(asked)
     }
 }
 
@@ -58,6 +86,11 @@ pub trait Instances: Send + Sync {
 pub trait OneByOne: Send + Sync {
     /// Asks about this one. The rules of [`Instances`] hold.
     async fn find_one(&self, asked: &InstanceRef) -> Result<InstanceState>;
+
+    /// By what a machine is recognised; see [`Instances::identify`].
+    fn identify_one(&self, asked: &InstanceRef) -> Result<Identity> {
+        Identity::of(asked)
+    }
 }
 
 #[async_trait]
@@ -68,6 +101,10 @@ impl<T: OneByOne> Instances for T {
             answers.push(self.find_one(asked).await);
         }
         answers
+    }
+
+    fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
+        self.identify_one(asked)
     }
 }
 
@@ -80,6 +117,21 @@ pub enum Identity {
     Name(String),
     /// Not a machine of this provider.
     NotMine,
+}
+
+impl Identity {
+    /// The ID behind `://`, or the node's name while there is no ID.
+    pub fn of(asked: &InstanceRef) -> Result<Identity> {
+        let Some(id) = &asked.provider_id else { return Ok(Identity::Name(asked.node.as_str().to_owned())) };
+        match id.rest() {
+            Some("") => {
+                let message = format!("the provider ID {id} names no machine");
+                Err(Error::new(ErrorKind::InvalidConfig, "find instances", message))
+            }
+            Some(rest) => Ok(Identity::Id(rest.to_owned())),
+            None => Ok(Identity::NotMine),
+        }
+    }
 }
 
 /// Some of all machines.
@@ -139,6 +191,28 @@ mod tests {
     async fn one_by_one_gives_one_answer_each_in_order() {
         let answers = Echo.find(&["a", "broken", "b"].map(named)).await;
         assert_eq!(answers.iter().map(told).collect::<Vec<_>>(), ["a", "unavailable", "b"]);
+    }
+
+    struct InCapitals;
+
+    #[async_trait]
+    impl OneByOne for InCapitals {
+        async fn find_one(&self, _: &InstanceRef) -> Result<InstanceState> {
+            Ok(InstanceState::Gone)
+        }
+
+        fn identify_one(&self, asked: &InstanceRef) -> Result<Identity> {
+            Ok(match Identity::of(asked)? {
+                Identity::Id(id) => Identity::Id(id.to_lowercase()),
+                other => other,
+            })
+        }
+    }
+
+    #[test]
+    fn a_cloud_that_answers_one_by_one_may_read_ids_in_its_own_way() {
+        let identity = InCapitals.identify(&with_id("n", "c://8F2C")).unwrap();
+        assert_eq!(identity, Identity::Id("8f2c".to_owned()));
     }
 
     #[test]

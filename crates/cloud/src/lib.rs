@@ -42,7 +42,7 @@ pub use error::{Error, ErrorKind, Result, Retry};
 pub use instances::{Freshness, Identity, InstancePage, Instances, OneByOne, PageToken};
 pub use load_balancers::LoadBalancers;
 pub use provider::{CloudProvider, ProviderInfo};
-pub use registry::{Build, BuildContext, Factory, Registry, build_clouds};
+pub use registry::{Build, BuildContext, Factory, Registry};
 pub use routes::Routes;
 
 /// The provider in the page for authors who come from Go is a test.

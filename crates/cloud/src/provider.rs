@@ -23,7 +23,9 @@ pub struct ProviderInfo {
 ///
 /// Rules, each with a conformance case of the same name:
 /// - `capabilities_match_traits`: a group of [`Capabilities`] is there if and only if the trait is.
-/// - `prefix_is_owned`: every provider ID that it hands out starts with one of its prefixes.
+/// - `prefix_is_owned`: every provider ID that it hands out is one that it [owns](CloudProvider::owns).
+/// - `check_asks_the_cloud`: [`check`](CloudProvider::check) passes on a sound cloud and fails if credentials or rights are
+///   refused.
 #[async_trait]
 pub trait CloudProvider: Send + Sync {
     /// What it is.
@@ -32,8 +34,8 @@ pub trait CloudProvider: Send + Sync {
     /// What it can do, and how much of it.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Whether a machine with this ID would be one of its own. The default goes by the prefix, which is right unless the
-    /// cloud's IDs have none.
+    /// Whether a machine with this ID would be one of its own. Pure. The default goes by the prefix, which is right unless
+    /// the cloud's IDs have none; then override [`Instances::identify`] as well.
     fn owns(&self, id: &ProviderId) -> bool {
         id.prefix().is_some_and(|prefix| self.info().id_prefixes.iter().any(|own| own == prefix))
     }

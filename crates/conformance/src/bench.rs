@@ -64,6 +64,13 @@ pub trait Bench: Send + Sync {
     /// Calls made so far to the cloud, if it counts them.
     async fn calls(&self) -> Option<u64>;
 
+    /// Other ways in which the provider ID of this machine may stand on a Node: without the region, in capitals, as an
+    /// older version wrote it.
+    fn spellings(&self, instance: &Instance) -> Vec<ProviderId> {
+        let _ = instance;
+        Vec::new()
+    }
+
     /// IDs with the right prefix that make no sense. Behind the prefix nothing at all is nonsense everywhere.
     fn malformed_ids(&self) -> Vec<ProviderId> {
         self.provider().info().id_prefixes.iter().map(|prefix| ProviderId::of(prefix, "")).collect()

@@ -17,6 +17,8 @@ pub enum Capability {
     Parallel,
     /// It finds a machine by the node's name.
     LookupByName,
+    /// It gives no ID twice.
+    UniqueIds,
     /// It tells a stopped machine from a running one.
     ShutdownState,
     /// It tells zone and region.
@@ -36,12 +38,13 @@ pub enum Need {
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Capability; 8] = [
+    pub const ALL: [Capability; 9] = [
         Capability::Instances,
         Capability::BatchLookup,
         Capability::Listing,
         Capability::Parallel,
         Capability::LookupByName,
+        Capability::UniqueIds,
         Capability::ShutdownState,
         Capability::Zones,
         Capability::AdditionalLabels,
@@ -59,6 +62,7 @@ impl Capability {
             Capability::Listing => instances.list_page.is_some(),
             Capability::Parallel => instances.max_parallel > 1,
             Capability::LookupByName => instances.lookup_by_name,
+            Capability::UniqueIds => instances.unique_ids,
             Capability::ShutdownState => instances.shutdown_state,
             Capability::Zones => instances.zones,
             Capability::AdditionalLabels => instances.additional_labels,
@@ -84,6 +88,7 @@ impl fmt::Display for Capability {
             Capability::Listing => "listing",
             Capability::Parallel => "parallel calls",
             Capability::LookupByName => "lookup by name",
+            Capability::UniqueIds => "unique IDs",
             Capability::ShutdownState => "shutdown state",
             Capability::Zones => "zones",
             Capability::AdditionalLabels => "additional labels",

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    Capabilities, CloudProvider, Error, ErrorKind, InstanceCapabilities, InstancePage, Instances, PageToken,
+    Capabilities, CloudProvider, Error, ErrorKind, Identity, InstanceCapabilities, InstancePage, Instances, PageToken,
     ProviderInfo, Result, Retry,
 };
 use bowline_conformance::{Bench, Capability, Complaint, Need, Outcome, Report, Trouble, WantedMachine, cases, run};
@@ -26,6 +26,8 @@ enum Flaw {
     StoppedIsRunning,
     NameBeforeId,
     NameAfterId,
+    CutsIdsOtherwise,
+    ReadsOneSpelling,
     TakesForeignIds,
     AsksAboutForeignIds,
     MalformedIsGone,
@@ -91,6 +93,12 @@ impl Toy {
             under_way: AtomicU64::default(),
             trouble: Mutex::default(),
         }
+    }
+
+    /// What stands behind the prefix, with or without a slash in front.
+    fn own_id<'a>(&self, id: &'a ProviderId) -> &'a str {
+        let rest = id.rest().unwrap_or_default();
+        if self.has(Flaw::ReadsOneSpelling) { rest } else { rest.trim_start_matches('/') }
     }
 
     fn has(&self, flaw: Flaw) -> bool {
@@ -164,7 +172,7 @@ impl Toy {
                 [machine, ..] => Ok(self.state(machine)),
             };
         };
-        let rest = id.rest().unwrap_or_default();
+        let rest = self.own_id(id);
         let found = machines.iter().find(|machine| machine.instance.id == rest);
         match found.or(named.first().copied().filter(|_| self.has(Flaw::NameAfterId))) {
             Some(machine) => Ok(self.state(machine)),
@@ -181,7 +189,7 @@ impl Toy {
             Some(id) if id.prefix() != Some("toy") && !self.has(Flaw::TakesForeignIds) => {
                 Some(Ok(InstanceState::NotMine))
             }
-            Some(id) if id.rest() == Some("") && !self.has(Flaw::MalformedIsGone) => {
+            Some(id) if self.own_id(id).is_empty() && !self.has(Flaw::MalformedIsGone) => {
                 Some(Err(Error::new(ErrorKind::InvalidConfig, "toy", "no ID")))
             }
             Some(_) => None,
@@ -218,6 +226,14 @@ impl CloudProvider for Toy {
 
 #[async_trait]
 impl Instances for Toy {
+    fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
+        Ok(match &asked.provider_id {
+            Some(id) if self.has(Flaw::CutsIdsOtherwise) => Identity::Id(id.to_string()),
+            Some(id) => Identity::Id(self.own_id(id).to_owned()),
+            None => Identity::Name(asked.node.to_string()),
+        })
+    }
+
     async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
         assert!(!self.has(Flaw::Panics), "the toy breaks");
         let open = asked.iter().filter(|asked| self.settled(asked).is_none()).count();
@@ -335,6 +351,10 @@ impl Bench for ToyBench {
         self.can
     }
 
+    fn spellings(&self, instance: &Instance) -> Vec<ProviderId> {
+        vec![ProviderId::of("toy", &format!("/{}", instance.id))]
+    }
+
     async fn calls(&self) -> Option<u64> {
         Some(self.toy.calls.load(Ordering::SeqCst))
     }
@@ -346,6 +366,7 @@ fn everything() -> InstanceCapabilities {
         list_page: Some(PAGE),
         max_parallel: 4,
         lookup_by_name: true,
+        unique_ids: true,
         shutdown_state: true,
         zones: true,
         additional_labels: true,
@@ -377,6 +398,8 @@ async fn each_flaw_is_caught_by_the_case_for_it() {
         (Flaw::StoppedIsRunning, "stopped_is_told"),
         (Flaw::NameBeforeId, "id_before_name"),
         (Flaw::NameAfterId, "id_before_name"),
+        (Flaw::CutsIdsOtherwise, "id_is_recognised"),
+        (Flaw::ReadsOneSpelling, "id_is_recognised"),
         (Flaw::TakesForeignIds, "foreign_id_is_not_mine"),
         (Flaw::AsksAboutForeignIds, "foreign_id_is_not_mine"),
         (Flaw::MalformedIsGone, "malformed_id_is_an_error"),
@@ -438,6 +461,7 @@ async fn the_least_of_providers_skips_what_it_does_not_claim() {
         ("stopped_is_told", Capability::ShutdownState),
         ("name_finds_the_machine", Capability::LookupByName),
         ("two_of_one_name_is_an_error", Capability::LookupByName),
+        ("deleted_then_recreated_same_name_is_another_id", Capability::UniqueIds),
         ("zones_are_told", Capability::Zones),
         ("labels_are_told", Capability::AdditionalLabels),
         ("batch_limit_is_honoured", Capability::BatchLookup),
@@ -451,7 +475,7 @@ async fn the_least_of_providers_skips_what_it_does_not_claim() {
         assert_eq!(report.outcome(case), Some(&Outcome::Skipped(Need::Has(capability))));
     }
     let text = report.to_string();
-    assert!(text.contains("skipped: no listing") && text.contains("10 skipped"), "{text}");
+    assert!(text.contains("skipped: no listing") && text.contains("11 skipped"), "{text}");
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ impl Complaints {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::node;
+    use bowline_core::testing::node;
 
     #[test]
     fn a_cause_is_news_once_per_node_and_again_after_another_or_a_new_node_of_the_name() {

@@ -10,8 +10,6 @@ mod complaints;
 pub mod manager;
 pub mod node;
 pub mod node_lifecycle;
-#[cfg(test)]
-mod testing;
 
 use bowline_cloud::Clouds;
 use bowline_core::Node;

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bowline_cloud::Clouds;
 use bowline_kube::{Cluster, EventSink, Store, watch_nodes};
 use bowline_runtime::{Clock, QueueMetrics, Shutdown, Supervisor, TaskFailure};
-
 use tokio_util::task::TaskTracker;
 
 use crate::node::NodeController;

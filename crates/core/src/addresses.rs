@@ -131,25 +131,7 @@ fn parse_ip(text: &str) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::tests::node;
-
-    /// `I10.0.0.1 Ehost …`, the notation of the case catalogue: I, E, H as there; D and X for internal and external DNS.
-    fn list(text: &str) -> Vec<Address> {
-        text.split_whitespace().map(address).collect()
-    }
-
-    fn address(text: &str) -> Address {
-        let (kind, rest) = text.split_at(1);
-        let kind = match kind {
-            "I" => AddressType::InternalIP,
-            "E" => AddressType::ExternalIP,
-            "H" => AddressType::Hostname,
-            "D" => AddressType::InternalDNS,
-            "X" => AddressType::ExternalDNS,
-            other => panic!("no such type: {other}"),
-        };
-        Address::new(kind, rest)
-    }
+    use crate::testing::{addresses as list, node};
 
     fn annotated(value: &str) -> Node {
         let mut node = node("n");

@@ -133,7 +133,7 @@ fn is_kubernetes_namespace(key: &str) -> bool {
     DOMAINS.iter().any(|(domain, below)| key.starts_with(domain) || key.contains(below))
 }
 
-// --- what people read
+// ---- what people read
 
 impl NodeChange {
     /// The change as a plan, for a dry run: one step, because it is one write.
@@ -162,9 +162,8 @@ impl fmt::Display for NodeChange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::tests::{node, taint};
+    use crate::testing::{addresses as list, node, taint};
     use crate::well_known::{NO_SCHEDULE, PROVIDED_NODE_IP};
-    use crate::{Address, AddressType};
 
     fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
@@ -181,18 +180,6 @@ mod tests {
 
     fn machine() -> Instance {
         Instance { provider_id: ProviderId::new("fake://12345"), ..Instance::default() }
-    }
-
-    fn internal(ip: &str) -> Address {
-        Address::new(AddressType::InternalIP, ip)
-    }
-
-    fn external(ip: &str) -> Address {
-        Address::new(AddressType::ExternalIP, ip)
-    }
-
-    fn hostname(name: &str) -> Address {
-        Address::new(AddressType::Hostname, name)
     }
 
     #[test]
@@ -212,21 +199,21 @@ mod tests {
 
     #[test]
     fn the_addresses_that_follow_the_initialisation() {
-        let three = vec![hostname("node0.cloud.internal"), internal("10.0.0.1"), external("132.143.154.163")];
-        let two = vec![internal("10.0.0.1"), external("132.143.154.163")];
-        let two_and_name = vec![internal("10.0.0.1"), external("132.143.154.163"), hostname("nodeoverriden")];
-        let four = vec![internal("10.0.0.1"), internal("10.0.0.2"), hostname("h"), external("132.143.154.163")];
+        let three = "Hnode0.cloud.internal I10.0.0.1 E132.143.154.163";
+        let two = "I10.0.0.1 E132.143.154.163";
+        let two_and_name = "I10.0.0.1 E132.143.154.163 Hnodeoverriden";
+        let four = "I10.0.0.1 I10.0.0.2 Hh E132.143.154.163";
         let cases = [
-            ("N1", fresh(), three.clone(), three),
-            ("N2", fresh(), two.clone(), two_and_name.clone()),
+            ("N1", fresh(), three, three),
+            ("N2", fresh(), two, two_and_name),
             ("N8", annotated("10.0.0.1"), two, two_and_name),
-            ("N17", fresh(), four.clone(), four),
+            ("N17", fresh(), four, four),
         ];
         for (case, node, cloud, expected) in cases {
-            let node = Node { addresses: vec![hostname("nodeoverriden")], ..node };
-            let instance = Instance { addresses: cloud, ..machine() };
+            let node = Node { addresses: list("Hnodeoverriden"), ..node };
+            let instance = Instance { addresses: list(cloud), ..machine() };
             assert!(decide(&node, &instance).unwrap().taints.is_empty(), "{case}");
-            assert_eq!(addresses::decide(&node, &instance.addresses), Ok(Some(expected)), "{case}");
+            assert_eq!(addresses::decide(&node, &instance.addresses), Ok(Some(list(expected))), "{case}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::well_known::{ALLOW_DELETION, HANDS_OFF, SHUTDOWN_TAINT, UNINITIALIZED_TAINT};
+use crate::well_known::{ALLOW_DELETION, HANDS_OFF, NO_SCHEDULE, SHUTDOWN_TAINT, UNINITIALIZED_TAINT};
 use crate::{NodeName, ProviderId};
 
 /// What we know of a Node.
@@ -119,17 +119,12 @@ impl Node {
 impl Taint {
     /// The taint of a stopped machine, as it is written.
     pub fn shutdown() -> Taint {
-        Taint {
-            key: SHUTDOWN_TAINT.to_owned(),
-            value: String::new(),
-            effect: crate::well_known::NO_SCHEDULE.to_owned(),
-            time_added: None,
-        }
+        Taint { key: SHUTDOWN_TAINT.to_owned(), value: String::new(), effect: NO_SCHEDULE.to_owned(), time_added: None }
     }
 
     /// It is the taint of a stopped machine: taints are told apart by key and effect.
     pub fn is_shutdown(&self) -> bool {
-        self.key == SHUTDOWN_TAINT && self.effect == crate::well_known::NO_SCHEDULE
+        self.key == SHUTDOWN_TAINT && self.effect == NO_SCHEDULE
     }
 }
 
@@ -140,6 +135,13 @@ impl Address {
     }
 }
 
+/// As on the command line: `InternalIP=10.0.0.1`.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.kind, self.address)
+    }
+}
+
 impl fmt::Display for AddressType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
@@ -147,32 +149,9 @@ impl fmt::Display for AddressType {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use crate::well_known::NO_SCHEDULE;
-
-    /// A Node that was just registered and of which nothing else is known.
-    pub(crate) fn node(name: &str) -> Node {
-        Node {
-            name: name.into(),
-            uid: format!("uid-of-{name}"),
-            resource_version: "1".to_owned(),
-            created: None,
-            deleting: false,
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            provider_id: None,
-            taints: Vec::new(),
-            pod_cidrs: Vec::new(),
-            addresses: Vec::new(),
-            ready: Ready::Unknown,
-            system_uuid: None,
-        }
-    }
-
-    pub(crate) fn taint(key: &str, effect: &str) -> Taint {
-        Taint { key: key.to_owned(), value: String::new(), effect: effect.to_owned(), time_added: None }
-    }
+    use crate::testing::{node, taint};
 
     fn labelled(key: &str, value: &str) -> Node {
         Node { labels: BTreeMap::from([(key.to_owned(), value.to_owned())]), ..node("n") }

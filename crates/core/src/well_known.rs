@@ -43,9 +43,10 @@ pub const LABEL_PAIRS: [LabelPair; 3] = [INSTANCE_TYPE, ZONE, REGION];
 pub const ALLOW_DELETION: &str = "bowline.dev/allow-deletion";
 
 /// Labels with which an operator says "this node is not for a cloud controller manager", and the value that means it.
-// Ours, Azure's, Google's, in that order; all are honoured, because nodes outlive the manager that was there before.
-pub const HANDS_OFF: [(&str, &str); 3] = [
+// Ours, Azure's, Google's and one that was proposed for all, in that order; all are honoured, because nodes outlive the manager that was there before.
+pub const HANDS_OFF: [(&str, &str); 4] = [
     ("bowline.dev/unmanaged", "true"),
     ("kubernetes.azure.com/managed", "false"),
     ("components.gke.io/gke-unmanaged-node", "true"),
+    ("node.kubernetes.io/exclude-from-lifecycle-management", "true"),
 ];

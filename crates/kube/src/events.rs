@@ -13,6 +13,7 @@ mod correlate;
 mod post;
 mod recent;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -119,11 +120,10 @@ impl EventSource {
     }
 
     fn log(&self, object: &ObjectRef, kind: EventType, reason: &str, message: &str) {
-        let ObjectRef { kind: object_kind, namespace, name, .. } = object;
-        let (component, namespace) = (self.component, namespace.as_deref());
+        let (controller, key) = (self.component, object.key());
         match kind {
-            EventType::Normal => tracing::info!(component, kind = object_kind, namespace, name, reason, "{message}"),
-            EventType::Warning => tracing::warn!(component, kind = object_kind, namespace, name, reason, "{message}"),
+            EventType::Normal => tracing::info!(controller, kind = object.kind, %key, reason, "{message}"),
+            EventType::Warning => tracing::warn!(controller, kind = object.kind, %key, reason, "{message}"),
         }
     }
 }
@@ -202,6 +202,14 @@ impl ObjectRef {
             namespace: None,
             name: node.name.to_string(),
             uid: node.uid.clone(),
+        }
+    }
+
+    /// Its name, with its namespace before it if it has one.
+    fn key(&self) -> Cow<'_, str> {
+        match &self.namespace {
+            Some(namespace) => format!("{namespace}/{}", self.name).into(),
+            None => self.name.as_str().into(),
         }
     }
 }

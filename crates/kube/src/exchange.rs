@@ -69,7 +69,8 @@ pub(crate) async fn exchange(client: &kube::Client, request: &Request<Vec<u8>>) 
         if away > COME_BACK || broken >= TRIES {
             return Err(failure);
         }
-        tracing::debug!(method = %request.method(), uri = %request.uri(), ?failure, ?pause, "asking again");
+        let attempt = away + broken;
+        tracing::debug!(method = %request.method(), uri = %request.uri(), attempt, ?failure, ?pause, "asking again");
         tokio::time::sleep(pause).await;
     }
 }

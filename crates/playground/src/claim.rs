@@ -143,7 +143,7 @@ fn addresses(node: &Node) -> String {
 }
 
 fn list(wanted: &[Address]) -> String {
-    wanted.iter().map(|wanted| format!("{}={}", wanted.kind, wanted.address)).collect::<Vec<_>>().join(" ")
+    wanted.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
 impl fmt::Display for Claim {

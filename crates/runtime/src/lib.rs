@@ -3,7 +3,8 @@
 //! * [`Queue`]: keys that need work, each at most once, never twice at a time, later and later after failures.
 //! * [`TokenBucket`]: a rate.
 //! * [`Clock`]: the time, which a test can stop.
-//! * [`Shutdown`]: the wish to end; [`signals`]: those who express it from outside; [`Supervisor`]: the tasks of the process, of which none may end on its own.
+//! * [`Shutdown`]: the wish to end; [`signals`]: those who express it from outside.
+//! * [`Supervisor`]: the tasks of the process, of which none may end on its own.
 //!
 //! All waiting is done with `tokio::time`, so a paused runtime makes every test of this instant and exact.
 

@@ -186,7 +186,7 @@ fn manage(cloud: &LocalCloud, method: &Method, place: &Place<'_>, body: &Bytes) 
     }
 }
 
-// ---- what is asked for ----
+// ---- what is asked for
 
 fn place(path: &str) -> Result<Place<'_>, Refusal> {
     let segments: Vec<&str> = path.split('/').skip(1).collect();
@@ -268,7 +268,7 @@ fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
     serde_json::from_slice(body).map_err(|error| Refusal::invalid(format!("the body is not what is wanted: {error}")))
 }
 
-// ---- calls of the cloud's users ----
+// ---- calls of the cloud's users
 
 /// Counts the call, lets it take its time, and shows it the machines that it gets to see: the present ones, or what a
 /// fault makes of them.
@@ -343,7 +343,7 @@ fn nonsense(kind: usize) -> Reply {
     reply(StatusCode::OK, Bytes::from_static(text.as_bytes()))
 }
 
-// ---- the owner's ----
+// ---- the owner's
 
 fn replace(cloud: &LocalCloud, id: &str, mut spec: NewMachine) -> Outcome {
     if spec.id.is_empty() {
@@ -425,7 +425,7 @@ fn faults_in_force(cloud: &LocalCloud) -> Value {
     json!({ "faults": faults.collect::<Vec<_>>() })
 }
 
-// ---- what is answered ----
+// ---- what is answered
 
 fn good(value: &impl Serialize) -> Outcome {
     respond(StatusCode::OK, value)

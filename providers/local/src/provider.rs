@@ -67,6 +67,7 @@ fn capabilities(config: &Config) -> Capabilities {
         list_page: config.listing.then_some(config.page_size.max(1)),
         max_parallel: config.max_parallel.max(1),
         lookup_by_name: config.lookup_by_name,
+        unique_ids: true,
         shutdown_state: config.shutdown_state,
         zones: config.zones,
         additional_labels: config.additional_labels,

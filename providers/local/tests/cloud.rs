@@ -40,7 +40,7 @@ async fn failure(provider: &LocalProvider) -> (ErrorKind, Retry) {
     (error.kind(), error.retry_advice())
 }
 
-// ---- machines ----
+// ---- machines
 
 #[test]
 fn ids_are_made_up_in_order_and_never_given_twice() {
@@ -103,7 +103,7 @@ async fn many_machines_take_one_call_and_settled_questions_none() {
     assert!(cloud.calls().is_empty());
 }
 
-// ---- pages ----
+// ---- pages
 
 async fn names(provider: &LocalProvider, mut between: impl FnMut()) -> Vec<String> {
     let (mut names, mut token) = (Vec::new(), None::<PageToken>);
@@ -150,7 +150,7 @@ async fn the_last_page_leads_nowhere_even_if_it_is_full() {
     }
 }
 
-// ---- faults ----
+// ---- faults
 
 #[tokio::test(start_paused = true)]
 async fn each_fault_shows_as_what_it_is() {
@@ -263,7 +263,7 @@ async fn a_fault_that_has_struck_its_times_is_gone() {
     assert!(!cloud.repair(number));
 }
 
-// ---- over HTTP ----
+// ---- over HTTP
 
 #[tokio::test]
 async fn the_owner_can_do_everything_over_http_whatever_is_broken() {

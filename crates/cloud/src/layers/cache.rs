@@ -58,9 +58,10 @@ struct State {
     longest_bound: Duration,
 }
 
-/// An answer that says that a machine exists, and when the read that brought it began.
+/// What the latest read says, and when it began. That a machine does not exist is kept for one purpose alone: an older
+/// read that answers later must not bring it back.
 struct Memory {
-    state: InstanceState,
+    exists: Option<InstanceState>,
     as_of: Instant,
 }
 
@@ -128,6 +129,12 @@ impl Cache {
         self.lock().memory.len()
     }
 
+    /// How many machines a read is taken to be under way for.
+    #[cfg(test)]
+    pub(crate) fn under_way(&self) -> usize {
+        self.lock().under_way.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -144,8 +151,9 @@ impl State {
     /// An answer from memory or from a read under way that is not older than `bound`.
     fn within(&mut self, key: &Key, bound: Duration) -> Option<Source> {
         self.longest_bound = self.longest_bound.max(bound);
-        if let Some(memory) = self.memory.get(key).filter(|memory| memory.as_of.elapsed() <= bound) {
-            return Some(Source::Known(Ok(memory.state.clone())));
+        let known = self.memory.get(key).filter(|memory| memory.as_of.elapsed() <= bound);
+        if let Some(state) = known.and_then(|memory| memory.exists.clone()) {
+            return Some(Source::Known(Ok(state)));
         }
         let flight = self.under_way.get(key).filter(|flight| flight.begun.elapsed() <= bound)?;
         // A read whose task is gone answers nobody.
@@ -180,24 +188,20 @@ impl State {
         question.answer.send_replace(Some(answer));
     }
 
-    /// Keeps what says that a machine exists. "Gone" only drops what was known, and a failure says nothing.
+    /// Keeps what the latest read says; a failure says nothing.
     fn remember(&mut self, key: &Key, answer: &Answer, as_of: Instant) {
-        let newer = self.memory.get(key).is_none_or(|memory| memory.as_of <= as_of);
-        match answer {
-            Ok(state) if newer && state.instance().is_some() => {
-                self.memory.insert(key.clone(), Memory { state: state.clone(), as_of });
-            }
-            Ok(_) if newer => {
-                self.memory.remove(key);
-            }
-            _ => {}
+        let Ok(state) = answer else { return };
+        if self.memory.get(key).is_none_or(|memory| memory.as_of <= as_of) {
+            let exists = state.instance().is_some().then(|| state.clone());
+            self.memory.insert(key.clone(), Memory { exists, as_of });
         }
     }
 
-    /// Drops what nobody would be content with.
+    /// Drops what nobody would be content with, and reads whose task is gone.
     fn forget(&mut self) {
         let longest = self.longest_bound;
         self.memory.retain(|_, memory| memory.as_of.elapsed() <= longest);
+        self.under_way.retain(|_, flight| flight.answer.has_changed().is_ok());
     }
 }
 

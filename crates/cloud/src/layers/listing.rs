@@ -3,7 +3,7 @@
 //! An ID is settled by the first page that has it. A name is settled by the end of the listing alone, because a second
 //! machine of that name may still come. Absence is settled by the end of a listing that shows anything at all.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bowline_core::{Instance, InstanceState, ProviderId};
 
@@ -16,7 +16,8 @@ pub(crate) struct Listing<Q> {
     /// machines have it would else make all of them gone.
     ids: HashMap<ProviderId, String>,
     by_name: HashMap<String, Named<Q>>,
-    machines: usize,
+    /// The machines so far, by ID: pages that move while they are read show one twice.
+    machines: HashSet<String>,
 }
 
 /// Questions for a name, and the machines that have it.
@@ -39,7 +40,8 @@ pub(crate) fn is_cheaper(asked: usize, machines: Option<usize>, limits: &Instanc
 impl<Q> Listing<Q> {
     /// Looks for these.
     pub(crate) fn new(questions: impl IntoIterator<Item = (Identity, Option<ProviderId>, Q)>) -> Listing<Q> {
-        let mut listing = Listing { by_id: HashMap::new(), ids: HashMap::new(), by_name: HashMap::new(), machines: 0 };
+        let (by_id, ids, by_name) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let mut listing = Listing { by_id, ids, by_name, machines: HashSet::new() };
         for (identity, provider_id, question) in questions {
             match identity {
                 Identity::Id(id) => {
@@ -56,7 +58,7 @@ impl<Q> Listing<Q> {
 
     /// How many machines the pages so far had.
     pub(crate) fn machines(&self) -> usize {
-        self.machines
+        self.machines.len()
     }
 
     /// Nothing is looked for any more.
@@ -69,7 +71,7 @@ impl<Q> Listing<Q> {
         let mut settled = Vec::new();
         for state in page.instances {
             let Some(instance) = state.instance() else { continue };
-            self.machines += 1;
+            self.machines.insert(instance.id.clone());
             let questions = self.asked_for(instance);
             if let Some(named) = self.by_name.get_mut(&instance.name) {
                 named.add(state.clone());
@@ -89,7 +91,7 @@ impl<Q> Listing<Q> {
 
     /// The last page has been seen.
     pub(crate) fn finish(self) -> Vec<Answered<Q>> {
-        if self.machines == 0 {
+        if self.machines.is_empty() {
             // A wrong project, region or right shows as an empty list much more often than a cluster without machines.
             let message = "the cloud lists no machines at all, which is no proof that any is gone; \
                            check project, region and rights of the credentials";

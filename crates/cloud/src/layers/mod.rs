@@ -3,6 +3,8 @@
 //! `observe`, `retry` and `limit` are written once for all operations; `capability`, `dry_run` and `cache` know what they
 //! are about.
 
+#[cfg(test)]
+mod adversity;
 mod cache;
 pub mod capability;
 mod dry_run;
@@ -20,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_core::{
-    ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, Plan, ProviderId,
+    ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, ProviderId,
     Route, RouteSpec, Step,
 };
 
@@ -124,11 +126,12 @@ impl Layered {
     }
 
     fn skips(&self, operation: Operation, what: &dyn std::fmt::Display) -> bool {
-        self.dry_run.skips(&self.provider.info().name, operation, what)
+        self.dry_run.skips(self.metrics.provider(), operation, what)
     }
 }
 
-// Machines.
+// ---- machines
+
 impl Layered {
     /// Asks about these machines, as many as there are; one answer per question, in the same order.
     pub async fn find_instances(&self, asked: &[InstanceRef], freshness: Freshness) -> Vec<Result<InstanceState>> {
@@ -140,18 +143,19 @@ impl Layered {
     }
 }
 
-// Load balancers.
+// ---- load balancers
+
 impl Layered {
-    /// What the cloud has for these; one answer per key, in the same order.
-    pub async fn observe_load_balancers(&self, keys: &[LoadBalancerKey]) -> Vec<Result<Option<LoadBalancerState>>> {
+    /// What the cloud has for these; one answer per wish, in the same order.
+    pub async fn observe_load_balancers(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
         const OPERATION: Operation = Operation::ObserveLoadBalancers;
         let question = async {
             let balancers = match self.load_balancers(OPERATION) {
                 Ok((balancers, _)) => balancers,
-                Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),
+                Err(error) => return wishes.iter().map(|_| Err(error.clone())).collect(),
             };
-            let observe = |keys: Vec<LoadBalancerKey>| async move { balancers.observe(&keys).await };
-            self.attempts.run_each(OPERATION, keys, observe).await
+            let observe = |wishes: Vec<LoadBalancerWish>| async move { balancers.observe(&wishes).await };
+            self.attempts.run_each(OPERATION, wishes, observe).await
         };
         self.metrics.observe(OPERATION, question, |answers| first_error(answers)).await
     }
@@ -166,21 +170,14 @@ impl Layered {
         self.observed(OPERATION, question).await
     }
 
-    /// How to get from `state` to `spec`. A wish that the cloud cannot fulfil is an error of the kind `Unsupported` that
-    /// names all of them. Makes no call.
-    pub fn plan_load_balancer(
-        &self,
-        key: &LoadBalancerKey,
-        spec: Option<&LoadBalancerSpec>,
-        state: Option<&LoadBalancerState>,
-    ) -> Result<Plan> {
+    /// How to get from `state` to what is wished. What the cloud cannot do is an error of the kind `Unsupported` that names
+    /// all of it. Makes no call.
+    pub fn plan_load_balancer(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
         let (balancers, capabilities) = self.load_balancers(Operation::PlanLoadBalancer)?;
-        if let Some(spec) = spec {
-            capability::check_load_balancer(&self.info().name, spec, capabilities)?;
-        }
-        let plan = balancers.plan(key, spec, state)?;
+        capability::check_load_balancer(&self.info().name, wish, capabilities)?;
+        let plan = balancers.plan(wish, state)?;
         if !plan.is_empty() {
-            self.dry_run.print(&self.info().name, Operation::PlanLoadBalancer, &plan);
+            self.dry_run.print(self.metrics.provider(), Operation::PlanLoadBalancer, &plan);
         }
         Ok(plan)
     }
@@ -204,7 +201,8 @@ impl Layered {
     }
 }
 
-// Routes.
+// ---- routes
+
 impl Layered {
     /// All routes of this cluster.
     pub async fn list_routes(&self, cluster: &ClusterName) -> Result<Vec<Route>> {

@@ -1,6 +1,7 @@
 //! The outermost layer: every question is traced, counted and timed. Also the metrics of the layers below it.
 
 use std::future::Future;
+use std::time::Duration;
 
 use prometheus::core::Collector;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
@@ -92,7 +93,7 @@ impl Metrics {
     }
 
     /// An attempt waited this long for its turn.
-    pub(crate) fn waited(&self, wait: std::time::Duration) {
+    pub(crate) fn waited(&self, wait: Duration) {
         self.throttle_wait.observe(wait.as_secs_f64());
     }
 

@@ -66,7 +66,10 @@ impl Reader {
             let asked: Vec<_> = chunk.iter().map(|question| question.asked.clone()).collect();
             let find = |asked: Vec<InstanceRef>| async move { instances.find(&asked).await };
             let answers = self.attempts.run_each(Operation::FindInstances, &asked, find).await;
-            chunk.into_iter().zip(answers).for_each(|(question, found)| answer(question, found));
+            for (question, found) in chunk.into_iter().zip(answers) {
+                let found = found.and_then(|state| about(&question, state));
+                answer(question, found);
+            }
         });
         reads.await;
     }
@@ -89,7 +92,9 @@ impl Reader {
                 Ok(page) => page,
                 Err(error) => return answer_all(listing.fail(&error)),
             };
+            let known = listing.machines();
             answer_all(listing.take(page));
+            pages.showed(listing.machines() - known);
             if pages.is_last() {
                 self.machines.store(listing.machines(), Ordering::Relaxed);
                 return answer_all(listing.finish());
@@ -117,24 +122,57 @@ impl Reader {
 struct Pages {
     next: Option<PageToken>,
     seen: HashSet<String>,
+    /// How many pages in a row have shown no machine that was not known.
+    idle: usize,
 }
 
+/// Pages in a row without a new machine after which a listing is given up. Some are normal: a cloud that filters after it
+/// has cut its pages hands out empty ones.
+const MOST_IDLE_PAGES: usize = 100;
+
+/// Pages after which a listing is given up: at a hundred machines each, these would be a million.
+const MOST_PAGES: usize = 10_000;
+
 impl Pages {
-    /// Goes on behind `page`. A listing that leads back to where it was would never end.
+    /// Goes on behind `page`. A listing that leads back to where it was, or on and on, would never end. One with a machine
+    /// that cannot be recognised proves nobody's absence.
     fn turn(&mut self, page: InstancePage) -> Result<InstancePage> {
         self.next = page.next.clone();
-        match &self.next {
-            Some(token) if !self.seen.insert(token.0.clone()) => {
-                let message = "the cloud's listing leads back to a page that was read already";
-                Err(Error::new(ErrorKind::Unexpected, Operation::ListInstances.to_string(), message))
-            }
-            _ => Ok(page),
-        }
+        let wrong = match &self.next {
+            Some(token) if !self.seen.insert(token.0.clone()) => "leads back to a page that was read already",
+            Some(_) if self.idle >= MOST_IDLE_PAGES => "goes on and on without showing another machine",
+            Some(_) if self.seen.len() >= MOST_PAGES => "has more pages than any cloud has",
+            _ if !page.instances.iter().all(has_id) => "shows a machine without an ID",
+            _ => return Ok(page),
+        };
+        let message = format!("the cloud's listing {wrong}");
+        Err(Error::new(ErrorKind::Unexpected, Operation::ListInstances.to_string(), message))
+    }
+
+    /// The page behind which we are had this many machines that were not known.
+    fn showed(&mut self, new: usize) {
+        self.idle = if new == 0 { self.idle + 1 } else { 0 };
     }
 
     fn is_last(&self) -> bool {
         self.next.is_none()
     }
+}
+
+/// The answer, if it is about the machine whose ID was asked for. Answers in another order than the questions would else
+/// put one machine's addresses on another's Node.
+fn about(question: &Question, state: InstanceState) -> Result<InstanceState> {
+    let (Identity::Id(id), Some(found)) = (&question.key.identity, state.instance()) else { return Ok(state) };
+    let whole = found.provider_id.is_some() && found.provider_id == question.asked.provider_id;
+    if whole || found.id == *id {
+        return Ok(state);
+    }
+    let message = format!("asked about the machine {id}, the provider answered about {}", found.id);
+    Err(Error::new(ErrorKind::Unexpected, Operation::FindInstances.to_string(), message))
+}
+
+fn has_id(state: &InstanceState) -> bool {
+    state.instance().is_some_and(|instance| !instance.id.is_empty())
 }
 
 /// Pieces of at most `size`, in order.

@@ -51,10 +51,11 @@ impl Attempts {
             let answer = self.attempt(operation, call(), |answer| answer.as_ref().err()).await;
             let error = match answer.flatten() {
                 Ok(value) => return Ok(value),
-                Err(error) => error,
+                Err(error) => within_reason(error),
             };
             let Some(pause) = self.pause_after(attempt, &error) else { return Err(error) };
-            tracing::debug!(op = operation.label(), attempt, ?pause, %error, "trying again");
+            let provider = self.limit.provider();
+            tracing::debug!(provider, op = operation.label(), attempt, ?pause, %error, "trying again");
             sleep(pause).await;
             attempt += 1;
         }
@@ -78,7 +79,8 @@ impl Attempts {
             if open.is_empty() {
                 break;
             }
-            tracing::debug!(op = operation.label(), attempt, ?pause, failed = open.len(), "trying again");
+            let provider = self.limit.provider();
+            tracing::debug!(provider, op = operation.label(), attempt, ?pause, failed = open.len(), "trying again");
             sleep(pause).await;
             let again = open.iter().filter_map(|index| asked.get(*index)).cloned().collect();
             let renewed = self.each_once(operation, again, &call).await;
@@ -129,7 +131,9 @@ impl Attempts {
         let count = asked.len();
         let to_all = |error: Error| (0..count).map(|_| Err(error.clone())).collect();
         match self.attempt(operation, call(asked), |answers| first_error(answers)).await {
-            Ok(answers) if answers.len() == count => answers,
+            Ok(answers) if answers.len() == count => {
+                answers.into_iter().map(|answer| answer.map_err(within_reason)).collect()
+            }
             Ok(answers) => to_all(miscounted(operation, count, answers.len())),
             Err(error) => to_all(error),
         }
@@ -185,6 +189,14 @@ impl Gate {
     fn closed_for(&self) -> Duration {
         let closed_until = *self.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
         closed_until.map(|until| until.saturating_duration_since(Instant::now())).unwrap_or_default()
+    }
+}
+
+/// The same error with advice that a caller can follow: one that puts an object aside for years would never see it again.
+fn within_reason(error: Error) -> Error {
+    match error.retry_advice() {
+        Retry::After(wish) if wish > LONGEST_REST => error.retry(Retry::After(LONGEST_REST)),
+        _ => error,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rules about looking machines up.
 
-use bowline_cloud::ErrorKind;
+use bowline_cloud::{ErrorKind, Identity};
 use bowline_core::{Address, AddressType, Instance, InstanceRef, InstanceState, ProviderId};
 use futures::future::join_all;
 
@@ -52,6 +52,26 @@ pub(super) async fn id_before_name(scene: &Scene) -> Verdict {
     })?;
     let state = scene.state(&by_id(&a.name, gone.provider_id.as_ref())).await?;
     require(state == InstanceState::Gone, || format!("the ID is gone and the name exists; it answered {state:?}"))
+}
+
+pub(super) async fn id_is_recognised(scene: &Scene) -> Verdict {
+    let instance = scene.add("node-1").await;
+    // Another one, so that an ID cut too short would fit both.
+    scene.add("node-2").await;
+    let recognised = Identity::Id(scene.instance(&of(&instance)).await?.id.clone());
+    for id in scene.bench().spellings(&instance).iter().chain(&instance.provider_id) {
+        let asked = by_id("another-name", Some(id));
+        require(scene.provider().owns(id), || format!("it does not own {id:?}"))?;
+        match scene.instances()?.identify(&asked) {
+            Ok(identity) => {
+                require(identity == recognised, || format!("of {id:?} it makes {identity:?}, not {recognised:?}"))?
+            }
+            Err(error) => return broken(format!("{id:?} is not recognised: {error}")),
+        }
+        let found = scene.instance(&asked).await?;
+        require(found.id == instance.id, || format!("asked for {id:?}, it found {:?}", found.id))?;
+    }
+    Ok(())
 }
 
 pub(super) async fn foreign_id_is_not_mine(scene: &Scene) -> Verdict {

@@ -9,7 +9,7 @@ use bowline_cloud::Capabilities;
 use futures::future::BoxFuture;
 
 use crate::capability::Capability::{
-    AdditionalLabels, BatchLookup, Instances, Listing, LookupByName, Parallel, ShutdownState, Zones,
+    AdditionalLabels, BatchLookup, Instances, Listing, LookupByName, Parallel, ShutdownState, UniqueIds, Zones,
 };
 use crate::capability::Need::{self, Has, Lacks};
 use crate::scene::{Scene, Verdict};
@@ -51,13 +51,14 @@ static CASES: &[Case] = &[
     case!(lookup::stopped_is_not_gone, [Has(Instances)]),
     case!(lookup::stopped_is_told, [Has(ShutdownState)]),
     case!(lookup::id_before_name, [Has(Instances)]),
+    case!(lookup::id_is_recognised, [Has(Instances)]),
     case!(lookup::foreign_id_is_not_mine, [Has(Instances)]),
     case!(lookup::malformed_id_is_an_error, [Has(Instances)]),
     case!(lookup::name_finds_the_machine, [Has(LookupByName)]),
     case!(lookup::two_of_one_name_is_an_error, [Has(LookupByName)]),
     case!(lookup::without_name_lookup_nothing_is_claimed, [Lacks(LookupByName)]),
     case!(lookup::provider_id_is_stable, [Has(Instances)]),
-    case!(lookup::deleted_then_recreated_same_name_is_another_id, [Has(Instances)]),
+    case!(lookup::deleted_then_recreated_same_name_is_another_id, [Has(UniqueIds)]),
     case!(lookup::addresses_keep_their_order, [Has(Instances)]),
     case!(lookup::zones_are_told, [Has(Zones)]),
     case!(lookup::labels_are_told, [Has(AdditionalLabels)]),

@@ -38,12 +38,11 @@ pub(super) async fn check_asks_the_cloud(scene: &Scene) -> Verdict {
 }
 
 pub(super) async fn prefix_is_owned(scene: &Scene) -> Verdict {
-    let prefixes = &scene.provider().info().id_prefixes;
-    require(!prefixes.is_empty(), || "it owns no prefix".to_owned())?;
     let instance = scene.add("node-1").await;
     let found = scene.instance(&of(&instance)).await?;
     let Some(id) = &found.provider_id else { return broken("a machine without provider ID") };
-    require(id.prefix().is_some_and(|prefix| prefixes.iter().any(|own| own == prefix)), || {
-        format!("{id:?} starts with none of {prefixes:?}")
+    let prefixes = &scene.provider().info().id_prefixes;
+    require(scene.provider().owns(id), || {
+        format!("it hands out {id:?} and does not own it; its prefixes are {prefixes:?}")
     })
 }

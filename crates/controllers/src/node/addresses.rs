@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Error, Freshness, Sighting};
-use bowline_core::{InstanceRef, Node, addresses};
+use bowline_core::{Address, InstanceRef, Node, addresses};
 use bowline_runtime::Shutdown;
 use futures::stream::{self, StreamExt as _};
 
@@ -55,13 +55,13 @@ fn is_ours(node: &Node) -> bool {
 }
 
 /// The addresses to write, if any (NODE-20, NODE-24).
-fn decide(node: &Node, answer: Result<Sighting, Error>) -> Result<Option<Vec<bowline_core::Address>>, String> {
+fn decide(node: &Node, answer: Result<Sighting, Error>) -> Result<Option<Vec<Address>>, String> {
     let Sighting::Owned { state, .. } = answer.map_err(|error| error.to_string())? else { return Ok(None) };
     let Some(instance) = state.instance() else { return Ok(None) };
     addresses::decide(node, &instance.addresses).map_err(|error| error.to_string())
 }
 
-async fn write(shared: &Shared, node: &Node, wanted: &[bowline_core::Address]) {
+async fn write(shared: &Shared, node: &Node, wanted: &[Address]) {
     match shared.context.cluster.set_addresses(&node.name, wanted).await {
         Ok(_) => shared.metrics.address_updates.inc(),
         Err(error) => tracing::warn!(

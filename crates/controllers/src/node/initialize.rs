@@ -269,7 +269,7 @@ fn nobodys(shared: &Shared, node: &Node, why: &Nobody) -> Outcome {
 /// The cloud gave no answer.
 fn cloud_failed(shared: &Shared, node: &Node, error: &Error) -> Outcome {
     // The kind, not the text, tells causes apart: texts carry request IDs.
-    if shared.complaints.is_news(node, &format!("{:?}", error.kind())) {
+    if shared.complaints.is_news(node, error.kind().as_str()) {
         let message = format!("The cloud gave no answer, so the node stays uninitialized; trying again. {error}");
         shared.events.emit(&ObjectRef::node(node), EventType::Warning, "CloudUnavailable", message);
     }

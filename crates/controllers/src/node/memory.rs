@@ -57,7 +57,7 @@ fn version(node: &Node) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::node;
+    use bowline_core::testing::node;
 
     fn at(version: &str) -> Node {
         Node { resource_version: version.to_owned(), ..node("a") }

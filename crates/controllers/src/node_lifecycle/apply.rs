@@ -107,27 +107,25 @@ fn without_shutdown_taint(taints: &[Taint]) -> Option<Vec<Taint>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use bowline_core::testing::taint;
 
-    fn taint(key: &str, value: &str, effect: &str) -> Taint {
-        Taint { key: key.to_owned(), value: value.to_owned(), effect: effect.to_owned(), time_added: None }
-    }
+    use super::*;
 
     #[test]
     fn f12_the_taint_is_added_once_and_mended_in_place() {
-        let other = taint("other", "", "NoExecute");
+        let other = taint("other", "NoExecute");
         let ours = Taint::shutdown();
         assert_eq!(with_shutdown_taint(std::slice::from_ref(&other)), Some(vec![other.clone(), ours.clone()]));
         assert_eq!(with_shutdown_taint(&[ours.clone(), other.clone()]), None);
-        let odd = taint(&ours.key, "yes", &ours.effect);
+        let odd = Taint { value: "yes".to_owned(), ..Taint::shutdown() };
         assert_eq!(with_shutdown_taint(&[odd, other.clone()]), Some(vec![ours.clone(), other.clone()]));
-        let of_another_effect = taint(&ours.key, "", "NoExecute");
+        let of_another_effect = taint(&ours.key, "NoExecute");
         assert_eq!(with_shutdown_taint(std::slice::from_ref(&of_another_effect)), Some(vec![of_another_effect, ours]));
     }
 
     #[test]
     fn f10_only_the_taint_itself_is_removed() {
-        let other = taint("other", "", "NoSchedule");
+        let other = taint("other", "NoSchedule");
         assert_eq!(without_shutdown_taint(&[Taint::shutdown(), other.clone()]), Some(vec![other.clone()]));
         assert_eq!(without_shutdown_taint(&[other]), None);
     }

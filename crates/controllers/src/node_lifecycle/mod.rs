@@ -180,7 +180,7 @@ impl NodeLifecycleController {
         if node.is_uninitialized() {
             return;
         }
-        if error.kind() == ErrorKind::Cancelled || !self.complaints.is_news(node, &format!("{:?}", error.kind())) {
+        if error.kind() == ErrorKind::Cancelled || !self.complaints.is_news(node, error.kind().as_str()) {
             return;
         }
         let message =

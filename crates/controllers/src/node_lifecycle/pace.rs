@@ -50,7 +50,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::node;
+    use bowline_core::testing::node;
 
     fn nodes(count: usize) -> Vec<Arc<Node>> {
         (0..count).map(|index| Arc::new(node(&format!("node{index}")))).collect()

@@ -8,7 +8,7 @@ use bowline_apiserver::{ApiServer, Effect, FaultRule, Options as ServerOptions};
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds};
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions};
-use bowline_core::{Address, AddressType};
+use bowline_core::testing::address;
 use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider, NewMachine};
 use bowline_runtime::{Clock, Shutdown};
 use http::StatusCode;
@@ -241,7 +241,7 @@ impl World {
                 message: "as the story has it".to_owned(),
                 retry_after: None,
             },
-            times: times.map(|times| times.try_into().unwrap()),
+            times,
             ..FaultRule::default()
         });
     }
@@ -288,17 +288,6 @@ pub(crate) fn machine(name: &str, id: &str, addresses: &[&str]) -> NewMachine {
         addresses: addresses.iter().map(|text| address(text)).collect(),
         ..NewMachine::default()
     }
-}
-
-fn address(text: &str) -> Address {
-    let (kind, rest) = text.split_at(1);
-    let kind = match kind {
-        "I" => AddressType::InternalIP,
-        "E" => AddressType::ExternalIP,
-        "H" => AddressType::Hostname,
-        other => panic!("no address type {other}"),
-    };
-    Address::new(kind, rest)
 }
 
 /// Objects are merged, everything else is replaced; null removes.

@@ -102,11 +102,10 @@ impl Fleet {
     /// At most so many Nodes of this provider whose machines should be visible: those that were just seen before those
     /// that are merely Ready.
     pub(super) fn witnesses(&self, provider: &str, answers: &Answers, at_most: usize) -> Vec<Arc<Node>> {
-        let seen = |member: &&Member| answers.get(&Key::of(&member.node)).is_some_and(|answer| answer.is_visible());
-        let ready = |member: &&Member| member.node.ready == Ready::True;
-        let just_seen = self.of(provider).filter(seen);
-        let merely_ready = self.of(provider).filter(|member| ready(member) && !seen(member));
-        just_seen.chain(merely_ready).take(at_most).map(|member| member.node.clone()).collect()
+        let is_seen = |key: &Key| answers.get(key).is_some_and(|answer| answer.is_visible());
+        let just_seen = self.of(provider).filter(|(key, _)| is_seen(key));
+        let merely_ready = self.of(provider).filter(|(key, node)| node.ready == Ready::True && !is_seen(key));
+        just_seen.chain(merely_ready).take(at_most).map(|(_, node)| node.clone()).collect()
     }
 
     /// Whether the answers show a machine of any Node of this provider.
@@ -122,20 +121,17 @@ impl Fleet {
 
     /// How many Nodes of this provider are here and not counted as deleted.
     pub(super) fn staying(&self, provider: &str, memory: &Memory) -> usize {
-        self.of(provider).filter(|member| !memory.is_deleted(&member.node, self)).count()
-    }
-
-    /// How many Nodes of this provider fulfil a condition.
-    pub(super) fn count_where(&self, provider: &str, condition: impl Fn(&Node) -> bool) -> usize {
-        self.of(provider).filter(|member| condition(&member.node)).count()
+        self.of(provider).filter(|(key, _)| !memory.is_deleted(key, self)).count()
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<&Node> {
         self.members.get(key).map(|member| &*member.node)
     }
 
-    fn of<'a>(&'a self, provider: &'a str) -> impl Iterator<Item = &'a Member> {
-        self.members.values().filter(move |member| member.provider.as_deref() == Some(provider))
+    /// The Nodes of this provider.
+    pub(super) fn of<'a>(&'a self, provider: &'a str) -> impl Iterator<Item = (&'a Key, &'a Arc<Node>)> {
+        let own = self.members.iter().filter(move |(_, member)| member.provider.as_deref() == Some(provider));
+        own.map(|(key, member)| (key, &member.node))
     }
 
     fn answered<'a>(&'a self, answers: &'a Answers) -> impl Iterator<Item = (&'a Member, Answer)> {

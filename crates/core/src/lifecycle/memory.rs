@@ -38,16 +38,14 @@ impl Memory {
     }
 
     /// This Node is one of those that [`deleted`](Memory::deleted) counts.
-    pub(super) fn is_deleted(&self, node: &Node, fleet: &Fleet) -> bool {
-        let key = Key::of(node);
-        self.deletions.contains_key(&key) && has_left(&key, fleet)
+    pub(super) fn is_deleted(&self, node: &Key, fleet: &Fleet) -> bool {
+        self.deletions.contains_key(node) && has_left(node, fleet)
     }
 
     /// How many Nodes of this provider have lost their machines and count against the others.
     pub(super) fn missing(&self, provider: &str, fleet: &Fleet) -> usize {
-        fleet.count_where(provider, |node| {
-            !node.deleting && !node.is_deletion_allowed() && self.first_gone.contains_key(&Key::of(node))
-        })
+        let counts = |node: &Node| !node.deleting && !node.is_deletion_allowed();
+        fleet.of(provider).filter(|(key, node)| self.first_gone.contains_key(*key) && counts(node)).count()
     }
 
     pub(super) fn remember_gone(&mut self, node: &Node, now: Moment) {

@@ -18,7 +18,7 @@
 //! A Node is deleted only if all of this holds; everything else leaves it alone:
 //!
 //! 1. it is not Ready, and was registered at least [`Policy::grace`] ago; what was seen before that does not count;
-//! 2. the provider that owns its ID answered [`InstanceState::Gone`], by a read that passed every cache, twice, at least
+//! 2. the provider that owns its ID answered [`Gone`](Answer::Gone), by a read that passed every cache, twice, at least
 //!    [`Policy::confirm_after`] apart, and nothing else in between. A read that fails is no answer: it confirms nothing
 //!    and refutes nothing. The Node being Ready, its machine being seen by any read, or a new Node of the same name
 //!    start all over;
@@ -51,8 +51,6 @@ pub use self::doubt::{Doubt, Held};
 use self::fleet::Answers;
 pub use self::fleet::{Answer, Fleet, Glance, Look, Questions};
 pub use self::memory::Memory;
-#[allow(unused_imports)] // named in the text above
-use crate::InstanceState;
 use crate::Node;
 
 /// How many Nodes whose machines should be visible are asked about beside those whose machines seem gone. More than one,
@@ -178,7 +176,7 @@ pub fn conclude(fleet: &Fleet, look: &Look, memory: &mut Memory, policy: &Policy
     conclusion
 }
 
-// --- the steps, for all Nodes and for those of one provider
+// ---- the steps, for all Nodes and for those of one provider
 
 impl Scene<'_> {
     /// Sorts out rules 1 and 2.
@@ -228,7 +226,7 @@ impl Scene<'_> {
     }
 }
 
-// --- the rules
+// ---- the rules
 
 impl Scene<'_> {
     /// Rules 1 and 2.
@@ -269,7 +267,7 @@ fn age(node: &Node, now: Moment) -> Duration {
     node.created.and_then(|created| Duration::try_from(now.wall.duration_since(created)).ok()).unwrap_or_default()
 }
 
-// --- Policy
+// ---- Policy
 
 impl Policy {
     /// How many of so many Nodes may go within the window.

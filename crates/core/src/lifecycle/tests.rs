@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
-use crate::node::tests::{node, taint};
+use crate::testing::{node, taint};
 use crate::well_known::{ALLOW_DELETION, NO_SCHEDULE, UNINITIALIZED_TAINT};
 use crate::{NodeName, ProviderId, Ready, Taint};
 
@@ -162,7 +162,7 @@ impl Pass {
     }
 }
 
-// --- the catalogue
+// ---- the catalogue
 
 #[test]
 fn the_cases_of_the_catalogue() {
@@ -255,7 +255,7 @@ fn f21_a_node_that_was_never_initialised_goes_like_any_other() {
     assert_eq!(world.two_passes().deleted, ["a0"]);
 }
 
-// --- whom it concerns
+// ---- whom it concerns
 
 #[test]
 fn nodes_that_are_not_for_us_are_neither_asked_about_nor_touched_nor_witnesses() {
@@ -288,7 +288,7 @@ fn a_node_that_is_leaving_is_not_deleted_again() {
     assert_eq!((pass.deleted, pass.held), (vec![], vec![("a0".to_owned(), Doubt::Leaving)]));
 }
 
-// --- rule 1: age
+// ---- rule 1: age
 
 #[test]
 fn what_is_seen_within_the_grace_period_does_not_count() {
@@ -316,7 +316,7 @@ fn a_node_from_the_future_or_of_unknown_age_is_young() {
     }
 }
 
-// --- rule 2: two looks
+// ---- rule 2: two looks
 
 #[test]
 fn the_second_look_comes_no_sooner_than_it_may() {
@@ -431,7 +431,7 @@ fn a_node_that_became_ready_during_the_look_stays() {
     assert_eq!(world.conclude(&look), Conclusion::default());
 }
 
-// --- rule 3: the witness
+// ---- rule 3: the witness
 
 #[test]
 fn the_look_takes_in_a_few_nodes_that_should_be_visible() {
@@ -489,7 +489,7 @@ fn the_sole_node_of_a_provider_needs_no_witness() {
     assert_eq!(world.two_passes().deleted, ["a0"]);
 }
 
-// --- rule 4: the brake
+// ---- rule 4: the brake
 
 #[test]
 fn as_many_go_as_may_and_if_more_would_none_goes() {
@@ -628,7 +628,7 @@ fn a_node_that_is_let_go_after_a_failed_deletion_does_not_count() {
     assert_eq!(world.two_passes().deleted, ["a01"], "the window is empty");
 }
 
-// --- what people read
+// ---- what people read
 
 #[test]
 fn the_operator_is_told_what_is_wrong_and_how_to_release_it() {
@@ -662,7 +662,7 @@ fn the_operator_is_told_what_is_wrong_and_how_to_release_it() {
     }
 }
 
-// --- whatever happens
+// ---- whatever happens
 
 /// Something that happens to the world between or during passes.
 #[derive(Debug, Clone)]

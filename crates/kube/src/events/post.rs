@@ -45,22 +45,22 @@ async fn next(records: &mut mpsc::Receiver<Record>, shutdown: &Shutdown) -> Opti
 }
 
 async fn post(client: &kube::Client, record: &Record, dropped: &Dropped) {
-    let mut tries = 0;
+    let mut attempt = 0;
     while let Err(failure) = write(client, record).await {
-        tries += 1;
-        let object = &record.what.object.name;
+        attempt += 1;
+        let key = record.what.object.key();
         match failure {
             Failure::Answered { code, message } if !is_passing(code) => {
-                tracing::warn!(object, event = record.name, %code, message, "the API server refuses an Event");
+                tracing::warn!(%key, event = record.name, %code, message, "the API server refuses an Event");
                 return dropped.count("rejected");
             }
-            _ if tries >= TRIES => {
-                tracing::warn!(object, event = record.name, ?failure, tries, "an Event cannot be written");
+            _ if attempt >= TRIES => {
+                tracing::warn!(%key, event = record.name, ?failure, attempt, "an Event cannot be written");
                 return dropped.count("unavailable");
             }
             _ => {
-                tracing::debug!(object, event = record.name, ?failure, tries, "an Event is tried again");
-                tokio::time::sleep(pause(tries)).await;
+                tracing::debug!(%key, event = record.name, ?failure, attempt, "an Event is tried again");
+                tokio::time::sleep(pause(attempt)).await;
             }
         }
     }
@@ -71,8 +71,8 @@ fn is_passing(code: StatusCode) -> bool {
     code.is_server_error() || code == StatusCode::TOO_MANY_REQUESTS
 }
 
-fn pause(tries: u32) -> Duration {
-    if tries == 1 { BETWEEN_TRIES.mul_f64(fastrand::f64()) } else { BETWEEN_TRIES }
+fn pause(attempt: u32) -> Duration {
+    if attempt == 1 { BETWEEN_TRIES.mul_f64(fastrand::f64()) } else { BETWEEN_TRIES }
 }
 
 /// Brings an Event up to date, or creates it if it is new or has been removed meanwhile (EV-2).

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use prometheus::core::Collector;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
 use prometheus::{
     CounterVec, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, Opts, Registry, exponential_buckets,
 };
@@ -33,31 +34,30 @@ pub(super) trait Refresh: Send + Sync {
 impl QueueMetrics {
     /// Registers them.
     pub fn register(registry: &Registry) -> prometheus::Result<QueueMetrics> {
-        Ok(QueueMetrics {
-            depth: register(registry, gauge("workqueue_depth", "Current depth of workqueue")?)?,
-            adds: register(registry, counter("workqueue_adds_total", "Total number of adds handled by workqueue")?)?,
-            retries: register(
-                registry,
-                counter("workqueue_retries_total", "Total number of retries handled by workqueue")?,
-            )?,
-            queue_duration: register(registry, histogram("workqueue_queue_duration_seconds", QUEUE_DURATION)?)?,
-            work_duration: register(registry, histogram("workqueue_work_duration_seconds", WORK_DURATION)?)?,
-            unfinished_work: register(registry, gauge("workqueue_unfinished_work_seconds", UNFINISHED_WORK)?)?,
-            longest_running: register(
-                registry,
-                gauge("workqueue_longest_running_processor_seconds", LONGEST_RUNNING)?,
-            )?,
+        let metrics = QueueMetrics {
+            depth: gauge("workqueue_depth", "Current depth of workqueue")?,
+            adds: counter("workqueue_adds_total", "Total number of adds handled by workqueue")?,
+            retries: counter("workqueue_retries_total", "Total number of retries handled by workqueue")?,
+            queue_duration: histogram("workqueue_queue_duration_seconds", QUEUE_DURATION)?,
+            work_duration: histogram("workqueue_work_duration_seconds", WORK_DURATION)?,
+            unfinished_work: gauge("workqueue_unfinished_work_seconds", UNFINISHED_WORK)?,
+            longest_running: gauge("workqueue_longest_running_processor_seconds", LONGEST_RUNNING)?,
             queues: Arc::default(),
-        })
+        };
+        registry.register(Box::new(metrics.clone()))?;
+        Ok(metrics)
     }
 
-    /// Brings `workqueue_unfinished_work_seconds` and `workqueue_longest_running_processor_seconds` up to date. To be
-    /// called before the metrics are written out: these two grow while nothing happens.
-    // upstream: a timer refreshes them every 500 ms per queue; on demand costs nothing between scrapes and is exact.
-    pub fn refresh_all(&self) {
-        for queue in self.live_queues() {
-            queue.refresh();
-        }
+    fn parts(&self) -> [&dyn Collector; 7] {
+        [
+            &self.depth,
+            &self.adds,
+            &self.retries,
+            &self.queue_duration,
+            &self.work_duration,
+            &self.unfinished_work,
+            &self.longest_running,
+        ]
     }
 
     pub(super) fn watch(&self, queue: Weak<dyn Refresh>) {
@@ -81,6 +81,21 @@ impl QueueMetrics {
             unfinished_work: self.unfinished_work.with_label_values(&[name]),
             longest_running: self.longest_running.with_label_values(&[name]),
         }
+    }
+}
+
+impl Collector for QueueMetrics {
+    fn desc(&self) -> Vec<&Desc> {
+        self.parts().into_iter().flat_map(Collector::desc).collect()
+    }
+
+    /// Two of them grow while nothing happens, so all queues are looked at before they are told.
+    // upstream: a timer looks every 500 ms; on demand costs nothing between scrapes and is exact.
+    fn collect(&self) -> Vec<MetricFamily> {
+        for queue in self.live_queues() {
+            queue.refresh();
+        }
+        self.parts().into_iter().flat_map(Collector::collect).collect()
     }
 }
 
@@ -153,9 +168,4 @@ fn histogram(name: &str, text: &str) -> prometheus::Result<HistogramVec> {
     // them in their labels, so they stay.
     let buckets = exponential_buckets(1e-8, 10.0, 10)?;
     HistogramVec::new(HistogramOpts::new(name, help(text)).buckets(buckets), &[NAME])
-}
-
-fn register<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> prometheus::Result<C> {
-    registry.register(Box::new(metric.clone()))?;
-    Ok(metric)
 }

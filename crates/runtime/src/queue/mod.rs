@@ -92,7 +92,7 @@ enum Look<K: Clone + Eq + Hash> {
     ShutDown,
 }
 
-// ---- Queue ----
+// ---- Queue
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     /// An empty queue; `name` is its label in the metrics.
@@ -177,11 +177,6 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         });
     }
 
-    /// Brings the two gauges of this queue that grow with time up to date; see [`QueueMetrics::refresh_all`].
-    pub fn refresh(&self) {
-        self.0.refresh();
-    }
-
     fn look(&self, max: usize) -> Look<K> {
         self.0.change(|state, now| {
             if state.is_shut_down() {
@@ -204,7 +199,7 @@ impl<K> Clone for Queue<K> {
     }
 }
 
-// ---- Work ----
+// ---- Work
 
 impl<K: Clone + Eq + Hash> Work<K> {
     /// What is to be worked on.
@@ -219,7 +214,7 @@ impl<K: Clone + Eq + Hash> Drop for Work<K> {
     }
 }
 
-// ---- Shared ----
+// ---- Shared
 
 impl<K> Shared<K> {
     /// No rule is broken half-way by a panic elsewhere, so a poisoned lock is as good as any.

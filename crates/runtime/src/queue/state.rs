@@ -90,7 +90,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.rate = Some(rate);
     }
 
-    // ---- adding ----
+    // ---- adding
 
     pub(super) fn add(&mut self, key: K, mut priority: Priority, now: Instant) -> Wake {
         if self.shut_down {
@@ -187,7 +187,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         Wake::One
     }
 
-    // ---- time ----
+    // ---- time
 
     /// Lets the keys wait whose timers are due.
     pub(super) fn fire(&mut self, now: Instant) {
@@ -206,7 +206,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.timers.first_key_value().map(|((due, _), _)| *due)
     }
 
-    // ---- working ----
+    // ---- working
 
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
