@@ -188,16 +188,16 @@ impl Instances for Fake {
 
 #[async_trait]
 impl LoadBalancers for Fake {
-    async fn observe(&self, keys: &[LoadBalancerKey]) -> Vec<Result<Option<LoadBalancerState>>> {
+    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
         let answer = self.call(Call::Other("observe"), || None).await;
-        keys.iter().map(|_| answer.clone()).collect()
+        wishes.iter().map(|_| answer.clone()).collect()
     }
 
     async fn list(&self, _: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
         self.call(Call::Other("list"), Vec::new).await
     }
 
-    fn plan(&self, _: &LoadBalancerKey, _: Option<&LoadBalancerSpec>, _: Option<&LoadBalancerState>) -> Result<Plan> {
+    fn plan(&self, _: &LoadBalancerWish, _: Option<&LoadBalancerState>) -> Result<Plan> {
         let payload = serde_json::Value::Null;
         let step = Step { verb: Verb::Create, kind: "pool".into(), name: "p".into(), changes: vec![], payload };
         Ok(Plan { steps: vec![step] })

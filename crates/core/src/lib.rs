@@ -27,7 +27,7 @@ pub mod well_known;
 pub use instance::{Instance, InstanceRef, InstanceState};
 pub use load_balancer::{
     HealthCheck, Ingress, IpFamily, IpMode, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, LoadBalancerStatus,
-    PortSpec, PortStatus, Protocol, SessionAffinity, TargetNode, TrafficPolicy,
+    LoadBalancerWish, PortSpec, PortStatus, Protocol, SessionAffinity, TargetNode, TrafficPolicy,
 };
 pub use names::{ClusterName, NodeName, ProviderId};
 pub use node::{Address, AddressType, Node, Ready, Taint};

@@ -1,6 +1,7 @@
 //! Load balancers: what a Service wants, and what a cloud has.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -21,14 +22,23 @@ pub struct LoadBalancerKey {
     pub uid: String,
 }
 
-/// What a Service wants of a cloud.
+/// What is wanted for a Service, which may be that nothing is left. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoadBalancerWish {
+    /// Whose balancer it is.
+    pub key: LoadBalancerKey,
+    /// The Service's annotations, where a provider keeps its own settings. They count for a balancer that is to go as well:
+    /// one may say that the address is to be kept. Empty for a Service that is gone altogether.
+    pub annotations: Arc<BTreeMap<String, String>>,
+    /// The balancer; `None` if none is wanted any more.
+    pub spec: Option<Arc<LoadBalancerSpec>>,
+}
+
+/// What a Service wants of a balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancerSpec {
-    /// Whose it is.
-    pub key: LoadBalancerKey,
-    /// The Service's annotations, where a provider keeps its own settings.
-    pub annotations: BTreeMap<String, String>,
     /// What it listens on, and where that goes.
     pub ports: Vec<PortSpec>,
     /// The machines behind it.

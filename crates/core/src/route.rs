@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::{Address, NodeName};
+use crate::{Address, NodeName, ProviderId};
 
 /// A route that should exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,6 +12,8 @@ pub struct RouteSpec {
     pub name_hint: String,
     /// The node behind which the range lives.
     pub node: NodeName,
+    /// The node's machine, for clouds whose next hop is a machine.
+    pub provider_id: Option<ProviderId>,
     /// The node's addresses, for clouds whose next hop is an address.
     pub node_addresses: Vec<Address>,
     /// The pod range.
@@ -25,6 +27,8 @@ pub struct Route {
     pub id: String,
     /// The node it leads to; `None` if that cannot be told, as when the machine is gone.
     pub node: Option<NodeName>,
+    /// The machine it leads to, where the cloud tells that and knows no node; it counts when `node` is `None`.
+    pub provider_id: Option<ProviderId>,
     /// The addresses it leads to, where the cloud knows them; `None` keeps them out of any comparison.
     pub node_addresses: Option<Vec<Address>>,
     /// The range.

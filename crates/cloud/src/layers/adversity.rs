@@ -118,7 +118,7 @@ async fn ask(layers: &Layered, asked: &[InstanceRef], freshness: Freshness) -> V
     layers.find_instances(asked, freshness).await.iter().map(told).collect()
 }
 
-// Listings that do not end.
+// ---- listings that do not end
 
 #[tokio::test(start_paused = true)]
 async fn a_listing_that_shows_the_same_machines_for_ever_is_given_up() {
@@ -157,7 +157,7 @@ async fn a_listing_with_a_machine_that_has_no_id_proves_nothing() {
     }
 }
 
-// Answers that are somebody else's.
+// ---- answers that are somebody else's
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_about_another_machine_is_an_error() {
@@ -187,7 +187,7 @@ async fn too_many_answers_are_an_error_for_all_that_were_asked() {
     assert_eq!(ask(&layers, &asked(&["a", "b"]), Freshness::Now).await, ["unexpected"; 2]);
 }
 
-// Answers that come late or never.
+// ---- answers that come late or never
 
 #[tokio::test(start_paused = true)]
 async fn a_late_answer_of_an_old_read_does_not_undo_what_a_newer_one_says() {
@@ -234,7 +234,7 @@ async fn callers_that_all_give_up_leave_nothing_behind() {
     assert_eq!(layers.cache.under_way(), 0);
 }
 
-// Advice that nobody can follow.
+// ---- advice that nobody can follow
 
 #[tokio::test(start_paused = true)]
 async fn a_wish_to_be_left_alone_for_years_is_cut_to_an_hour() {

@@ -5,18 +5,20 @@
 
 use std::collections::BTreeSet;
 
-use bowline_core::{IpFamily, LoadBalancerSpec, Protocol, RouteSpec, SessionAffinity, TrafficPolicy};
+use bowline_core::{IpFamily, LoadBalancerSpec, LoadBalancerWish, Protocol, RouteSpec, SessionAffinity, TrafficPolicy};
 
 use crate::{Error, ErrorKind, LoadBalancerCapabilities, Result, RouteCapabilities};
 
-/// Whether `provider` can do all that `spec` wants; else an error of the kind `Unsupported` that names each field.
-pub fn check_load_balancer(provider: &str, spec: &LoadBalancerSpec, caps: &LoadBalancerCapabilities) -> Result<()> {
+/// Whether `provider` can do all that is wished; else an error of the kind `Unsupported` that names each field. To remove
+/// a balancer is always possible.
+pub fn check_load_balancer(provider: &str, wish: &LoadBalancerWish, caps: &LoadBalancerCapabilities) -> Result<()> {
+    let Some(spec) = wish.spec.as_deref() else { return Ok(()) };
     let wishes = [ports(spec, caps), families(&spec.ip_families, caps), limits(spec, caps), settings(spec, caps)];
     let refused = wishes.concat();
     if refused.is_empty() {
         return Ok(());
     }
-    let service = format!("{}/{}", spec.key.namespace, spec.key.service);
+    let service = format!("{}/{}", wish.key.namespace, wish.key.service);
     let message = format!("{provider} cannot do this: {}", refused.join("; "));
     Err(Error::new(ErrorKind::Unsupported, "plan load balancer", message).context("service", service))
 }

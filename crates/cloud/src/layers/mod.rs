@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_core::{
-    ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, Plan, ProviderId,
+    ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, ProviderId,
     Route, RouteSpec, Step,
 };
 
@@ -146,16 +146,16 @@ impl Layered {
 // ---- load balancers
 
 impl Layered {
-    /// What the cloud has for these; one answer per key, in the same order.
-    pub async fn observe_load_balancers(&self, keys: &[LoadBalancerKey]) -> Vec<Result<Option<LoadBalancerState>>> {
+    /// What the cloud has for these; one answer per wish, in the same order.
+    pub async fn observe_load_balancers(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
         const OPERATION: Operation = Operation::ObserveLoadBalancers;
         let question = async {
             let balancers = match self.load_balancers(OPERATION) {
                 Ok((balancers, _)) => balancers,
-                Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),
+                Err(error) => return wishes.iter().map(|_| Err(error.clone())).collect(),
             };
-            let observe = |keys: Vec<LoadBalancerKey>| async move { balancers.observe(&keys).await };
-            self.attempts.run_each(OPERATION, keys, observe).await
+            let observe = |wishes: Vec<LoadBalancerWish>| async move { balancers.observe(&wishes).await };
+            self.attempts.run_each(OPERATION, wishes, observe).await
         };
         self.metrics.observe(OPERATION, question, |answers| first_error(answers)).await
     }
@@ -170,19 +170,12 @@ impl Layered {
         self.observed(OPERATION, question).await
     }
 
-    /// How to get from `state` to `spec`. A wish that the cloud cannot fulfil is an error of the kind `Unsupported` that
-    /// names all of them. Makes no call.
-    pub fn plan_load_balancer(
-        &self,
-        key: &LoadBalancerKey,
-        spec: Option<&LoadBalancerSpec>,
-        state: Option<&LoadBalancerState>,
-    ) -> Result<Plan> {
+    /// How to get from `state` to what is wished. What the cloud cannot do is an error of the kind `Unsupported` that names
+    /// all of it. Makes no call.
+    pub fn plan_load_balancer(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
         let (balancers, capabilities) = self.load_balancers(Operation::PlanLoadBalancer)?;
-        if let Some(spec) = spec {
-            capability::check_load_balancer(&self.info().name, spec, capabilities)?;
-        }
-        let plan = balancers.plan(key, spec, state)?;
+        capability::check_load_balancer(&self.info().name, wish, capabilities)?;
+        let plan = balancers.plan(wish, state)?;
         if !plan.is_empty() {
             self.dry_run.print(self.metrics.provider(), Operation::PlanLoadBalancer, &plan);
         }

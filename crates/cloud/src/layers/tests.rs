@@ -1,9 +1,8 @@
 //! The layers from outside: what the caller gets, and what reaches the cloud.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use bowline_core::{PortSpec, Protocol, SessionAffinity, TargetNode, TrafficPolicy, Verb};
+use bowline_core::{LoadBalancerSpec, PortSpec, Protocol, SessionAffinity, TargetNode, TrafficPolicy, Verb};
 use futures::future::join_all;
 use proptest::prelude::*;
 use tokio::time::{Instant, sleep};
@@ -531,10 +530,12 @@ fn port(protocol: Protocol, node_port: Option<u16>) -> PortSpec {
     PortSpec { name: String::new(), protocol, port: 80, node_port, app_protocol: None }
 }
 
+fn wish(spec: Option<LoadBalancerSpec>) -> LoadBalancerWish {
+    LoadBalancerWish { key: key(), annotations: Arc::default(), spec: spec.map(Arc::new) }
+}
+
 fn plain() -> LoadBalancerSpec {
     LoadBalancerSpec {
-        key: key(),
-        annotations: BTreeMap::new(),
         ports: vec![port(Protocol::Tcp, Some(30080))],
         targets: vec![],
         source_ranges: vec![],
@@ -564,7 +565,7 @@ fn greedy() -> LoadBalancerSpec {
 fn all_wishes_that_the_cloud_cannot_fulfil_are_refused_at_once_by_field() {
     let (max_ports, max_targets) = (Some(1), Some(1));
     let nothing = LoadBalancerCapabilities { max_ports, max_targets, ..Default::default() };
-    let error = capability::check_load_balancer("c", &greedy(), &nothing).unwrap_err();
+    let error = capability::check_load_balancer("c", &wish(Some(greedy())), &nothing).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert_eq!(
         error.to_string(),
@@ -594,19 +595,20 @@ fn a_cloud_that_can_do_it_all_refuses_nothing() {
         ..Default::default()
     };
     for spec in [plain(), greedy()] {
-        assert!(capability::check_load_balancer("c", &spec, &all).is_ok());
+        assert!(capability::check_load_balancer("c", &wish(Some(spec)), &all).is_ok());
     }
 }
 
 fn route(range: &str) -> (RouteSpec, Route) {
     let destination: ipnet::IpNet = range.parse().unwrap();
-    let spec = RouteSpec { name_hint: "u".into(), node: "n".into(), node_addresses: vec![], destination };
-    (spec, Route { id: "r".into(), node: None, node_addresses: None, destination, blackhole: false })
+    let spec =
+        RouteSpec { name_hint: "u".into(), node: "n".into(), provider_id: None, node_addresses: vec![], destination };
+    (spec, Route { id: "r".into(), node: None, provider_id: None, node_addresses: None, destination, blackhole: false })
 }
 
 /// All writes and the plan, and whether they succeed.
 async fn write_everything(layers: &Layered) {
-    let plan = layers.plan_load_balancer(&key(), Some(&plain()), None).unwrap();
+    let plan = layers.plan_load_balancer(&wish(Some(plain())), None).unwrap();
     assert_eq!(plan.steps[0].verb, Verb::Create);
     layers.apply_load_balancer(&key(), &plan.steps[0]).await.unwrap();
     let (spec, route) = route("10.1.0.0/24");
@@ -620,7 +622,7 @@ async fn a_dry_run_makes_no_write_and_all_reads() {
     let layers = layers_with(&fake, LayerOptions { dry_run: true, ..LayerOptions::default() });
     write_everything(&layers).await;
     assert!(fake.calls().is_empty());
-    assert!(layers.observe_load_balancers(&[key()]).await[0].is_ok());
+    assert!(layers.observe_load_balancers(&[wish(None)]).await[0].is_ok());
     assert!(layers.list_load_balancers(&"k".into()).await.is_ok());
     assert!(layers.list_routes(&"k".into()).await.is_ok());
     assert_eq!(ask(&layers, &ids(0..1), Freshness::Now).await, ["n0"]);
@@ -639,8 +641,8 @@ async fn writes_reach_the_cloud_and_are_repeated_when_it_does_not_answer() {
 async fn what_the_cloud_cannot_do_is_refused_without_a_call() {
     let fake = Arc::new(Fake::new("c"));
     let layers = layers(&fake);
-    assert!(layers.plan_load_balancer(&key(), Some(&greedy()), None).is_err());
-    assert!(layers.plan_load_balancer(&key(), None, None).is_ok(), "removing is always possible");
+    assert!(layers.plan_load_balancer(&wish(Some(greedy())), None).is_err());
+    assert!(layers.plan_load_balancer(&wish(None), None).is_ok(), "removing is always possible");
     let error = layers.create_route(&"k".into(), &route("fd00::/64").0).await.unwrap_err();
     assert_eq!(error.to_string(), "create route: c cannot do this: destination fd00::/64 (IPv6) (node=n)");
     assert!(fake.calls().is_empty());
@@ -653,9 +655,9 @@ async fn a_group_that_the_provider_lacks_is_unsupported() {
     let layers = layers(&Arc::new(fake));
     let (spec, old) = route("10.0.0.0/24");
     let errors = [
-        layers.observe_load_balancers(&[key()]).await.remove(0).unwrap_err(),
+        layers.observe_load_balancers(&[wish(None)]).await.remove(0).unwrap_err(),
         layers.list_load_balancers(&"k".into()).await.unwrap_err(),
-        layers.plan_load_balancer(&key(), None, None).unwrap_err(),
+        layers.plan_load_balancer(&wish(None), None).unwrap_err(),
         layers.list_routes(&"k".into()).await.unwrap_err(),
         layers.create_route(&"k".into(), &spec).await.unwrap_err(),
         layers.delete_route(&"k".into(), &old).await.unwrap_err(),
@@ -678,10 +680,10 @@ fn every_question_may_be_moved_to_a_task() {
         changes: vec![],
         payload: serde_json::Value::Null,
     };
-    let (cluster, key, keys) = ("k".into(), key(), [key()]);
+    let (cluster, key, wishes) = ("k".into(), key(), [wish(None)]);
     movable(layers.check());
     movable(layers.find_instances(&[], Freshness::Now));
-    movable(layers.observe_load_balancers(&keys));
+    movable(layers.observe_load_balancers(&wishes));
     movable(layers.list_load_balancers(&cluster));
     movable(layers.apply_load_balancer(&key, &step));
     movable(layers.list_routes(&cluster));

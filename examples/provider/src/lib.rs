@@ -1,0 +1,82 @@
+//! The provider of the Acme cloud, which does not exist: an example to be copied.
+//!
+//! ```text
+//!  lib.rs        what it is, what it can do, its factory
+//!  config.rs     its --cloud-config
+//!  client.rs     its cloud's API: requests, replies, and what a refusal means
+//!  instances.rs  machines, in the words of the contract
+//! ```
+
+mod client;
+mod config;
+mod instances;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bowline_cloud::{
+    BuildContext, Capabilities, CloudProvider, Factory, InstanceCapabilities, Instances, ProviderInfo, Result,
+};
+
+use crate::client::Client;
+pub use crate::config::Config;
+
+/// Its name, and what its provider IDs start with.
+const NAME: &str = "acme";
+
+/// The Acme cloud.
+pub struct Acme {
+    info: ProviderInfo,
+    capabilities: Capabilities,
+    pub(crate) client: Client,
+}
+
+/// What the program puts into its registry.
+pub fn factory() -> Factory {
+    let build = |context: &BuildContext<'_>| Ok(Arc::new(Acme::new(Config::read(context.config)?)) as _);
+    Factory { name: NAME, summary: "servers of the Acme cloud", build: Box::new(build) }
+}
+
+impl Acme {
+    /// As configured. Makes no call.
+    pub fn new(config: Config) -> Acme {
+        let instances = InstanceCapabilities {
+            batch_lookup: 1,               // GET /servers/ID: one by one
+            list_page: Some(client::PAGE), // GET /servers: a page at a time
+            max_parallel: 4,               // what the cloud is known to bear
+            lookup_by_name: true,          // GET /servers?name=NAME
+            unique_ids: true,              // IDs are random
+            shutdown_state: true,          // status: off
+            ..InstanceCapabilities::default()
+        };
+        Acme {
+            info: ProviderInfo {
+                name: NAME.to_owned(),
+                id_prefixes: vec![NAME.to_owned()],
+                region: None,
+                cluster_id: None,
+            },
+            capabilities: Capabilities { instances: Some(instances), ..Capabilities::default() },
+            client: Client::new(config),
+        }
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Acme {
+    fn info(&self) -> &ProviderInfo {
+        &self.info
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(self)
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.client.servers(&[("limit", "1")]).await.map(drop)
+    }
+}
