@@ -63,7 +63,8 @@ fn shows_what_is_said(page: &str, said: &str) {
     let blocks = text.split("```text\n").skip(1).filter_map(|rest| rest.split("```").next());
     let of_the_tour = blocks.filter(|block| block.contains("/9] "));
     let differs = |line: &str| line.contains("KUBECONFIG") || line.contains("127.0.0.1:") || line.contains(" after 0.");
-    let lines: Vec<_> = of_the_tour.flat_map(str::lines).filter(|line| line.trim() != "..." && !differs(line)).collect();
+    let lines: Vec<_> =
+        of_the_tour.flat_map(str::lines).filter(|line| line.trim() != "..." && !differs(line)).collect();
     assert!(lines.len() > 5, "{page} shows nothing of the tour");
     for line in lines {
         assert!(said.lines().any(|said| said == line), "{page} shows {line:?}, which is not said: {said}");
