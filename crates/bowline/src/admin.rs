@@ -13,8 +13,9 @@ use hyper::header::CONTENT_TYPE;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use prometheus::{Encoder as _, TextEncoder};
 use tokio::net::{TcpListener, TcpStream};
+
+use crate::exposition;
 
 /// A client that has not sent its request by then is gone or means no good.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -72,11 +73,7 @@ fn answer(method: &Method, path: &str, metrics: &prometheus::Registry) -> Respon
 }
 
 fn tell(metrics: &prometheus::Registry) -> Response<Full<Bytes>> {
-    let mut body = Vec::new();
-    match TextEncoder::new().encode(&metrics.gather(), &mut body) {
-        Ok(()) => with_type(StatusCode::OK, prometheus::TEXT_FORMAT, body.into()),
-        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
-    }
+    with_type(StatusCode::OK, prometheus::TEXT_FORMAT, exposition::text(&metrics.gather()).into())
 }
 
 fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {

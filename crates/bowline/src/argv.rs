@@ -12,6 +12,85 @@ use std::ffi::OsString;
 use bowline_config::{Problem, Problems, nearest};
 use clap::{Arg, Command};
 
+/// Flags of the Go managers that are not here yet. Whoever brings such a manifest made no slip, and is not helped by the
+/// name of another flag; taking them and doing nothing would be worse, as some of them switch things on.
+const GO_FLAGS: [&str; 74] = [
+    "allocate-node-cidrs",
+    "allow-untagged-cloud",
+    "authentication-kubeconfig",
+    "authentication-skip-lookup",
+    "authentication-token-webhook-cache-ttl",
+    "authentication-tolerate-lookup-failure",
+    "authorization-always-allow-paths",
+    "authorization-kubeconfig",
+    "authorization-webhook-cache-authorized-ttl",
+    "authorization-webhook-cache-unauthorized-ttl",
+    "bind-address",
+    "cert-dir",
+    "cidr-allocator-type",
+    "client-ca-file",
+    "cluster-cidr",
+    "concurrent-service-syncs",
+    "configure-cloud-routes",
+    "contention-profiling",
+    "controller-start-interval",
+    "disable-http2-serving",
+    "enable-leader-migration",
+    "external-cloud-volume-plugin",
+    "feature-gates",
+    "http2-max-streams-per-connection",
+    "kube-api-content-type",
+    "leader-elect-lease-duration",
+    "leader-elect-renew-deadline",
+    "leader-elect-resource-lock",
+    "leader-elect-resource-name",
+    "leader-elect-resource-namespace",
+    "leader-elect-retry-period",
+    "leader-migration-config",
+    "log-flush-frequency",
+    "log-json-info-buffer-size",
+    "log-json-split-stream",
+    "log-text-info-buffer-size",
+    "log-text-split-stream",
+    "logging-format",
+    "min-resync-period",
+    "node-cidr-mask-size",
+    "node-cidr-mask-size-ipv4",
+    "node-cidr-mask-size-ipv6",
+    "node-sync-period",
+    "permit-address-sharing",
+    "permit-port-sharing",
+    "profiling",
+    "requestheader-allowed-names",
+    "requestheader-client-ca-file",
+    "requestheader-extra-headers-prefix",
+    "requestheader-group-headers",
+    "requestheader-uid-headers",
+    "requestheader-username-headers",
+    "route-reconciliation-period",
+    "secure-port",
+    "service-cluster-ip-range",
+    "tls-cert-file",
+    "tls-cipher-suites",
+    "tls-curve-preferences",
+    "tls-min-version",
+    "tls-private-key-file",
+    "tls-sni-cert-key",
+    "use-service-account-credentials",
+    "vmodule",
+    "webhook-bind-address",
+    "webhook-cert-dir",
+    "webhook-disable-http2-serving",
+    "webhook-secure-port",
+    "webhook-tls-cert-file",
+    "webhook-tls-cipher-suites",
+    "webhook-tls-curve-preferences",
+    "webhook-tls-min-version",
+    "webhook-tls-private-key-file",
+    "webhook-tls-sni-cert-key",
+    "webhooks",
+];
+
 /// A command line that clap can take, and what was wrong with it before.
 pub(crate) struct Argv {
     pub(crate) arguments: Vec<OsString>,
@@ -107,6 +186,11 @@ impl Tidied<'_> {
     }
 
     fn unknown(&mut self, name: &str) {
+        if GO_FLAGS.contains(&name) {
+            let hint = "leave it out until a later version has it";
+            let message = "the Go managers have this flag, and this version has not";
+            return self.problem(Problem::flag(name, message).hint(hint));
+        }
         let known = self.command.get_arguments().filter_map(Arg::get_long);
         let hint = match nearest(name, known) {
             Some(near) => format!("did you mean --{near}?"),
@@ -172,6 +256,28 @@ mod tests {
                 (expected.to_vec(), vec![])
             );
         }
+    }
+
+    #[test]
+    fn a_flag_of_the_go_managers_is_no_slip() {
+        let (_, problems) = tidied(&["--cluster-cidr=10.0.0.0/8", "--allocate_node_cidrs", "--leader-elect-lease=15s"]);
+        assert_eq!(
+            problems,
+            [
+                "--cluster-cidr: the Go managers have this flag, and this version has not; leave it out until a later \
+                 version has it",
+                "--allocate-node-cidrs: the Go managers have this flag, and this version has not; leave it out until a \
+                 later version has it",
+                "--leader-elect-lease: there is no such flag; did you mean --leader-elect?",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_flag_that_is_here_is_not_said_to_be_missing() {
+        let command = crate::cli();
+        let both = command.get_arguments().filter_map(Arg::get_long).filter(|flag| GO_FLAGS.contains(flag));
+        assert_eq!(both.collect::<Vec<_>>(), [""; 0]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod cli;
 mod cloud;
 mod controllers;
 mod daemon;
+mod exposition;
 mod flags;
 mod kubeconfig;
 mod playground;
@@ -60,11 +61,11 @@ pub fn cli() -> clap::Command {
 /// Reads the arguments, does what they say, and reports how that went.
 pub fn main() -> ExitCode {
     let Invocation { cli, flags, problems } = Invocation::read();
-    start_logging(default_logs(&cli));
+    let logging = start_logging(&default_logs(&cli));
     if matches!(cli.manager.generic.v, Ok(1..)) {
         flags.iter().for_each(|flag| tracing::info!("{flag}"));
     }
-    match run(cli, problems) {
+    match logging.map_err(anyhow::Error::from).and_then(|()| run(cli, problems)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // No macro: a closed standard error must not turn into a panic.
@@ -131,21 +132,31 @@ impl From<Problems> for BadInput {
     }
 }
 
+/// The client of the API server speaks of every request that fails, and of every watch that the server ends. All of that
+/// comes to us as errors, which are told once, in our words and with what is done about them.
+const QUIET_CLIENT: &str = "kube_client=off,kube_client::client::tls=warn,kube_runtime=error";
+
 /// What is logged unless the environment says otherwise.
-fn default_logs(cli: &cli::Cli) -> &'static str {
+fn default_logs(cli: &cli::Cli) -> String {
     match (&cli.command, &cli.manager.generic.v) {
-        (Some(_), _) => "warn",
-        (None, Ok(..=3) | Err(_)) => "info",
-        (None, Ok(4..=5)) => "debug,hyper_util=info,kube_client=info,rustls=info,tower=info",
-        (None, Ok(6..)) => "trace,h2=debug,hyper_util=debug,rustls=debug,tower=debug",
+        (Some(_), _) => format!("warn,{QUIET_CLIENT}"),
+        (None, Ok(..=3) | Err(_)) => format!("info,{QUIET_CLIENT}"),
+        (None, Ok(4..=5)) => "debug,hyper_util=info,kube_client=info,rustls=info,tower=info".to_owned(),
+        (None, Ok(6..)) => "trace,h2=debug,hyper_util=debug,rustls=debug,tower=debug".to_owned(),
     }
 }
 
 /// Logs go to standard error, so that standard output stays readable by scripts.
-fn start_logging(default: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env(cli::LOG_VARIABLE)
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+fn start_logging(default: &str) -> Result<(), BadInput> {
+    let asked = std::env::var(cli::LOG_VARIABLE).ok().filter(|text| !text.is_empty());
+    let filter = tracing_subscriber::EnvFilter::try_new(asked.as_deref().unwrap_or(default)).map_err(|error| {
+        let (variable, asked) = (cli::LOG_VARIABLE, asked.unwrap_or_default());
+        BadInput(format!(
+            "{variable}: {asked:?} selects nothing ({error}); write a level such as debug, or module=level"
+        ))
+    })?;
     // Colours are for people; a file or another program gets plain lines.
     let colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
+    Ok(())
 }

@@ -20,6 +20,15 @@ fn bad_flags_end_it_with_two_and_say_what_would_be_right() {
 }
 
 #[test]
+fn a_selection_of_logs_that_selects_nothing_is_refused() {
+    let mut command = std::process::Command::new(support::BOWLINE);
+    let output = command.arg("--cloud-provider=local").env("BOWLINE_LOG", "bowline=loud").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("BOWLINE_LOG: \"bowline=loud\"") && text.contains("such as debug"), "{text}");
+}
+
+#[test]
 fn a_kubeconfig_that_cannot_be_written_is_refused_before_anything_starts() {
     let scratch = Scratch::new("refused");
     let path = scratch.path("missing/kubeconfig");

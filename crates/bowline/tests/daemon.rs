@@ -8,10 +8,10 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, PostParams};
+use k8s_openapi::api::core::v1::{Event, Node};
+use kube::api::{Api, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use support::{Program, Scratch, Server, bowline, refused, within};
+use support::{Program, Scratch, Server, bowline, exposition, refused, within};
 
 /// An API server, a cloud and the manager, each in a process of its own.
 struct Processes {
@@ -53,21 +53,23 @@ async fn write_in_hand(all: &Processes, milliseconds: u64) -> Api<Node> {
     let effect = serde_json::json!({ "latencyMilliseconds": milliseconds });
     let rule =
         serde_json::json!({ "verb": "patch", "resource": "nodes", "subresource": "", "effect": effect, "times": 1 });
-    let ask = |method: &str, body: String| {
-        let request = hyper::Request::builder().method(method).uri("/debug/faults").body(body.into_bytes()).unwrap();
-        client.request_text(request)
-    };
-    ask("POST", rule.to_string()).await.unwrap();
-    all.add(&["worker-1", "--id=one"]);
+    turn(&client, "POST", "/debug/faults", rule.to_string()).await;
+    all.add(&["worker-1", "--id=one", "--address=InternalIP=10.0.0.1"]);
     let nodes: Api<Node> = Api::all(client.clone());
     nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     // A rule that is used up is gone.
-    while ask("GET", String::new()).await.unwrap() != "[]" {
+    while turn(&client, "GET", "/debug/faults", String::new()).await != "[]" {
         assert!(tokio::time::Instant::now() < deadline, "no write came; the manager said: {}", all.manager.said());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     nodes
+}
+
+/// Turns one of the API server's test knobs.
+async fn turn(client: &kube::Client, method: &str, knob: &str, body: String) -> String {
+    let request = hyper::Request::builder().method(method).uri(knob).body(body.into_bytes()).unwrap();
+    client.request_text(request).await.unwrap()
 }
 
 async fn client(kubeconfig: &Path) -> kube::Client {
@@ -138,11 +140,41 @@ async fn a_tainted_node_is_initialised_and_a_signal_ends_the_manager_well() {
     let told = within(Duration::from_secs(20), || {
         Some(metrics(&address)).filter(|told| told.contains("workqueue_adds_total"))
     });
-    assert!(told.is_some(), "{}", metrics(&address));
+    let told = told.unwrap_or_else(|| panic!("{}", metrics(&address)));
+    let (head, body) = told.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("text/plain; version=0.0.4"), "{head}");
+    let told = exposition::read(body).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let waits = &told["workqueue_queue_duration_seconds"].samples;
+    let bounds: Vec<_> = waits.iter().filter_map(|wait| wait.labels.iter().find(|(name, _)| name == "le")).collect();
+    assert_eq!(bounds.first().map(|(_, bound)| bound.as_str()), Some("1e-08"), "as Go writes it");
     assert!(all.manager.said().contains("FLAG: --cloud-provider=\"local\""), "{}", all.manager.said());
 
     assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
     assert!(all.cloud.stop("-TERM").success());
+}
+
+#[test]
+fn the_reader_takes_what_is_right_and_nothing_else() {
+    let good = "# HELP a b\n# TYPE a counter\na{b=\"c\\\"}\",d=\"\"} 1e+06\na 0\n";
+    assert!(exposition::read(good).is_ok(), "{:?}", exposition::read(good));
+    let bad = [
+        "a 1\n",
+        "# HELP a b\n# TYPE a counter\na 1",
+        "# HELP a b\n# TYPE a counter\n",
+        "# HELP a b\n# TYPE a counter\na 1\na 1\n",
+        "# HELP a b\n# TYPE a counter\nb 1\n",
+        "# HELP a b\n# TYPE a counter\na{b=\"c} 1\n",
+        "# HELP a b\n# TYPE a counter\na{b=\"c\"\"} 1\n",
+        "# HELP a b\n# TYPE a counter\na 1000000\n",
+        "# HELP a b\n# TYPE a counter\na 0.00001\n",
+        "# HELP a b\n# TYPE a counter\na\n",
+        "# HELP a b\n# TYPE a histogram\na_bucket{le=\"0.00000001\"} 1\na_bucket{le=\"+Inf\"} 1\na_sum 1\na_count 1\n",
+        "# HELP a b\n# TYPE a histogram\na_bucket{le=\"1\"} 2\na_bucket{le=\"+Inf\"} 1\na_sum 1\na_count 1\n",
+        "# HELP a b\n# TYPE a histogram\na_bucket{le=\"1\"} 1\na_sum 1\na_count 1\n",
+    ];
+    for text in bad {
+        assert!(exposition::read(text).is_err(), "{text}");
+    }
 }
 
 /// A cloud with one machine, and the configuration for it.
@@ -179,7 +211,37 @@ async fn the_write_in_hand_is_finished_when_a_signal_comes() {
     let nodes = write_in_hand(&all, 500).await;
     assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
     let node = nodes.get("worker-1").await.unwrap();
-    assert!(!is_tainted(&node), "{}", all.manager.said());
+    assert!(!is_tainted(&node) && addresses(&node) > 0, "{}", all.manager.said());
+    let events: Api<Event> = Api::namespaced(nodes.into_client(), "default");
+    let events = events.list(&ListParams::default()).await.unwrap().items;
+    let reasons: Vec<_> = events.iter().filter_map(|event| event.reason.as_deref()).collect();
+    assert_eq!(reasons, ["Synced"], "the last writes are told, too: {}", all.manager.said());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trouble_with_the_watch_is_told_in_our_own_words_only() {
+    let all = Processes::start("own-words", &[]);
+    let client = client(&all.server.kubeconfig()).await;
+    let nodes = all.nodes().await;
+    let effects = [
+        serde_json::json!("partialWatchLine"),
+        serde_json::json!("reset"),
+        serde_json::json!({ "status": { "code": 403 } }),
+        serde_json::json!({ "status": { "code": 500 } }),
+    ];
+    for (number, effect) in effects.iter().enumerate() {
+        let name = format!("worker-{number}");
+        all.add(&[&name, "--address=InternalIP=10.0.0.1"]);
+        let rule = serde_json::json!({ "verb": "watch", "resource": "nodes", "effect": effect, "times": 1 });
+        turn(&client, "POST", "/debug/faults", rule.to_string()).await;
+        turn(&client, "POST", "/debug/cut-watches", String::new()).await;
+        nodes.create(&PostParams::default(), &tainted(&name)).await.unwrap();
+        initialised(&nodes, &name, &all.manager).await;
+    }
+    let said = all.manager.said();
+    let foreign: Vec<_> = said.lines().filter(|line| line.contains(" kube_") || line.contains(" hyper")).collect();
+    assert!(foreign.is_empty(), "{foreign:#?}");
+    assert!(said.contains("the watch is interrupted") && said.contains("the watch works again"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

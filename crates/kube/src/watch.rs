@@ -11,7 +11,7 @@
 //!
 //! * While there is no connection, the store keeps the last state.
 //! * A list after the first one tells only what has changed since; the store sees to that.
-//! * An outage is logged once when it begins and once when it is over, however many tries lie between.
+//! * An outage is logged when it begins, every minute while it lasts, and when it is over, however many tries lie between.
 
 use std::collections::HashSet;
 use std::pin::pin;
@@ -37,6 +37,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A watch that held for this long was fine, even if nothing happened in it.
 const FINE_AFTER: Duration = Duration::from_secs(60);
+
+/// How often an outage that lasts is told again: what keeps it going may be something else than what began it.
+const REMIND_AFTER: Duration = Duration::from_secs(60);
 
 /// Feeds `store` with all Nodes until shutdown is requested.
 pub async fn watch_nodes(client: kube::Client, store: Store<Node>, shutdown: Shutdown) {
@@ -142,11 +145,13 @@ struct Outage {
     failures: u32,
     /// When this outage began, and when its last failure was.
     times: Option<(Instant, Instant)>,
+    /// When it was last told.
+    told: Option<Instant>,
 }
 
 impl Outage {
     fn new(resource: String) -> Outage {
-        Outage { resource, failures: 0, times: None }
+        Outage { resource, failures: 0, times: None, told: None }
     }
 
     /// Notes a failure, and says how long to wait after it.
@@ -158,11 +163,12 @@ impl Outage {
             Some((begin, _)) => {
                 self.failures = self.failures.saturating_add(1);
                 self.times = Some((begin, now));
-                tracing::debug!(resource = self.resource, cause, failures = self.failures, "still no watch");
+                self.remind(begin, now, &cause);
             }
             None => {
                 self.failures = 1;
                 self.times = Some((now, now));
+                self.told = Some(now);
                 self.report(error, &cause);
             }
         }
@@ -176,6 +182,16 @@ impl Outage {
                 tracing::info!(resource, "the API server has forgotten the history that the watch needs: listing anew");
             }
             _ => tracing::warn!(resource, cause, "the watch is interrupted; the last known state stays in use"),
+        }
+    }
+
+    fn remind(&mut self, begin: Instant, now: Instant, cause: &str) {
+        let (resource, failures, since) = (&self.resource, self.failures, now.duration_since(begin));
+        if self.told.is_none_or(|told| now.duration_since(told) >= REMIND_AFTER) {
+            self.told = Some(now);
+            tracing::warn!(resource, cause, failures, ?since, "still no watch; the last known state stays in use");
+        } else {
+            tracing::debug!(resource, cause, failures, ?since, "still no watch");
         }
     }
 

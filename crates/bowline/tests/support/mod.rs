@@ -1,6 +1,8 @@
 //! What the black-box tests share: the running binary, a folder of one's own, and skipping out loud.
 #![allow(dead_code, reason = "every test binary compiles this for itself and uses a part of it")]
 
+pub(crate) mod exposition;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};

@@ -12,6 +12,7 @@ use futures::stream::{self, StreamExt as _};
 use tokio_util::task::TaskTracker;
 
 use super::Shared;
+use super::memory::LAG;
 
 /// The most Nodes that one read is made for.
 const BATCH: usize = 1000;
@@ -34,6 +35,9 @@ const FRESHNESS: Freshness = Freshness::Within(Duration::from_secs(5));
 /// at random.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest that a cloud may send a Node away for; one that wants more has made a mistake.
+const LONGEST_REST: Duration = Duration::from_secs(3600);
 
 /// How long a Node that a provider declines is left alone before it is offered again.
 const DECLINED_PAUSE: Duration = Duration::from_secs(60);
@@ -90,7 +94,8 @@ async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) 
     let mut labelled = Vec::new();
     for work in batch {
         match shared.context.nodes.get(work.key().as_str()) {
-            Some(node) if node.is_hands_off() || shared.memory.is_outdated(&node) => shared.queue.forget(work.key()),
+            Some(node) if node.is_hands_off() => shared.queue.forget(work.key()),
+            Some(node) if shared.memory.is_outdated(&node) => settle(shared, &work, Outcome::Rest(LAG)),
             Some(node) if node.is_uninitialized() => asked.push((work, node)),
             Some(node) => labelled.push((work, node)),
             // Gone before its turn (NODE-4).
@@ -155,7 +160,7 @@ async fn initialize(shared: &Shared, node: &Arc<Node>, instance: &Instance) -> O
             }
             Err(WriteError::Conflict(_)) => {}
             Err(WriteError::NotFound(_)) => return Outcome::Done,
-            Err(error) => return Outcome::Retry(error.to_string()),
+            Err(error) => return unwritten(shared, node, &error),
         }
         // One conflict is a heartbeat that came in between, and reading again at once leaves no room for another; several
         // are somebody who writes all the time, too.
@@ -165,7 +170,11 @@ async fn initialize(shared: &Shared, node: &Arc<Node>, instance: &Instance) -> O
         // What the store has is at best what met the conflict; the API server knows better.
         current = match shared.context.cluster.node(&node.name).await {
             Ok(Some(live)) if live.uid == node.uid && live.is_uninitialized() => Arc::new(live),
-            // Gone, or done by somebody else.
+            // Done by somebody else, or by ourselves and the answer got lost.
+            Ok(Some(live)) if live.uid == node.uid => {
+                write_addresses(shared, &live, instance).await;
+                return Outcome::Done;
+            }
             Ok(_) => return Outcome::Done,
             Err(error) => return Outcome::Retry(error.to_string()),
         };
@@ -178,6 +187,13 @@ async fn finish(shared: &Shared, node: &Node, instance: &Instance) -> Outcome {
     shared.memory.wrote(node);
     shared.complaints.forget(&node.name);
     shared.metrics.taint_removed(node, shared.context.clock.now());
+    write_addresses(shared, node, instance).await;
+    shared.events.emit(&ObjectRef::node(node), EventType::Normal, "Synced", "Node synced successfully");
+    shared.metrics.initialized(node, shared.context.clock.now());
+    Outcome::Done
+}
+
+async fn write_addresses(shared: &Shared, node: &Node, instance: &Instance) {
     match addresses::decide(node, &instance.addresses) {
         Ok(Some(wanted)) => {
             if let Err(error) = shared.context.cluster.set_addresses(&node.name, &wanted).await {
@@ -192,9 +208,6 @@ async fn finish(shared: &Shared, node: &Node, instance: &Instance) -> Outcome {
         Ok(None) => {}
         Err(error) => tracing::warn!(controller = super::NAME, key = %node.name, "addresses left as they are: {error}"),
     }
-    shared.events.emit(&ObjectRef::node(node), EventType::Normal, "Synced", "Node synced successfully");
-    shared.metrics.initialized(node, shared.context.clock.now());
-    Outcome::Done
 }
 
 // ---- what keeps a Node from being initialised; each cause is told once
@@ -202,6 +215,16 @@ async fn finish(shared: &Shared, node: &Node, instance: &Instance) -> Outcome {
 /// The cloud and the Node do not go together (NODE-9, NODE-11).
 fn undecided(shared: &Shared, node: &Node, error: &InitializeError) -> Outcome {
     complain(shared, node, "InitializationFailed", &error.to_string());
+    Outcome::Retry(error.to_string())
+}
+
+/// The API server takes no such change, and a person has to see why: a label of the cloud that is none in Kubernetes, a
+/// webhook, a right that is missing. That it cannot be reached is no news about the Node.
+fn unwritten(shared: &Shared, node: &Node, error: &WriteError) -> Outcome {
+    if let WriteError::Rejected { .. } = error {
+        let message = format!("The API server refuses what the cloud says of this node: {error}");
+        complain(shared, node, "InitializationFailed", &message);
+    }
     Outcome::Retry(error.to_string())
 }
 
@@ -252,7 +275,7 @@ fn cloud_failed(shared: &Shared, node: &Node, error: &Error) -> Outcome {
     }
     let text = format!("failed to get instance metadata for node {}: {error}", node.name);
     match error.retry_advice() {
-        Retry::After(delay) => Outcome::RetryAfter(delay, text),
+        Retry::After(delay) => Outcome::RetryAfter(delay.min(LONGEST_REST), text),
         Retry::Backoff | Retry::Never => Outcome::Retry(text),
     }
 }

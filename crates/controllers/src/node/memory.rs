@@ -2,8 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bowline_core::{Node, NodeName};
+use tokio::time::Instant;
+
+/// How far the store may lag behind. An older state than the one written that is still there after this is no lag: the
+/// API server has gone back, as one does that was restored from a backup, and what it says is the truth again.
+pub(super) const LAG: Duration = Duration::from_secs(10);
 
 /// The Nodes that were initialised by this process. Bounded by the number of Nodes: an entry goes with its Node.
 #[derive(Default)]
@@ -12,12 +18,13 @@ pub(super) struct Memory(Mutex<HashMap<NodeName, Written>>);
 struct Written {
     uid: String,
     version: Option<u64>,
+    when: Instant,
 }
 
 impl Memory {
     /// We initialised this Node; this is what came of it.
     pub(super) fn wrote(&self, node: &Node) {
-        let written = Written { uid: node.uid.clone(), version: version(node) };
+        let written = Written { uid: node.uid.clone(), version: version(node), when: Instant::now() };
         self.lock().insert(node.name.clone(), written);
     }
 
@@ -27,7 +34,8 @@ impl Memory {
     /// outdated state ends in a conflict, which costs a request and does no harm.
     pub(super) fn is_outdated(&self, seen: &Node) -> bool {
         let entries = self.lock();
-        let Some(written) = entries.get(&seen.name).filter(|written| written.uid == seen.uid) else { return false };
+        let is_ours = |written: &&Written| written.uid == seen.uid && written.when.elapsed() < LAG;
+        let Some(written) = entries.get(&seen.name).filter(is_ours) else { return false };
         matches!((written.version, version(seen)), (Some(written), Some(seen)) if seen < written)
     }
 
@@ -53,6 +61,16 @@ mod tests {
 
     fn at(version: &str) -> Node {
         Node { resource_version: version.to_owned(), ..node("a") }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_stays_older_is_the_truth_of_an_api_server_that_was_set_back() {
+        let memory = Memory::default();
+        memory.wrote(&at("10"));
+        tokio::time::advance(LAG / 2).await;
+        assert!(memory.is_outdated(&at("9")));
+        tokio::time::advance(LAG / 2).await;
+        assert!(!memory.is_outdated(&at("9")));
     }
 
     #[test]

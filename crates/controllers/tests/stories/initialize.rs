@@ -220,6 +220,35 @@ async fn n12_n16_a_cloud_that_fails_leaves_the_node_untouched_until_it_recovers(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cloud_that_asks_for_a_day_of_rest_gets_an_hour() {
+    let mut world = World::new().await;
+    world.cloud().add(machine("node0", "12345", &["I10.0.0.1"])).unwrap();
+    let day = bowline_local::Fault::Throttled(Some(Duration::from_secs(24 * 3600)));
+    world.cloud().inject(bowline_local::FaultSpec::always(day).times(1));
+    world.register("node0").await;
+    world.start();
+    world.eventually("a complaint", async || world.event("node0", "CloudUnavailable").await).await;
+    world.pass(Duration::from_secs(3600)).await;
+    world.initialized("node0").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_refuses_is_told_on_the_node_once() {
+    let mut world = World::new().await;
+    let mut odd = machine("node0", "12345", &["I10.0.0.1"]);
+    odd.zone = "quay one".to_owned();
+    world.cloud().add(odd).unwrap();
+    let before = world.register("node0").await;
+    world.start();
+    let event = world.eventually("a complaint", async || world.event("node0", "InitializationFailed").await).await;
+    let message = event.message.unwrap_or_default();
+    assert!(message.contains("quay one") && message.contains("label"), "{message}");
+    world.pass(Duration::from_secs(300)).await;
+    assert_eq!(world.events().await.len(), 1);
+    assert_eq!(version(&world.node("node0").await), version(&before));
+}
+
+#[tokio::test(start_paused = true)]
 async fn n13_n14_n15_additional_labels_land_unless_they_are_kubernetes_own_or_taken() {
     let mut world = World::new().await;
     let mut known = machine("node0", "12345", &[]);
