@@ -33,7 +33,7 @@ pub(super) async fn gone_is_certain(scene: &Scene) -> Verdict {
 
 pub(super) async fn error_is_no_answer(scene: &Scene) -> Verdict {
     let (here, gone) = (scene.add("here").await, scene.add_and_delete("gone").await);
-    let by_id = vec![of(&here), of(&gone)];
+    let by_id = [of(&here), of(&gone)];
     let names = if scene.numbers()?.lookup_by_name { vec![by_name("here"), by_name("gone")] } else { Vec::new() };
     for (trouble, _) in TROUBLES {
         scene.trouble(trouble).await?;
