@@ -270,7 +270,9 @@ fn nobodys(shared: &Shared, node: &Node, why: &Nobody) -> Outcome {
 fn cloud_failed(shared: &Shared, node: &Node, error: &Error) -> Outcome {
     // The kind, not the text, tells causes apart: texts carry request IDs.
     if shared.complaints.is_news(node, error.kind().as_str()) {
-        let message = format!("The cloud gave no answer, so the node stays uninitialized; trying again. {error}");
+        let advice = error.kind().advice();
+        let message = format!("The node stays uninitialized until the cloud provider has an answer. {error}. {advice}");
+        let message = message.trim_end();
         shared.events.emit(&ObjectRef::node(node), EventType::Warning, "CloudUnavailable", message);
     }
     let text = format!("failed to get instance metadata for node {}: {error}", node.name);
