@@ -270,7 +270,9 @@ fn nobodys(shared: &Shared, node: &Node, why: &Nobody) -> Outcome {
 fn cloud_failed(shared: &Shared, node: &Node, error: &Error) -> Outcome {
     // The kind, not the text, tells causes apart: texts carry request IDs.
     if shared.complaints.is_news(node, error.kind().as_str()) {
-        let message = format!("The cloud gave no answer, so the node stays uninitialized; trying again. {error}");
+        let advice = error.kind().advice();
+        let message = format!("The node stays uninitialized until the cloud provider has an answer. {error}. {advice}");
+        let message = message.trim_end();
         shared.events.emit(&ObjectRef::node(node), EventType::Warning, "CloudUnavailable", message);
     }
     let text = format!("failed to get instance metadata for node {}: {error}", node.name);
@@ -316,18 +318,31 @@ async fn mirror_labels(shared: &Shared, node: &Node) -> Outcome {
 fn settle(shared: &Shared, work: &Work<NodeName>, outcome: Outcome) {
     let key = work.key();
     match outcome {
-        Outcome::Done => shared.queue.forget(key),
+        Outcome::Done => {
+            shared.queue.forget(key);
+            shared.failures.forget(key);
+        }
         Outcome::Retry(error) => {
             let wait = shared.queue.retry(key.clone());
-            tracing::info!(controller = super::NAME, key = %key, ?wait, "error syncing '{key}': {error}, requeuing");
+            log_failure(shared, key, wait, &error);
         }
         Outcome::RetryAfter(delay, error) => {
             shared.queue.add_after(key.clone(), delay, Priority::Low);
-            tracing::info!(controller = super::NAME, key = %key, ?delay, "error syncing '{key}': {error}, requeuing");
+            log_failure(shared, key, delay, &error);
         }
         Outcome::Rest(delay) => {
             shared.queue.forget(key);
             shared.queue.add_after(key.clone(), delay, Priority::Low);
         }
+    }
+}
+
+/// A failure is told when it is new: a cloud that is away for an hour fails a thousand Nodes again and again.
+fn log_failure(shared: &Shared, key: &NodeName, wait: Duration, error: &str) {
+    let node = shared.context.nodes.get(key.as_str());
+    if node.is_none_or(|node| shared.failures.is_news(&node, error)) {
+        tracing::info!(controller = super::NAME, key = %key, ?wait, "error syncing '{key}': {error}, requeuing");
+    } else {
+        tracing::debug!(controller = super::NAME, key = %key, ?wait, "error syncing '{key}': {error}, requeuing");
     }
 }
