@@ -59,7 +59,7 @@ pub async fn run(
 ) -> Result<(), ManagerError> {
     let (events, write_events) = EventSink::new(client.clone(), clock.clone(), &metrics);
     let context = Context {
-        cluster: Cluster::with_metrics(client.clone(), &metrics)?,
+        cluster: Cluster::with_metrics(client.clone(), &metrics)?.until(shutdown.clone()),
         nodes: Store::new(),
         clouds,
         events,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bowline_core::initialize::NodeChange;
 use bowline_core::{Address, Node, NodeName, Taint};
+use bowline_runtime::Shutdown;
 use http::{Request, StatusCode};
 use kube::Resource;
 use kube::api::{DeleteParams, GetParams, Patch, PatchParams, Preconditions};
@@ -41,12 +42,13 @@ pub struct Cluster {
     client: kube::Client,
     /// By verb, resource and result.
     writes: Option<IntCounterVec>,
+    shutdown: Shutdown,
 }
 
 impl Cluster {
     /// Writes through this client.
     pub fn new(client: kube::Client) -> Cluster {
-        Cluster { client, writes: None }
+        Cluster { client, writes: None, shutdown: Shutdown::new() }
     }
 
     /// Writes through this client, and counts the writes in `bowline_api_writes_total`.
@@ -54,7 +56,12 @@ impl Cluster {
         let help = "Writes to the API server, by verb, resource and how they ended.";
         let writes = IntCounterVec::new(Opts::new("bowline_api_writes_total", help), &["verb", "resource", "result"])?;
         registry.register(Box::new(writes.clone()))?;
-        Ok(Cluster { client, writes: Some(writes) })
+        Ok(Cluster { writes: Some(writes), ..Cluster::new(client) })
+    }
+
+    /// Once this is requested, a write that is under way is finished, and one that waits for its next try is given up.
+    pub fn until(self, shutdown: Shutdown) -> Cluster {
+        Cluster { shutdown, ..self }
     }
 
     /// The Node as it is now, not as it was last heard of; `None` if there is none.
@@ -127,7 +134,7 @@ impl Cluster {
     }
 
     async fn ask(&self, request: &Request<Vec<u8>>) -> Result<Vec<u8>, WriteError> {
-        exchange(&self.client, request).await.map_err(WriteError::from)
+        exchange(&self.client, request, &self.shutdown).await.map_err(WriteError::from)
     }
 }
 

@@ -6,6 +6,7 @@
 use std::error::Error;
 use std::time::Duration;
 
+use bowline_runtime::Shutdown;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -50,8 +51,13 @@ enum Outcome {
     Broken(Failure),
 }
 
-/// Sends the request until there is an answer that stays the same, or patience ends.
-pub(crate) async fn exchange(client: &kube::Client, request: &Request<Vec<u8>>) -> Result<Vec<u8>, Failure> {
+/// Sends the request until there is an answer that stays the same, or patience ends. Once shutdown is requested, what is
+/// under way is finished, and nothing is sent again.
+pub(crate) async fn exchange(
+    client: &kube::Client,
+    request: &Request<Vec<u8>>,
+    shutdown: &Shutdown,
+) -> Result<Vec<u8>, Failure> {
     let (mut away, mut broken) = (0, 0);
     loop {
         let (pause, failure) = match once(client, request.clone()).await {
@@ -71,7 +77,9 @@ pub(crate) async fn exchange(client: &kube::Client, request: &Request<Vec<u8>>) 
         }
         let attempt = away + broken;
         tracing::debug!(method = %request.method(), uri = %request.uri(), attempt, ?failure, ?pause, "asking again");
-        tokio::time::sleep(pause).await;
+        if shutdown.or(tokio::time::sleep(pause)).await.is_none() {
+            return Err(failure);
+        }
     }
 }
 

@@ -169,6 +169,26 @@ async fn shutdown_finishes_the_write_in_hand_and_begins_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn shutdown_does_not_wait_for_a_write_that_was_sent_away() {
+    let mut world = world().await;
+    world.server.faults().add(FaultRule {
+        verb: Some("patch".to_owned()),
+        resource: Some("nodes".to_owned()),
+        effect: Effect::Status {
+            code: http::StatusCode::TOO_MANY_REQUESTS,
+            message: "come back much later".to_owned(),
+            retry_after: Some(50),
+        },
+        ..FaultRule::default()
+    });
+    world.start();
+    world.pass(Duration::from_secs(2)).await;
+    let begin = tokio::time::Instant::now();
+    world.stop().await;
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn five_thousand_events_are_not_dropped_by_the_sink() {
     // Smaller here than in the benchmark, but more than the thousand that upstream's buffer holds.
     let mut world = World::new().await;

@@ -93,13 +93,13 @@ async fn write(client: &kube::Client, record: &Record) -> Result<(), Failure> {
 async fn update(client: &kube::Client, record: &Record) -> Result<(), Failure> {
     let news = json!({"count": record.count, "lastTimestamp": Time(record.last), "message": record.what.message});
     let request = events(record).patch(&record.name, &PatchParams::default(), &Patch::Strategic(news));
-    exchange(client, &request.map_err(unsendable)?).await.map(drop)
+    exchange(client, &request.map_err(unsendable)?, &Shutdown::new()).await.map(drop)
 }
 
 async fn create(client: &kube::Client, record: &Record) -> Result<(), Failure> {
     let body = serde_json::to_vec(&event(record)).map_err(unsendable)?;
     let request = events(record).create(&PostParams::default(), body).map_err(unsendable)?;
-    exchange(client, &request).await.map(drop)
+    exchange(client, &request, &Shutdown::new()).await.map(drop)
 }
 
 fn events(record: &Record) -> kube::core::Request {
