@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Error, Freshness, Nobody, Retry, Sighting};
-use bowline_core::initialize::{self, InitializeError};
+use bowline_core::initialize::{self, InitializeError, NodeChange};
 use bowline_core::{Instance, InstanceRef, InstanceState, Node, NodeName, addresses};
 use bowline_kube::{EventType, ObjectRef, WriteError};
 use bowline_runtime::{Priority, Shutdown, Work};
@@ -153,10 +153,11 @@ async fn initialize(shared: &Shared, node: &Arc<Node>, instance: &Instance) -> O
                 for warning in &change.warnings {
                     tracing::warn!(controller = super::NAME, key = %node.name, "{warning}");
                 }
-                return finish(shared, &written, instance).await;
+                return finish(shared, &change, &written, instance).await;
             }
             Err(WriteError::Conflict(_)) => {}
             Err(WriteError::NotFound(_)) => return Outcome::Done,
+            Err(error @ WriteError::Rejected { .. }) => return refused(shared, node, &error),
             Err(error) => return Outcome::Retry(error.to_string()),
         }
         // One conflict is a heartbeat that came in between, and reading again at once leaves no room for another; several
@@ -176,7 +177,7 @@ async fn initialize(shared: &Shared, node: &Arc<Node>, instance: &Instance) -> O
 }
 
 /// The taint is off; the rest is best effort (NODE-15, NODE-16).
-async fn finish(shared: &Shared, node: &Node, instance: &Instance) -> Outcome {
+async fn finish(shared: &Shared, change: &NodeChange, node: &Node, instance: &Instance) -> Outcome {
     shared.memory.wrote(node);
     shared.complaints.forget(&node.name);
     shared.metrics.taint_removed(node, shared.context.clock.now());
@@ -194,7 +195,9 @@ async fn finish(shared: &Shared, node: &Node, instance: &Instance) -> Outcome {
         Ok(None) => {}
         Err(error) => tracing::warn!(controller = super::NAME, key = %node.name, "addresses left as they are: {error}"),
     }
-    shared.events.emit(&ObjectRef::node(node), EventType::Normal, "Synced", "Node synced successfully");
+    // upstream: names the state that was decided on, not the one that came of it.
+    let object = ObjectRef::node(node).at(&change.resource_version);
+    shared.events.emit(&object, EventType::Normal, "Synced", "Node synced successfully");
     shared.metrics.initialized(node, shared.context.clock.now());
     Outcome::Done
 }
@@ -204,6 +207,13 @@ async fn finish(shared: &Shared, node: &Node, instance: &Instance) -> Outcome {
 /// The cloud and the Node do not go together (NODE-9, NODE-11).
 fn undecided(shared: &Shared, node: &Node, error: &InitializeError) -> Outcome {
     complain(shared, node, "InitializationFailed", &error.to_string());
+    Outcome::Retry(error.to_string())
+}
+
+/// The API server does not take what the cloud says: a zone that is no label value, for instance.
+fn refused(shared: &Shared, node: &Node, error: &WriteError) -> Outcome {
+    let message = format!("The API server refuses what the cloud says of this node: {error}");
+    complain(shared, node, "InitializationFailed", &message);
     Outcome::Retry(error.to_string())
 }
 
