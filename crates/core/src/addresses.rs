@@ -3,6 +3,7 @@
 //! ```text
 //!  cloud's list ──► + the kubelet's Hostname, if the cloud has none (NODE-21)
 //!               ──► filtered by the annotation of --node-ip (NODE-22, NODE-23)
+//!               ──► those of a type together, each once, as the API server stores them
 //!               ──► written, if it differs from the Node's list in any way, order included (NODE-25)
 //! ```
 
@@ -37,9 +38,18 @@ pub fn wanted(node: &Node, cloud: &[Address]) -> Result<Option<Vec<Address>>, Ad
     }
     let all = with_hostname(node, cloud);
     match node.annotations.get(PROVIDED_NODE_IP) {
-        Some(value) => filter(&parse_node_ips(value)?, &all).map(Some),
-        None => Ok(Some(all)),
+        Some(value) => filter(&parse_node_ips(value)?, &all).map(|list| Some(as_stored(&list))),
+        None => Ok(Some(as_stored(&all))),
     }
+}
+
+/// The list as the API server stores it: it puts those of a type together, where the first of them stands, and refuses a
+/// list that names one twice. A list in another form would look changed for ever.
+fn as_stored(list: &[Address]) -> Vec<Address> {
+    let mut stored = Vec::with_capacity(list.len());
+    add(&mut stored, list);
+    stored.sort_by_key(|address| list.iter().position(|first| first.kind == address.kind));
+    stored
 }
 
 /// The list to write, if the Node has another one.
@@ -280,6 +290,9 @@ mod tests {
             ("A8", "I10.0.0.1", "", None),
             ("NODE-25, order", "I10.0.0.1 E1.1.1.1", "E1.1.1.1 I10.0.0.1", Some("E1.1.1.1 I10.0.0.1")),
             ("NODE-25, two of a type", "I10.0.0.1 I10.0.0.2", "I10.0.0.1 I10.0.0.2", None),
+            ("interleaved types", "", "E1.1.1.1 I1.2.3.4 I::1 E1.1.1.2", Some("E1.1.1.1 E1.1.1.2 I1.2.3.4 I::1")),
+            ("interleaved, as stored", "E1.1.1.1 E1.1.1.2 I1.2.3.4", "E1.1.1.1 I1.2.3.4 E1.1.1.2", None),
+            ("the same twice", "I10.0.0.1", "I10.0.0.1 I10.0.0.1", None),
             ("NODE-21, every name", "Ha I1.1.1.1 Hb", "I1.1.1.1", Some("I1.1.1.1 Ha Hb")),
             ("NODE-21, the cloud's name wins", "Ha", "Hb I1.1.1.1", Some("Hb I1.1.1.1")),
         ];

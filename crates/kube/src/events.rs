@@ -53,6 +53,8 @@ pub struct ObjectRef {
     pub name: String,
     /// The object's UID.
     pub uid: String,
+    /// The state of the object that the Event is about, if it is about one. Events that differ in it alone are the same.
+    pub resource_version: Option<String>,
 }
 
 /// How an Event is meant.
@@ -172,7 +174,7 @@ impl Sink {
 
     /// The same queue for the same object, so that its Events stay in their order.
     fn queue_of(&self, record: &Record) -> Option<&mpsc::Sender<Record>> {
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&record.what.object);
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(record.what.object.identity());
         let index = usize::try_from(hash % QUEUES as u64).unwrap_or_default();
         self.queues.get(index)
     }
@@ -217,7 +219,18 @@ impl ObjectRef {
             namespace: None,
             name: node.name.to_string(),
             uid: node.uid.clone(),
+            resource_version: None,
         }
+    }
+
+    /// The same object, in this state.
+    pub fn at(self, resource_version: &str) -> ObjectRef {
+        ObjectRef { resource_version: Some(resource_version.to_owned()), ..self }
+    }
+
+    /// The same object, in whatever state.
+    fn identity(&self) -> ObjectRef {
+        ObjectRef { resource_version: None, ..self.clone() }
     }
 
     /// Its name, with its namespace before it if it has one.

@@ -88,18 +88,19 @@ fn object(name: &str) -> ObjectRef {
         namespace: None,
         name: name.into(),
         uid: format!("uid-of-{name}"),
+        resource_version: None,
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn ev1_an_event_is_as_other_managers_write_it() -> Result<(), Failure> {
     let f = fixture().await?;
-    f.source.emit(&object("n"), EventType::Warning, "Broken", "it broke");
+    f.source.emit(&object("n").at("7"), EventType::Warning, "Broken", "it broke");
     f.tells(&[("it broke", 1)]).await?;
     let events = f.events().list(&ListParams::default()).await?;
     let event = serde_json::to_value(events.iter().next())?;
     let wanted = json!({
-        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "uid-of-n"},
+        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "uid-of-n", "resourceVersion": "7"},
         "type": "Warning", "reason": "Broken", "message": "it broke", "count": 1,
         "source": {"component": "cloud-node-controller"}, "reportingComponent": "cloud-node-controller",
         "firstTimestamp": "2026-01-02T03:04:05Z", "lastTimestamp": "2026-01-02T03:04:05Z",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Error, Freshness, Nobody, Retry, Sighting};
-use bowline_core::initialize::{self, InitializeError};
+use bowline_core::initialize::{self, InitializeError, NodeChange};
 use bowline_core::{Instance, InstanceRef, InstanceState, Node, NodeName, addresses};
 use bowline_kube::{EventType, ObjectRef, WriteError};
 use bowline_runtime::{Priority, Shutdown, Work};
@@ -156,7 +156,7 @@ async fn initialize(shared: &Shared, node: &Arc<Node>, instance: &Instance) -> O
                 for warning in &change.warnings {
                     tracing::warn!(controller = super::NAME, key = %node.name, "{warning}");
                 }
-                return finish(shared, &written, instance).await;
+                return finish(shared, &change, &written, instance).await;
             }
             Err(WriteError::Conflict(_)) => {}
             Err(WriteError::NotFound(_)) => return Outcome::Done,
@@ -183,12 +183,14 @@ async fn initialize(shared: &Shared, node: &Arc<Node>, instance: &Instance) -> O
 }
 
 /// The taint is off; the rest is best effort (NODE-15, NODE-16).
-async fn finish(shared: &Shared, node: &Node, instance: &Instance) -> Outcome {
+async fn finish(shared: &Shared, change: &NodeChange, node: &Node, instance: &Instance) -> Outcome {
     shared.memory.wrote(node);
     shared.complaints.forget(&node.name);
     shared.metrics.taint_removed(node, shared.context.clock.now());
     write_addresses(shared, node, instance).await;
-    shared.events.emit(&ObjectRef::node(node), EventType::Normal, "Synced", "Node synced successfully");
+    // upstream: names the state that was decided on, not the one that came of it.
+    let object = ObjectRef::node(node).at(&change.resource_version);
+    shared.events.emit(&object, EventType::Normal, "Synced", "Node synced successfully");
     shared.metrics.initialized(node, shared.context.clock.now());
     Outcome::Done
 }

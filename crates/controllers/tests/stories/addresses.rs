@@ -64,6 +64,23 @@ async fn a1_a8_nothing_is_written_while_nothing_changes() {
     assert_eq!(addresses(&world.node("node1").await), addresses(&node1));
 }
 
+/// The API server stores those of a type together, and refuses a list with the same address twice.
+#[tokio::test(start_paused = true)]
+async fn a_clouds_mixed_up_list_is_written_once() {
+    let mut world = World::new().await;
+    let mixed_up = ["E1.1.1.1", "I10.0.0.1", "Ifd00::1", "E1.1.1.2", "I10.0.0.1"];
+    world.cloud().add(machine("node0", "i-0", &mixed_up)).unwrap();
+    world.register("node0").await;
+    world.start();
+    world.initialized("node0").await;
+    world.pass(A_PERIOD * 3).await;
+    let stored =
+        ["ExternalIP 1.1.1.1", "ExternalIP 1.1.1.2", "InternalIP 10.0.0.1", "InternalIP fd00::1", "Hostname node0"];
+    assert_eq!(addresses(&world.node("node0").await), stored);
+    // The kubelet's, and ours.
+    assert_eq!((world.node_writes().get("patch status"), world.answered("patch", "nodes", 422)), (Some(&2), 0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a2_a3_a4_a_changed_address_and_a_changed_order_are_written() {
     let mut world = World::new().await;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bowline_local::{Fault, FaultSpec};
+use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
 use crate::world::{SHUTDOWN, World, has_taint, machine, taints, version};
@@ -132,6 +133,21 @@ async fn f07_f10_f11_a_stopped_machine_taints_its_node_until_that_is_ready_again
         .eventually("the taint is off", async || world.get("node0").await.filter(|node| !has_taint(node, SHUTDOWN)))
         .await;
     assert!(has_taint(&world.node("node0").await, "mine"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn f12_a_shutdown_taint_with_a_value_is_mended_in_its_place() {
+    let mut world = world(2, "False").await;
+    let odd = json!({"key": SHUTDOWN, "value": "yes", "effect": "NoSchedule"});
+    world.patch("node0", json!({"spec": {"taints": [odd, {"key": "mine", "effect": "NoExecute"}]}})).await;
+    world.cloud().stop("i-0").unwrap();
+    world.start();
+    let value = |node: &Node| node.spec.as_ref()?.taints.as_ref()?.first()?.value.clone();
+    let mended = world
+        .eventually("the taint without a value", async || world.get("node0").await.filter(|node| value(node).is_none()))
+        .await;
+    let expected = [(SHUTDOWN.to_owned(), "NoSchedule".to_owned()), ("mine".to_owned(), "NoExecute".to_owned())];
+    assert_eq!(taints(&mended), expected);
 }
 
 #[tokio::test(start_paused = true)]

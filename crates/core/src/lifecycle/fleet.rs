@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::Memory;
-use crate::{Node, NodeName, Ready};
+use crate::{Node, NodeName, Ready, Taint};
 
 /// All Nodes that are ours to judge, and whose machines they are.
 #[derive(Debug, Clone, Default)]
@@ -81,13 +81,13 @@ impl Fleet {
         questions
     }
 
-    /// The Nodes whose machines are stopped while nothing on them says so (LIFE-8). A machine that is no longer stopped
-    /// keeps its taint until its Node is Ready.
+    /// The Nodes whose machines are stopped while nothing on them says so (LIFE-8), or not in the words that others look
+    /// for. A machine that is no longer stopped keeps its taint until its Node is Ready.
     pub(super) fn stopped_without_taint(&self, answers: &Answers) -> Vec<Arc<Node>> {
+        let wanted = Taint::shutdown();
         self.answered(answers)
-            .filter(|(member, answer)| {
-                *answer == Answer::Stopped && member.node.ready != Ready::True && !member.node.has_shutdown_taint()
-            })
+            .filter(|(member, answer)| *answer == Answer::Stopped && member.node.ready != Ready::True)
+            .filter(|(member, _)| !member.node.taints.contains(&wanted))
             .map(|(member, _)| member.node.clone())
             .collect()
     }

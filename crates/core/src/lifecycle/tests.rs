@@ -228,6 +228,20 @@ fn f12_a_node_that_has_the_taint_gets_no_second_one() {
 }
 
 #[test]
+fn f12_a_taint_that_says_something_else_does_not_count() {
+    for odd in [
+        Taint { value: "yes".to_owned(), ..Taint::shutdown() },
+        Taint { effect: "NoExecute".to_owned(), ..Taint::shutdown() },
+        Taint { time_added: Some("2026-01-01T00:00:00Z".to_owned()), ..Taint::shutdown() },
+    ] {
+        let mut world = World::of(&["a0"]);
+        world.answer("a0", Answer::Stopped);
+        world.node("a0").taints = vec![odd];
+        assert_eq!(world.pass().tainted, ["a0"]);
+    }
+}
+
+#[test]
 fn f15_a_deletion_that_failed_is_tried_again_in_the_next_pass_and_counts_once() {
     let mut world = World::with_gone(3, 1);
     world.deletes = false;

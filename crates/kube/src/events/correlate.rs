@@ -85,7 +85,7 @@ impl Correlator {
 
     /// What is to be in the cluster now that this has happened; `None` if there are too many of the kind.
     pub(super) fn correlate(&mut self, mut what: Occurrence, now: Timestamp) -> Option<Record> {
-        let speaker = Speaker(what.component, what.object.clone(), what.kind);
+        let speaker = Speaker(what.component, what.object.identity(), what.kind);
         let similar = Similar(speaker.clone(), what.reason);
         let same = if self.is_one_of_many(&similar, &what.message, now) {
             what.message = format!("{COMBINED}{}", what.message);
@@ -165,6 +165,7 @@ mod tests {
             namespace: None,
             name: object.into(),
             uid: "u".into(),
+            resource_version: None,
         };
         Occurrence { component: "test", object, kind: EventType::Normal, reason: "Happened", message: message.into() }
     }
@@ -187,6 +188,15 @@ mod tests {
             let record = Correlator::new().correlate(about(&object, "a"), at(0)).unwrap();
             assert!(Uuid::parse_str(&record.name).is_ok(), "{}", record.name);
         }
+    }
+
+    #[test]
+    fn ev2_the_same_about_a_later_state_of_the_object_is_the_same() {
+        let mut correlator = Correlator::new();
+        let what = about("n", "a");
+        let later = Occurrence { object: what.object.clone().at("7"), ..what.clone() };
+        correlator.correlate(what, at(0)).unwrap();
+        assert_eq!(correlator.correlate(later, at(1)).unwrap().count, 2);
     }
 
     #[test]

@@ -129,6 +129,7 @@ fn event(record: &Record) -> Event {
             namespace: object.namespace.clone(),
             name: Some(object.name.clone()),
             uid: Some(object.uid.clone()),
+            resource_version: object.resource_version.clone(),
             ..ObjectReference::default()
         },
         type_: Some(type_name(what.kind).to_owned()),
