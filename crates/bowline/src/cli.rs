@@ -26,8 +26,8 @@ pub(crate) const LOG_VARIABLE: &str = "BOWLINE_LOG";
 /// A cloud controller manager for Kubernetes, and the tools to try it without a cloud.
 ///
 /// With flags and no command it is the manager: it watches the API server and makes the cluster's nodes match what
-/// their clouds say. It takes the flags of the managers built on k8s.io/cloud-provider. It stops cleanly on SIGINT or
-/// SIGTERM.
+/// their clouds say. Flags that the managers built on k8s.io/cloud-provider have, too, are written as they are there. It
+/// stops cleanly on SIGINT or SIGTERM.
 #[derive(Debug, Parser)]
 #[command(
     name = "bowline",

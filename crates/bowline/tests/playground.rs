@@ -54,7 +54,21 @@ fn the_tour_by_itself_takes_every_step_and_ends_well() {
         let (_, behind) = rest.split_once(title).unwrap_or_else(|| panic!("{title:?} is missing, or late: {said}"));
         rest = behind;
     }
-    assert!(said.contains("   ok node-1 has the provider ID local://m-1\n"), "{said}");
+    shows_what_is_said("docs/tutorials/playground.md", &said);
+}
+
+/// Checks that every line of the tour that a page shows is one of those that were printed.
+fn shows_what_is_said(page: &str, said: &str) {
+    let text = std::fs::read_to_string(workspace().join(page)).unwrap();
+    let blocks = text.split("```text\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let of_the_tour = blocks.filter(|block| block.contains("/9] "));
+    let differs = |line: &str| line.contains("KUBECONFIG") || line.contains("127.0.0.1:") || line.contains(" after 0.");
+    let lines: Vec<_> =
+        of_the_tour.flat_map(str::lines).filter(|line| line.trim() != "..." && !differs(line)).collect();
+    assert!(lines.len() > 5, "{page} shows nothing of the tour");
+    for line in lines {
+        assert!(said.lines().any(|said| said == line), "{page} shows {line:?}, which is not said: {said}");
+    }
 }
 
 #[test]
@@ -87,6 +101,7 @@ fn an_interrupt_ends_it_well_and_soon() {
     // To be compared with the second that it is meant to take; how busy the machine is, a test cannot know.
     eprintln!("the playground ended {} ms after the interrupt", asked.elapsed().as_millis());
     assert_eq!(status.code(), Some(0), "{said}");
+    shows_what_is_said("README.md", &said);
 }
 
 #[test]

@@ -73,7 +73,7 @@ impl Error {
             kind,
             retry: kind.default_retry(),
             operation: operation.into(),
-            message: message.into(),
+            message: bounded(message.into()),
             context: Vec::new(),
             source: None,
         }))
@@ -157,6 +157,17 @@ impl ErrorKind {
         }
     }
 
+    /// What a person can do about it, as a sentence; empty where waiting is all.
+    pub fn advice(self) -> &'static str {
+        match self {
+            ErrorKind::Unauthenticated => "Check the provider's credentials: they are missing, wrong or expired.",
+            ErrorKind::PermissionDenied => "Give the provider's credentials the right to do this.",
+            ErrorKind::InvalidConfig => "Correct the provider's configuration, or what it complains about.",
+            ErrorKind::QuotaExceeded => "Raise the account's quota, or free some of it.",
+            _ => "",
+        }
+    }
+
     /// What an HTTP status says. Neither a redirect nor a success is an error that we understand.
     fn from_status(status: u16) -> ErrorKind {
         match status {
@@ -192,6 +203,17 @@ impl ErrorKind {
             | ErrorKind::Cancelled => Retry::Never,
         }
     }
+}
+
+/// The longest message. What it quotes may be of any length.
+const MESSAGE_BYTES: usize = 600;
+
+fn bounded(mut message: String) -> String {
+    if message.len() > MESSAGE_BYTES {
+        message.truncate(message.floor_char_boundary(MESSAGE_BYTES));
+        message.push('…');
+    }
+    message
 }
 
 /// How much of an answer's body a message shows.
@@ -231,6 +253,12 @@ impl std::error::Error for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_that_quotes_something_long_is_cut() {
+        let error = Error::new(ErrorKind::Unexpected, "find", "🚢".repeat(10_000));
+        assert!(error.message().len() <= MESSAGE_BYTES + '…'.len_utf8() && error.message().ends_with('…'));
+    }
 
     #[test]
     fn each_http_status_has_its_kind() {

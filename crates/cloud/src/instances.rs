@@ -50,7 +50,7 @@ use crate::{Error, ErrorKind, Result};
 /// - `without_listing_it_is_unsupported`: without `list_page`, `list` is `Unsupported`.
 ///
 /// On trouble:
-/// - `error_is_no_answer`: a failure of the cloud is an `Err`, never [`InstanceState::Gone`].
+/// - `error_is_no_answer`: a failure of the cloud is an `Err`, never [`InstanceState::Gone`], by ID and by name.
 /// - `errors_have_a_kind`: refused credentials, refused rights, throttling, a broken cloud and an answer that makes no
 ///   sense are told apart.
 /// - `listing_errors_have_a_kind`: the same holds for `list`, and a failed page is no empty page.

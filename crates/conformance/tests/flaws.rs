@@ -21,6 +21,7 @@ enum Flaw {
     DropsAnAnswer,
     AnswersInItsOwnOrder,
     ErrorIsGone,
+    ErrorIsNobodyOfThatName,
     LeftOutIsGone,
     StoppedIsGone,
     StoppedIsRunning,
@@ -199,6 +200,9 @@ impl Toy {
     fn answer(&self, asked: &InstanceRef, called: &Result<()>) -> Result<InstanceState> {
         match (self.settled(asked), called) {
             (Some(settled), _) => settled,
+            (None, Err(_)) if self.has(Flaw::ErrorIsNobodyOfThatName) && asked.provider_id.is_none() => {
+                Ok(InstanceState::Gone)
+            }
             (None, Err(error)) => self.failed(error.clone()),
             (None, Ok(())) => self.one(asked),
         }
@@ -393,6 +397,7 @@ async fn each_flaw_is_caught_by_the_case_for_it() {
         (Flaw::DropsAnAnswer, "one_answer_each"),
         (Flaw::AnswersInItsOwnOrder, "one_answer_each"),
         (Flaw::ErrorIsGone, "error_is_no_answer"),
+        (Flaw::ErrorIsNobodyOfThatName, "error_is_no_answer"),
         (Flaw::LeftOutIsGone, "gone_is_certain"),
         (Flaw::StoppedIsGone, "stopped_is_not_gone"),
         (Flaw::StoppedIsRunning, "stopped_is_told"),

@@ -209,13 +209,12 @@ impl World {
     fn writes(&self) -> BTreeMap<String, u64> {
         let mut writes = BTreeMap::from([("nodes".to_owned(), 0), ("events".to_owned(), 0)]);
         for (kind, count) in self.server.requests() {
-            let by_child = kind.code < 300
-                && match (kind.resource, kind.verb) {
-                    ("nodes", "patch" | "update" | "delete") => true,
-                    ("events", "create" | "patch") => true,
-                    _ => false,
-                };
-            if by_child {
+            let is_write = match kind.resource {
+                "nodes" => matches!(kind.verb, "patch" | "update" | "delete"),
+                "events" => matches!(kind.verb, "create" | "patch"),
+                _ => false,
+            };
+            if is_write && kind.code < 300 {
                 *writes.entry(kind.resource.to_owned()).or_default() += count;
             }
         }

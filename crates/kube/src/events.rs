@@ -37,6 +37,9 @@ const QUEUE_LENGTH: usize = 8192;
 /// How long writing may go on after the wish to end.
 const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
+/// The longest message: those of the newer API for Events have the same bound.
+const LONGEST_MESSAGE: usize = 1024;
+
 /// What an Event is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ObjectRef {
@@ -116,7 +119,7 @@ impl EventSink {
 impl EventSource {
     /// Says `message` about `object`, in the log and as an Event.
     pub fn emit(&self, object: &ObjectRef, kind: EventType, reason: &'static str, message: impl fmt::Display) {
-        let message = message.to_string();
+        let message = one_line(&message.to_string());
         self.log(object, kind, reason, &message);
         self.sink.0.take(Occurrence { component: self.component, object: object.clone(), kind, reason, message });
     }
@@ -128,6 +131,18 @@ impl EventSource {
             EventType::Warning => tracing::warn!(controller, kind = object.kind, %key, reason, "{message}"),
         }
     }
+}
+
+/// Messages quote what others wrote: IDs, labels, answers of clouds. None of that may look like lines of ours, or be longer
+/// than somebody would read.
+fn one_line(message: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    let mut line: String = message.chars().map(plain).collect();
+    if line.len() > LONGEST_MESSAGE {
+        line.truncate(line.floor_char_boundary(LONGEST_MESSAGE - '…'.len_utf8()));
+        line.push('…');
+    }
+    line
 }
 
 impl Sink {
@@ -224,5 +239,20 @@ impl ObjectRef {
             Some(namespace) => format!("{namespace}/{}", self.name).into(),
             None => self.name.as_str().into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line_of_bounded_length() {
+        assert_eq!(one_line("a\nERROR b\u{1b}[31m"), "a ERROR b [31m");
+        for long in ["x".repeat(5000), "🚢".repeat(5000)] {
+            let line = one_line(&long);
+            assert!(line.len() <= LONGEST_MESSAGE && line.ends_with('…'), "{}", line.len());
+        }
+        assert_eq!(one_line(&"x".repeat(LONGEST_MESSAGE)).len(), LONGEST_MESSAGE);
     }
 }

@@ -158,7 +158,7 @@ impl Outage {
     fn failed(&mut self, error: &watcher::Error) -> Duration {
         let now = Instant::now();
         self.times = self.times.filter(|(_, last)| now.duration_since(*last) < FINE_AFTER);
-        let cause = with_causes(error);
+        let cause = cause(error);
         match self.times {
             Some((begin, _)) => {
                 self.failures = self.failures.saturating_add(1);
@@ -205,6 +205,24 @@ impl Outage {
     }
 }
 
+/// What is wrong, and what to do if that is known.
+fn cause(error: &watcher::Error) -> String {
+    use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
+    let status = match error {
+        WatchError(status) => status,
+        InitialListFailed(kube::Error::Api(status))
+        | WatchStartFailed(kube::Error::Api(status))
+        | WatchFailed(kube::Error::Api(status)) => status,
+        other => return with_causes(other),
+    };
+    let advice = match status.code {
+        401 => "; check the credentials in the kubeconfig or of the service account",
+        403 => "; give this user the right to list and watch",
+        _ => "",
+    };
+    format!("the API server answers {} {}: {}{advice}", status.code, status.reason, status.message)
+}
+
 fn pause(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     (FIRST_PAUSE * 2_u32.pow(doublings)).min(LONGEST_PAUSE)
@@ -225,6 +243,15 @@ mod tests {
         assert_eq!(waits, [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
         outage.over();
         assert_eq!(outage.failed(&failure()), FIRST_PAUSE);
+    }
+
+    #[test]
+    fn a_refusal_is_told_with_what_to_do() {
+        let status = kube::core::Status::failure("nodes is forbidden", "Forbidden").with_code(403);
+        assert_eq!(
+            cause(&watcher::Error::InitialListFailed(kube::Error::Api(status.boxed()))),
+            "the API server answers 403 Forbidden: nodes is forbidden; give this user the right to list and watch"
+        );
     }
 
     #[tokio::test(start_paused = true)]

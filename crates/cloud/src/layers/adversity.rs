@@ -182,6 +182,17 @@ async fn an_answer_with_the_very_provider_id_that_was_asked_is_right_however_the
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_id_that_is_not_the_providers_own_reaches_no_node() {
+    let foreign = || Instance { provider_id: bowline_core::ProviderId::new("d://a"), ..machine("a") };
+    let find = move |asked: &[InstanceRef]| vec![Ok(InstanceState::Running(foreign().into())); asked.len()];
+    let list = move |_| Ok(InstancePage::new([(foreign(), false), (machine("b"), false)], None));
+    for nasty in [Nasty::finding(find), Nasty::listing(list)] {
+        let (_, layers) = nasty.layers();
+        assert_eq!(ask(&layers, &[named("a"), asked(&["a"]).remove(0)], Freshness::Now).await, ["unexpected"; 2]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn too_many_answers_are_an_error_for_all_that_were_asked() {
     let (_, layers) = Nasty::finding(|_| vec![Ok(InstanceState::Gone); 3]).layers();
     assert_eq!(ask(&layers, &asked(&["a", "b"]), Freshness::Now).await, ["unexpected"; 2]);

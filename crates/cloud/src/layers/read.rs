@@ -45,6 +45,10 @@ impl Reader {
             Ok(found) => found,
             Err(error) => return questions.into_iter().for_each(|question| answer(question, Err(error.clone()))),
         };
+        let answer = |question: Question, found: Result<InstanceState>| {
+            let found = found.and_then(|state| self.vetted(&question, state));
+            answer(question, found);
+        };
         let machines = Some(self.machines.load(Ordering::Relaxed)).filter(|machines| *machines > 0);
         if listing::is_cheaper(questions.len(), machines, limits) {
             self.list(instances, questions, answer).await;
@@ -66,10 +70,7 @@ impl Reader {
             let asked: Vec<_> = chunk.iter().map(|question| question.asked.clone()).collect();
             let find = |asked: Vec<InstanceRef>| async move { instances.find(&asked).await };
             let answers = self.attempts.run_each(Operation::FindInstances, &asked, find).await;
-            for (question, found) in chunk.into_iter().zip(answers) {
-                let found = found.and_then(|state| about(&question, state));
-                answer(question, found);
-            }
+            chunk.into_iter().zip(answers).for_each(|(question, found)| answer(question, found));
         });
         reads.await;
     }
@@ -109,6 +110,25 @@ impl Reader {
     async fn page(&self, instances: &dyn Instances, pages: &Pages) -> Result<InstancePage> {
         let list = || instances.list(pages.next.as_ref());
         self.attempts.run(Operation::ListInstances, list).await
+    }
+
+    /// The answer, unless it cannot be right. Answers in another order than the questions would put one machine's addresses
+    /// on another's Node, and an ID that is nobody's, once written, would leave the Node nobody's for ever.
+    fn vetted(&self, question: &Question, state: InstanceState) -> Result<InstanceState> {
+        let Some(found) = state.instance() else { return Ok(state) };
+        let message = match (&question.key.identity, &found.provider_id) {
+            // The whole ID will do: a provider may cut it otherwise than its machines have it.
+            (Identity::Id(id), whole)
+                if found.id != *id && (whole.is_none() || *whole != question.asked.provider_id) =>
+            {
+                format!("asked about the machine {id}, the provider answered about {}", found.id)
+            }
+            (_, Some(id)) if !self.provider.owns(id) => {
+                format!("the provider gave the machine {} the ID {id}, which is not one of its own", found.id)
+            }
+            _ => return Ok(state),
+        };
+        Err(Error::new(ErrorKind::Unexpected, Operation::FindInstances.to_string(), message))
     }
 
     fn instances(&self) -> Result<(&dyn Instances, &InstanceCapabilities)> {
@@ -157,18 +177,6 @@ impl Pages {
     fn is_last(&self) -> bool {
         self.next.is_none()
     }
-}
-
-/// The answer, if it is about the machine whose ID was asked for. Answers in another order than the questions would else
-/// put one machine's addresses on another's Node.
-fn about(question: &Question, state: InstanceState) -> Result<InstanceState> {
-    let (Identity::Id(id), Some(found)) = (&question.key.identity, state.instance()) else { return Ok(state) };
-    let whole = found.provider_id.is_some() && found.provider_id == question.asked.provider_id;
-    if whole || found.id == *id {
-        return Ok(state);
-    }
-    let message = format!("asked about the machine {id}, the provider answered about {}", found.id);
-    Err(Error::new(ErrorKind::Unexpected, Operation::FindInstances.to_string(), message))
 }
 
 fn has_id(state: &InstanceState) -> bool {

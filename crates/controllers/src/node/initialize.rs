@@ -36,6 +36,9 @@ const FRESHNESS: Freshness = Freshness::Within(Duration::from_secs(5));
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// The longest that a cloud may send a Node away for; one that wants more has made a mistake.
+const LONGEST_REST: Duration = Duration::from_secs(3600);
+
 /// How long a Node that a provider declines is left alone before it is offered again.
 const DECLINED_PAUSE: Duration = Duration::from_secs(60);
 
@@ -157,8 +160,7 @@ async fn initialize(shared: &Shared, node: &Arc<Node>, instance: &Instance) -> O
             }
             Err(WriteError::Conflict(_)) => {}
             Err(WriteError::NotFound(_)) => return Outcome::Done,
-            Err(error @ WriteError::Rejected { .. }) => return refused(shared, node, &error),
-            Err(error) => return Outcome::Retry(error.to_string()),
+            Err(error) => return unwritten(shared, node, &error),
         }
         // One conflict is a heartbeat that came in between, and reading again at once leaves no room for another; several
         // are somebody who writes all the time, too.
@@ -168,7 +170,11 @@ async fn initialize(shared: &Shared, node: &Arc<Node>, instance: &Instance) -> O
         // What the store has is at best what met the conflict; the API server knows better.
         current = match shared.context.cluster.node(&node.name).await {
             Ok(Some(live)) if live.uid == node.uid && live.is_uninitialized() => Arc::new(live),
-            // Gone, or done by somebody else.
+            // Done by somebody else, or by ourselves and the answer got lost.
+            Ok(Some(live)) if live.uid == node.uid => {
+                write_addresses(shared, &live, instance).await;
+                return Outcome::Done;
+            }
             Ok(_) => return Outcome::Done,
             Err(error) => return Outcome::Retry(error.to_string()),
         };
@@ -181,6 +187,15 @@ async fn finish(shared: &Shared, change: &NodeChange, node: &Node, instance: &In
     shared.memory.wrote(node);
     shared.complaints.forget(&node.name);
     shared.metrics.taint_removed(node, shared.context.clock.now());
+    write_addresses(shared, node, instance).await;
+    // upstream: names the state that was decided on, not the one that came of it.
+    let object = ObjectRef::node(node).at(&change.resource_version);
+    shared.events.emit(&object, EventType::Normal, "Synced", "Node synced successfully");
+    shared.metrics.initialized(node, shared.context.clock.now());
+    Outcome::Done
+}
+
+async fn write_addresses(shared: &Shared, node: &Node, instance: &Instance) {
     match addresses::decide(node, &instance.addresses) {
         Ok(Some(wanted)) => {
             if let Err(error) = shared.context.cluster.set_addresses(&node.name, &wanted).await {
@@ -195,11 +210,6 @@ async fn finish(shared: &Shared, change: &NodeChange, node: &Node, instance: &In
         Ok(None) => {}
         Err(error) => tracing::warn!(controller = super::NAME, key = %node.name, "addresses left as they are: {error}"),
     }
-    // upstream: names the state that was decided on, not the one that came of it.
-    let object = ObjectRef::node(node).at(&change.resource_version);
-    shared.events.emit(&object, EventType::Normal, "Synced", "Node synced successfully");
-    shared.metrics.initialized(node, shared.context.clock.now());
-    Outcome::Done
 }
 
 // ---- what keeps a Node from being initialised; each cause is told once
@@ -210,10 +220,13 @@ fn undecided(shared: &Shared, node: &Node, error: &InitializeError) -> Outcome {
     Outcome::Retry(error.to_string())
 }
 
-/// The API server does not take what the cloud says: a zone that is no label value, for instance.
-fn refused(shared: &Shared, node: &Node, error: &WriteError) -> Outcome {
-    let message = format!("The API server refuses what the cloud says of this node: {error}");
-    complain(shared, node, "InitializationFailed", &message);
+/// The API server takes no such change, and a person has to see why: a label of the cloud that is none in Kubernetes, a
+/// webhook, a right that is missing. That it cannot be reached is no news about the Node.
+fn unwritten(shared: &Shared, node: &Node, error: &WriteError) -> Outcome {
+    if let WriteError::Rejected { .. } = error {
+        let message = format!("The API server refuses what the cloud says of this node: {error}");
+        complain(shared, node, "InitializationFailed", &message);
+    }
     Outcome::Retry(error.to_string())
 }
 
@@ -259,12 +272,14 @@ fn nobodys(shared: &Shared, node: &Node, why: &Nobody) -> Outcome {
 fn cloud_failed(shared: &Shared, node: &Node, error: &Error) -> Outcome {
     // The kind, not the text, tells causes apart: texts carry request IDs.
     if shared.complaints.is_news(node, error.kind().as_str()) {
-        let message = format!("The cloud gave no answer, so the node stays uninitialized; trying again. {error}");
+        let advice = error.kind().advice();
+        let message = format!("The node stays uninitialized until the cloud provider has an answer. {error}. {advice}");
+        let message = message.trim_end();
         shared.events.emit(&ObjectRef::node(node), EventType::Warning, "CloudUnavailable", message);
     }
     let text = format!("failed to get instance metadata for node {}: {error}", node.name);
     match error.retry_advice() {
-        Retry::After(delay) => Outcome::RetryAfter(delay, text),
+        Retry::After(delay) => Outcome::RetryAfter(delay.min(LONGEST_REST), text),
         Retry::Backoff | Retry::Never => Outcome::Retry(text),
     }
 }
@@ -305,18 +320,31 @@ async fn mirror_labels(shared: &Shared, node: &Node) -> Outcome {
 fn settle(shared: &Shared, work: &Work<NodeName>, outcome: Outcome) {
     let key = work.key();
     match outcome {
-        Outcome::Done => shared.queue.forget(key),
+        Outcome::Done => {
+            shared.queue.forget(key);
+            shared.failures.forget(key);
+        }
         Outcome::Retry(error) => {
             let wait = shared.queue.retry(key.clone());
-            tracing::info!(controller = super::NAME, key = %key, ?wait, "error syncing '{key}': {error}, requeuing");
+            log_failure(shared, key, wait, &error);
         }
         Outcome::RetryAfter(delay, error) => {
             shared.queue.add_after(key.clone(), delay, Priority::Low);
-            tracing::info!(controller = super::NAME, key = %key, ?delay, "error syncing '{key}': {error}, requeuing");
+            log_failure(shared, key, delay, &error);
         }
         Outcome::Rest(delay) => {
             shared.queue.forget(key);
             shared.queue.add_after(key.clone(), delay, Priority::Low);
         }
+    }
+}
+
+/// A failure is told when it is new: a cloud that is away for an hour fails a thousand Nodes again and again.
+fn log_failure(shared: &Shared, key: &NodeName, wait: Duration, error: &str) {
+    let node = shared.context.nodes.get(key.as_str());
+    if node.is_none_or(|node| shared.failures.is_news(&node, error)) {
+        tracing::info!(controller = super::NAME, key = %key, ?wait, "error syncing '{key}': {error}, requeuing");
+    } else {
+        tracing::debug!(controller = super::NAME, key = %key, ?wait, "error syncing '{key}': {error}, requeuing");
     }
 }

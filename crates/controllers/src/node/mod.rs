@@ -75,6 +75,8 @@ struct Shared {
     metrics: Metrics,
     memory: Memory,
     complaints: Complaints,
+    /// The same for the log, which has causes that are no Events.
+    failures: Complaints,
     writers: Semaphore,
 }
 
@@ -87,6 +89,7 @@ impl NodeController {
             metrics: Metrics::register(&context.metrics)?,
             memory: Memory::default(),
             complaints: Complaints::default(),
+            failures: Complaints::default(),
             writers: Semaphore::new(options.concurrency.max(1)),
             queue,
             context,
@@ -122,6 +125,7 @@ impl Shared {
                 self.queue.forget(&node.name);
                 self.memory.forget(&node.name);
                 self.complaints.forget(&node.name);
+                self.failures.forget(&node.name);
             }
         }
     }

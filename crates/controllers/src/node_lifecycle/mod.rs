@@ -183,9 +183,10 @@ impl NodeLifecycleController {
         if error.kind() == ErrorKind::Cancelled || !self.complaints.is_news(node, error.kind().as_str()) {
             return;
         }
+        let advice = error.kind().advice();
         let message =
-            format!("The cloud gave no answer about this node's machine, so the node is left as it is. {error}");
-        self.events.emit(&ObjectRef::node(node), EventType::Warning, "CloudUnavailable", message);
+            format!("The node is left as it is until the cloud provider has an answer about it. {error}. {advice}");
+        self.events.emit(&ObjectRef::node(node), EventType::Warning, "CloudUnavailable", message.trim_end());
     }
 
     /// Nodes that are kept although their machines are gone: operators are told of those that time alone does not settle.

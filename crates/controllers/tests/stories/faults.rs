@@ -180,3 +180,26 @@ async fn five_thousand_events_are_not_dropped_by_the_sink() {
     world.start();
     world.eventually("an Event for each node", async || (world.events().await.len() == 1500).then_some(())).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_initialised_by_another_hand_gets_its_addresses_at_once() {
+    let mut world = World::new().await;
+    world.cloud().add(machine("node0", "i-0", &["I10.0.0.1"])).unwrap();
+    world.start();
+    world.pass(Duration::from_secs(1)).await;
+    // The write is on its way when the Node changes; a write of ours whose answer gets lost ends in the same conflict.
+    world.server.faults().add(FaultRule {
+        verb: Some("patch".to_owned()),
+        resource: Some("nodes".to_owned()),
+        subresource: Some(String::new()),
+        effect: Effect::Latency(Duration::from_secs(2)),
+        times: Some(1),
+        ..FaultRule::default()
+    });
+    world.register("node0").await;
+    world.pass(Duration::from_secs(1)).await;
+    world.patch("node0", json!({"spec": {"taints": null, "providerID": "local://i-0"}})).await;
+    world.pass(Duration::from_secs(30)).await;
+    assert_eq!(crate::world::addresses(&world.node("node0").await), ["InternalIP 10.0.0.1", "Hostname node0"]);
+    assert_eq!(world.events().await.len(), 0, "it was not our work");
+}

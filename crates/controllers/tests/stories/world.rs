@@ -28,6 +28,9 @@ pub(crate) type Wrap = fn(Arc<dyn CloudProvider>) -> Arc<dyn CloudProvider>;
 /// How long something may take before it counts as never; on paused time this costs nothing.
 const PATIENCE: Duration = Duration::from_secs(900);
 
+/// The pause between the first looks.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
+
 /// An API server, one or more local clouds, and a manager that is started when the story is ready for it.
 pub(crate) struct World {
     pub(crate) server: ApiServer,
@@ -159,14 +162,15 @@ impl World {
 
     // ---- waiting
 
-    /// Waits until `check` has an answer.
+    /// Waits until `check` has an answer. The longer that takes, the less often it is asked: paused time costs nothing,
+    /// but every look does.
     pub(crate) async fn eventually<T>(&self, what: &str, check: impl AsyncFn() -> Option<T>) -> T {
         let begin = tokio::time::Instant::now();
         while begin.elapsed() < PATIENCE {
             if let Some(answer) = check().await {
                 return answer;
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(FIRST_LOOK.max(begin.elapsed() / 50)).await;
         }
         panic!("{what}: not within {PATIENCE:?}; events: {:#?}", self.events().await)
     }
@@ -174,8 +178,11 @@ impl World {
     /// Waits until the Node has lost its init taint and its Event is out.
     pub(crate) async fn initialized(&self, name: &str) -> Node {
         self.eventually(&format!("{name} is initialised"), async || {
+            // One Node is read sooner than all Events, so most rounds end here.
+            self.get(name).await.filter(|node| !has_taint(node, UNINITIALIZED))?;
             self.event(name, "Synced").await?;
-            self.get(name).await.filter(|node| !has_taint(node, UNINITIALIZED))
+            // Its addresses were written after the taint and before the Event.
+            self.get(name).await
         })
         .await
     }
