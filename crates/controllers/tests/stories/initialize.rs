@@ -148,20 +148,6 @@ async fn n09_n22_an_address_that_the_cloud_does_not_know_keeps_the_taint() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_zone_that_is_no_label_value_keeps_the_taint_and_is_told_once() {
-    let mut world = World::new().await;
-    let known = machine("node0", "12345", &["I10.0.0.1"]);
-    world.cloud().add(bowline_local::NewMachine { zone: "not a zone!".to_owned(), ..known }).unwrap();
-    let before = world.register("node0").await;
-    world.start();
-    let complaint = world.eventually("a complaint", async || world.event("node0", "InitializationFailed").await).await;
-    assert!(complaint.message.unwrap().contains("not a zone!"));
-    world.pass(Duration::from_secs(60)).await;
-    assert_eq!(world.events().await.len(), 1);
-    assert_eq!(version(&world.node("node0").await), version(&before));
-}
-
-#[tokio::test(start_paused = true)]
 async fn ev1_the_event_names_the_state_of_the_node_that_was_decided_on() {
     let mut world = World::new().await;
     world.cloud().add(machine("node0", "12345", &["I10.0.0.1"])).unwrap();
