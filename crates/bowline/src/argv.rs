@@ -12,8 +12,8 @@ use std::ffi::OsString;
 use bowline_config::{Problem, Problems, nearest};
 use clap::{Arg, Command};
 
-/// Flags of the Go managers that are not here yet. Whoever brings such a manifest made no slip, and is not helped by the
-/// name of another flag; taking them and doing nothing would be worse, as some of them switch things on.
+/// Flags of the Go managers that nothing is done about yet. They stand in every manifest, so they are taken, and each is
+/// told in the log: some of them switch on what this version does not have.
 const GO_FLAGS: [&str; 74] = [
     "allocate-node-cidrs",
     "allow-untagged-cloud",
@@ -92,8 +92,11 @@ const GO_FLAGS: [&str; 74] = [
 ];
 
 /// A command line that clap can take, and what was wrong with it before.
+#[derive(Default)]
 pub(crate) struct Argv {
     pub(crate) arguments: Vec<OsString>,
+    /// What was right and has no effect.
+    pub(crate) remarks: Vec<String>,
     pub(crate) problems: Problems,
 }
 
@@ -107,7 +110,8 @@ pub(crate) fn tidy(arguments: Vec<OsString>, command: &mut Command) -> Argv {
     // Adds --help and --version, which are to be known here.
     command.build();
     let mut rest = arguments.into_iter();
-    let mut tidied = Tidied { command, arguments: rest.next().into_iter().collect(), problems: Problems::new() };
+    let argv = Argv { arguments: rest.next().into_iter().collect(), ..Argv::default() };
+    let mut tidied = Tidied { command, argv };
     while let Some(argument) = rest.next() {
         match argument.to_str() {
             Some("--") => rest.by_ref().for_each(|word| tidied.word(&word.to_string_lossy())),
@@ -115,14 +119,13 @@ pub(crate) fn tidy(arguments: Vec<OsString>, command: &mut Command) -> Argv {
             None => tidied.problem(Problem::new("is not UTF-8 text").field(argument.to_string_lossy())),
         }
     }
-    Argv { arguments: tidied.arguments, problems: tidied.problems }
+    tidied.argv
 }
 
 /// The result, as far as it is.
 struct Tidied<'a> {
     command: &'a Command,
-    arguments: Vec<OsString>,
-    problems: Problems,
+    argv: Argv,
 }
 
 impl Tidied<'_> {
@@ -160,7 +163,7 @@ impl Tidied<'_> {
         let value = value.map(|value| value.strip_prefix('=').unwrap_or(value));
         match self.command.get_arguments().find(|known| known.get_short() == Some(letter)) {
             // Kept as it is: -h is shorter than --help.
-            Some(known) if !known.get_action().takes_values() => self.arguments.push(format!("-{letter}").into()),
+            Some(known) if !known.get_action().takes_values() => self.argv.arguments.push(format!("-{letter}").into()),
             Some(known) => self.flag(known.get_long().unwrap_or_default(), known, value, rest),
             None => {
                 let hint = "flags are written with two dashes; --help lists them";
@@ -172,14 +175,14 @@ impl Tidied<'_> {
 
     fn flag(&mut self, name: &str, known: &Arg, value: Option<&str>, rest: &mut std::vec::IntoIter<OsString>) {
         if !known.get_action().takes_values() || (known.is_require_equals_set() && value.is_none()) {
-            self.arguments.push(format!("--{name}").into());
+            self.argv.arguments.push(format!("--{name}").into());
             return;
         }
         match value.map(OsString::from).or_else(|| rest.next()) {
             Some(value) => {
                 let mut argument = OsString::from(format!("--{name}="));
                 argument.push(value);
-                self.arguments.push(argument);
+                self.argv.arguments.push(argument);
             }
             None => self.problem(Problem::flag(name, "the value is missing")),
         }
@@ -187,9 +190,9 @@ impl Tidied<'_> {
 
     fn unknown(&mut self, name: &str) {
         if GO_FLAGS.contains(&name) {
-            let hint = "leave it out until a later version has it";
-            let message = "the Go managers have this flag, and this version has not";
-            return self.problem(Problem::flag(name, message).hint(hint));
+            let remark =
+                format!("--{name} has no effect: the Go managers have this flag, this version does not act on it");
+            return self.argv.remarks.push(remark);
         }
         let known = self.command.get_arguments().filter_map(Arg::get_long);
         let hint = match nearest(name, known) {
@@ -209,7 +212,7 @@ impl Tidied<'_> {
     }
 
     fn problem(&mut self, problem: Problem) {
-        self.problems.push(problem);
+        self.argv.problems.push(problem);
     }
 }
 
@@ -259,18 +262,16 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_of_the_go_managers_is_no_slip() {
-        let (_, problems) = tidied(&["--cluster-cidr=10.0.0.0/8", "--allocate_node_cidrs", "--leader-elect-lease=15s"]);
-        assert_eq!(
-            problems,
-            [
-                "--cluster-cidr: the Go managers have this flag, and this version has not; leave it out until a later \
-                 version has it",
-                "--allocate-node-cidrs: the Go managers have this flag, and this version has not; leave it out until a \
-                 later version has it",
-                "--leader-elect-lease: there is no such flag; did you mean --leader-elect?",
-            ]
-        );
+    fn a_flag_of_the_go_managers_is_taken_with_its_value_and_told() {
+        let given = ["bowline", "--cluster-cidr", "10.0.0.0/8", "--allocate_node_cidrs", "--leader-elect-lease=15s"];
+        let argv = tidy(given.map(OsString::from).to_vec(), &mut crate::cli());
+        let without_effect = |name: &str| {
+            format!("--{name} has no effect: the Go managers have this flag, this version does not act on it")
+        };
+        assert_eq!(argv.remarks, [without_effect("cluster-cidr"), without_effect("allocate-node-cidrs")]);
+        let slip = "--leader-elect-lease: there is no such flag; did you mean --leader-elect?";
+        assert_eq!(argv.problems.to_string(), slip);
+        assert_eq!(argv.arguments, ["bowline"]);
     }
 
     #[test]

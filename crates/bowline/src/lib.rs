@@ -60,11 +60,12 @@ pub fn cli() -> clap::Command {
 
 /// Reads the arguments, does what they say, and reports how that went.
 pub fn main() -> ExitCode {
-    let Invocation { cli, flags, problems } = Invocation::read();
+    let Invocation { cli, flags, remarks, problems } = Invocation::read();
     let logging = start_logging(&default_logs(&cli));
     if matches!(cli.manager.generic.v, Ok(1..)) {
         flags.iter().for_each(|flag| tracing::info!("{flag}"));
     }
+    remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
     match logging.map_err(anyhow::Error::from).and_then(|()| run(cli, problems)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -80,7 +81,9 @@ struct Invocation {
     cli: cli::Cli,
     /// The manager's flags with their values, for the log.
     flags: Vec<String>,
-    /// Of the manager's flags only: the commands stop at the first.
+    /// Of the manager's flags only, as the problems are: what was right and has no effect.
+    remarks: Vec<String>,
+    /// The commands stop at the first, the manager tells all.
     problems: Problems,
 }
 
@@ -91,11 +94,11 @@ impl Invocation {
         let mut command = cli();
         let argv = match argv::is_manager(&arguments) {
             true => argv::tidy(arguments, &mut command),
-            false => argv::Argv { arguments, problems: Problems::new() },
+            false => argv::Argv { arguments, ..argv::Argv::default() },
         };
         let matches = command.try_get_matches_from_mut(argv.arguments).unwrap_or_else(|error| error.exit());
         let cli = cli::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-        Invocation { cli, flags: values(&command, &matches), problems: argv.problems }
+        Invocation { cli, flags: values(&command, &matches), remarks: argv.remarks, problems: argv.problems }
     }
 }
 
