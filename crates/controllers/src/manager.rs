@@ -65,7 +65,7 @@ pub async fn run(
         events,
         clock,
         queues: QueueMetrics::register(&metrics)?,
-        metrics: metrics.clone(),
+        metrics,
     };
     let mut tasks = Supervisor::new(shutdown.clone());
     let working = TaskTracker::new();

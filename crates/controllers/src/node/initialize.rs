@@ -36,9 +36,6 @@ const FRESHNESS: Freshness = Freshness::Within(Duration::from_secs(5));
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest that a cloud may send a Node away for; one that wants more has made a mistake.
-const LONGEST_REST: Duration = Duration::from_secs(3600);
-
 /// How long a Node that a provider declines is left alone before it is offered again.
 const DECLINED_PAUSE: Duration = Duration::from_secs(60);
 
@@ -279,7 +276,7 @@ fn cloud_failed(shared: &Shared, node: &Node, error: &Error) -> Outcome {
     }
     let text = format!("failed to get instance metadata for node {}: {error}", node.name);
     match error.retry_advice() {
-        Retry::After(delay) => Outcome::RetryAfter(delay.min(LONGEST_REST), text),
+        Retry::After(delay) => Outcome::RetryAfter(delay, text),
         Retry::Backoff | Retry::Never => Outcome::Retry(text),
     }
 }
