@@ -243,6 +243,22 @@ async fn a_cloud_that_asks_for_a_day_of_rest_gets_an_hour() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_api_server_refuses_is_told_on_the_node_once() {
+    let mut world = World::new().await;
+    let mut odd = machine("node0", "12345", &["I10.0.0.1"]);
+    odd.zone = "quay one".to_owned();
+    world.cloud().add(odd).unwrap();
+    let before = world.register("node0").await;
+    world.start();
+    let event = world.eventually("a complaint", async || world.event("node0", "InitializationFailed").await).await;
+    let message = event.message.unwrap_or_default();
+    assert!(message.contains("quay one") && message.contains("label"), "{message}");
+    world.pass(Duration::from_secs(300)).await;
+    assert_eq!(world.events().await.len(), 1);
+    assert_eq!(version(&world.node("node0").await), version(&before));
+}
+
+#[tokio::test(start_paused = true)]
 async fn n13_n14_n15_additional_labels_land_unless_they_are_kubernetes_own_or_taken() {
     let mut world = World::new().await;
     let mut known = machine("node0", "12345", &[]);
