@@ -62,14 +62,27 @@ pub struct LoadBalancerCapabilities {
     pub requested_address: bool,
     /// A leaving node keeps its connections for a while.
     pub drain: bool,
-    /// Several Services may share one balancer.
+    /// Several Services may share one address (`bowline.dev/share-group`).
     pub shared: bool,
+    /// Balancers that are reached from inside the cloud's network only.
+    pub internal: bool,
+    /// Silent connections can be closed after a chosen time.
+    pub idle_timeout: bool,
+    /// Path, port and interval of health checks can be chosen.
+    pub health_check_settings: bool,
+    /// A balancer that exists can become a Service's (`bowline.dev/adopt`).
+    pub adoption: bool,
+    /// A balancer can be left behind without our mark (`bowline.dev/policy: retain`).
+    pub retention: bool,
     /// Services without node ports.
     pub without_node_ports: bool,
     /// Families of addresses.
     pub ip_families: Vec<IpFamily>,
     /// Two families on one balancer.
     pub dual_stack: bool,
+    /// How many balancers one call of [`observe`](crate::LoadBalancers::observe) is best asked about; 0 and 1 both mean one
+    /// by one.
+    pub batch_observe: usize,
     /// Ports per balancer.
     pub max_ports: Option<usize>,
     /// Machines per balancer.

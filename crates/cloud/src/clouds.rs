@@ -184,6 +184,11 @@ impl Cloud {
         &self.layered
     }
 
+    /// It balances load.
+    pub fn has_load_balancers(&self) -> bool {
+        self.layered.capabilities().load_balancers.is_some()
+    }
+
     /// It can tell what machines there are.
     pub fn has_instances(&self) -> bool {
         self.layered.capabilities().instances.is_some()

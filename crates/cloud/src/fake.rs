@@ -203,8 +203,8 @@ impl LoadBalancers for Fake {
         Ok(Plan { steps: vec![step] })
     }
 
-    async fn apply(&self, _: &LoadBalancerKey, _: &Step) -> Result<()> {
-        self.call(Call::Other("apply"), || ()).await
+    async fn apply(&self, _: &LoadBalancerKey, _: &Step) -> Result<Applied> {
+        self.call(Call::Other("apply"), || Applied::Done).await
     }
 }
 

@@ -40,7 +40,7 @@ pub use capabilities::{Capabilities, InstanceCapabilities, LoadBalancerCapabilit
 pub use clouds::{Cloud, Clouds, Nobody, Sighting};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use instances::{Freshness, Identity, InstancePage, Instances, OneByOne, PageToken};
-pub use load_balancers::LoadBalancers;
+pub use load_balancers::{Applied, LoadBalancers};
 pub use provider::{CloudProvider, ProviderInfo};
 pub use registry::{Build, BuildContext, Factory, Registry};
 pub use routes::Routes;

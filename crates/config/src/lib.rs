@@ -2,11 +2,10 @@
 
 mod duration;
 mod file;
-mod nearest;
 mod problem;
 mod yaml;
 
+pub use bowline_core::nearest;
 pub use duration::{format_duration, parse_duration};
 pub use file::ConfigFile;
-pub use nearest::nearest;
 pub use problem::{Problem, Problems};

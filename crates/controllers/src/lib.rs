@@ -5,11 +5,13 @@
 //! |---|---|
 //! | [`node`] | `cloud-node-controller`: initialises Nodes, keeps addresses fresh, mirrors labels |
 //! | [`node_lifecycle`] | `cloud-node-lifecycle-controller`: taints Nodes of stopped machines, deletes those of vanished ones |
+//! | [`service`] | `service-lb-controller`: load balancers for Services |
 
 mod complaints;
 pub mod manager;
 pub mod node;
 pub mod node_lifecycle;
+pub mod service;
 
 use bowline_cloud::Clouds;
 use bowline_core::Node;

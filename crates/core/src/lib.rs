@@ -6,20 +6,24 @@
 //! ```text
 //!  Node, InstanceState ──► initialize::decide ──► NodeChange ──► one patch
 //!  Node, InstanceState ──► addresses::decide  ──► Option<Vec<Address>> ──► one status patch
+//!  Service, Nodes ──► service::wish ──► LoadBalancerWish ──► (a provider's plan) ──► Plan
 //!  Nodes, Answers, Memory, now ──► lifecycle::decide, then ::conclude ──► Verdict, Conclusion ──► taints, deletions
 //! ```
 //!
 //! That makes every rule testable as a table, and a dry run a matter of printing the value.
 
 pub mod addresses;
+pub mod annotations;
 pub mod initialize;
 mod instance;
 pub mod lifecycle;
 mod load_balancer;
 mod names;
+mod nearest;
 mod node;
 mod plan;
 mod route;
+pub mod service;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod well_known;
@@ -30,6 +34,8 @@ pub use load_balancer::{
     LoadBalancerWish, PortSpec, PortStatus, Protocol, SessionAffinity, TargetNode, TrafficPolicy,
 };
 pub use names::{ClusterName, NodeName, ProviderId};
+pub use nearest::nearest;
 pub use node::{Address, AddressType, Node, Ready, Taint};
 pub use plan::{FieldChange, Plan, Step, Verb};
 pub use route::{Route, RouteSpec};
+pub use service::{Service, ServiceKey, ServiceType};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::annotations::LoadBalancerSettings;
 use crate::{Address, ClusterName, NodeName, ProviderId};
 
 /// Whose balancer it is. Everything made for it in a cloud is marked with these, and found by them.
@@ -31,6 +32,8 @@ pub struct LoadBalancerWish {
     /// The Service's annotations, where a provider keeps its own settings. They count for a balancer that is to go as well:
     /// one may say that the address is to be kept. Empty for a Service that is gone altogether.
     pub annotations: Arc<BTreeMap<String, String>>,
+    /// What the common annotations say. Where one of the provider's own says something else, that one counts.
+    pub settings: Arc<LoadBalancerSettings>,
     /// The balancer; `None` if none is wanted any more.
     pub spec: Option<Arc<LoadBalancerSpec>>,
 }
@@ -138,7 +141,8 @@ pub struct TargetNode {
     pub provider_id: Option<ProviderId>,
     /// Where it is reached.
     pub addresses: Vec<Address>,
-    /// It is leaving: it keeps the connections that it has and gets no new ones.
+    /// It is leaving: it keeps the connections that it has and gets no new ones. A balancer that does not have it does not
+    /// get it any more.
     pub draining: bool,
 }
 

@@ -50,3 +50,18 @@ pub const HANDS_OFF: [(&str, &str); 4] = [
     ("components.gke.io/gke-unmanaged-node", "true"),
     ("node.kubernetes.io/exclude-from-lifecycle-management", "true"),
 ];
+
+/// The finalizer of a Service that has, or may have, a balancer.
+pub const LOAD_BALANCER_CLEANUP: &str = "service.kubernetes.io/load-balancer-cleanup";
+
+/// Put on a Node by the cluster autoscaler before it removes the machine. Matched by key alone.
+pub const AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
+
+/// A label: this Node is behind no balancer, unless the value is a false boolean.
+pub const EXCLUDE_FROM_LOAD_BALANCERS: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+
+/// An annotation of a Service, older than `spec.loadBalancerSourceRanges`, which goes before it.
+pub const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+
+/// The type of our condition on a Service: whether its balancer is as the Service wants it, and what blocks it.
+pub const LOAD_BALANCER_READY: &str = "bowline.dev/LoadBalancerReady";

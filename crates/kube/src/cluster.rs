@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use bowline_core::initialize::NodeChange;
-use bowline_core::{Address, Node, NodeName, Taint};
+use bowline_core::service::ServiceChange;
+use bowline_core::{Address, Node, NodeName, Service, ServiceKey, Taint};
 use bowline_runtime::Shutdown;
 use http::{Request, StatusCode};
 use kube::Resource;
@@ -113,6 +114,24 @@ impl Cluster {
             Err(WriteError::Conflict(message)) => Err(WriteError::NotFound(message)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Writes this change, if the Service is still the one with this UID (W-6 to W-8): one patch of its `status`
+    /// subresource, which never touches its spec and succeeds whatever others have changed meanwhile.
+    pub async fn change_service(
+        &self,
+        service: &ServiceKey,
+        uid: &str,
+        change: &ServiceChange,
+    ) -> Result<Service, WriteError> {
+        let _ = (service, uid, change);
+        todo!()
+    }
+
+    /// Everything is sent with `dryRun=All`: the API server checks it and changes nothing.
+    pub fn dry_run(self, dry_run: bool) -> Cluster {
+        let _ = dry_run;
+        todo!()
     }
 
     async fn patch_node(&self, node: &NodeName, patch: Value) -> Result<Node, WriteError> {

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline_core::Node;
+use bowline_core::{Node, Service};
 use bowline_runtime::{Clock, Shutdown};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
@@ -219,6 +219,18 @@ impl ObjectRef {
             namespace: None,
             name: node.name.to_string(),
             uid: node.uid.clone(),
+            resource_version: None,
+        }
+    }
+
+    /// This Service.
+    pub fn service(service: &Service) -> ObjectRef {
+        ObjectRef {
+            api_version: "v1".to_owned(),
+            kind: "Service".to_owned(),
+            namespace: Some(service.namespace.clone()),
+            name: service.name.clone(),
+            uid: service.uid.clone(),
             resource_version: None,
         }
     }

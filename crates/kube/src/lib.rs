@@ -22,4 +22,4 @@ pub use client::{ClientOptions, ConnectError, connect};
 pub use cluster::{Cluster, WriteError};
 pub use events::{EventSink, EventSource, EventType, ObjectRef};
 pub use store::{Change, Store, Stored};
-pub use watch::watch_nodes;
+pub use watch::{watch_nodes, watch_services};

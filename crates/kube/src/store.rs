@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use bowline_core::Node;
+use bowline_core::{Node, Service};
 use tokio::sync::watch;
 
 /// What a [`Store`] can hold: something with a name and a version.
@@ -23,6 +23,20 @@ pub trait Stored: Send + Sync + 'static {
 impl Stored for Node {
     fn key(&self) -> Cow<'_, str> {
         self.name.as_str().into()
+    }
+
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+}
+
+impl Stored for Service {
+    fn key(&self) -> Cow<'_, str> {
+        format!("{}/{}", self.namespace, self.name).into()
     }
 
     fn uid(&self) -> &str {

@@ -17,7 +17,7 @@ use std::collections::HashSet;
 use std::pin::pin;
 use std::time::Duration;
 
-use bowline_core::Node;
+use bowline_core::{Node, Service};
 use bowline_runtime::Shutdown;
 use futures::{Stream, StreamExt};
 use kube::Api;
@@ -44,6 +44,12 @@ const REMIND_AFTER: Duration = Duration::from_secs(60);
 /// Feeds `store` with all Nodes until shutdown is requested.
 pub async fn watch_nodes(client: kube::Client, store: Store<Node>, shutdown: Shutdown) {
     watch::<WireNode>(client, store, shutdown).await;
+}
+
+/// Feeds `store` with all Services until shutdown is requested.
+pub async fn watch_services(client: kube::Client, store: Store<Service>, shutdown: Shutdown) {
+    let _ = (client, store, shutdown);
+    todo!()
 }
 
 /// Feeds `store` with all objects of a kind until shutdown is requested.

@@ -34,8 +34,8 @@ use crate::layers::operation::Operation;
 use crate::layers::read::Reader;
 use crate::layers::retry::Attempts;
 use crate::{
-    Capabilities, CloudProvider, Error, ErrorKind, Freshness, LoadBalancerCapabilities, LoadBalancers, ProviderInfo,
-    Result, RouteCapabilities, Routes,
+    Applied, Capabilities, CloudProvider, Error, ErrorKind, Freshness, LoadBalancerCapabilities, LoadBalancers,
+    ProviderInfo, Result, RouteCapabilities, Routes,
 };
 
 /// How the layers are set. The defaults suit a cloud that nothing is known about.
@@ -160,6 +160,12 @@ impl Layered {
         self.metrics.observe(OPERATION, question, |answers| first_error(answers)).await
     }
 
+    /// What the cloud has for this one. Questions that come within a moment of each other are asked together.
+    pub async fn observe_load_balancer(&self, wish: &LoadBalancerWish) -> Result<Option<LoadBalancerState>> {
+        let answer = self.observe_load_balancers(std::slice::from_ref(wish)).await.pop();
+        answer.unwrap_or_else(|| Err(unsupported(&*self.provider, Operation::ObserveLoadBalancers, "answer")))
+    }
+
     /// All keys of this cluster for which the cloud has anything.
     pub async fn list_load_balancers(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
         const OPERATION: Operation = Operation::ListLoadBalancers;
@@ -182,13 +188,13 @@ impl Layered {
         Ok(plan)
     }
 
-    /// Carries out one step.
-    pub async fn apply_load_balancer(&self, key: &LoadBalancerKey, step: &Step) -> Result<()> {
+    /// Carries out one step. In a dry run nothing is done, and nothing is known afterwards.
+    pub async fn apply_load_balancer(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
         const OPERATION: Operation = Operation::ApplyLoadBalancer;
         let wish = async {
             let (balancers, _) = self.load_balancers(OPERATION)?;
             if self.skips(OPERATION, step) {
-                return Ok(());
+                return Ok(Applied::Done);
             }
             self.attempts.run(OPERATION, || balancers.apply(key, step)).await
         };

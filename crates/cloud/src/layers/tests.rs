@@ -531,7 +531,7 @@ fn port(protocol: Protocol, node_port: Option<u16>) -> PortSpec {
 }
 
 fn wish(spec: Option<LoadBalancerSpec>) -> LoadBalancerWish {
-    LoadBalancerWish { key: key(), annotations: Arc::default(), spec: spec.map(Arc::new) }
+    LoadBalancerWish { key: key(), annotations: Arc::default(), settings: Arc::default(), spec: spec.map(Arc::new) }
 }
 
 fn plain() -> LoadBalancerSpec {

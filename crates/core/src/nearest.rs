@@ -3,8 +3,8 @@
 /// The known name that `name` is most likely a slip of, if there is one that near. Upper and lower case count as equal.
 ///
 /// ```
-/// assert_eq!(bowline_config::nearest("endpont", ["endpoint", "idPrefix"]), Some("endpoint"));
-/// assert_eq!(bowline_config::nearest("colour", ["endpoint", "idPrefix"]), None);
+/// assert_eq!(bowline_core::nearest("endpont", ["endpoint", "idPrefix"]), Some("endpoint"));
+/// assert_eq!(bowline_core::nearest("colour", ["endpoint", "idPrefix"]), None);
 /// ```
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = letters(name);
