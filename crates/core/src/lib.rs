@@ -14,6 +14,7 @@
 
 pub mod addresses;
 pub mod annotations;
+mod duration;
 pub mod initialize;
 mod instance;
 pub mod lifecycle;
@@ -28,6 +29,7 @@ pub mod service;
 pub mod testing;
 pub mod well_known;
 
+pub use duration::{format_duration, parse_duration};
 pub use instance::{Instance, InstanceRef, InstanceState};
 pub use load_balancer::{
     HealthCheck, Ingress, IpFamily, IpMode, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, LoadBalancerStatus,
