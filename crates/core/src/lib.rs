@@ -14,6 +14,7 @@
 
 pub mod addresses;
 pub mod annotations;
+mod boolean;
 mod duration;
 pub mod initialize;
 mod instance;
@@ -29,6 +30,7 @@ pub mod service;
 pub mod testing;
 pub mod well_known;
 
+pub use boolean::parse_bool;
 pub use duration::{format_duration, parse_duration};
 pub use instance::{Instance, InstanceRef, InstanceState};
 pub use load_balancer::{
