@@ -5,6 +5,7 @@
 //! must not end the watch of all the others, which is what a parse error in the middle of a list would do.
 
 mod node;
+mod service;
 mod shapes;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use serde::de::DeserializeOwned;
 use crate::store::Stored;
 
 pub(crate) use node::WireNode;
+pub(crate) use service::WireService;
 
 /// A kind as it comes over the wire, which turns into a value of the domain.
 pub(crate) trait Wire:

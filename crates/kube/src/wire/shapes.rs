@@ -14,6 +14,19 @@ use serde::{Deserialize, Deserializer};
 #[derive(Debug, Clone, Default)]
 pub(super) struct Text(pub(super) Option<String>);
 
+/// A whole number; anything else reads as none.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Number(pub(super) Option<i64>);
+
+/// A whole number or a text; anything else reads as none.
+#[derive(Debug, Clone, Default)]
+pub(super) enum NumberOrText {
+    #[default]
+    Neither,
+    Number(i64),
+    Text(String),
+}
+
 /// The texts of an object by key; other values are left out, and anything but an object reads as empty.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Texts(pub(super) BTreeMap<String, String>);
@@ -31,9 +44,28 @@ impl Text {
         self.0.as_deref() == Some(wanted)
     }
 
+    /// The text, unless it is empty: the API server leaves empty ones out, and nobody means anything by them.
+    pub(super) fn filled(self) -> Option<String> {
+        self.0.filter(|text| !text.is_empty())
+    }
+
     /// The time that it spells, if it does.
     pub(super) fn time(&self) -> Option<Time> {
         self.0.as_deref()?.parse::<Timestamp>().ok().map(Time)
+    }
+}
+
+impl Number {
+    /// The port that it is, if it is one.
+    pub(super) fn port(self) -> Option<u16> {
+        self.0.and_then(|number| u16::try_from(number).ok()).filter(|port| *port != 0)
+    }
+}
+
+impl List<Text> {
+    /// Those elements that are texts.
+    pub(super) fn texts(self) -> Vec<String> {
+        self.0.into_iter().filter_map(|text| text.0).collect()
     }
 }
 
@@ -46,6 +78,10 @@ impl<T> Default for List<T> {
 /// What to make of the JSON value that is found; what is not overridden reads as `T::default()`.
 trait Shape<'de>: Default + Sized {
     fn of_text(_: String) -> Self {
+        Self::default()
+    }
+
+    fn of_number(_: i64) -> Self {
         Self::default()
     }
 
@@ -63,6 +99,22 @@ trait Shape<'de>: Default + Sized {
 impl<'de> Shape<'de> for Text {
     fn of_text(text: String) -> Text {
         Text(Some(text))
+    }
+}
+
+impl<'de> Shape<'de> for Number {
+    fn of_number(number: i64) -> Number {
+        Number(Some(number))
+    }
+}
+
+impl<'de> Shape<'de> for NumberOrText {
+    fn of_text(text: String) -> NumberOrText {
+        NumberOrText::Text(text)
+    }
+
+    fn of_number(number: i64) -> NumberOrText {
+        NumberOrText::Number(number)
     }
 }
 
@@ -122,12 +174,12 @@ impl<'de, S: Shape<'de>> Visitor<'de> for ShapeVisitor<S> {
         Ok(S::default())
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<S, E> {
-        Ok(S::default())
+    fn visit_i64<E>(self, number: i64) -> Result<S, E> {
+        Ok(S::of_number(number))
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<S, E> {
-        Ok(S::default())
+    fn visit_u64<E>(self, number: u64) -> Result<S, E> {
+        Ok(i64::try_from(number).map_or_else(|_| S::default(), S::of_number))
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<S, E> {
@@ -141,6 +193,18 @@ impl<'de, S: Shape<'de>> Visitor<'de> for ShapeVisitor<S> {
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Text, D::Error> {
+        from.deserialize_any(ShapeVisitor(PhantomData))
+    }
+}
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Number, D::Error> {
+        from.deserialize_any(ShapeVisitor(PhantomData))
+    }
+}
+
+impl<'de> Deserialize<'de> for NumberOrText {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<NumberOrText, D::Error> {
         from.deserialize_any(ShapeVisitor(PhantomData))
     }
 }
@@ -161,4 +225,26 @@ impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for Record<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Record<T>, D::Error> {
         from.deserialize_any(ShapeVisitor(PhantomData))
     }
+}
+
+/// Any JSON value, with objects that have these keys, `a|b|c`.
+#[cfg(test)]
+pub(super) fn any_json(keys: &'static str) -> impl proptest::strategy::Strategy<Value = serde_json::Value> {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        ".{0,8}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 40, 6, move |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            proptest::collection::btree_map(keys, inner, 0..6).prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
 }
