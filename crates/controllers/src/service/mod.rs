@@ -170,7 +170,7 @@ impl ServiceController {
             scope: routing.scope(),
             rules: TargetRules { nodes: options.nodes, drain: !options.drain.is_zero() },
             events: context.events.source(COMPONENT),
-            queue: Queue::new(QUEUE, BACKOFF, &context.queues)/*FLOWS*/,
+            queue: Queue::new(QUEUE, BACKOFF, &context.queues).with_flows(namespace_of),
             slots: Semaphore::new(options.concurrency.max(1)),
             balancers: Balancers::default(),
             memory: Memory::default(),
