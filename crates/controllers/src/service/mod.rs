@@ -37,8 +37,8 @@ use bowline_core::{ClusterName, Node, Service, ServiceKey, TargetNode};
 use bowline_kube::{Change, EventSource};
 use bowline_runtime::{Backoff, Priority, Queue, Shutdown, Work};
 use tokio::sync::Semaphore;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 
 use crate::Context;
 use crate::complaints::Complaints;
@@ -130,8 +130,10 @@ struct Shared {
     metrics: Metrics,
     /// What was said of a Service that rests.
     complaints: Complaints<ServiceKey>,
-    /// What was said beside that.
+    /// What was said of annotations that mean nothing.
     remarks: Complaints<ServiceKey>,
+    /// Of whose balancer it was said that it has no targets.
+    targetless: Complaints<ServiceKey>,
     /// The update of all balancers that is under way because of Nodes.
     node_sync: Mutex<Option<NodeSync>>,
     /// The labels of Nodes that Services choose targets by.
@@ -170,7 +172,7 @@ impl ServiceController {
             scope: routing.scope(),
             rules: TargetRules { nodes: options.nodes, drain: !options.drain.is_zero() },
             events: context.events.source(COMPONENT),
-            queue: Queue::new(QUEUE, BACKOFF, &context.queues)/*FLOWS*/,
+            queue: Queue::new(QUEUE, BACKOFF, &context.queues).with_flows(namespace_of),
             slots: Semaphore::new(options.concurrency.max(1)),
             balancers: Balancers::default(),
             memory: Memory::default(),
@@ -178,6 +180,7 @@ impl ServiceController {
             metrics: Metrics::register(&context.metrics)?,
             complaints: Complaints::default(),
             remarks: Complaints::default(),
+            targetless: Complaints::default(),
             node_sync: Mutex::default(),
             selecting: RwLock::default(),
             starving: AtomicBool::new(false),
@@ -204,20 +207,33 @@ impl ServiceController {
 
 /// Works until shutdown is requested, and then finishes what is in hand.
 async fn work(shared: &Arc<Shared>, shutdown: &Shutdown) {
-    let tasks = TaskTracker::new();
-    let passes = Arc::new(Semaphore::new(shared.options.concurrency.max(1) * AHEAD));
+    let mut passes = JoinSet::new();
+    let places = Arc::new(Semaphore::new(shared.options.concurrency.max(1) * AHEAD));
     loop {
-        let Some(Ok(place)) = shutdown.or(passes.clone().acquire_owned()).await else { break };
+        let Some(Ok(place)) = shutdown.or(places.clone().acquire_owned()).await else { break };
         let Some(Some(work)) = shutdown.or(shared.queue.next()).await else { break };
         let (shared, shutdown) = (shared.clone(), shutdown.clone());
-        tasks.spawn(async move {
+        passes.spawn(async move {
             shared.sync(&work, &shutdown).await;
             drop(place);
         });
+        while let Some(ended) = passes.try_join_next() {
+            pass_on_panic(ended);
+        }
     }
     shared.queue.shut_down();
-    tasks.close();
-    tasks.wait().await;
+    while let Some(ended) = passes.join_next().await {
+        pass_on_panic(ended);
+    }
+}
+
+/// A pass that panicked takes the manager down, rather than leaving a balancer that nobody works on any more.
+fn pass_on_panic(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        std::panic::resume_unwind(error.into_panic());
+    }
 }
 
 /// Namespaces take turns.
@@ -291,6 +307,7 @@ impl Shared {
         let key = service.key();
         self.complaints.forget(&key);
         self.remarks.forget(&key);
+        self.targetless.forget(&key);
         self.queue.forget(&key);
         if self.memory.gone(&key, &service.uid) {
             self.queue.add(key, Priority::High);
