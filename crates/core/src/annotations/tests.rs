@@ -313,17 +313,23 @@ fn what_is_no_selector_is_told_with_what_was_expected() {
 }
 
 #[test]
-fn a_selector_tells_the_keys_it_looks_at_and_is_kept_as_it_is() {
-    let selector = NodeSelector::parse("zone in (a, b), !spot, size=large, os!=x").unwrap();
-    assert_eq!(selector.keys().collect::<Vec<_>>(), ["zone", "spot", "size", "os"]);
+fn a_selector_tells_the_keys_it_looks_at_and_is_written_as_text() {
+    let selector =
+        NodeSelector::parse("zone in (b, a), !spot, size=large, os!=x, gpu, disk notin(,c), arch in (d)").unwrap();
+    assert_eq!(selector.keys().collect::<Vec<_>>(), ["zone", "spot", "size", "os", "gpu", "disk", "arch"]);
     let text = serde_json::to_string(&selector).unwrap();
+    assert_eq!(text, r#""zone in (a,b),!spot,size=large,os!=x,gpu,disk notin (,c),arch=d""#);
     assert_eq!(serde_json::from_str::<NodeSelector>(&text).unwrap(), selector);
 }
 
 proptest! {
     #[test]
-    fn no_text_makes_a_selector_panic(text in "[a-c!=,() ]{0,20}|in|notin|.*") {
-        let _ = NodeSelector::parse(&text);
+    fn no_text_makes_a_selector_panic_and_one_reads_as_it_was_written(
+        text in "([ab!](=|!=| in | notin |,)?\\(?[ab]?,?[ab]?\\)?,?){0,3}|[a-c!=,() ]{0,20}|.*",
+    ) {
+        if let Ok(selector) = NodeSelector::parse(&text) {
+            prop_assert_eq!(NodeSelector::parse(&selector.to_string()), Ok(selector));
+        }
     }
 
     #[test]
