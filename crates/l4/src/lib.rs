@@ -16,7 +16,15 @@
 //!   reader slows the writer down.
 
 mod config;
+mod connections;
+mod filter;
+mod frontend;
+mod health;
+mod pick;
+mod pool;
+mod proxy;
 mod status;
+mod udp;
 
 pub use config::{
     Algorithm, BalancerConfig, HealthCheck, HealthProbe, Limits, ListenerConfig, ProxyProtocol, Target, Transport,
