@@ -16,8 +16,14 @@ use tokio_util::sync::CancellationToken;
 /// The open connections of one frontend.
 #[derive(Default)]
 pub(crate) struct Connections {
-    open: Mutex<HashMap<u64, Entry>>,
-    next: AtomicU64,
+    inside: Mutex<Inside>,
+}
+
+#[derive(Default)]
+struct Inside {
+    open: HashMap<u64, Entry>,
+    next: u64,
+    closed: bool,
 }
 
 struct Entry {
@@ -56,24 +62,29 @@ impl Progress {
 }
 
 impl Connections {
-    /// Enters the task that `spawn` starts. It is handed its number, with which it has to [`leave`](Connections::leave).
+    /// Enters the task that `spawn` starts, unless all were closed. It is handed its number, with which it has to
+    /// [`leave`](Connections::leave).
     pub(crate) fn enter(&self, progress: Arc<Progress>, spawn: impl FnOnce(u64) -> AbortHandle) {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
         // Started under the lock: a task that ends at once then leaves after it was entered, not before.
-        let mut open = self.open();
+        let mut inside = self.inside();
+        if inside.closed {
+            return;
+        }
+        inside.next += 1;
+        let number = inside.next;
         let entry = Entry { task: spawn(number), progress, seen: 0, since: Instant::now() };
-        open.insert(number, entry);
+        inside.open.insert(number, entry);
     }
 
     /// The task of this number has ended.
     pub(crate) fn leave(&self, number: u64) {
-        self.open().remove(&number);
+        self.inside().open.remove(&number);
     }
 
     /// Ends those that idled too long or whose target is gone. Tells how many idled.
     pub(crate) fn sweep(&self, now: Instant) -> u64 {
         let (mut idled, mut ended) = (0, Vec::new());
-        self.open().retain(|_, entry| match entry.verdict(now) {
+        self.inside().open.retain(|_, entry| match entry.verdict(now) {
             Verdict::Stays => true,
             Verdict::Ended => false,
             verdict => {
@@ -86,19 +97,24 @@ impl Connections {
         idled
     }
 
-    /// Ends all.
+    /// Ends all, also those that were about to come.
     pub(crate) fn close(&self) {
-        let tasks = self.open().drain().map(|(_, entry)| entry.task).collect();
-        end(tasks);
+        end(self.close_inside());
+    }
+
+    fn close_inside(&self) -> Vec<AbortHandle> {
+        let mut inside = self.inside();
+        inside.closed = true;
+        inside.open.drain().map(|(_, entry)| entry.task).collect()
     }
 
     /// Whether none is open.
     pub(crate) fn is_empty(&self) -> bool {
-        self.open().is_empty()
+        self.inside().open.is_empty()
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
