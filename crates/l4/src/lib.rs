@@ -15,7 +15,15 @@
 //! * Memory is bounded: connections, UDP flows and affinity entries per balancer have limits ([`Limits`]), and a slow
 //!   reader slows the writer down.
 
+#[allow(dead_code)] // Until listeners use it; so below.
+mod affinity;
 mod config;
+#[allow(dead_code)]
+mod filter;
+#[allow(dead_code)]
+mod pick;
+#[allow(dead_code)]
+mod proxy;
 mod status;
 
 pub use config::{
