@@ -21,7 +21,11 @@ mod config;
 #[allow(dead_code)]
 mod filter;
 #[allow(dead_code)]
+mod health;
+#[allow(dead_code)]
 mod pick;
+#[allow(dead_code)]
+mod probe;
 #[allow(dead_code)]
 mod proxy;
 mod status;
