@@ -15,6 +15,7 @@
 //! * Memory is bounded: connections, UDP flows and affinity entries per balancer have limits ([`Limits`]), and a slow
 //!   reader slows the writer down.
 
+mod affinity;
 mod balancer;
 mod bind;
 mod buffers;
@@ -27,6 +28,7 @@ mod health;
 mod pick;
 mod plane;
 mod pool;
+mod probe;
 mod proxy;
 mod relay;
 mod status;

@@ -16,8 +16,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::affinity::Ticket;
 use crate::health::Verdict;
-use crate::pick::{Candidate, Picker, Ticket};
+use crate::pick::{Candidate, Picker};
 use crate::{Health, ListenerConfig, Target, TargetStatus};
 
 /// The targets behind one port.
