@@ -522,17 +522,30 @@ mod tests {
 
     #[tokio::test]
     async fn datagrams_go_to_a_target_and_answers_come_back_from_the_listener() {
-        let (v4, v6) = (Echo::at(local()).await, Echo::at((Ipv6Addr::LOCALHOST, 0)).await);
-        for at in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)] {
-            let stage = Stage::with(&[&v4, &v6], at, 100, |_| {}).await;
-            let (first, second) = (stage.client().await, stage.client().await);
-            assert_eq!(first.ask(b"hello").await, v4.address.port());
-            assert_eq!(second.ask(b"world!").await, v6.address.port(), "the listener's family does not matter");
-            assert_eq!(first.ask(b"").await, v4.address.port(), "a flow stays with its target");
-            let counters = stage.frontend.counters.read();
-            assert_eq!((counters.accepted, counters.open, counters.failed), (2, 2, 0));
-            assert_eq!((counters.bytes_in, counters.bytes_out), (11, 17));
+        let (here, there) = (Echo::at(local()).await, Echo::at(local()).await);
+        carries_between(&here, &there, Ipv4Addr::LOCALHOST.into()).await;
+    }
+
+    #[tokio::test]
+    async fn the_families_of_the_listener_and_of_targets_may_differ() {
+        if UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).await.is_err() {
+            eprintln!("SKIPPED: this machine has no IPv6 loopback address");
+            return;
         }
+        let (v4, v6) = (Echo::at(local()).await, Echo::at((Ipv6Addr::LOCALHOST, 0)).await);
+        carries_between(&v4, &v6, Ipv4Addr::LOCALHOST.into()).await;
+        carries_between(&v4, &v6, Ipv6Addr::LOCALHOST.into()).await;
+    }
+
+    async fn carries_between(first: &Echo, second: &Echo, at: IpAddr) {
+        let stage = Stage::with(&[first, second], at, 100, |_| {}).await;
+        let clients = [stage.client().await, stage.client().await];
+        assert_eq!(clients[0].ask(b"hello").await, first.address.port());
+        assert_eq!(clients[1].ask(b"world!").await, second.address.port());
+        assert_eq!(clients[0].ask(b"").await, first.address.port(), "a flow stays with its target");
+        let counters = stage.frontend.counters.read();
+        assert_eq!((counters.accepted, counters.open, counters.failed), (2, 2, 0));
+        assert_eq!((counters.bytes_in, counters.bytes_out), (11, 17));
     }
 
     #[tokio::test]
