@@ -23,6 +23,7 @@ mod check;
 mod config;
 mod connections;
 mod filter;
+mod flows;
 mod frontend;
 mod health;
 mod pick;
