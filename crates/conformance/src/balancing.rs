@@ -40,8 +40,8 @@ pub(crate) struct Balancing<'a> {
 enum Round {
     /// There was nothing to do.
     Empty(Option<LoadBalancerState>),
-    /// Something was done, and it has to be looked again.
-    Worked,
+    /// This was done, and it has to be looked again.
+    Worked(Plan),
 }
 
 /// How far a driver goes.
@@ -130,19 +130,20 @@ impl<'a> Balancing<'a> {
         if let Err(error) = self.check(wish)? {
             return Ok(Err(error));
         }
-        let mut last = String::new();
+        let mut last = Plan::default();
         for _ in 0..ROUNDS {
             match self.round(wish).await? {
                 Ok(Round::Empty(state)) => return Ok(Ok(state)),
-                Ok(Round::Worked) => {}
+                // The same again: what was done is not shown yet, and the controller would come back later.
+                Ok(Round::Worked(plan)) if plan == last => self.hands.settle().await,
+                Ok(Round::Worked(plan)) => last = plan,
                 Err(error) if error.kind() == ErrorKind::InProgress => self.hands.settle().await,
                 // Somebody changed it meanwhile: look again.
-                Err(error) if error.kind() == ErrorKind::Conflict => last = error.to_string(),
+                Err(error) if error.kind() == ErrorKind::Conflict => {}
                 Err(error) => return Ok(Err(error)),
             }
         }
-        let plan = self.plan(wish).await.map(|plan| plan.to_string()).unwrap_or(last);
-        broken(format!("after {ROUNDS} rounds there is still something to do: {plan}"))
+        broken(format!("after {ROUNDS} rounds there is still something to do: {last}"))
     }
 
     async fn round(&self, wish: &LoadBalancerWish) -> Verdict<Answer<Round>> {
@@ -160,7 +161,7 @@ impl<'a> Balancing<'a> {
                 return Ok(Err(error));
             }
         }
-        Ok(Ok(Round::Worked))
+        Ok(Ok(Round::Worked(plan)))
     }
 
     /// Does what the controller does, in a sound cloud.

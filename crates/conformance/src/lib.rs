@@ -29,5 +29,5 @@ pub use bench::{
 pub use capability::{Capability, Group, Need};
 pub use cases::{Case, cases};
 pub use report::{Complaint, Outcome, Report};
-pub use run::run;
+pub use run::{run, run_one};
 pub use scene::{Scene, Stop, Verdict};

@@ -116,7 +116,6 @@ impl Balancing<'_> {
     pub(crate) fn otherwise(&self, wish: &LoadBalancerWish, targets: &[TargetNode]) -> Verdict<LoadBalancerWish> {
         let caps = self.caps()?.clone();
         let changed = change(wish, |spec| {
-            spec.ports.truncate(2);
             let protocol = spec.ports.first().map_or(Protocol::Tcp, |port| port.protocol);
             if let Some(first) = spec.ports.first_mut() {
                 first.node_port = Some(NODE_PORT + 100);

@@ -14,6 +14,8 @@ use bowline_conformance::{
 };
 use bowline_core::{Address, AddressType, Instance, InstanceRef, InstanceState, ProviderId};
 
+use crate::refusal;
+
 /// What is wrong with the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
@@ -110,17 +112,10 @@ impl Toy {
     fn call(&self) -> Result<()> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let Some(trouble) = *self.trouble.lock().unwrap() else { return Ok(()) };
-        let kind = match trouble {
-            _ if self.has(Flaw::EverythingUnexpected) => ErrorKind::Unexpected,
-            Trouble::Unauthenticated => ErrorKind::Unauthenticated,
-            Trouble::Forbidden => ErrorKind::PermissionDenied,
-            Trouble::Throttled(_) => ErrorKind::RateLimited,
-            Trouble::Broken => ErrorKind::Unavailable,
-            Trouble::Empty | Trouble::Garbled => ErrorKind::Unexpected,
-        };
-        let error = Error::new(kind, "toy", format!("{trouble:?}"));
-        match trouble {
-            Trouble::Throttled(after) if !self.has(Flaw::ForgetsDelay) => Err(error.retry(Retry::After(after))),
+        let error = refusal(trouble);
+        match self.flaw {
+            Flaw::EverythingUnexpected => Err(Error::new(ErrorKind::Unexpected, "toy", "?")),
+            Flaw::ForgetsDelay => Err(error.retry(Retry::Backoff)),
             _ => Err(error),
         }
     }

@@ -52,10 +52,15 @@ pub(in crate::cases) async fn port_names_change_nothing(scene: &Scene) -> Verdic
     let work = Balancing::of(scene)?;
     let wish = work.wish("web", &[work.node("node-1").await])?;
     work.fulfil(&wish).await?;
-    let before = work.seen(&wish.key).await?;
+    let before = things(&work, &wish).await;
     work.fulfil(&edit_first(&wish, |port| port.name = "renamed".to_owned())).await?;
-    let after = work.seen(&wish.key).await?;
+    let after = things(&work, &wish).await;
     require(before == after, || format!("a port was renamed, and {before:?} became {after:?}"))
+}
+
+/// Kind and ID of all that there is for a Service.
+async fn things(work: &Balancing<'_>, wish: &LoadBalancerWish) -> Vec<(String, String)> {
+    work.owned(&wish.key).await.into_iter().map(|one| (one.kind, one.id)).collect()
 }
 
 pub(in crate::cases) async fn tcp_is_balanced(scene: &Scene) -> Verdict {
