@@ -1,6 +1,6 @@
 //! Rules about whose balancer it is.
 
-use bowline_cloud::ErrorKind;
+use bowline_cloud::{Error, ErrorKind};
 use bowline_core::annotations::DeletionPolicy;
 use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerWish};
 
@@ -85,8 +85,13 @@ pub(in crate::cases) async fn clusters_do_not_meet(scene: &Scene) -> Verdict {
     let there = LoadBalancerWish { key: elsewhere(&here.key), ..here.clone() };
     work.fulfil(&here).await?;
     let ours = work.owned(&here.key).await;
-    let nothing = work.state(&there).await?;
-    require(nothing.is_none(), || format!("another cluster's Service of this UID has our balancer: {nothing:?}"))?;
+    let empty = work.state(&there).await?.is_none_or(|state| state.status.ingress.is_empty());
+    require(empty, || "another cluster's Service of this UID has our balancer".to_owned())?;
+    if let Err(error) = work.attempt(&there).await? {
+        // Where names must be unique and are made of the UID, a copy of a cluster is refused.
+        refused_for(&error, &here.key.cluster)?;
+        return untouched(&work, &ours).await;
+    }
     work.fulfil(&there).await?;
     untouched(&work, &ours).await?;
     let addresses = [work.seen(&here.key).await?.addresses, work.seen(&there.key).await?.addresses];
@@ -98,6 +103,12 @@ pub(in crate::cases) async fn clusters_do_not_meet(scene: &Scene) -> Verdict {
     }
     work.remove(&there).await?;
     work.nothing_changed_since(&ours).await
+}
+
+fn refused_for(error: &Error, cluster: &ClusterName) -> Verdict {
+    let (kind, text) = (error.kind(), error.to_string());
+    require(kind == ErrorKind::AlreadyExists, || format!("a clash of clusters is {kind:?}: {text}"))?;
+    require(text.contains(cluster.as_str()), || format!("it does not say that {cluster} stands in the way: {text}"))
 }
 
 async fn keys(work: &Balancing<'_>, cluster: &ClusterName) -> Verdict<Vec<LoadBalancerKey>> {
