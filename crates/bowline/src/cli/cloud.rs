@@ -188,12 +188,7 @@ impl From<&AddArgs> for NewMachine {
 impl From<&FaultArgs> for FaultSpec {
     fn from(args: &FaultArgs) -> FaultSpec {
         let FaultArgs { fault, call, probability, times, .. } = args;
-        FaultSpec {
-            call: call.clone(),
-            probability: *probability,
-            times: *times,
-            ..FaultSpec::always(fault.clone())
-        }
+        FaultSpec { call: call.clone(), probability: *probability, times: *times, ..FaultSpec::always(fault.clone()) }
     }
 }
 

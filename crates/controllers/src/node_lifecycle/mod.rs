@@ -180,7 +180,9 @@ impl NodeLifecycleController {
         if node.is_uninitialized() {
             return;
         }
-        if error.kind() == ErrorKind::Cancelled || !self.complaints.is_news(&node.name, &node.uid, error.kind().as_str()) {
+        if error.kind() == ErrorKind::Cancelled
+            || !self.complaints.is_news(&node.name, &node.uid, error.kind().as_str())
+        {
             return;
         }
         let advice = error.kind().advice();
