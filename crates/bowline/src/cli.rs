@@ -18,7 +18,7 @@ use crate::flags::{self, PortRange};
 
 #[cfg(feature = "provider-local")]
 pub(crate) use cloud::{CloudArgs, CloudCommand, EndpointArgs};
-pub(crate) use manager::{CloudCallArgs, GenericArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs};
+pub(crate) use manager::{CloudCallArgs, GenericArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ServiceArgs};
 
 /// Names the environment variable that selects what is logged.
 pub(crate) const LOG_VARIABLE: &str = "BOWLINE_LOG";

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bowline_cloud::{CloudProvider, Clouds};
 use bowline_config::{Problem, Problems};
 use bowline_controllers::manager;
+use bowline_controllers::service::Routing;
 use bowline_kube::ConnectError;
 use bowline_runtime::{Clock, Shutdown, Supervisor};
 
@@ -61,6 +62,7 @@ impl Prepared {
     async fn run(self, shutdown: Shutdown) -> anyhow::Result<()> {
         let metrics = prometheus::Registry::new();
         let clouds = Clouds::around(self.providers, &self.settings.layers, &metrics);
+        check_routing(&clouds, &self.settings)?;
         let patience = self.settings.manager.patience + MARGIN;
         let mut tasks = Supervisor::new(shutdown.clone());
         if let Some(address) = self.settings.metrics_listen {
@@ -73,6 +75,14 @@ impl Prepared {
         tracing::info!("stopped");
         Ok(())
     }
+}
+
+/// Who takes Services without a class is a cloud that is there. Which names there are is known only now: two clouds of one
+/// kind get names that tell them apart.
+fn check_routing(clouds: &Clouds, settings: &Settings) -> Result<(), BadInput> {
+    let Some(service) = &settings.manager.service else { return Ok(()) };
+    let routing = Routing::new(clouds, &service.default_cloud, service.classes);
+    routing.map(drop).map_err(|error| BadInput(format!("--load-balancer-default-cloud: {error}")))
 }
 
 fn names(clouds: &Clouds) -> Vec<&str> {

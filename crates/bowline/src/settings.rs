@@ -7,12 +7,13 @@ use std::time::Duration;
 use bowline_cloud::layers::LayerOptions;
 use bowline_config::{Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
-use bowline_controllers::{node, node_lifecycle};
+use bowline_controllers::service::DefaultCloud;
+use bowline_controllers::{node, node_lifecycle, service};
 use bowline_core::ClusterName;
 use bowline_core::lifecycle::Policy;
 use bowline_kube::ClientOptions;
 
-use crate::cli::{CloudCallArgs, GenericArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs};
+use crate::cli::{CloudCallArgs, GenericArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ServiceArgs};
 use crate::controllers::Selection;
 use crate::flags::Given;
 use crate::providers::{self, Wanted};
@@ -24,6 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Requests per second and at once, for the flag of the two that is not given.
 // upstream: the defaults of --kube-api-qps and --kube-api-burst.
 const KUBE_API_RATE: (f64, i32) = (20.0, 30);
+
+/// What is said at the start, so that nobody waits for something to happen.
+const DRY_RUN_REMARK: &str = "dry run: nothing is changed, neither in the cluster nor in a cloud";
 
 /// All that the manager is made from.
 #[derive(Debug)]
@@ -46,19 +50,24 @@ impl Settings {
         let controllers = Selection::new(&list(&generic.controllers), problems);
         let mut remarks = controllers.remarks();
         remarks.extend(election_remark(&generic.leader_elect, problems));
-        let cluster = taken(&generic.cluster_name, problems).unwrap_or_default();
+        let dry_run = taken(&generic.dry_run, problems).unwrap_or(true);
+        remarks.extend(dry_run.then(|| DRY_RUN_REMARK.to_owned()));
+        let cluster = ClusterName::from(taken(&generic.cluster_name, problems).unwrap_or_default().as_str());
         let node = node_options(&args.node, problems);
         let node_lifecycle = node_lifecycle_options(&args.node_lifecycle, problems);
+        let service = service_options(&args.service, &cluster, problems);
         Settings {
             providers: providers::wanted(&list(&generic.cloud_provider), &generic.cloud_config, problems),
-            cluster: ClusterName::from(cluster.as_str()),
+            cluster,
             client: client_options(generic, problems),
             manager: ManagerOptions {
                 node: controllers.has(node::NAME).then_some(node),
                 node_lifecycle: controllers.has(node_lifecycle::NAME).then_some(node_lifecycle),
+                service: controllers.has(service::NAME).then_some(service),
+                dry_run,
                 patience: PATIENCE,
             },
-            layers: layer_options(&args.cloud, problems),
+            layers: LayerOptions { dry_run, ..layer_options(&args.cloud, problems) },
             metrics_listen: generic.metrics_listen.as_ref().and_then(|address| taken(address, problems)),
             remarks,
         }
@@ -123,6 +132,30 @@ fn node_lifecycle_options(args: &NodeLifecycleArgs, problems: &mut Problems) -> 
     }
 }
 
+fn service_options(args: &ServiceArgs, cluster: &ClusterName, problems: &mut Problems) -> service::Options {
+    let defaults = service::Options::default();
+    let at_once = args.concurrent_service_syncs.as_ref().and_then(|number| taken(number, problems));
+    // upstream: takes 0 and less, and then does nothing.
+    if at_once.is_some_and(|number| number < 1) {
+        problems.push(Problem::new("concurrent-service-syncs must be a positive number"));
+    }
+    let default_cloud = args.load_balancer_default_cloud.as_ref().and_then(|name| taken(name, problems));
+    service::Options {
+        cluster: cluster.clone(),
+        concurrency: at_once.map_or(defaults.concurrency, size),
+        nodes: taken(&args.load_balancer_nodes, problems).unwrap_or(defaults.nodes),
+        drain: taken(&args.load_balancer_drain_period, problems).unwrap_or(defaults.drain),
+        gather: taken(&args.load_balancer_node_gather_period, problems).unwrap_or(defaults.gather),
+        classes: taken(&args.load_balancer_classes, problems).unwrap_or(defaults.classes),
+        default_cloud: default_cloud.map_or(defaults.default_cloud, default_cloud_of),
+        refresh: taken(&args.load_balancer_refresh_period, problems).unwrap_or(defaults.refresh),
+    }
+}
+
+fn default_cloud_of(name: String) -> DefaultCloud {
+    if name == "none" { DefaultCloud::Nobody } else { DefaultCloud::Named(name) }
+}
+
 /// `None` if any part of it is wrong.
 fn policy(args: &NodeLifecycleArgs, problems: &mut Problems) -> Option<Policy> {
     let grace = taken(&args.node_deletion_grace_period, problems);
@@ -175,6 +208,7 @@ fn size(number: i32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bowline_core::service::NodeSet;
     use clap::Parser as _;
 
     /// What these flags and a provider come to, or all that is wrong.
@@ -201,6 +235,41 @@ mod tests {
         let lifecycle = settings.manager.node_lifecycle.unwrap();
         assert_eq!((lifecycle.concurrency, lifecycle.monitor_period), (16, Duration::from_secs(5)));
         assert_eq!((lifecycle.policy, lifecycle.delete_unclaimed), (Policy::default(), false));
+        let service = settings.manager.service.unwrap();
+        assert_eq!(format!("{service:?}"), format!("{:?}", service::Options::default()));
+        assert!(!settings.manager.dry_run && !settings.layers.dry_run);
+    }
+
+    #[test]
+    fn every_flag_about_services_reaches_its_place() {
+        let settings = resolve(&[
+            "--cluster-name=harbour",
+            "--concurrent-service-syncs=6",
+            "--load-balancer-nodes=all",
+            "--load-balancer-drain-period=0",
+            "--load-balancer-node-gather-period=1s",
+            "--load-balancer-classes=false",
+            "--load-balancer-default-cloud=local",
+            "--load-balancer-refresh-period=1h",
+            "--dry-run",
+        ])
+        .unwrap();
+        assert!(settings.manager.dry_run && settings.layers.dry_run);
+        let service = settings.manager.service.unwrap();
+        assert_eq!((service.cluster.as_str(), service.concurrency), ("harbour", 6));
+        assert_eq!((service.nodes, service.classes), (NodeSet::All, false));
+        let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
+        assert_eq!((service.drain, service.gather, service.refresh), (Duration::ZERO, second, hour));
+        assert_eq!(service.default_cloud, DefaultCloud::Named("local".to_owned()));
+        let nobody = resolve(&["--load-balancer-default-cloud=none"]).unwrap().manager.service.unwrap();
+        assert_eq!(nobody.default_cloud, DefaultCloud::Nobody);
+        assert!(resolve(&["--controllers=*,-service"]).unwrap().manager.service.is_none());
+    }
+
+    #[test]
+    fn a_dry_run_is_said_at_the_start() {
+        let said = |flags: &[&str]| resolve(flags).unwrap().remarks.iter().any(|remark| remark.contains("dry run"));
+        assert!(said(&["--dry-run"]) && !said(&[]) && !said(&["--dry-run=false"]));
     }
 
     #[test]
@@ -294,6 +363,10 @@ mod tests {
                 "--concurrent-node-lifecycle-syncs=-5",
                 "concurrent-node-lifecycle-syncs must be at least 1, but got -5",
             ),
+            ("SVC-4", "--concurrent-service-syncs=0", "concurrent-service-syncs must be a positive number"),
+            ("", "--load-balancer-nodes=some", "expected initialized or all"),
+            ("", "--load-balancer-default-cloud=", "it is empty"),
+            ("", "--dry-run=perhaps", "expected true or false"),
             ("C18", "--cloud-provider=", "--cloud-provider cannot be empty"),
             ("C9", "--controllers=red-controller", "\"red-controller\" is not in the list of known controllers"),
             (

@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::node::NodeController;
 use crate::node_lifecycle::NodeLifecycleController;
-use crate::{Context, node, node_lifecycle};
+use crate::{Context, node, node_lifecycle, service};
 
 /// Which controllers run, and how.
 #[derive(Debug, Clone)]
@@ -19,6 +19,11 @@ pub struct ManagerOptions {
     pub node: Option<node::Options>,
     /// The cloud-node-lifecycle-controller; `None` switches it off.
     pub node_lifecycle: Option<node_lifecycle::Options>,
+    /// The service-lb-controller; `None` switches it off.
+    pub service: Option<service::Options>,
+    /// Nothing is written: the API server checks writes and makes none, and Events go to the log only. The clouds have a
+    /// switch of their own for it.
+    pub dry_run: bool,
     /// How long the writes in hand may take once shutdown is requested.
     pub patience: Duration,
 }
@@ -29,6 +34,8 @@ impl Default for ManagerOptions {
         ManagerOptions {
             node: Some(node::Options::default()),
             node_lifecycle: Some(node_lifecycle::Options::default()),
+            service: Some(service::Options::default()),
+            dry_run: false,
             patience: Duration::from_secs(10),
         }
     }
@@ -59,7 +66,7 @@ pub async fn run(
 ) -> Result<(), ManagerError> {
     let (events, write_events) = EventSink::new(client.clone(), clock.clone(), &metrics);
     let context = Context {
-        cluster: Cluster::with_metrics(client.clone(), &metrics)?.until(shutdown.clone()),
+        cluster: cluster(&client, &options, &metrics)?.until(shutdown.clone()),
         nodes: Store::new(),
         clouds,
         events,
@@ -78,8 +85,23 @@ pub async fn run(
         tasks.spawn(node_lifecycle::NAME, endless(working.track_future(controller.run(shutdown.clone()))));
     }
     tasks.spawn("watch of nodes", endless(watch_nodes(client, context.nodes.clone(), shutdown.clone())));
-    tasks.spawn("events", endless(outlast(working, shutdown, write_events)));
+    if options.dry_run {
+        // Nobody is at the other end of the sink any more: Events are only logged.
+        drop(write_events);
+    } else {
+        tasks.spawn("events", endless(outlast(working, shutdown, write_events)));
+    }
     Ok(tasks.run(options.patience).await?)
+}
+
+/// The cluster, for writing, or in a dry run for writing nothing.
+fn cluster(
+    client: &kube::Client,
+    options: &ManagerOptions,
+    metrics: &prometheus::Registry,
+) -> prometheus::Result<Cluster> {
+    let cluster = Cluster::with_metrics(client.clone(), metrics)?;
+    Ok(if options.dry_run { cluster.dry_run(true) } else { cluster })
 }
 
 /// Writes Events until all controllers have ended: the last writes have Events, too.
