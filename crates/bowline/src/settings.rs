@@ -13,7 +13,7 @@ use bowline_core::ClusterName;
 use bowline_core::lifecycle::Policy;
 use bowline_kube::ClientOptions;
 
-use crate::cli::{CloudCallArgs, GenericArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ServiceArgs};
+use crate::cli::{CloudCallArgs, ControllerArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs};
 use crate::controllers::Selection;
 use crate::flags::Given;
 use crate::providers::{self, Wanted};
@@ -29,52 +29,78 @@ const KUBE_API_RATE: (f64, i32) = (20.0, 30);
 /// What is said at the start, so that nobody waits for something to happen.
 const DRY_RUN_REMARK: &str = "dry run: nothing is changed, neither in the cluster nor in a cloud";
 
-/// All that the manager is made from.
+/// How the cluster and its clouds are reached.
 #[derive(Debug)]
-pub(crate) struct Settings {
+pub(crate) struct Reach {
     pub(crate) providers: Vec<Wanted>,
     pub(crate) cluster: ClusterName,
     pub(crate) client: ClientOptions,
-    pub(crate) manager: ManagerOptions,
     pub(crate) layers: LayerOptions,
+}
+
+/// All that the manager is made from.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) reach: Reach,
+    pub(crate) manager: ManagerOptions,
     pub(crate) metrics_listen: Option<SocketAddr>,
     /// What a person should know about them, to be logged.
     pub(crate) remarks: Vec<String>,
 }
 
+// Both work out what flags come to. What is wrong goes to `problems`, with something harmless in its place, so that the
+// rest can be looked at, too; who gets problems does not use the result.
+
+impl Reach {
+    pub(crate) fn resolve(args: &ReachArgs, problems: &mut Problems) -> Reach {
+        let cluster = taken(&args.cluster_name, problems).unwrap_or_default();
+        Reach {
+            providers: providers::wanted(&list(&args.cloud_provider), &args.cloud_config, problems),
+            cluster: ClusterName::from(cluster.as_str()),
+            client: client_options(args, problems),
+            layers: layer_options(&args.calls, problems),
+        }
+    }
+}
+
 impl Settings {
-    /// Works out what the flags come to. What is wrong goes to `problems`, with something harmless in its place, so
-    /// that the rest can be looked at, too; who gets problems does not use the settings.
     pub(crate) fn resolve(args: &ManagerArgs, problems: &mut Problems) -> Settings {
+        let reach = Reach::resolve(&args.reach, problems);
         let generic = &args.generic;
-        let controllers = Selection::new(&list(&generic.controllers), problems);
-        let mut remarks = controllers.remarks();
+        let (manager, mut remarks) = manager_options(&args.controllers, &reach.cluster, problems);
         remarks.extend(election_remark(&generic.leader_elect, problems));
         let dry_run = taken(&generic.dry_run, problems).unwrap_or(true);
         remarks.extend(dry_run.then(|| DRY_RUN_REMARK.to_owned()));
-        let cluster = ClusterName::from(taken(&generic.cluster_name, problems).unwrap_or_default().as_str());
-        let node = node_options(&args.node, problems);
-        let node_lifecycle = node_lifecycle_options(&args.node_lifecycle, problems);
-        let service = service_options(&args.service, &cluster, problems);
         Settings {
-            providers: providers::wanted(&list(&generic.cloud_provider), &generic.cloud_config, problems),
-            cluster,
-            client: client_options(generic, problems),
-            manager: ManagerOptions {
-                node: controllers.has(node::NAME).then_some(node),
-                node_lifecycle: controllers.has(node_lifecycle::NAME).then_some(node_lifecycle),
-                service: controllers.has(service::NAME).then_some(service),
-                dry_run,
-                patience: PATIENCE,
-            },
-            layers: LayerOptions { dry_run, ..layer_options(&args.cloud, problems) },
+            reach: Reach { layers: LayerOptions { dry_run, ..reach.layers }, ..reach },
+            manager: ManagerOptions { dry_run, ..manager },
             metrics_listen: generic.metrics_listen.as_ref().and_then(|address| taken(address, problems)),
             remarks,
         }
     }
 }
 
-fn client_options(args: &GenericArgs, problems: &mut Problems) -> ClientOptions {
+/// The controllers, and what a person should know about the choice of them.
+pub(crate) fn manager_options(
+    args: &ControllerArgs,
+    cluster: &ClusterName,
+    problems: &mut Problems,
+) -> (ManagerOptions, Vec<String>) {
+    let selection = Selection::new(&list(&args.selection.controllers), problems);
+    let node = node_options(&args.node, problems);
+    let node_lifecycle = node_lifecycle_options(&args.node_lifecycle, problems);
+    let service = service_options(&args.service, cluster, problems);
+    let options = ManagerOptions {
+        node: selection.has(node::NAME).then_some(node),
+        node_lifecycle: selection.has(node_lifecycle::NAME).then_some(node_lifecycle),
+        service: selection.has(service::NAME).then_some(service),
+        dry_run: false,
+        patience: PATIENCE,
+    };
+    (options, selection.remarks())
+}
+
+fn client_options(args: &ReachArgs, problems: &mut Problems) -> ClientOptions {
     ClientOptions {
         kubeconfig: args.kubeconfig.clone().filter(|path: &PathBuf| !path.as_os_str().is_empty()),
         master: args.master.clone().filter(|url| !url.is_empty()),
@@ -83,7 +109,7 @@ fn client_options(args: &GenericArgs, problems: &mut Problems) -> ClientOptions 
     }
 }
 
-fn kube_api_rate(args: &GenericArgs, problems: &mut Problems) -> Option<(f64, u32)> {
+fn kube_api_rate(args: &ReachArgs, problems: &mut Problems) -> Option<(f64, u32)> {
     let rate = args.kube_api_qps.as_ref().and_then(|rate| taken(rate, problems));
     let burst = args.kube_api_burst.as_ref().and_then(|burst| taken(burst, problems));
     if rate.is_none() && burst.is_none() {
@@ -224,10 +250,13 @@ mod tests {
     #[test]
     fn c01_without_flags_the_defaults_hold() {
         let settings = resolve(&[]).unwrap();
-        assert_eq!(settings.providers, [Wanted { name: "local".to_owned(), config: None }]);
-        assert_eq!(settings.cluster.to_string(), "kubernetes");
-        assert_eq!((settings.client.kubeconfig, settings.client.master, settings.client.rate), (None, None, None));
-        assert_eq!((settings.layers.rate, settings.layers.burst), (None, 20));
+        assert_eq!(settings.reach.providers, [Wanted { name: "local".to_owned(), config: None }]);
+        assert_eq!(settings.reach.cluster.to_string(), "kubernetes");
+        assert_eq!(
+            (settings.reach.client.kubeconfig, settings.reach.client.master, settings.reach.client.rate),
+            (None, None, None)
+        );
+        assert_eq!((settings.reach.layers.rate, settings.reach.layers.burst), (None, 20));
         assert_eq!(settings.metrics_listen, None);
         let node = settings.manager.node.unwrap();
         assert_eq!((node.concurrency, node.status_concurrency), (16, 16));
@@ -237,7 +266,7 @@ mod tests {
         assert_eq!((lifecycle.policy, lifecycle.delete_unclaimed), (Policy::default(), false));
         let service = settings.manager.service.unwrap();
         assert_eq!(format!("{service:?}"), format!("{:?}", service::Options::default()));
-        assert!(!settings.manager.dry_run && !settings.layers.dry_run);
+        assert!(!settings.manager.dry_run && !settings.reach.layers.dry_run);
     }
 
     #[test]
@@ -254,7 +283,7 @@ mod tests {
             "--dry-run",
         ])
         .unwrap();
-        assert!(settings.manager.dry_run && settings.layers.dry_run);
+        assert!(settings.manager.dry_run && settings.reach.layers.dry_run);
         let service = settings.manager.service.unwrap();
         assert_eq!((service.cluster.as_str(), service.concurrency), ("harbour", 6));
         assert_eq!((service.nodes, service.classes), (NodeSet::All, false));
@@ -297,12 +326,12 @@ mod tests {
             "--leader-elect=false",
         ])
         .unwrap();
-        assert_eq!(settings.providers, [Wanted { name: "local".to_owned(), config: Some("local.yaml".into()) }]);
-        assert_eq!(settings.cluster.to_string(), "harbour");
-        assert_eq!(settings.client.kubeconfig, Some("kc".into()));
-        assert_eq!(settings.client.master.as_deref(), Some("https://10.0.0.1:6443"));
-        assert_eq!(settings.client.rate, Some((7.5, 8)));
-        assert_eq!((settings.layers.rate, settings.layers.burst), (Some(2.0), 3));
+        assert_eq!(settings.reach.providers, [Wanted { name: "local".to_owned(), config: Some("local.yaml".into()) }]);
+        assert_eq!(settings.reach.cluster.to_string(), "harbour");
+        assert_eq!(settings.reach.client.kubeconfig, Some("kc".into()));
+        assert_eq!(settings.reach.client.master.as_deref(), Some("https://10.0.0.1:6443"));
+        assert_eq!(settings.reach.client.rate, Some((7.5, 8)));
+        assert_eq!((settings.reach.layers.rate, settings.reach.layers.burst), (Some(2.0), 3));
         assert_eq!(settings.metrics_listen, Some("127.0.0.1:0".parse().unwrap()));
         let node = settings.manager.node.unwrap();
         assert_eq!((node.concurrency, node.status_concurrency), (3, 4));
@@ -339,7 +368,7 @@ mod tests {
             (&["--kube-api-qps=-1", "--kube-api-burst=5"], None),
         ];
         for (flags, expected) in cases {
-            assert_eq!(resolve(flags).unwrap().client.rate, expected, "{flags:?}");
+            assert_eq!(resolve(flags).unwrap().reach.client.rate, expected, "{flags:?}");
         }
     }
 
@@ -409,7 +438,7 @@ mod tests {
         let settings =
             resolve(&["--cluster-name=a", "--cluster-name=b", "--controllers=cloud-node", "--controllers=-service"]);
         let settings = settings.unwrap();
-        assert_eq!(settings.cluster.to_string(), "b");
+        assert_eq!(settings.reach.cluster.to_string(), "b");
         assert!(settings.manager.node.is_some() && settings.manager.node_lifecycle.is_none());
         let none = resolve(&["--controllers="]).unwrap().manager;
         assert!(none.node.is_none() && none.node_lifecycle.is_none(), "C11");

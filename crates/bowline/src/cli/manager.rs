@@ -20,20 +20,17 @@ use crate::flags::{self, Given, given};
 #[derive(Debug, Args)]
 pub(crate) struct ManagerArgs {
     #[command(flatten)]
+    pub(crate) reach: ReachArgs,
+    #[command(flatten)]
     pub(crate) generic: GenericArgs,
     #[command(flatten)]
-    pub(crate) node: NodeArgs,
-    #[command(flatten)]
-    pub(crate) node_lifecycle: NodeLifecycleArgs,
-    #[command(flatten)]
-    pub(crate) service: ServiceArgs,
-    #[command(flatten)]
-    pub(crate) cloud: CloudCallArgs,
+    pub(crate) controllers: ControllerArgs,
 }
 
+/// How the cluster and its clouds are reached: the manager's way, and that of the commands that look for it.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Manager")]
-pub(crate) struct GenericArgs {
+#[command(next_help_heading = "Cluster and clouds")]
+pub(crate) struct ReachArgs {
     /// The clouds, in the order in which a node without provider ID is offered to them. A list: separated by commas, or
     /// the flag given again. A name may stand in it twice, for two clouds of a kind.
     #[arg(long, value_name = "NAMES")]
@@ -56,11 +53,6 @@ pub(crate) struct GenericArgs {
     #[arg(long, value_name = "URL")]
     pub(crate) master: Option<String>,
 
-    /// The controllers to run: * for all, NAME for one, -NAME for all but one. A list: separated by commas, or the flag
-    /// given again; what names a controller first counts.
-    #[arg(long, value_name = "NAMES", default_value = "*")]
-    pub(crate) controllers: Vec<String>,
-
     /// Requests per second to the API server, with --kube-api-burst; 0 for no limit. Unless one of the two is given,
     /// the API server's own flow control is all that limits.
     // upstream: 20 by default, a limit that nothing on the server's side asks for.
@@ -71,6 +63,35 @@ pub(crate) struct GenericArgs {
     #[arg(long, value_name = "N", value_parser = given(flags::int32))]
     pub(crate) kube_api_burst: Option<Given<i32>>,
 
+    #[command(flatten)]
+    pub(crate) calls: CloudCallArgs,
+}
+
+/// Which controllers, and how each is set.
+#[derive(Debug, Args)]
+pub(crate) struct ControllerArgs {
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
+    #[command(flatten)]
+    pub(crate) node_lifecycle: NodeLifecycleArgs,
+    #[command(flatten)]
+    pub(crate) service: ServiceArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Controllers")]
+pub(crate) struct SelectionArgs {
+    /// The controllers to run: * for all, NAME for one, -NAME for all but one. A list: separated by commas, or the flag
+    /// given again; what names a controller first counts.
+    #[arg(long, value_name = "NAMES", default_value = "*")]
+    pub(crate) controllers: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Manager")]
+pub(crate) struct GenericArgs {
     /// Run only while holding a lease. There is no election yet: run one replica, and say false.
     #[arg(
         long,
