@@ -1,15 +1,17 @@
-//! The manager: one watch, one store and one sink of Events, shared by the controllers that are switched on.
+//! The manager: one watch and one store for each kind of object, and one sink of Events, shared by the controllers that are
+//! switched on.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use bowline_cloud::Clouds;
-use bowline_kube::{Cluster, EventSink, Store, watch_nodes};
+use bowline_kube::{Cluster, EventSink, Store, watch_nodes, watch_services};
 use bowline_runtime::{Clock, QueueMetrics, Shutdown, Supervisor, TaskFailure};
 use tokio_util::task::TaskTracker;
 
 use crate::node::NodeController;
 use crate::node_lifecycle::NodeLifecycleController;
+use crate::service::ServiceController;
 use crate::{Context, node, node_lifecycle, service};
 
 /// Which controllers run, and how.
@@ -21,8 +23,7 @@ pub struct ManagerOptions {
     pub node_lifecycle: Option<node_lifecycle::Options>,
     /// The service-lb-controller; `None` switches it off.
     pub service: Option<service::Options>,
-    /// Nothing is written: the API server checks writes and makes none, and Events go to the log only. The clouds have a
-    /// switch of their own for it.
+    /// Nothing is written to the cluster; what would be is logged. The clouds' layers have the same switch.
     pub dry_run: bool,
     /// How long the writes in hand may take once shutdown is requested.
     pub patience: Duration,
@@ -50,6 +51,9 @@ pub enum ManagerError {
     /// A metric is registered twice.
     #[error("cannot register metrics: {0}")]
     Metrics(#[from] prometheus::Error),
+    /// Services without a class are to go to a cloud that cannot take them.
+    #[error(transparent)]
+    Routing(#[from] service::RoutingError),
 }
 
 /// Runs the controllers until shutdown is requested, and then finishes what is in hand.
@@ -66,10 +70,11 @@ pub async fn run(
 ) -> Result<(), ManagerError> {
     let (events, write_events) = EventSink::new(client.clone(), clock.clone(), &metrics);
     let context = Context {
-        cluster: cluster(&client, &options, &metrics)?.until(shutdown.clone()),
+        cluster: Cluster::with_metrics(client.clone(), &metrics)?.until(shutdown.clone()).dry_run(options.dry_run),
         nodes: Store::new(),
+        services: Store::new(),
         clouds,
-        events,
+        events: events.dry_run(options.dry_run),
         clock,
         queues: QueueMetrics::register(&metrics)?,
         metrics,
@@ -84,24 +89,16 @@ pub async fn run(
         let controller = NodeLifecycleController::new(context.clone(), options)?;
         tasks.spawn(node_lifecycle::NAME, endless(working.track_future(controller.run(shutdown.clone()))));
     }
-    tasks.spawn("watch of nodes", endless(watch_nodes(client, context.nodes.clone(), shutdown.clone())));
-    if options.dry_run {
-        // Nobody is at the other end of the sink any more: Events are only logged.
-        drop(write_events);
-    } else {
-        tasks.spawn("events", endless(outlast(working, shutdown, write_events)));
+    if let Some(options) = options.service
+        && let Some(controller) = ServiceController::new(context.clone(), options)?
+    {
+        tasks.spawn(service::NAME, endless(working.track_future(controller.run(shutdown.clone()))));
+        let services = context.services.clone();
+        tasks.spawn("watch of services", endless(watch_services(client.clone(), services, shutdown.clone())));
     }
+    tasks.spawn("watch of nodes", endless(watch_nodes(client, context.nodes.clone(), shutdown.clone())));
+    tasks.spawn("events", endless(outlast(working, shutdown, write_events)));
     Ok(tasks.run(options.patience).await?)
-}
-
-/// The cluster, for writing, or in a dry run for writing nothing.
-fn cluster(
-    client: &kube::Client,
-    options: &ManagerOptions,
-    metrics: &prometheus::Registry,
-) -> prometheus::Result<Cluster> {
-    let cluster = Cluster::with_metrics(client.clone(), metrics)?;
-    Ok(if options.dry_run { cluster.dry_run(true) } else { cluster })
 }
 
 /// Writes Events until all controllers have ended: the last writes have Events, too.
