@@ -253,5 +253,6 @@ fn manager_options() -> ManagerOptions {
         node: Some(node::Options { status_period: Duration::from_secs(10), ..Default::default() }),
         node_lifecycle: Some(node_lifecycle::Options { monitor_period, policy, ..Default::default() }),
         patience: PATIENCE,
+        ..ManagerOptions::default()
     }
 }

@@ -19,10 +19,10 @@ mod balancers;
 mod crowd;
 mod memory;
 mod metrics;
-mod pass;
+pub(crate) mod pass;
 mod routing;
 mod tell;
-mod trouble;
+pub(crate) mod trouble;
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

@@ -379,7 +379,7 @@ impl Pass<'_> {
 
 /// What the annotations of a Service that is to have no balancer say. A slip in one that does not count now is no reason to
 /// keep the balancer; one in the policy is.
-fn cleanup_settings(service: &Service) -> Result<LoadBalancerSettings, Trouble> {
+pub(crate) fn cleanup_settings(service: &Service) -> Result<LoadBalancerSettings, Trouble> {
     let held_back = |cause| Trouble { task: Task::Delete, cause };
     let settings = service::read(service).cleanup;
     let settings = settings.map_err(|mistakes| held_back(Cause::UnclearPolicy(mistakes)))?;
@@ -390,7 +390,7 @@ fn cleanup_settings(service: &Service) -> Result<LoadBalancerSettings, Trouble> 
 }
 
 /// The user's word on how nodes treat the address goes before the provider's.
-fn with_ip_mode(mut status: LoadBalancerStatus, settings: &LoadBalancerSettings) -> LoadBalancerStatus {
+pub(crate) fn with_ip_mode(mut status: LoadBalancerStatus, settings: &LoadBalancerSettings) -> LoadBalancerStatus {
     if let Some(mode) = settings.ip_mode {
         status
             .ingress
