@@ -24,7 +24,7 @@ impl Stage for Playground {
             Act::StartControllers => self.start_controllers().await.map_err(text),
             Act::Stop(id) => self.cloud.stop(id).map_err(text),
             Act::Lie => {
-                let spec = FaultSpec { fault: Fault::Empty, call: String::new(), probability: 1.0, times: None };
+                let spec = FaultSpec::always(Fault::Empty);
                 self.cloud.inject(spec);
                 Ok(())
             }

@@ -269,7 +269,7 @@ fn a_selector_chooses_as_kubectl_does() {
 
 #[test]
 fn what_is_no_selector_is_told_with_what_was_expected() {
-    let long = "x".repeat(64);
+    let (long, long_prefix) = ("x".repeat(64), format!("{}x/y", "x.".repeat(127)));
     let cases = [
         (",", "expected the key of a label, found ','"),
         ("a,", "expected the key of a label, found the end"),
@@ -299,6 +299,7 @@ fn what_is_no_selector_is_told_with_what_was_expected() {
         ("A.io/b", "\"A.io/b\" cannot be the key of a label"),
         ("a..b/c", "\"a..b/c\" cannot be the key of a label"),
         (&long, "cannot be the key of a label"),
+        (&long_prefix, "cannot be the key of a label"),
         (
             "a=\"b\"",
             "cannot be the value of a label: at most 63 letters, digits and any of -_. in between, without quotes",
