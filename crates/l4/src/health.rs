@@ -167,7 +167,7 @@ impl Verdict {
     }
 
     /// An answer came. Says whether it changed the verdict.
-    fn note(&self, works: bool, check: &HealthCheck) -> bool {
+    pub(crate) fn note(&self, works: bool, check: &HealthCheck) -> bool {
         let needed = match self.health() {
             Health::Unknown => 1,
             Health::Healthy if works => return self.confirm(),

@@ -33,6 +33,7 @@ mod check;
 mod config;
 mod connections;
 mod filter;
+mod flows;
 mod frontend;
 mod health;
 mod open_files;

@@ -140,6 +140,10 @@ mod tests {
     #[tokio::test]
     async fn the_question_is_a_request_that_any_server_takes() {
         for host in ["127.0.0.1", "::1"] {
+            if TcpListener::bind((host, 0)).await.is_err() {
+                eprintln!("SKIPPED: this machine has no address {host}");
+                continue;
+            }
             let (at, server) = answering(host, "HTTP/1.1 200 OK\r\n\r\n").await;
             Sockets.ask(at, &http()).await.unwrap();
             let lines = server.await.unwrap();

@@ -12,7 +12,7 @@ use bowline_l4::{
     BalancerConfig, BalancerStatus, Counters, DataPlane, Limits, ListenerConfig, Target, TargetStatus, Transport,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinHandle;
 
 /// Longer than anything here takes; only a test that fails waits for so long.
@@ -162,4 +162,58 @@ pub(crate) fn counters(plane: &DataPlane) -> Counters {
 /// The targets of the first listener.
 pub(crate) fn targets(plane: &DataPlane) -> Vec<TargetStatus> {
     status(plane).listeners[0].targets.clone()
+}
+
+/// A target for datagrams: sends back its own address and what it got.
+pub(crate) struct UdpEcho {
+    pub(crate) address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl UdpEcho {
+    pub(crate) async fn start() -> UdpEcho {
+        let socket = UdpSocket::bind((fresh_address(), 0)).await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let task = tokio::spawn(async move {
+            let mut buffer = vec![0; 65_536];
+            while let Ok((length, client)) = socket.recv_from(&mut buffer).await {
+                let reply = [format!("{address} ").as_bytes(), &buffer[..length]].concat();
+                let _ = socket.send_to(&reply, client).await;
+            }
+        });
+        UdpEcho { address, task }
+    }
+}
+
+impl Drop for UdpEcho {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A client of a [`UdpEcho`].
+pub(crate) struct UdpClient(UdpSocket);
+
+impl UdpClient {
+    pub(crate) async fn connect(address: IpAddr) -> UdpClient {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        // Answers from any other address than the balancer's are not received.
+        socket.connect((address, PORT)).await.unwrap();
+        UdpClient(socket)
+    }
+
+    pub(crate) async fn send(&self, words: &str) {
+        self.0.send(words.as_bytes()).await.unwrap();
+    }
+
+    /// Who answers.
+    pub(crate) async fn ask(&self, words: &str) -> SocketAddr {
+        self.send(words).await;
+        let mut buffer = vec![0; 65_536];
+        let length = soon("an answer", self.0.recv(&mut buffer)).await.unwrap();
+        let answer = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        let (target, back) = answer.split_once(' ').unwrap();
+        assert_eq!(back, words);
+        target.parse().unwrap()
+    }
 }
