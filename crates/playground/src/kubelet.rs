@@ -76,7 +76,7 @@ enum State {
 #[derive(Debug, Clone, PartialEq)]
 enum Action {
     /// Registers the Node.
-    Boot(Box<Machine>),
+    Boot(Arc<Machine>),
     /// Renews the Lease of this Node.
     Renew(String),
     /// Says that this Node is ready.
@@ -93,7 +93,7 @@ enum PodAction {
 }
 
 /// Runs a kubelet on each of the machines, for as long as it is polled.
-pub(crate) async fn run(client: Client, machines: impl Fn() -> Vec<Machine>, view: View, pace: Pace) {
+pub(crate) async fn run(client: Client, machines: impl Fn() -> Vec<Arc<Machine>>, view: View, pace: Pace) {
     let mut kubelets = Kubelets::default();
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -113,7 +113,7 @@ pub(crate) async fn run(client: Client, machines: impl Fn() -> Vec<Machine>, vie
 }
 
 impl Kubelets {
-    fn decide(&mut self, machines: &[Machine], pace: Pace, now: Instant) -> Vec<Action> {
+    fn decide(&mut self, machines: &[Arc<Machine>], pace: Pace, now: Instant) -> Vec<Action> {
         self.follow(machines, now);
         let mut actions = Vec::new();
         for machine in machines {
@@ -125,8 +125,9 @@ impl Kubelets {
     }
 
     /// Lets kubelets come, start, stop and go with their machines.
-    fn follow(&mut self, machines: &[Machine], now: Instant) {
-        let present: HashMap<&str, &Machine> = machines.iter().map(|m| (m.spec.id.as_str(), m)).collect();
+    fn follow(&mut self, machines: &[Arc<Machine>], now: Instant) {
+        let present: HashMap<&str, &Machine> =
+            machines.iter().map(|machine| (machine.spec.id.as_str(), &**machine)).collect();
         self.by_machine.retain(|id, _| present.contains_key(id.as_str()));
         for machine in machines {
             let off = || Kubelet { node: machine.spec.name.clone(), state: State::Off };
@@ -162,12 +163,12 @@ impl Kubelet {
         matches!(self.state, State::Up { .. })
     }
 
-    fn decide(&mut self, machine: &Machine, pace: Pace, now: Instant, actions: &mut Vec<Action>) {
+    fn decide(&mut self, machine: &Arc<Machine>, pace: Pace, now: Instant, actions: &mut Vec<Action>) {
         match &mut self.state {
             State::Off => {}
             State::Booting { at } if *at <= now => {
                 *at = now + BOOT_RETRY;
-                actions.push(Action::Boot(Box::new(machine.clone())));
+                actions.push(Action::Boot(machine.clone()));
             }
             State::Booting { .. } => {}
             State::Up { renew, post } => {
@@ -194,7 +195,7 @@ async fn apply(client: &Client, action: Action) -> Option<String> {
         Action::PostStatus(node) => post_status(client, node).await,
     };
     match (done, action) {
-        (Ok(()), Action::Boot(machine)) => Some(machine.spec.id),
+        (Ok(()), Action::Boot(machine)) => Some(machine.spec.id.clone()),
         (Ok(()), _) => None,
         (Err(error), Action::Boot(machine)) => {
             tracing::warn!(%error, machine = machine.spec.id, "the simulated kubelet cannot register its Node");
@@ -367,9 +368,9 @@ mod tests {
     use super::*;
     use bowline_local::NewMachine;
 
-    fn machine(id: &str, state: MachineState) -> Machine {
+    fn machine(id: &str, state: MachineState) -> Arc<Machine> {
         let spec = NewMachine { name: format!("node-{id}"), id: id.to_owned(), ..NewMachine::default() };
-        Machine { spec, state }
+        Arc::new(Machine { spec, state })
     }
 
     fn kinds(actions: &[Action]) -> Vec<&'static str> {

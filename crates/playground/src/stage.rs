@@ -34,7 +34,8 @@ impl Stage for Playground {
             }
             Act::Delete(id) => self.cloud.delete(id).map_err(text),
             Act::DeleteMany(numbers) => {
-                numbers.clone().try_for_each(|number| self.cloud.delete(&machine(number).id)).map_err(text)
+                let id = |number| machine(number, self.subnet()).id;
+                numbers.clone().try_for_each(|number| self.cloud.delete(&id(number))).map_err(text)
             }
             Act::AllowDeletion => self.allow_deletion().await.map_err(text),
             Act::Add(machine) => self.cloud.add((**machine).clone()).map(drop).map_err(text),

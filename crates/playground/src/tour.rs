@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use crate::claim::{Claim, Snapshot};
 use crate::machines::machine;
 use crate::node_monitor::NOT_READY as NOT_READY_TAINT;
+use crate::subnet::Subnet;
 use crate::time::Pace;
 
 /// The Pod that waits for a Node.
@@ -106,9 +107,10 @@ pub struct Tour {
 }
 
 impl Tour {
-    /// The tour of a playground with this many Nodes, at least one, whose cloud is at this URL.
-    pub fn new(nodes: usize, pace: Pace, cloud: &str) -> Tour {
-        let scene = Scene { nodes, pace, cloud };
+    /// The tour of a playground with this many Nodes, at least one, whose cloud is at this URL and whose machines
+    /// are in this subnet.
+    pub fn new(nodes: usize, pace: Pace, cloud: &str, subnet: Subnet) -> Tour {
+        let scene = Scene { nodes, pace, cloud, subnet };
         let mut steps = vec![scene.before(), scene.after(), scene.stop()];
         // With one Node there is no other by which the lie could be told from the truth.
         if nodes > 1 {
@@ -220,17 +222,22 @@ struct Scene<'a> {
     nodes: usize,
     pace: Pace,
     cloud: &'a str,
+    subnet: Subnet,
 }
 
 impl Scene<'_> {
+    fn machine(&self, number: usize) -> NewMachine {
+        machine(number, self.subnet)
+    }
+
     /// The Node that things happen to: the last one.
     fn node(&self) -> String {
-        machine(self.nodes).name
+        self.machine(self.nodes).name
     }
 
     /// Its machine.
     fn id(&self) -> String {
-        machine(self.nodes).id
+        self.machine(self.nodes).id
     }
 
     /// Time to do something for every Node, and to notice silence.
@@ -253,7 +260,7 @@ impl Scene<'_> {
     }
 
     fn before(&self) -> Step {
-        let first = machine(1).name;
+        let first = self.machine(1).name;
         let claims = vec![
             Claim::NodeCount(self.nodes),
             Claim::AllTainted(UNINITIALIZED_TAINT),
@@ -271,7 +278,7 @@ impl Scene<'_> {
     }
 
     fn after(&self) -> Step {
-        let machine = machine(1);
+        let machine = self.machine(1);
         let name = || machine.name.clone();
         let mut claims = vec![
             Claim::NoneTainted(UNINITIALIZED_TAINT),
@@ -362,7 +369,7 @@ impl Scene<'_> {
     }
 
     fn add(&self) -> Step {
-        let new = machine(self.nodes + 1);
+        let new = self.machine(self.nodes + 1);
         let claims = vec![
             Claim::Ready(new.name.clone(), "True"),
             Claim::Untainted(new.name.clone(), UNINITIALIZED_TAINT),
@@ -383,7 +390,7 @@ impl Scene<'_> {
     }
 
     fn brake(&self) -> Step {
-        let (first, last) = (machine(1).name, self.nodes.saturating_sub(1));
+        let (first, last) = (self.machine(1).name, self.nodes.saturating_sub(1));
         let what = format!(
             "The machines m-1 to m-{last} are deleted, all at once. There is no doubt that they are gone, but so many at\n\
              a time look like a mistake: if more than a third of the Nodes would go, none goes. Events say so."
@@ -402,13 +409,13 @@ impl Scene<'_> {
     fn release(&self) -> Step {
         let what = "An operator who knows better says so on the Nodes, and the brake lets them go. Those that are ready stay\n\
                     whatever is written on them.";
-        let first = machine(1).name;
+        let first = self.machine(1).name;
         let commands = vec![
             format!("kubectl annotate nodes --all {ALLOW_DELETION}=true"),
             format!("kubectl wait --for=delete node/{first} --timeout=60s"),
             "kubectl get nodes".to_owned(),
         ];
-        let claims = vec![Claim::Gone(first), Claim::NodeCount(1), Claim::Present(machine(self.nodes + 1).name)];
+        let claims = vec![Claim::Gone(first), Claim::NodeCount(1), Claim::Present(self.machine(self.nodes + 1).name)];
         self.step("Release the brake", what.to_owned(), Act::AllowDeletion, commands, claims)
     }
 }
@@ -509,7 +516,7 @@ mod tests {
     #[test]
     fn every_step_of_the_tour_says_what_must_hold_and_all_but_the_first_how_to_do_it() {
         for nodes in [1, 3, 1_000] {
-            let tour = Tour::new(nodes, Pace::for_nodes(nodes), "http://127.0.0.1:1");
+            let tour = Tour::new(nodes, Pace::for_nodes(nodes), "http://127.0.0.1:1", Subnet::Loopback(64));
             for (number, step) in (1..).zip(tour.steps()) {
                 assert!(!step.claims.is_empty(), "{}", step.title);
                 assert_eq!(step.commands.is_empty(), number == 1, "{}", step.title);
@@ -520,13 +527,18 @@ mod tests {
 
     #[test]
     fn a_lie_needs_a_second_node_to_be_seen_through() {
-        let lies = |nodes| Tour::new(nodes, Pace::for_nodes(nodes), "").steps().iter().any(|step| step.act == Act::Lie);
+        let lies = |nodes| {
+            Tour::new(nodes, Pace::for_nodes(nodes), "", Subnet::Loopback(64))
+                .steps()
+                .iter()
+                .any(|step| step.act == Act::Lie)
+        };
         assert_eq!([lies(1), lies(2)], [false, true]);
     }
 
     #[test]
     fn the_invitation_names_each_step_its_commands_and_what_to_look_for() {
-        let text = Tour::new(3, Pace::for_nodes(3), "http://127.0.0.1:7480").invitation(3);
+        let text = Tour::new(3, Pace::for_nodes(3), "http://127.0.0.1:7480", Subnet::Loopback(64)).invitation(3);
         for part in [
             "[3/9] Stop a machine",
             "  curl -sS -X POST http://127.0.0.1:7480/v1/instances/m-3/stop\n",

@@ -1,6 +1,6 @@
-//! What the simulated parts of the cluster see: the Nodes, Pods and Leases as they were last heard of.
+//! What the simulated parts of the cluster see: the Nodes, Pods, Leases and Services as they were last heard of.
 //!
-//! One watch per kind feeds all of them, so that a thousand kubelets cost three watches and not three thousand.
+//! One watch per kind feeds all of them, so that a thousand kubelets cost four watches and not four thousand.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -15,6 +15,8 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
+use crate::objects::Service;
+
 /// Where kubelets keep their Leases.
 pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
 
@@ -24,6 +26,7 @@ pub(crate) struct View {
     nodes: Store<Node>,
     pods: Store<Pod>,
     leases: Store<Lease>,
+    services: Store<Service>,
     filled: watch::Receiver<bool>,
 }
 
@@ -33,11 +36,12 @@ impl View {
         let (nodes, feed_nodes) = reflect(Api::<Node>::all(client.clone()));
         let (pods, feed_pods) = reflect(Api::<Pod>::all(client.clone()));
         let (leases, feed_leases) = reflect(Api::<Lease>::namespaced(client.clone(), LEASE_NAMESPACE));
+        let (services, feed_services) = reflect(Api::<Service>::all(client.clone()));
         let (fill, filled) = watch::channel(false);
-        let view = View { nodes, pods, leases, filled };
+        let view = View { nodes, pods, leases, services, filled };
         let full = view.clone();
         let feed = async move {
-            tokio::join!(feed_nodes, feed_pods, feed_leases, async {
+            tokio::join!(feed_nodes, feed_pods, feed_leases, feed_services, async {
                 full.filling().await;
                 fill.send_replace(true);
                 // As long as the sender lives, a view that waits is not told that its feed is gone.
@@ -55,9 +59,9 @@ impl View {
 
     /// Only one may wait for a reflector's store: with several, the waker of one can be lost for the other's.
     async fn filling(&self) {
-        let (nodes, pods, leases) =
-            (self.nodes.wait_until_ready(), self.pods.wait_until_ready(), self.leases.wait_until_ready());
-        let _ = tokio::join!(nodes, pods, leases);
+        let (nodes, pods) = (self.nodes.wait_until_ready(), self.pods.wait_until_ready());
+        let (leases, services) = (self.leases.wait_until_ready(), self.services.wait_until_ready());
+        let _ = tokio::join!(nodes, pods, leases, services);
     }
 
     /// All Nodes, by name.
@@ -70,6 +74,13 @@ impl View {
         let mut pods = self.pods.state();
         pods.sort_by_cached_key(|pod| (pod.metadata.namespace.clone(), pod.name_any()));
         pods
+    }
+
+    /// All Services, by namespace and name.
+    pub(crate) fn services(&self) -> Vec<Arc<Service>> {
+        let mut services = self.services.state();
+        services.sort_by_cached_key(|service| (service.metadata.namespace.clone(), service.name_any()));
+        services
     }
 
     /// All kubelets' Leases, by name.
