@@ -57,6 +57,7 @@ impl Settings {
                 node: controllers.has(node::NAME).then_some(node),
                 node_lifecycle: controllers.has(node_lifecycle::NAME).then_some(node_lifecycle),
                 patience: PATIENCE,
+                ..ManagerOptions::default()
             },
             layers: layer_options(&args.cloud, problems),
             metrics_listen: generic.metrics_listen.as_ref().and_then(|address| taken(address, problems)),

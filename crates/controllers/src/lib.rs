@@ -14,7 +14,7 @@ pub mod node_lifecycle;
 pub mod service;
 
 use bowline_cloud::Clouds;
-use bowline_core::Node;
+use bowline_core::{Node, Service};
 use bowline_kube::{Cluster, EventSink, Store};
 use bowline_runtime::{Clock, QueueMetrics};
 
@@ -25,6 +25,8 @@ pub struct Context {
     pub cluster: Cluster,
     /// The Nodes, as they were last heard of.
     pub nodes: Store<Node>,
+    /// The Services, as they were last heard of.
+    pub services: Store<Service>,
     /// The clouds.
     pub clouds: Clouds,
     /// Where Events go.

@@ -116,6 +116,11 @@ impl Layered {
         self.provider.capabilities()
     }
 
+    /// Writes are printed, not made.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run.0
+    }
+
     /// Asks the cloud for the least that shows that address, credentials and rights are right.
     pub async fn check(&self) -> Result<()> {
         self.observed(Operation::Check, self.attempts.run(Operation::Check, || self.provider.check())).await
@@ -174,6 +179,12 @@ impl Layered {
             self.attempts.run(OPERATION, || balancers.list(cluster)).await
         };
         self.observed(OPERATION, question).await
+    }
+
+    /// Whether the cloud can do all that is wished, as far as that can be said without asking it.
+    pub fn check_load_balancer(&self, wish: &LoadBalancerWish) -> Result<()> {
+        let (_, capabilities) = self.load_balancers(Operation::PlanLoadBalancer)?;
+        capability::check_load_balancer(&self.info().name, wish, capabilities)
     }
 
     /// How to get from `state` to what is wished. What the cloud cannot do is an error of the kind `Unsupported` that names

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bowline_cloud::{Error, ErrorKind, Freshness, Nobody, Sighting};
 use bowline_core::lifecycle::{self, Answer, Fleet, Glance, Held, Look, Memory, Moment, Policy};
-use bowline_core::{InstanceRef, InstanceState, Node};
+use bowline_core::{InstanceRef, InstanceState, Node, NodeName};
 use bowline_kube::{Change, EventSource, EventType, ObjectRef};
 use bowline_runtime::Shutdown;
 use futures::future::join;
@@ -64,7 +64,7 @@ pub struct NodeLifecycleController {
     options: Options,
     events: EventSource,
     metrics: Metrics,
-    complaints: Arc<Complaints>,
+    complaints: Arc<Complaints<NodeName>>,
 }
 
 impl NodeLifecycleController {
@@ -180,7 +180,7 @@ impl NodeLifecycleController {
         if node.is_uninitialized() {
             return;
         }
-        if error.kind() == ErrorKind::Cancelled || !self.complaints.is_news(node, error.kind().as_str()) {
+        if error.kind() == ErrorKind::Cancelled || !self.complaints.is_news(&node.name, &node.uid, error.kind().as_str()) {
             return;
         }
         let advice = error.kind().advice();
@@ -196,7 +196,7 @@ impl NodeLifecycleController {
             let Some(node) = self.context.nodes.get(held.node.as_str()).filter(|node| node.uid == held.uid) else {
                 continue;
             };
-            if self.complaints.is_news(&node, held.doubt.word()) {
+            if self.complaints.is_news(&node.name, &node.uid, held.doubt.word()) {
                 self.events.emit(&ObjectRef::node(&node), EventType::Warning, "DeletionHeldBack", held);
             }
         }

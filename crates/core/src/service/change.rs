@@ -1,7 +1,7 @@
 //! What is written to a Service: a finalizer, the balancer's status, our condition. Never its spec.
 
 use super::{Condition, Service};
-use crate::LoadBalancerStatus;
+use crate::{Ingress, IpMode, LoadBalancerStatus, PortStatus};
 
 /// What changes, all of it in one request to the `status` subresource (W-6 to W-8).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -40,38 +40,49 @@ impl ServiceChange {
 
     /// Adds our finalizer, unless the Service has it (S18).
     pub fn add_finalizer(service: &Service) -> ServiceChange {
-        let _ = service;
-        todo!()
+        let finalizer = (!service.has_finalizer()).then_some(FinalizerChange::Add);
+        ServiceChange { finalizer, ..ServiceChange::default() }
     }
 
     /// With our finalizer removed, if the Service has it (S19).
-    pub fn without_finalizer(self, service: &Service) -> ServiceChange {
-        let _ = service;
-        todo!()
+    pub fn without_finalizer(mut self, service: &Service) -> ServiceChange {
+        self.finalizer = service.has_finalizer().then_some(FinalizerChange::Remove);
+        self
     }
 
     /// With this status, if the Service has another (S20, S21).
-    pub fn with_status(self, service: &Service, status: &LoadBalancerStatus) -> ServiceChange {
-        let _ = (service, status);
-        todo!()
+    pub fn with_status(mut self, service: &Service, status: &LoadBalancerStatus) -> ServiceChange {
+        self.status = (!status_equal(&service.status, status)).then(|| status.clone());
+        self
     }
 
     /// With this condition, if the Service's differs in more than its time; the time of the last transition is kept if the
-    /// status stays.
-    pub fn with_condition(self, service: &Service, condition: Condition) -> ServiceChange {
-        let _ = (service, condition);
-        todo!()
+    /// status stays. What was to become of another condition is forgotten: one change is about one of them.
+    pub fn with_condition(mut self, service: &Service, mut condition: Condition) -> ServiceChange {
+        let now = service.condition(&condition.kind);
+        if let Some(now) = now.filter(|now| now.status == condition.status) {
+            condition.last_transition_time.clone_from(&now.last_transition_time);
+        }
+        self.condition = (now != Some(&condition)).then_some(ConditionChange::Set(condition));
+        self
     }
 
-    /// Without the condition of this type, if the Service has one.
-    pub fn without_condition(self, service: &Service, kind: &str) -> ServiceChange {
-        let _ = (service, kind);
-        todo!()
+    /// Without the condition of this type, if the Service has one. What was to become of another condition is forgotten.
+    pub fn without_condition(mut self, service: &Service, kind: &str) -> ServiceChange {
+        self.condition = service.condition(kind).map(|_| ConditionChange::Remove(kind.to_owned()));
+        self
     }
 }
 
 /// The same to whoever reads it (H9, SVC-19): an address without mode is one of mode VIP, as the API server has it.
 pub fn status_equal(one: &LoadBalancerStatus, other: &LoadBalancerStatus) -> bool {
-    let _ = (one, other);
-    todo!()
+    one.ingress.iter().map(seen).eq(other.ingress.iter().map(seen))
+}
+
+/// An entry as its readers see it. To them, an empty text is none.
+fn seen(entry: &Ingress) -> (Option<&str>, Option<&str>, Option<IpMode>, &[PortStatus]) {
+    let ip = entry.ip.as_deref().filter(|ip| !ip.is_empty());
+    let hostname = entry.hostname.as_deref().filter(|hostname| !hostname.is_empty());
+    let mode = entry.ip_mode.or(ip.map(|_| IpMode::Vip));
+    (ip, hostname, mode, &entry.ports)
 }
