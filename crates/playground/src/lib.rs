@@ -33,7 +33,8 @@ use bowline_apiserver::{ApiServer, StartError};
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds};
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions};
-use bowline_controllers::{node, node_lifecycle};
+use bowline_controllers::{node, node_lifecycle, service};
+use bowline_core::ClusterName;
 use bowline_core::lifecycle::Policy;
 use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider};
 use bowline_runtime::{Clock, Shutdown, Supervisor, TaskFailure};
@@ -266,6 +267,13 @@ fn manager_options() -> ManagerOptions {
     ManagerOptions {
         node: Some(node::Options { status_period: Duration::from_secs(10), ..Default::default() }),
         node_lifecycle: Some(node_lifecycle::Options { monitor_period, policy, ..Default::default() }),
+        service: Some(service::Options {
+            cluster: ClusterName::from("playground"),
+            drain: Duration::from_secs(2),
+            gather: Duration::from_millis(300),
+            ..Default::default()
+        }),
+        dry_run: false,
         patience: PATIENCE,
     }
 }
