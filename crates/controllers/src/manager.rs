@@ -23,7 +23,7 @@ pub struct ManagerOptions {
     pub node_lifecycle: Option<node_lifecycle::Options>,
     /// The service-lb-controller; `None` switches it off.
     pub service: Option<service::Options>,
-    /// Nothing is written, neither to a cloud nor to the cluster; what would be is logged.
+    /// Nothing is written to the cluster; what would be is logged. The clouds' layers have the same switch.
     pub dry_run: bool,
     /// How long the writes in hand may take once shutdown is requested.
     pub patience: Duration,
@@ -70,11 +70,11 @@ pub async fn run(
 ) -> Result<(), ManagerError> {
     let (events, write_events) = EventSink::new(client.clone(), clock.clone(), &metrics);
     let context = Context {
-        cluster: Cluster::with_metrics(client.clone(), &metrics)?.until(shutdown.clone()),
+        cluster: Cluster::with_metrics(client.clone(), &metrics)?.until(shutdown.clone()).dry_run(options.dry_run),
         nodes: Store::new(),
         services: Store::new(),
         clouds,
-        events,
+        events: events.dry_run(options.dry_run),
         clock,
         queues: QueueMetrics::register(&metrics)?,
         metrics,

@@ -46,12 +46,13 @@ pub struct Cluster {
     /// By verb, resource and result.
     writes: Option<IntCounterVec>,
     shutdown: Shutdown,
+    dry_run: bool,
 }
 
 impl Cluster {
     /// Writes through this client.
     pub fn new(client: kube::Client) -> Cluster {
-        Cluster { client, writes: None, shutdown: Shutdown::new() }
+        Cluster { client, writes: None, shutdown: Shutdown::new(), dry_run: false }
     }
 
     /// Writes through this client, and counts the writes in `bowline_api_writes_total`.
@@ -65,6 +66,12 @@ impl Cluster {
     /// Once this is requested, a write that is under way is finished, and one that waits for its next try is given up.
     pub fn until(self, shutdown: Shutdown) -> Cluster {
         Cluster { shutdown, ..self }
+    }
+
+    /// Everything is sent with `dryRun=All`: the API server checks it and changes nothing. What would be written is logged,
+    /// and what a write returns is the object as it would be.
+    pub fn dry_run(self, dry_run: bool) -> Cluster {
+        Cluster { dry_run, ..self }
     }
 
     /// The Node as it is now, not as it was last heard of; `None` if there is none.
@@ -85,7 +92,7 @@ impl Cluster {
     /// Replaces the addresses (W-2).
     pub async fn set_addresses(&self, node: &NodeName, addresses: &[Address]) -> Result<Node, WriteError> {
         let patch = Patch::Strategic(patches::addresses(addresses));
-        let request = nodes().patch_subresource("status", node.as_str(), &PatchParams::default(), &patch);
+        let request = nodes().patch_subresource("status", node.as_str(), &self.patch_params(), &patch);
         self.write_node(("patch", "nodes/status"), &request.map_err(unsendable)?).await
     }
 
@@ -108,7 +115,8 @@ impl Cluster {
     /// Deletes the Node, if it is still the one with this UID (W-10). A Node that is gone already counts as deleted.
     pub async fn delete_node(&self, node: &NodeName, uid: &str) -> Result<(), WriteError> {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let params =
+            DeleteParams { preconditions: Some(preconditions), dry_run: self.dry_run, ..DeleteParams::default() };
         let request = nodes().delete(node.as_str(), &params).map_err(unsendable)?;
         match self.write(("delete", "nodes"), &request).await {
             Ok(_) | Err(WriteError::NotFound(_)) => Ok(()),
@@ -127,19 +135,17 @@ impl Cluster {
         }
         let patch = Patch::Strategic(patches::service(service, change));
         let services = kube::core::Request::new(WireService::url_path(&(), Some(&service.namespace)));
-        let request = services.patch_subresource("status", &service.name, &PatchParams::default(), &patch);
+        let request = services.patch_subresource("status", &service.name, &self.patch_params(), &patch);
         read::<WireService>(&self.write(("patch", "services/status"), &request.map_err(unsendable)?).await?)
     }
 
-    /// Everything is sent with `dryRun=All`: the API server checks it and changes nothing.
-    pub fn dry_run(self, dry_run: bool) -> Cluster {
-        let _ = dry_run;
-        todo!()
+    async fn patch_node(&self, node: &NodeName, patch: Value) -> Result<Node, WriteError> {
+        let request = nodes().patch(node.as_str(), &self.patch_params(), &Patch::Strategic(patch));
+        self.write_node(("patch", "nodes"), &request.map_err(unsendable)?).await
     }
 
-    async fn patch_node(&self, node: &NodeName, patch: Value) -> Result<Node, WriteError> {
-        let request = nodes().patch(node.as_str(), &PatchParams::default(), &Patch::Strategic(patch));
-        self.write_node(("patch", "nodes"), &request.map_err(unsendable)?).await
+    fn patch_params(&self) -> PatchParams {
+        PatchParams { dry_run: self.dry_run, ..PatchParams::default() }
     }
 
     async fn write_node(&self, what: (&str, &str), request: &Request<Vec<u8>>) -> Result<Node, WriteError> {
@@ -147,9 +153,13 @@ impl Cluster {
     }
 
     async fn write(&self, (verb, resource): (&str, &str), request: &Request<Vec<u8>>) -> Result<Vec<u8>, WriteError> {
+        if self.dry_run {
+            tracing::info!("dry run: {verb} {}: {}", request.uri().path(), String::from_utf8_lossy(request.body()));
+        }
         let answer = self.ask(request).await;
         if let Some(writes) = &self.writes {
-            let result = answer.as_ref().map_or_else(WriteError::label, |_| "success");
+            let done = if self.dry_run { "dry_run" } else { "success" };
+            let result = answer.as_ref().map_or_else(WriteError::label, |_| done);
             writes.with_label_values(&[verb, resource, result]).inc();
         }
         answer

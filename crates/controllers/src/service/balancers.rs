@@ -67,3 +67,45 @@ impl Drop for Turn<'_> {
         waiting.into_iter().flatten().for_each(|service| self.queue.add(service, Priority::High));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    use bowline_runtime::{Backoff, QueueMetrics};
+
+    fn key(text: &str) -> ServiceKey {
+        text.parse().unwrap_or_else(|_| ServiceKey { namespace: "".into(), name: text.into() })
+    }
+
+    fn group(service: &str, group: &str) -> Option<SharedBalancer> {
+        let settings = LoadBalancerSettings { share_group: Some(group.to_owned()), ..LoadBalancerSettings::default() };
+        SharedBalancer::of("cloud", &key(service), &settings)
+    }
+
+    #[tokio::test]
+    async fn a_balancer_is_in_one_pass_at_a_time_and_those_who_waited_are_queued() -> Result<(), prometheus::Error> {
+        let metrics = QueueMetrics::register(&prometheus::Registry::new())?;
+        let backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_secs(1) };
+        let (queue, balancers) = (Queue::new("test", backoff, &metrics), Balancers::default());
+        let Some(front) = group("web/a", "front") else { unreachable!("it names a group") };
+        let turn = balancers.turn(front.clone(), &key("web/a"), &queue);
+        assert!(turn.is_some());
+        assert!(balancers.turn(front.clone(), &key("web/b"), &queue).is_none());
+        assert!(balancers.turn(front.clone(), &key("web/b"), &queue).is_none());
+        assert!(queue.is_empty());
+        drop(turn);
+        assert_eq!(queue.len(), 1);
+        assert!(balancers.turn(front, &key("web/b"), &queue).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn groups_are_a_namespaces_own_and_most_services_are_in_none() {
+        assert_eq!(SharedBalancer::of("cloud", &key("web/a"), &LoadBalancerSettings::default()), None);
+        assert_eq!(group("web/a", "front"), group("web/b", "front"));
+        assert_ne!(group("web/a", "front"), group("shop/a", "front"));
+        assert_ne!(group("web/a", "front"), group("web/a", "back"));
+    }
+}

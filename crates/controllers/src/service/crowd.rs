@@ -158,3 +158,92 @@ fn movement(change: &Change<Node>, rules: TargetRules, labels: &BTreeSet<String>
         Change::Deleted(_) => Some(Movement::Leaving),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    use bowline_core::testing::{node, taint};
+    use bowline_core::well_known::AUTOSCALER_TAINT;
+
+    const GATHER: Duration = Duration::from_secs(3);
+    const DRAIN: Duration = Duration::from_secs(30);
+    const RULES: TargetRules = TargetRules { nodes: service::NodeSet::All, drain: true };
+
+    fn crowd() -> Crowd {
+        Crowd::new(GATHER, DRAIN)
+    }
+
+    fn comes(crowd: &Crowd, name: &str) {
+        crowd.heard(&Change::Added(Arc::new(node(name))), RULES, &BTreeSet::new());
+    }
+
+    fn leaves(crowd: &Crowd, name: &str) -> Node {
+        let (old, mut new) = (node(name), node(name));
+        new.taints.push(taint(AUTOSCALER_TAINT, "NoSchedule"));
+        let change = Change::Updated { old: Arc::new(old), new: Arc::new(new.clone()) };
+        crowd.heard(&change, RULES, &BTreeSet::new());
+        new
+    }
+
+    /// How long it takes until balancers are told; `None` if they are not within an hour.
+    async fn told_after(crowd: &Crowd) -> Option<Duration> {
+        let begin = Instant::now();
+        let told = tokio::time::timeout(Duration::from_secs(3600), crowd.settled()).await;
+        told.ok().map(|()| begin.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_that_come_are_told_once_it_is_quiet_and_never_later_than_ten_periods() {
+        let crowd = crowd();
+        assert_eq!(told_after(&crowd).await, None, "nothing has moved");
+        comes(&crowd, "a");
+        assert_eq!(told_after(&crowd).await, Some(GATHER));
+        assert_eq!(told_after(&crowd).await, None, "told once");
+        let begin = Instant::now();
+        let coming = async {
+            for index in 0..100 {
+                comes(&crowd, &index.to_string());
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let told = async {
+            crowd.settled().await;
+            begin.elapsed()
+        };
+        assert_eq!(tokio::join!(coming, told).1, GATHER * LONGEST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_leaves_is_told_within_a_moment_and_what_came_is_told_along_with_it() {
+        let crowd = crowd();
+        comes(&crowd, "a");
+        leaves(&crowd, "b");
+        assert_eq!(told_after(&crowd).await, Some(MOMENT));
+        assert_eq!(told_after(&crowd).await, Some(DRAIN - MOMENT), "the drain time of b is up");
+        assert_eq!(told_after(&crowd).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_drains_for_its_time_and_not_if_it_stays_after_all() {
+        let crowd = crowd();
+        let (a, b) = (leaves(&crowd, "a"), leaves(&crowd, "b"));
+        assert!(crowd.drains(&a) && crowd.drains(&b) && !crowd.drains(&node("c")));
+        let back = Change::Updated { old: Arc::new(b.clone()), new: Arc::new(node("b")) };
+        crowd.heard(&back, RULES, &BTreeSet::new());
+        assert!(!crowd.drains(&b));
+        tokio::time::advance(DRAIN).await;
+        assert!(!crowd.drains(&a));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_balancer_without_targets_does_not_wait_for_further_nodes() {
+        let crowd = crowd();
+        crowd.hurry();
+        assert_eq!(told_after(&crowd).await, None, "nobody comes");
+        comes(&crowd, "a");
+        crowd.hurry();
+        assert_eq!(told_after(&crowd).await, Some(MOMENT));
+    }
+}

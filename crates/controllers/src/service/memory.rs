@@ -3,9 +3,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bowline_cloud::Cloud;
 use bowline_core::{Service, ServiceKey, TargetNode};
+use tokio::time::Instant;
 
 /// By namespace and name. Bounded by the number of Services that have, or had, a balancer of ours.
 #[derive(Default)]
@@ -38,7 +40,12 @@ struct Written {
     /// The versions that this one has replaced.
     outdated: Vec<String>,
     service: Arc<Service>,
+    at: Instant,
 }
+
+/// For so long the store may lag behind our own writes. What it shows after that is the truth: of an API server that was
+/// set back, say.
+const LAG: Duration = Duration::from_secs(10);
 
 impl Memory {
     /// The user has made or changed this Service.
@@ -129,7 +136,7 @@ impl Memory {
         let known = entry.written.take().filter(|written| written.service.resource_version == before.resource_version);
         let mut outdated = known.map(|written| written.outdated).unwrap_or_default();
         outdated.push(before.resource_version.clone());
-        entry.written = Some(Written { outdated, service: after.clone() });
+        entry.written = Some(Written { outdated, service: after.clone(), at: Instant::now() });
     }
 
     /// The Service as it is now: what the store has, or what we wrote if the store has not heard of that yet.
@@ -137,7 +144,9 @@ impl Memory {
         let mut memory = self.lock();
         let Some(entry) = memory.get_mut(key) else { return stored };
         match &entry.written {
-            Some(written) if written.outdated.contains(&stored.resource_version) => written.service.clone(),
+            Some(written) if written.at.elapsed() < LAG && written.outdated.contains(&stored.resource_version) => {
+                written.service.clone()
+            }
             _ => {
                 entry.written = None;
                 stored
@@ -148,5 +157,42 @@ impl Memory {
     fn lock(&self) -> MutexGuard<'_, HashMap<ServiceKey, Entry>> {
         // Every change above leaves the map whole, so a panic elsewhere does not spoil it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bowline_core::testing::service;
+
+    fn at(version: &str) -> Arc<Service> {
+        Arc::new(Service { resource_version: version.to_owned(), ..service("web/a") })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn our_own_writes_count_before_the_store_has_heard_of_them_and_not_for_ever() {
+        let (memory, key) = (Memory::default(), at("1").key());
+        memory.wrote(&key, &at("1"), &at("2"));
+        memory.wrote(&key, &at("2"), &at("3"));
+        let latest = |stored: &str| memory.latest(&key, at(stored)).resource_version.clone();
+        assert_eq!([latest("1"), latest("2")], ["3", "3"]);
+        assert_eq!(latest("4"), "4", "somebody else has written since");
+        assert_eq!(latest("1"), "1", "what was written is forgotten then");
+        memory.wrote(&key, &at("1"), &at("2"));
+        tokio::time::advance(LAG).await;
+        assert_eq!(latest("1"), "1", "the API server was set back");
+    }
+
+    #[tokio::test]
+    async fn a_change_that_comes_during_a_pass_is_still_news_after_it() {
+        let (memory, key) = (Memory::default(), at("1").key());
+        memory.news(&key);
+        assert!(memory.announce(&key) && !memory.announce(&key));
+        memory.news(&key);
+        memory.settled(&key);
+        assert!(memory.is_news(&key));
+        assert!(memory.announce(&key));
+        memory.settled(&key);
+        assert!(!memory.is_news(&key));
     }
 }

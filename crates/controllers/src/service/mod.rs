@@ -130,8 +130,10 @@ struct Shared {
     metrics: Metrics,
     /// What was said of a Service that rests.
     complaints: Complaints<ServiceKey>,
-    /// What was said beside that.
+    /// What was said of annotations that mean nothing.
     remarks: Complaints<ServiceKey>,
+    /// Of whose balancer it was said that it has no targets.
+    targetless: Complaints<ServiceKey>,
     /// The update of all balancers that is under way because of Nodes.
     node_sync: Mutex<Option<NodeSync>>,
     /// The labels of Nodes that Services choose targets by.
@@ -170,7 +172,7 @@ impl ServiceController {
             scope: routing.scope(),
             rules: TargetRules { nodes: options.nodes, drain: !options.drain.is_zero() },
             events: context.events.source(COMPONENT),
-            queue: Queue::new(QUEUE, BACKOFF, &context.queues)/*FLOWS*/,
+            queue: Queue::new(QUEUE, BACKOFF, &context.queues).with_flows(namespace_of),
             slots: Semaphore::new(options.concurrency.max(1)),
             balancers: Balancers::default(),
             memory: Memory::default(),
@@ -178,6 +180,7 @@ impl ServiceController {
             metrics: Metrics::register(&context.metrics)?,
             complaints: Complaints::default(),
             remarks: Complaints::default(),
+            targetless: Complaints::default(),
             node_sync: Mutex::default(),
             selecting: RwLock::default(),
             starving: AtomicBool::new(false),
@@ -291,6 +294,7 @@ impl Shared {
         let key = service.key();
         self.complaints.forget(&key);
         self.remarks.forget(&key);
+        self.targetless.forget(&key);
         self.queue.forget(&key);
         if self.memory.gone(&key, &service.uid) {
             self.queue.add(key, Priority::High);

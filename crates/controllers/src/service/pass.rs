@@ -16,7 +16,7 @@ use bowline_runtime::Shutdown;
 use tokio::time::Instant;
 
 use super::Shared;
-use super::balancers::SharedBalancer;
+use super::balancers::{SharedBalancer, Turn};
 use super::memory::Held;
 use super::trouble::{Cause, Task, Trouble};
 
@@ -69,7 +69,9 @@ impl Pass<'_> {
     /// Does what the Service, or its absence, calls for (SVC-10 to SVC-18).
     pub(super) async fn run(&self) -> Result<Done, (Option<Arc<Service>>, Trouble)> {
         for owed in self.shared.memory.owed(self.key) {
-            self.settle_debt(&owed).await.map_err(|trouble| (None, trouble))?;
+            if self.settle_debt(&owed).await.map_err(|trouble| (None, trouble))? == Done::Waiting {
+                return Ok(Done::Waiting);
+            }
         }
         let Some(stored) = self.shared.context.services.get(&self.key.to_string()) else { return Ok(Done::Settled) };
         let service = self.shared.memory.latest(self.key, stored);
@@ -100,15 +102,12 @@ impl Pass<'_> {
         let mistakes = |mistakes| Trouble { task: Task::Ensure, cause: Cause::Mistakes(mistakes) };
         let Some(cloud) = self.shared.routing.cloud(service) else { return Ok(Done::Settled) };
         let reading = service::read(service);
+        self.shared.remark_annotations(service, &reading.unknown);
         let settings = reading.settings.map_err(mistakes)?;
-        let shared_balancer = SharedBalancer::of(cloud.name(), self.key, &settings);
-        let turn = shared_balancer.map(|balancer| self.shared.balancers.turn(balancer, self.key, &self.shared.queue));
-        if matches!(turn, Some(None)) {
-            return Ok(Done::Waiting);
-        }
+        let Some(_turn) = self.turn(cloud, &settings) else { return Ok(Done::Waiting) };
         let (wish, targets) = self.wish(cloud, service, &settings).map_err(mistakes)?;
         cloud.layers().check_load_balancer(&wish).map_err(Trouble::cloud(Task::Ensure))?;
-        self.shared.remark(service, &reading.unknown, &targets);
+        self.shared.remark_targets(service, &targets);
         let before = self.shared.memory.tried(self.key);
         self.shared.memory.tries(self.key, targets.clone());
         let reason = self.shared.reason(self.key, before.as_deref(), &targets);
@@ -165,6 +164,14 @@ impl Pass<'_> {
         Ok(Done::Settled)
     }
 
+    /// The right to work on the balancer; `None` if another Service has it in work.
+    fn turn(&self, cloud: &Cloud, settings: &LoadBalancerSettings) -> Option<Option<Turn<'_>>> {
+        match SharedBalancer::of(cloud.name(), self.key, settings) {
+            Some(balancer) => self.shared.balancers.turn(balancer, self.key, &self.shared.queue).map(Some),
+            None => Some(None),
+        }
+    }
+
     async fn add_finalizer(&self, service: &Arc<Service>) -> Result<Arc<Service>, Trouble> {
         let change = ServiceChange::add_finalizer(service);
         Ok(self.write(service, &change, Task::AddFinalizer).await?.unwrap_or_else(|| service.clone()))
@@ -189,6 +196,7 @@ impl Pass<'_> {
         let wish = service::cleanup_wish(&self.shared.options.cluster, service, &settings);
         let mut existed = false;
         for cloud in self.clouds_of(service) {
+            let Some(_turn) = self.turn(&cloud, &settings) else { return Ok(Done::Waiting) };
             let removed = self.remove(&cloud, service, &wish).await?;
             if removed.withheld {
                 return Ok(Done::DryRun);
@@ -233,13 +241,14 @@ impl Pass<'_> {
     }
 
     /// Removes the balancer of a Service that is gone and did not wait for us (SVC-10, SVC-11).
-    async fn settle_debt(&self, owed: &Held) -> Result<(), Trouble> {
+    async fn settle_debt(&self, owed: &Held) -> Result<Done, Trouble> {
         let service = &owed.service;
         // Nobody is left to ask what is wanted, so in doubt the balancer stays; `bowline orphans` shows it.
         let Ok(settings) = cleanup_settings(service) else {
             self.shared.memory.released(self.key, &service.uid);
-            return Ok(());
+            return Ok(Done::Settled);
         };
+        let Some(_turn) = self.turn(&owed.cloud, &settings) else { return Ok(Done::Waiting) };
         let wish = service::cleanup_wish(&self.shared.options.cluster, service, &settings);
         let removed = self.remove(&owed.cloud, service, &wish).await.inspect_err(|trouble| {
             if !trouble.is_calm() {
@@ -249,10 +258,11 @@ impl Pass<'_> {
         if removed.changed {
             self.shared.tell_deleted(service);
         }
-        if !removed.withheld {
-            self.shared.memory.released(self.key, &service.uid);
+        if removed.withheld {
+            return Ok(Done::DryRun);
         }
-        Ok(())
+        self.shared.memory.released(self.key, &service.uid);
+        Ok(Done::Settled)
     }
 
     // ---- the cloud

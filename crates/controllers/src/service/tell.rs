@@ -100,20 +100,28 @@ impl Shared {
         self.event(service, EventType::Warning, "DeleteLoadBalancerFailed", &message);
     }
 
-    /// What is worth a warning, and in nobody's way: each set of remarks once.
-    pub(super) fn remark(&self, service: &Service, unknown: &[Unknown], targets: &[TargetNode]) {
+    /// Annotations that mean nothing are in nobody's way, but were meant to be something. Told once.
+    pub(super) fn remark_annotations(&self, service: &Service, unknown: &[Unknown]) {
         let key = service.key();
-        let mut remarks: Vec<(&'static str, String)> = unknown.iter().map(|unknown| ("UnknownAnnotation", unknown.to_string())).collect();
-        if targets.iter().all(|target| target.draining) {
-            self.starving.store(true, Ordering::Relaxed);
-            remarks.push(("UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer".to_owned()));
-        }
-        if remarks.is_empty() {
+        if unknown.is_empty() {
             return self.remarks.forget(&key);
         }
-        let all: Vec<&str> = remarks.iter().map(|(_, message)| message.as_str()).collect();
-        if self.remarks.is_news(&key, &service.uid, &all.join("\n")) {
-            remarks.iter().for_each(|(reason, message)| self.event(service, EventType::Warning, reason, message));
+        let messages: Vec<String> = unknown.iter().map(ToString::to_string).collect();
+        if self.remarks.is_news(&key, &service.uid, &messages.join("\n")) {
+            messages.iter().for_each(|text| self.event(service, EventType::Warning, "UnknownAnnotation", text));
+        }
+    }
+
+    /// A balancer without targets is made all the same (SVC-13). Told once.
+    pub(super) fn remark_targets(&self, service: &Service, targets: &[TargetNode]) {
+        let key = service.key();
+        if targets.iter().any(|target| !target.draining) {
+            return self.targetless.forget(&key);
+        }
+        self.starving.store(true, Ordering::Relaxed);
+        if self.targetless.is_news(&key, &service.uid, "") {
+            let message = "There are no available nodes for LoadBalancer";
+            self.event(service, EventType::Warning, "UnAvailableLoadBalancer", message);
         }
     }
 
