@@ -15,6 +15,7 @@
 mod claim;
 mod kubelet;
 mod machines;
+mod manifest;
 mod node_monitor;
 mod objects;
 mod proxy;
@@ -23,9 +24,11 @@ mod stage;
 mod subnet;
 mod time;
 mod tour;
+mod traffic;
 mod view;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,9 +45,11 @@ use tokio::task::JoinHandle;
 
 pub use claim::{Claim, Snapshot};
 pub use machines::machine;
+pub use manifest::Manifest;
 pub use subnet::Subnet;
 pub use time::Pace;
 pub use tour::{Act, Stage, Step, StepFailure, Tour};
+pub use traffic::{Finding, Findings, Probe};
 
 use view::View;
 
@@ -108,6 +113,8 @@ pub struct Playground {
     pub cloud: LocalCloud,
     options: PlaygroundOptions,
     held: subnet::Held,
+    /// The addresses that Services have or had.
+    addresses: BTreeMap<String, IpAddr>,
     cloud_server: bowline_local::Server,
     shutdown: Shutdown,
     simulation: JoinHandle<Result<(), TaskFailure>>,
@@ -128,8 +135,17 @@ impl Playground {
         let shutdown = Shutdown::new();
         let simulation = simulate(&server, &cloud, Pace::for_nodes(options.nodes), &shutdown);
         let controllers = options.controllers;
-        let mut playground =
-            Playground { server, cloud, options, held, cloud_server, shutdown, simulation, controllers: None };
+        let mut playground = Playground {
+            server,
+            cloud,
+            options,
+            held,
+            addresses: BTreeMap::new(),
+            cloud_server,
+            shutdown,
+            simulation,
+            controllers: None,
+        };
         if controllers {
             playground.start_controllers().await?;
         }

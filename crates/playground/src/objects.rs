@@ -2,9 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt as _;
 use serde::Deserialize;
 
 /// A Service.
@@ -13,6 +16,7 @@ use serde::Deserialize;
 pub(crate) struct Service {
     pub(crate) metadata: ObjectMeta,
     pub(crate) spec: ServiceSpec,
+    pub(crate) status: ServiceStatus,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -31,6 +35,38 @@ pub(crate) struct ServicePort {
     pub(crate) protocol: String,
     /// 0 if there is none.
     pub(crate) node_port: u16,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct ServiceStatus {
+    pub(crate) load_balancer: LoadBalancer,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct LoadBalancer {
+    pub(crate) ingress: Vec<Ingress>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Ingress {
+    pub(crate) ip: String,
+}
+
+impl Service {
+    /// The first address that it has been given.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.status.load_balancer.ingress.first()?.ip.parse().ok()
+    }
+
+    /// Whether this Pod of the same namespace is one of its own. Without a selector there are none.
+    pub(crate) fn selects(&self, pod: &Pod) -> bool {
+        let selector = &self.spec.selector;
+        let has = |(key, value): (&String, &String)| pod.labels().get(key) == Some(value);
+        !selector.is_empty() && pod.metadata.namespace == self.metadata.namespace && selector.iter().all(has)
+    }
 }
 
 impl kube::Resource for Service {

@@ -141,3 +141,11 @@ pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
 pub(crate) fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
 }
+
+/// It takes traffic: it runs, says that it is ready, and is not about to go.
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    pod.metadata.deletion_timestamp.is_none()
+        && phase(pod) == "Running"
+        && conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}

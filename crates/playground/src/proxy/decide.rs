@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
 use crate::objects::Service;
-use crate::view::{node_of, phase};
+use crate::view::{is_ready, node_of};
 
 /// Where a node answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,23 +72,11 @@ fn reachable(machine: &Machine) -> Option<(&str, IpAddr)> {
 
 /// The ready Pods of a Service. One without a selector has none: somebody else keeps its endpoints.
 fn backends(service: &Service, pods: &[Arc<Pod>], nodes: &HashMap<&str, IpAddr>) -> Vec<Backend> {
-    let selector = &service.spec.selector;
-    let is_selected = |pod: &Pod| {
-        pod.metadata.namespace == service.metadata.namespace
-            && selector.iter().all(|(key, value)| pod.labels().get(key) == Some(value))
-    };
-    let taken = pods.iter().filter(|pod| !selector.is_empty() && is_selected(pod) && is_ready(pod));
+    let taken = pods.iter().filter(|pod| service.selects(pod) && is_ready(pod));
     taken
         .filter_map(|pod| Some(Backend { pod: pod.name_any(), node: node_of(pod)?.to_owned() }))
         .filter(|backend| nodes.contains_key(&*backend.node))
         .collect()
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    pod.metadata.deletion_timestamp.is_none()
-        && phase(pod) == "Running"
-        && conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// What one node does for one Service.

@@ -10,8 +10,10 @@
 
 mod arrival;
 mod scene;
+mod traffic;
 mod trouble;
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -20,8 +22,10 @@ use bowline_local::NewMachine;
 use tokio::time::Instant;
 
 use crate::claim::{Claim, Snapshot};
+use crate::manifest::Manifest;
 use crate::subnet::Subnet;
 use crate::time::Pace;
+use crate::traffic::Probe;
 use scene::Scene;
 
 /// The Pod that waits for a Node.
@@ -37,6 +41,14 @@ pub enum Act {
     CreatePod,
     /// Starts the controllers.
     StartControllers,
+    /// Applies the objects of a file.
+    Apply(Manifest),
+    /// Deletes the Pod of this name.
+    DeletePod(String),
+    /// Gives the Service of this name the external traffic policy `Local`.
+    PolicyLocal(String),
+    /// Deletes the Service of this name.
+    DeleteService(String),
     /// Stops the machine of this ID.
     Stop(String),
     /// Makes the cloud show no machines at all.
@@ -77,8 +89,8 @@ pub trait Stage {
     /// Does what a step says.
     fn act(&mut self, act: &Act) -> impl Future<Output = Result<(), String>> + Send;
 
-    /// Looks at what is there.
-    fn look(&self) -> impl Future<Output = Result<Snapshot, String>> + Send;
+    /// Looks at what is there, and tries these out.
+    fn look(&mut self, probes: &BTreeSet<Probe>) -> impl Future<Output = Result<Snapshot, String>> + Send;
 }
 
 /// A step that did not come out as it should.
@@ -106,7 +118,7 @@ impl Tour {
     /// are in this subnet.
     pub fn new(nodes: usize, pace: Pace, cloud: &str, subnet: Subnet) -> Tour {
         let scene = Scene { nodes, pace, cloud, subnet };
-        Tour { steps: [arrival::steps(&scene), trouble::steps(&scene)].concat() }
+        Tour { steps: [arrival::steps(&scene), traffic::steps(&scene), trouble::steps(&scene)].concat() }
     }
 
     /// A tour of other steps.
@@ -184,8 +196,9 @@ impl Step {
         }
     }
 
-    async fn check(&self, stage: &impl Stage) -> Result<(), String> {
-        let snapshot = stage.look().await?;
+    async fn check(&self, stage: &mut impl Stage) -> Result<(), String> {
+        let probes = self.claims.iter().filter_map(Claim::probe).collect();
+        let snapshot = stage.look(&probes).await?;
         let broken = |claim: &Claim| {
             claim.check(&snapshot).err().map(|seen| format!("it should be that {claim}, but seen was: {seen}"))
         };
@@ -225,11 +238,11 @@ mod tests {
             if *act == Act::Lie { Err("the cloud is too honest".to_owned()) } else { Ok(()) }
         }
 
-        async fn look(&self) -> Result<Snapshot, String> {
+        async fn look(&mut self, _: &BTreeSet<Probe>) -> Result<Snapshot, String> {
             let mut looks = self.looks.lock().map_err(|error| error.to_string())?;
             let count = if looks.len() > 1 { looks.pop() } else { looks.last().copied() };
             let nodes = (0..count.unwrap_or_default()).map(|_| Node::default()).collect();
-            Ok(Snapshot { nodes, pods: Vec::new() })
+            Ok(Snapshot { nodes, ..Snapshot::default() })
         }
     }
 
@@ -320,12 +333,12 @@ mod tests {
     fn the_invitation_names_each_step_its_commands_and_what_to_look_for() {
         let text = Tour::new(3, Pace::for_nodes(3), "http://127.0.0.1:7480", Subnet::Loopback(64)).invitation(3);
         for part in [
-            "[3/9] Stop a machine",
+            "[8/14] Stop a machine",
             "  curl -sS -X POST http://127.0.0.1:7480/v1/instances/m-3/stop\n",
             "   -> node-3 has the taint node.cloudprovider.kubernetes.io/shutdown\n",
         ] {
             assert!(text.contains(part), "{part:?} is missing in {text}");
         }
-        assert!(!text.contains("[2/9]"), "{text}");
+        assert!(!text.contains("[2/14]"), "{text}");
     }
 }

@@ -1,11 +1,16 @@
 //! What must hold after a step of the tour: a claim about the cluster, checked against what is there.
 
+mod traffic;
+
+use std::collections::BTreeSet;
 use std::fmt;
 
 use bowline_core::Address;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
 
+use crate::objects::Service;
+use crate::traffic::{Finding, Findings, Probe};
 use crate::view::{node_of, phase, readiness, taints};
 
 /// What is there at one moment.
@@ -15,6 +20,10 @@ pub struct Snapshot {
     pub nodes: Vec<Node>,
     /// The Pods of the namespace `default`.
     pub pods: Vec<Pod>,
+    /// The Services of the namespace `default`.
+    pub(crate) services: Vec<Service>,
+    /// What came of trying Services out.
+    pub findings: Findings,
 }
 
 /// One thing that must hold.
@@ -46,6 +55,16 @@ pub enum Claim {
     PodWaits(String),
     /// This Pod runs on some Node.
     PodRuns(String),
+    /// This Service has been given an address.
+    HasAddress(String),
+    /// Every try is answered, and among the answers is one of each of these Pods and of no other.
+    AnsweredBy(Probe, BTreeSet<String>),
+    /// Of the Nodes that were asked, exactly those that have a Pod of this Service say that they want its traffic.
+    OnlyNodesWithPods(String),
+    /// This Service is not there.
+    NoService(String),
+    /// Nobody answers at the address that the Service has or had.
+    Silent(Probe),
 }
 
 impl Claim {
@@ -53,6 +72,15 @@ impl Claim {
     pub fn check(&self, snapshot: &Snapshot) -> Result<(), String> {
         let seen = self.seen(snapshot);
         if seen.0 { Ok(()) } else { Err(seen.1) }
+    }
+
+    /// What has to be tried out for it.
+    pub(crate) fn probe(&self) -> Option<Probe> {
+        match self {
+            Claim::AnsweredBy(probe, _) | Claim::Silent(probe) => Some(probe.clone()),
+            Claim::OnlyNodesWithPods(service) => Some(Probe::Health(service.clone())),
+            _ => None,
+        }
     }
 
     /// Whether it holds, and what there is to see.
@@ -70,6 +98,10 @@ impl Claim {
             }
             Claim::PodWaits(name) => on_pod(snapshot, name, |pod| node_of(pod).is_none() && phase(pod) == "Pending"),
             Claim::PodRuns(name) => on_pod(snapshot, name, |pod| node_of(pod).is_some() && phase(pod) == "Running"),
+            Claim::HasAddress(name) | Claim::NoService(name) => self.on_service(snapshot, name),
+            Claim::AnsweredBy(probe, pods) => traffic::answered_by(snapshot, probe, pods),
+            Claim::Silent(probe) => traffic::silent(snapshot, probe),
+            Claim::OnlyNodesWithPods(name) => traffic::only_nodes_with_pods(snapshot, name),
             Claim::Tainted(name, _)
             | Claim::Untainted(name, _)
             | Claim::ProviderId(name, _)
@@ -79,6 +111,15 @@ impl Claim {
                 Some(node) => self.on_node(node),
                 None => (false, format!("there is no Node {name}")),
             },
+        }
+    }
+
+    fn on_service(&self, snapshot: &Snapshot, name: &str) -> (bool, String) {
+        let wants_none = matches!(self, Claim::NoService(_));
+        match snapshot.service(name).map(Service::address) {
+            None => (wants_none, format!("there is no Service {name}")),
+            Some(None) => (false, "it is there, without an address".to_owned()),
+            Some(Some(address)) => (!wants_none, format!("it is there, with the address {address}")),
         }
     }
 
@@ -107,6 +148,14 @@ impl Claim {
 impl Snapshot {
     fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| node.metadata.name.as_deref() == Some(name))
+    }
+
+    fn service(&self, name: &str) -> Option<&Service> {
+        self.services.iter().find(|service| service.metadata.name.as_deref() == Some(name))
+    }
+
+    fn findings(&self, probe: &Probe) -> &[Finding] {
+        self.findings.get(probe).map(Vec::as_slice).unwrap_or_default()
     }
 }
 
@@ -165,6 +214,17 @@ impl fmt::Display for Claim {
             Claim::Gone(node) => write!(f, "the Node {node} is gone"),
             Claim::PodWaits(pod) => write!(f, "the Pod {pod} is Pending"),
             Claim::PodRuns(pod) => write!(f, "the Pod {pod} is Running"),
+            Claim::HasAddress(service) => write!(f, "the Service {service} has an address"),
+            Claim::AnsweredBy(probe, pods) => {
+                write!(f, "the Service {} is answered {probe} by {}", probe.service(), traffic::words(pods))
+            }
+            Claim::OnlyNodesWithPods(service) => {
+                write!(f, "the Nodes that want traffic of the Service {service} are those with a Pod of it")
+            }
+            Claim::NoService(service) => write!(f, "the Service {service} is gone"),
+            Claim::Silent(probe) => {
+                write!(f, "nobody answers {probe} where the Service {} was", probe.service())
+            }
         }
     }
 }
@@ -189,6 +249,7 @@ mod tests {
         Snapshot {
             nodes: vec![serde_json::from_value(node).unwrap()],
             pods: vec![decode(pod("waits", "", "Pending")), decode(pod("runs", "a", "Running"))],
+            ..Snapshot::default()
         }
     }
 
