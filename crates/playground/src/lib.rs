@@ -224,7 +224,7 @@ fn why<E: Into<PlaygroundError>>(
 
 fn open_cloud(machines: usize, subnet: Subnet) -> Result<LocalCloud, PlaygroundError> {
     let refused = |error: &dyn std::fmt::Display| PlaygroundError::Cloud(error.to_string());
-    let options = CloudOptions { snapshot: None, latency: Duration::from_millis(5), page_size: 100, seed: 0 };
+    let options = CloudOptions { latency: Duration::from_millis(5), ..CloudOptions::default() };
     let cloud = LocalCloud::open(options).map_err(|error| refused(&error))?;
     for number in 1..=machines {
         cloud.add(machine(number, subnet)).map_err(|error| refused(&error))?;

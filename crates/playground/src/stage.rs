@@ -35,7 +35,7 @@ impl Stage for Playground {
             Act::DeleteService(name) => self.delete_service(name).await.map_err(text),
             Act::Stop(id) => self.cloud.stop(id).map_err(text),
             Act::Lie => {
-                let spec = FaultSpec { fault: Fault::Empty, call: String::new(), probability: 1.0, times: None };
+                let spec = FaultSpec::always(Fault::Empty);
                 self.cloud.inject(spec);
                 Ok(())
             }

@@ -166,6 +166,7 @@ impl From<&CloudArgs> for CloudOptions {
             latency: args.latency,
             page_size: args.page_size as usize,
             seed: args.seed,
+            ..CloudOptions::default()
         }
     }
 }
@@ -187,7 +188,12 @@ impl From<&AddArgs> for NewMachine {
 impl From<&FaultArgs> for FaultSpec {
     fn from(args: &FaultArgs) -> FaultSpec {
         let FaultArgs { fault, call, probability, times, .. } = args;
-        FaultSpec { fault: fault.clone(), call: call.clone(), probability: *probability, times: *times }
+        FaultSpec {
+            call: call.clone(),
+            probability: *probability,
+            times: *times,
+            ..FaultSpec::always(fault.clone())
+        }
     }
 }
 

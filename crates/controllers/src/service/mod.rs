@@ -37,8 +37,8 @@ use bowline_core::{ClusterName, Node, Service, ServiceKey, TargetNode};
 use bowline_kube::{Change, EventSource};
 use bowline_runtime::{Backoff, Priority, Queue, Shutdown, Work};
 use tokio::sync::Semaphore;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 
 use crate::Context;
 use crate::complaints::Complaints;
@@ -207,20 +207,33 @@ impl ServiceController {
 
 /// Works until shutdown is requested, and then finishes what is in hand.
 async fn work(shared: &Arc<Shared>, shutdown: &Shutdown) {
-    let tasks = TaskTracker::new();
-    let passes = Arc::new(Semaphore::new(shared.options.concurrency.max(1) * AHEAD));
+    let mut passes = JoinSet::new();
+    let places = Arc::new(Semaphore::new(shared.options.concurrency.max(1) * AHEAD));
     loop {
-        let Some(Ok(place)) = shutdown.or(passes.clone().acquire_owned()).await else { break };
+        let Some(Ok(place)) = shutdown.or(places.clone().acquire_owned()).await else { break };
         let Some(Some(work)) = shutdown.or(shared.queue.next()).await else { break };
         let (shared, shutdown) = (shared.clone(), shutdown.clone());
-        tasks.spawn(async move {
+        passes.spawn(async move {
             shared.sync(&work, &shutdown).await;
             drop(place);
         });
+        while let Some(ended) = passes.try_join_next() {
+            pass_on_panic(ended);
+        }
     }
     shared.queue.shut_down();
-    tasks.close();
-    tasks.wait().await;
+    while let Some(ended) = passes.join_next().await {
+        pass_on_panic(ended);
+    }
+}
+
+/// A pass that panicked takes the manager down, rather than leaving a balancer that nobody works on any more.
+fn pass_on_panic(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        std::panic::resume_unwind(error.into_panic());
+    }
 }
 
 /// Namespaces take turns.

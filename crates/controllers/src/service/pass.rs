@@ -1,11 +1,10 @@
 //! One pass over one balancer.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Applied, Cloud, Error, ErrorKind};
-use bowline_core::annotations::{self, DeletionPolicy, LoadBalancerSettings};
+use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings, Mistake};
 use bowline_core::service::{self, ServiceChange};
 use bowline_core::well_known::LOAD_BALANCER_READY;
 use bowline_core::{
@@ -25,9 +24,6 @@ const ROUNDS: usize = 5;
 
 /// What was seen of the cloud this long ago is looked at again before anything is written: the turn came late.
 const STALE: Duration = Duration::from_secs(2);
-
-/// The annotations that count for a balancer that is to go, beside the provider's own.
-const COUNT_FOR_CLEANUP: [&str; 3] = ["bowline.dev/policy", "bowline.dev/share-group", "bowline.dev/adopt"];
 
 /// One pass over the balancer of one Service.
 pub(super) struct Pass<'a> {
@@ -183,7 +179,7 @@ impl Pass<'_> {
         cloud: &Cloud,
         service: &Service,
         settings: &LoadBalancerSettings,
-    ) -> Result<(LoadBalancerWish, Arc<Vec<TargetNode>>), Vec<annotations::Mistake>> {
+    ) -> Result<(LoadBalancerWish, Arc<Vec<TargetNode>>), Vec<Mistake>> {
         let targets = self.shared.targets(cloud, settings);
         let wish = service::wish(&self.shared.options.cluster, service, settings, targets.to_vec())?;
         Ok((wish, targets))
@@ -373,10 +369,8 @@ impl Pass<'_> {
 /// keep the balancer; one in the policy is.
 fn cleanup_settings(service: &Service) -> Result<LoadBalancerSettings, Trouble> {
     let held_back = |cause| Trouble { task: Task::Delete, cause };
-    let counts = |key: &String| COUNT_FOR_CLEANUP.contains(&key.as_str());
-    let annotations = service.annotations.iter().filter(|(key, _)| counts(key));
-    let annotations: BTreeMap<_, _> = annotations.map(|(key, value)| (key.clone(), value.clone())).collect();
-    let settings = annotations::read(&annotations).map_err(|mistakes| held_back(Cause::UnclearPolicy(mistakes)))?;
+    let settings = service::read(service).cleanup;
+    let settings = settings.map_err(|mistakes| held_back(Cause::UnclearPolicy(mistakes)))?;
     if settings.policy == DeletionPolicy::Protect {
         return Err(held_back(Cause::Protected));
     }

@@ -6,6 +6,8 @@
 mod declarations;
 mod reference;
 mod selector;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;

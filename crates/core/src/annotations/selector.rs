@@ -14,20 +14,20 @@ const LONGEST: usize = 63;
 /// The longest prefix of a label's key.
 const LONGEST_PREFIX: usize = 253;
 
-/// A label selector, as kubectl writes it: `zone in (a, b), !spot, size=large`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+/// A label selector, as kubectl writes it: `zone in (a, b), !spot, size=large`. Written as text.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct NodeSelector {
     requirements: Vec<Requirement>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Requirement {
     key: String,
     test: Test,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Test {
     Exists,
     Missing,
@@ -70,6 +70,46 @@ impl Requirement {
             Test::In(values) => value.is_some_and(|value| values.contains(value)),
             Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
         }
+    }
+}
+
+/// As [`NodeSelector::parse`] reads it.
+impl fmt::Display for NodeSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, requirement) in self.requirements.iter().enumerate() {
+            let comma = if place > 0 { "," } else { "" };
+            write!(f, "{comma}{requirement}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.key;
+        let list = |values: &BTreeSet<String>| values.iter().map(String::as_str).collect::<Vec<_>>().join(",");
+        match &self.test {
+            Test::Exists => write!(f, "{key}"),
+            Test::Missing => write!(f, "!{key}"),
+            Test::In(values) if values.len() == 1 => write!(f, "{key}={}", list(values)),
+            Test::In(values) => write!(f, "{key} in ({})", list(values)),
+            Test::NotIn(values) if values.len() == 1 => write!(f, "{key}!={}", list(values)),
+            Test::NotIn(values) => write!(f, "{key} notin ({})", list(values)),
+        }
+    }
+}
+
+impl From<NodeSelector> for String {
+    fn from(selector: NodeSelector) -> String {
+        selector.to_string()
+    }
+}
+
+impl TryFrom<String> for NodeSelector {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<NodeSelector, String> {
+        NodeSelector::parse(&text)
     }
 }
 

@@ -120,3 +120,162 @@ pub(super) fn leave_everybody_in(ranges: &BTreeSet<IpNet>, families: &[IpFamily]
     let is_v6_only = !families.is_empty() && families.iter().all(|family| *family == IpFamily::IPv6);
     if is_allow_all(ranges) { all_v6 || !some_v6 } else { all_v6 && is_v6_only }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{annotated, service};
+
+    fn in_field(ranges: &[&str]) -> Service {
+        let source_ranges = ranges.iter().map(|range| (*range).to_owned()).collect();
+        Service { source_ranges, ..service("default/web") }
+    }
+
+    fn in_annotation(key: &str, ranges: &str) -> Service {
+        annotated(service("default/web"), &[(key, ranges)])
+    }
+
+    fn shown(service: &Service) -> Vec<String> {
+        source_ranges(service).unwrap().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn h01_what_is_no_range_is_an_error_in_field_and_annotations() {
+        let cases: [&[&str]; 14] = [
+            &["10.0.0.1/33"],
+            &["foo.bar"],
+            &["10.0.0.1/32", "*"],
+            &["10.0.0.1"],
+            &["2001:db8::1"],
+            &["2001:db8::/129"],
+            &["10.0.0.1/32", ""],
+            &["10.0.0/8"],
+            &["10.0.0.0.0/8"],
+            &["10.0.0.256/32"],
+            &["10.0.0.0/"],
+            &["10.0.0.0/+8"],
+            &["10.0.0.0/-1"],
+            &["fe80::1%eth0/64"],
+        ];
+        for ranges in cases {
+            assert!(source_ranges(&in_field(ranges)).is_err(), "H1, field: {ranges:?}");
+            for key in [annotations::SOURCE_RANGES, SOURCE_RANGES] {
+                assert!(source_ranges(&in_annotation(key, &ranges.join(","))).is_err(), "H1, {key}: {ranges:?}");
+            }
+        }
+        assert!(source_ranges(&in_field(&[""])).is_err(), "an empty text is no range, other than an empty list");
+    }
+
+    #[test]
+    fn the_error_names_the_place_and_what_would_be_right() {
+        let said = |service: &Service| source_ranges(service).unwrap_err().to_string();
+        assert_eq!(
+            said(&in_field(&["10.0.0.1"])),
+            "spec.loadBalancerSourceRanges: \"10.0.0.1\" is an address and not a range; write 10.0.0.1/32"
+        );
+        assert_eq!(
+            said(&in_annotation(annotations::SOURCE_RANGES, "10.0.0.0/8,")),
+            "bowline.dev/source-ranges: \"\" is not a range like 10.0.0.0/8 or 2001:db8::/32"
+        );
+        let old = said(&in_annotation(SOURCE_RANGES, "2001:DB8::1"));
+        assert!(old.starts_with("service.beta.kubernetes.io/load-balancer-source-ranges: "), "{old}");
+        assert!(old.ends_with("write 2001:db8::1/128"), "{old}");
+    }
+
+    #[test]
+    fn h02_ranges_are_a_set_of_networks() {
+        let cases: [(&[&str], &[&str]); 9] = [
+            (&["192.168.0.1/32"], &["192.168.0.1/32"]),
+            (&["192.168.0.1/32", "192.168.0.2/32"], &["192.168.0.1/32", "192.168.0.2/32"]),
+            (&["192.168.0.1/32", "192.168.0.1/32"], &["192.168.0.1/32"]),
+            (&["10.1.2.3/8", "10.0.0.0/8"], &["10.0.0.0/8"]),
+            (&[" 10.0.0.0/8\t", "\n11.0.0.0/8"], &["10.0.0.0/8", "11.0.0.0/8"]),
+            (&["2001:DB8::1/32", "2001:db8:0::/32"], &["2001:db8::/32"]),
+            (&["10.0.0.0/8", "2001:db8::/32"], &["10.0.0.0/8", "2001:db8::/32"]),
+            (&["010.000.0.1/08"], &["10.0.0.0/8"]),
+            (&["::ffff:10.0.0.1/104"], &["10.0.0.0/8"]),
+        ];
+        for (given, expected) in cases {
+            assert_eq!(shown(&in_field(given)), expected, "H2, field: {given:?}");
+            assert_eq!(shown(&in_annotation(SOURCE_RANGES, &given.join(","))), expected, "H2, annotation: {given:?}");
+        }
+    }
+
+    #[test]
+    fn h03_nothing_said_is_everybody() {
+        let empty = [in_field(&[]), in_annotation(SOURCE_RANGES, ""), in_annotation(SOURCE_RANGES, " \t")];
+        for service in empty {
+            assert_eq!(shown(&service), ["0.0.0.0/0"], "H3");
+            assert!(is_allow_all(&source_ranges(&service).unwrap()), "H3");
+        }
+    }
+
+    #[test]
+    fn h04_everybody_is_in_if_the_range_of_all_of_ipv4_is() {
+        let cases: [(&[&str], bool); 7] = [
+            (&["10.0.0.1/32"], false),
+            (&["0.0.0.0/0"], true),
+            (&["192.168.0.1/32", "0.0.0.0/0"], true),
+            (&["192.168.0.1/0"], true),
+            (&["::/0"], false),
+            (&["0.0.0.0/1", "128.0.0.0/1"], false),
+            (&["::ffff:0:0/96"], true),
+        ];
+        for (ranges, expected) in cases {
+            assert_eq!(is_allow_all(&source_ranges(&in_field(ranges)).unwrap()), expected, "H4: {ranges:?}");
+        }
+        assert!(!is_allow_all(&BTreeSet::new()));
+    }
+
+    #[test]
+    fn the_field_goes_before_our_annotation_and_that_before_the_old_one() {
+        let all = annotated(
+            in_field(&["10.0.0.0/8"]),
+            &[(annotations::SOURCE_RANGES, "11.0.0.0/8"), (SOURCE_RANGES, "12.0.0.0/8")],
+        );
+        assert_eq!(shown(&all), ["10.0.0.0/8"]);
+        let ours = Service { source_ranges: vec![], ..all };
+        assert_eq!(shown(&ours), ["11.0.0.0/8"]);
+        assert_eq!(shown(&annotated(ours, &[(annotations::SOURCE_RANGES, " ")])), ["12.0.0.0/8"]);
+        let unused = annotated(in_field(&["10.0.0.0/8"]), &[(SOURCE_RANGES, "rubbish")]);
+        assert_eq!(shown(&unused), ["10.0.0.0/8"], "what does not count is not read");
+    }
+
+    #[test]
+    fn ranges_limit_only_if_they_keep_somebody_out() {
+        use IpFamily::{IPv4, IPv6};
+        let cases: [(&[&str], &[IpFamily], bool); 9] = [
+            (&["0.0.0.0/0"], &[IPv4], true),
+            (&["0.0.0.0/0"], &[IPv4, IPv6], true),
+            (&["0.0.0.0/0"], &[IPv6], true),
+            (&["0.0.0.0/0", "::/0"], &[IPv4, IPv6], true),
+            (&["0.0.0.0/0", "2001:db8::/32"], &[IPv4, IPv6], false),
+            (&["::/0"], &[IPv6], true),
+            (&["::/0"], &[IPv4, IPv6], false),
+            (&["::/0"], &[], false),
+            (&["10.0.0.0/8"], &[IPv4], false),
+        ];
+        for (ranges, families, expected) in cases {
+            let set = source_ranges(&in_field(ranges)).unwrap();
+            assert_eq!(leave_everybody_in(&set, families), expected, "{ranges:?} {families:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_reading_panic_and_what_is_read_reads_the_same_again(text in "[0-9a-f:./]{0,24}|.*") {
+            if let Some(range) = parse(&text) {
+                prop_assert_eq!(parse(&range.to_string()), Some(range));
+                prop_assert_eq!(range, range.trunc());
+            }
+        }
+
+        #[test]
+        fn what_the_library_reads_is_read_the_same(address in any::<[u8; 4]>(), length in 0..=32u8) {
+            let text = format!("{}/{length}", Ipv4Addr::from(address));
+            prop_assert_eq!(parse(&text), text.parse::<IpNet>().ok().map(|range| range.trunc()));
+        }
+    }
+}
