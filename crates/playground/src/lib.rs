@@ -39,7 +39,7 @@ use bowline_controllers::manager::{self, ManagerError, ManagerOptions};
 use bowline_controllers::{node, node_lifecycle, service};
 use bowline_core::ClusterName;
 use bowline_core::lifecycle::Policy;
-use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider};
+use bowline_local::{BalancerOptions, CloudOptions, Config, LocalCloud, LocalProvider};
 use bowline_runtime::{Clock, Shutdown, Supervisor, TaskFailure};
 use tokio::task::JoinHandle;
 
@@ -224,7 +224,14 @@ fn why<E: Into<PlaygroundError>>(
 
 fn open_cloud(machines: usize, subnet: Subnet) -> Result<LocalCloud, PlaygroundError> {
     let refused = |error: &dyn std::fmt::Display| PlaygroundError::Cloud(error.to_string());
-    let options = CloudOptions { latency: Duration::from_millis(5), ..CloudOptions::default() };
+    let [pool, internal] = subnet.balancers().map(|pool| vec![pool.into()]);
+    let balancers = BalancerOptions {
+        pool,
+        internal_pool: internal,
+        data_plane: subnet.is_reachable(),
+        ..BalancerOptions::default()
+    };
+    let options = CloudOptions { latency: Duration::from_millis(5), balancers, ..CloudOptions::default() };
     let cloud = LocalCloud::open(options).map_err(|error| refused(&error))?;
     for number in 1..=machines {
         cloud.add(machine(number, subnet)).map_err(|error| refused(&error))?;

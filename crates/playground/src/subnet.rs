@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  127.64.0.0/16 ── 127.64.0.0/17     one address for each machine; node ports answer there
-//!                └─ 127.64.200.0/24   the pool that the cloud takes balancers' addresses from
+//!                ├─ 127.64.200.0/24   the pool that the cloud takes balancers' addresses from
+//!                └─ 127.64.201.0/24   the same for internal ones
 //! ```
 //!
 //! Linux answers for all of 127.0.0.0/8 without being told, so every machine and every balancer can have an address of its
@@ -18,8 +19,9 @@ use ipnet::Ipv4Net;
 /// The second bytes of the /16s to choose from: away from 127.0, where other programs are.
 const CHOICE: RangeInclusive<u8> = 64..=127;
 
-/// The third byte of the balancers' pool; machines never come that far.
+/// The third bytes of the balancers' pools; machines never come that far.
 const BALANCERS: u8 = 200;
+const INTERNAL: u8 = 201;
 
 /// Machines per third byte.
 const ROW: usize = 250;
@@ -50,12 +52,20 @@ impl Subnet {
         }
     }
 
-    /// Where the cloud takes the addresses of its balancers from, if traffic can flow.
-    pub fn balancers(self) -> Option<Ipv4Net> {
-        match self {
-            Subnet::Loopback(second) => Ipv4Net::new(Ipv4Addr::new(127, second, BALANCERS, 0), 24).ok(),
-            Subnet::Nowhere => None,
-        }
+    /// Where the cloud takes the addresses of its balancers from: first those that everybody reaches, then internal ones.
+    pub fn balancers(self) -> [Ipv4Net; 2] {
+        [BALANCERS, INTERNAL].map(|third| {
+            let start = match self {
+                Subnet::Loopback(second) => Ipv4Addr::new(127, second, third, 0),
+                Subnet::Nowhere => Ipv4Addr::new(10, 240, third, 0),
+            };
+            Ipv4Net::new_assert(start, 24)
+        })
+    }
+
+    /// Whether traffic can flow.
+    pub fn is_reachable(self) -> bool {
+        matches!(self, Subnet::Loopback(_))
     }
 }
 
@@ -70,9 +80,8 @@ pub(crate) fn take() -> Held {
 
 fn try_take(subnet: Subnet) -> io::Result<Held> {
     let name = Name::take(subnet)?;
-    for address in [Some(subnet.machine(1)), subnet.balancers().and_then(|pool| pool.hosts().next())] {
-        probe(address.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4))?;
-    }
+    let balancers = subnet.balancers().into_iter().flat_map(|pool| pool.hosts().next());
+    balancers.chain([subnet.machine(1)]).try_for_each(|address| probe(address.into()))?;
     Ok(Held { subnet, _name: Some(name) })
 }
 
@@ -117,9 +126,10 @@ mod tests {
 
     #[test]
     fn no_balancer_has_the_address_of_a_machine() {
-        let pool = Subnet::Loopback(64).balancers().unwrap();
-        assert_eq!(pool.to_string(), "127.64.200.0/24");
-        assert!((1..=20_000).all(|number| !pool.contains(&Subnet::Loopback(64).machine(number))));
+        let [outer, inner] = Subnet::Loopback(64).balancers();
+        assert_eq!([outer, inner].map(|pool| pool.to_string()), ["127.64.200.0/24", "127.64.201.0/24"]);
+        let machines = (1..=20_000).map(|number| Subnet::Loopback(64).machine(number));
+        assert_eq!(machines.filter(|address| outer.contains(address) || inner.contains(address)).count(), 0);
     }
 
     #[cfg(target_os = "linux")]

@@ -229,7 +229,7 @@ impl LocalCloud {
 
     /// All machines, by ID, without a copy of any: for those who look often.
     pub fn fleet(&self) -> Vec<Arc<Machine>> {
-        self.now().fleet.iter().cloned().collect()
+        self.now().world.fleet.iter().cloned().collect()
     }
 
     /// How many machines one page of a listing holds, and how many one lookup may name.

@@ -6,7 +6,6 @@ use super::scene::Scene;
 use super::{Act, Step};
 use crate::claim::Claim;
 use crate::manifest::{HELLO, HELLO_UDP};
-use crate::subnet::Subnet;
 use crate::traffic::Probe;
 
 /// The Service.
@@ -28,12 +27,10 @@ const ADDRESS: &str = "kubectl get service hello -o jsonpath='{.status.loadBalan
 
 /// All of it, or nothing where no traffic can flow.
 pub(super) fn steps(scene: &Scene<'_>) -> Vec<Step> {
-    match scene.subnet {
-        Subnet::Nowhere => Vec::new(),
-        Subnet::Loopback(_) => {
-            vec![scene.ask(), scene.move_away(), scene.datagrams(), scene.only_local(), scene.give_back()]
-        }
+    if !scene.subnet.is_reachable() {
+        return Vec::new();
     }
+    vec![scene.ask(), scene.move_away(), scene.datagrams(), scene.only_local(), scene.give_back()]
 }
 
 /// It is answered on this port, by these Pods and no others.
