@@ -21,15 +21,14 @@ use std::time::Duration;
 use bowline_core::well_known::{NO_SCHEDULE, UNINITIALIZED_TAINT};
 use bowline_local::{Machine, MachineState};
 use futures::StreamExt as _;
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::objects::{Lease, Node, Pod, create};
 use crate::time::{Pace, now, now_micro};
-use crate::view::{LEASE_NAMESPACE, View, node_of, phase};
+use crate::view::{LEASE_NAMESPACE, View};
 
 const TICK: Duration = Duration::from_millis(100);
 const CONCURRENCY: usize = 32;
@@ -210,21 +209,14 @@ async fn apply(client: &Client, action: Action) -> Option<String> {
 
 /// Registers the Node and its Lease. Both may be there from before the machine was stopped; then they stay as they are.
 async fn boot(client: &Client, machine: &Machine) -> kube::Result<()> {
-    let nodes = Api::<Node>::all(client.clone());
-    let node = decode(registration(machine))?;
-    let node = match nodes.create(&PostParams::default(), &node).await {
-        Err(error) if is_conflict(&error) => nodes.get(&machine.spec.name).await?,
+    let node = match create::<Node>(client, None, &registration(machine)).await {
+        Err(error) if is_conflict(&error) => Api::<Node>::all(client.clone()).get(&machine.spec.name).await?,
         created => created?,
     };
-    let leases = Api::<Lease>::namespaced(client.clone(), LEASE_NAMESPACE);
-    match leases.create(&PostParams::default(), &decode(lease_of(&node))?).await {
+    match create::<Lease>(client, Some(LEASE_NAMESPACE), &lease_of(&node)).await {
         Err(error) if is_conflict(&error) => renew(client, &machine.spec.name).await,
         created => created.map(drop),
     }
-}
-
-fn decode<T: serde::de::DeserializeOwned>(value: Value) -> kube::Result<T> {
-    serde_json::from_value(value).map_err(kube::Error::SerdeError)
 }
 
 fn is_conflict(error: &kube::Error) -> bool {
@@ -311,11 +303,11 @@ async fn post_status(client: &Client, node: &str) -> kube::Result<()> {
 fn pod_actions(pods: &[Arc<Pod>], nodes: &HashMap<&str, usize>) -> Vec<(PodAction, String)> {
     let mut actions = Vec::new();
     for (number, pod) in pods.iter().enumerate() {
-        let Some(machine) = node_of(pod).and_then(|node| nodes.get(node)) else { continue };
+        let Some(machine) = pod.node().and_then(|node| nodes.get(node)) else { continue };
         let ip = pod_ip(*machine, number);
         if pod.metadata.deletion_timestamp.is_some() {
             actions.push((PodAction::Remove(pod.clone()), ip));
-        } else if phase(pod) == "Pending" {
+        } else if pod.phase() == "Pending" {
             actions.push((PodAction::Run(pod.clone()), ip));
         }
     }
@@ -346,11 +338,11 @@ async fn apply_pod(client: &Client, (action, ip): (PodAction, String)) {
 
 /// The status of a Pod whose containers all run.
 fn running(pod: &Pod, ip: &str) -> Value {
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let containers = pod.spec.containers.iter();
     let states: Vec<_> = containers
         .map(|container| {
             json!({
-                "name": container.name, "image": container.image.as_deref().unwrap_or_default(), "imageID": "",
+                "name": container.name, "image": container.image, "imageID": "",
                 "ready": true, "started": true, "restartCount": 0, "state": {"running": {"startedAt": now()}},
             })
         })

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use bowline_core::well_known::ALLOW_DELETION;
 use bowline_local::{Fault, FaultSpec};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
 use crate::machines::machine;
-use crate::objects::Service;
+use crate::objects::{Node, Pod, Service, create};
 use crate::tour::{Act, POD, Stage};
 use crate::traffic::{self, Finding, Findings, Probe};
 use crate::{Playground, Snapshot};
@@ -123,19 +122,19 @@ impl Playground {
 
     async fn create_pod(&self) -> kube::Result<()> {
         let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": POD, "labels": {"app": POD}},
             "spec": {"containers": [{"name": POD, "image": "registry.example/web:1"}]},
         });
-        let pod = serde_json::from_value(pod).map_err(kube::Error::SerdeError)?;
-        let pods = Api::<Pod>::default_namespaced(self.server.in_process_client());
+        let client = self.server.in_process_client();
         for _ in 0..ATTEMPTS {
-            match pods.create(&PostParams::default(), &pod).await {
+            match create::<Pod>(&client, Some("default"), &pod).await {
                 // In a new cluster the namespace's service account takes a moment to come.
                 Err(kube::Error::Api(status)) if status.code == 403 => tokio::time::sleep(PAUSE).await,
                 created => return created.map(drop),
             }
         }
-        pods.create(&PostParams::default(), &pod).await.map(drop)
+        create::<Pod>(&client, Some("default"), &pod).await.map(drop)
     }
 }
 

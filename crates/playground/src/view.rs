@@ -7,15 +7,13 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, Taint};
 use kube::runtime::reflector::{self, Lookup, Store};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use crate::objects::Service;
+use crate::objects::{Lease, Node, Pod, Service};
 
 /// Where kubelets keep their Leases.
 pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -114,38 +112,4 @@ where
             }
         });
     (reader, feed)
-}
-
-/// The `Ready` condition, if there is one.
-pub(crate) fn ready_condition(node: &Node) -> Option<&NodeCondition> {
-    let conditions = node.status.as_ref()?.conditions.as_deref()?;
-    conditions.iter().find(|condition| condition.type_ == "Ready")
-}
-
-/// The status of the `Ready` condition; `Unknown` without one.
-pub(crate) fn readiness(node: &Node) -> &str {
-    ready_condition(node).map_or("Unknown", |condition| &condition.status)
-}
-
-/// The taints in their order.
-pub(crate) fn taints(node: &Node) -> &[Taint] {
-    node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
-}
-
-/// The Node that a Pod is bound to.
-pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
-    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).filter(|name| !name.is_empty())
-}
-
-/// The phase; `Pending` until somebody says another.
-pub(crate) fn phase(pod: &Pod) -> &str {
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
-}
-
-/// It takes traffic: it runs, says that it is ready, and is not about to go.
-pub(crate) fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    pod.metadata.deletion_timestamp.is_none()
-        && phase(pod) == "Running"
-        && conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }

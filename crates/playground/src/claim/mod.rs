@@ -6,24 +6,22 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use bowline_core::Address;
-use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
 
-use crate::objects::Service;
+use crate::objects::{Node, Pod, Service};
 use crate::traffic::{Finding, Findings, Probe};
-use crate::view::{node_of, phase, readiness, taints};
 
 /// What is there at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// All Nodes.
-    pub nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
     /// The Pods of the namespace `default`.
-    pub pods: Vec<Pod>,
+    pub(crate) pods: Vec<Pod>,
     /// The Services of the namespace `default`.
     pub(crate) services: Vec<Service>,
     /// What came of trying Services out.
-    pub findings: Findings,
+    pub(crate) findings: Findings,
 }
 
 /// One thing that must hold.
@@ -96,8 +94,8 @@ impl Claim {
                     if found { "it is there" } else { "it is gone" }.to_owned(),
                 )
             }
-            Claim::PodWaits(name) => on_pod(snapshot, name, |pod| node_of(pod).is_none() && phase(pod) == "Pending"),
-            Claim::PodRuns(name) => on_pod(snapshot, name, |pod| node_of(pod).is_some() && phase(pod) == "Running"),
+            Claim::PodWaits(name) => on_pod(snapshot, name, |pod| pod.node().is_none() && pod.phase() == "Pending"),
+            Claim::PodRuns(name) => on_pod(snapshot, name, |pod| pod.node().is_some() && pod.phase() == "Running"),
             Claim::HasAddress(name) | Claim::NoService(name) => self.on_service(snapshot, name),
             Claim::AnsweredBy(probe, pods) => traffic::answered_by(snapshot, probe, pods),
             Claim::Silent(probe) => traffic::silent(snapshot, probe),
@@ -128,8 +126,8 @@ impl Claim {
             Claim::Tainted(_, key) => (has_taint(node, key), taint_list(node)),
             Claim::Untainted(_, key) => (!has_taint(node, key), taint_list(node)),
             Claim::ProviderId(_, wanted) => {
-                let found = node.spec.as_ref().and_then(|spec| spec.provider_id.clone());
-                (found == *wanted, format!("provider ID {}", found.as_deref().unwrap_or("none")))
+                let found = &node.spec.provider_id;
+                (found == wanted, format!("provider ID {}", found.as_deref().unwrap_or("none")))
             }
             Claim::Label(_, key, wanted) => {
                 let found = node.labels().get(*key);
@@ -139,7 +137,7 @@ impl Claim {
                 let found = addresses(node);
                 (found == list(wanted), format!("addresses {}", if found.is_empty() { "none" } else { &found }))
             }
-            Claim::Ready(_, wanted) => (readiness(node) == *wanted, format!("Ready is {}", readiness(node))),
+            Claim::Ready(_, wanted) => (node.readiness() == *wanted, format!("Ready is {}", node.readiness())),
             _ => (false, "not a claim about one Node".to_owned()),
         }
     }
@@ -174,21 +172,21 @@ fn on_pod(snapshot: &Snapshot, name: &str, holds: impl Fn(&Pod) -> bool) -> (boo
     let Some(pod) = snapshot.pods.iter().find(|pod| pod.metadata.name.as_deref() == Some(name)) else {
         return (false, format!("there is no Pod {name}"));
     };
-    (holds(pod), format!("{} on {}", phase(pod), node_of(pod).unwrap_or("no Node")))
+    (holds(pod), format!("{} on {}", pod.phase(), pod.node().unwrap_or("no Node")))
 }
 
 fn has_taint(node: &Node, key: &str) -> bool {
-    taints(node).iter().any(|taint| taint.key == key)
+    node.spec.taints.iter().any(|taint| taint.key == key)
 }
 
 fn taint_list(node: &Node) -> String {
-    let taints: Vec<_> = taints(node).iter().map(|taint| format!("{}:{}", taint.key, taint.effect)).collect();
+    let taints: Vec<_> = node.spec.taints.iter().map(|taint| format!("{}:{}", taint.key, taint.effect)).collect();
     if taints.is_empty() { "no taints".to_owned() } else { format!("taints {}", taints.join(", ")) }
 }
 
 fn addresses(node: &Node) -> String {
-    let found = node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
-    found.iter().map(|found| format!("{}={}", found.type_, found.address)).collect::<Vec<_>>().join(" ")
+    let found = node.status.addresses.iter();
+    found.map(|found| format!("{}={}", found.kind, found.address)).collect::<Vec<_>>().join(" ")
 }
 
 fn list(wanted: &[Address]) -> String {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use super::Snapshot;
 use crate::traffic::Probe;
-use crate::view::{is_ready, node_of};
 
 /// Every answer must be `hello from POD on NODE; …`.
 pub(super) fn answered_by(snapshot: &Snapshot, probe: &Probe, wanted: &BTreeSet<String>) -> (bool, String) {
@@ -36,9 +35,8 @@ pub(super) fn silent(snapshot: &Snapshot, probe: &Probe) -> (bool, String) {
 
 pub(super) fn only_nodes_with_pods(snapshot: &Snapshot, name: &str) -> (bool, String) {
     let Some(service) = snapshot.service(name) else { return (false, format!("there is no Service {name}")) };
-    let has_pod = |node: &str| {
-        snapshot.pods.iter().any(|pod| node_of(pod) == Some(node) && service.selects(pod) && is_ready(pod))
-    };
+    let has_pod =
+        |node: &str| snapshot.pods.iter().any(|pod| pod.node() == Some(node) && service.selects(pod) && pod.is_ready());
     let findings = snapshot.findings(&Probe::Health(name.to_owned()));
     let wrong = findings.iter().find_map(|(node, answer)| {
         let right = if has_pod(node) { "200" } else { "503" };

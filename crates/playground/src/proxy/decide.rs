@@ -12,11 +12,9 @@ use std::sync::Arc;
 
 use bowline_core::AddressType;
 use bowline_local::{Machine, MachineState};
-use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
-use crate::objects::Service;
-use crate::view::{is_ready, node_of};
+use crate::objects::{Pod, Service};
 
 /// Where a node answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,9 +70,9 @@ fn reachable(machine: &Machine) -> Option<(&str, IpAddr)> {
 
 /// The ready Pods of a Service. One without a selector has none: somebody else keeps its endpoints.
 fn backends(service: &Service, pods: &[Arc<Pod>], nodes: &HashMap<&str, IpAddr>) -> Vec<Backend> {
-    let taken = pods.iter().filter(|pod| service.selects(pod) && is_ready(pod));
+    let taken = pods.iter().filter(|pod| service.selects(pod) && pod.is_ready());
     taken
-        .filter_map(|pod| Some(Backend { pod: pod.name_any(), node: node_of(pod)?.to_owned() }))
+        .filter_map(|pod| Some(Backend { pod: pod.name_any(), node: pod.node()?.to_owned() }))
         .filter(|backend| nodes.contains_key(&*backend.node))
         .collect()
 }

@@ -216,7 +216,7 @@ impl Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use k8s_openapi::api::core::v1::Node;
+    use crate::objects::Node;
     use std::sync::Mutex;
 
     /// A stage on which Nodes come or go with time.
