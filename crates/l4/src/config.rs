@@ -80,7 +80,7 @@ pub enum Algorithm {
 }
 
 /// How targets are asked whether they work.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthCheck {
     /// What is asked.
@@ -98,7 +98,7 @@ pub struct HealthCheck {
 }
 
 /// What a health check asks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum HealthProbe {
     /// Whether a TCP connection can be made.

@@ -15,65 +15,31 @@
 //! * Memory is bounded: connections, UDP flows and affinity entries per balancer have limits ([`Limits`]), and a slow
 //!   reader slows the writer down.
 
+mod affinity;
+mod balancer;
+mod bind;
+mod buffers;
+mod check;
 mod config;
+mod connections;
+mod filter;
+mod flows;
+mod frontend;
+mod health;
+mod pick;
+mod plane;
+mod pool;
+mod probe;
+mod proxy;
+mod relay;
 mod status;
+mod tcp;
+mod udp;
+mod workers;
 
+pub use check::ConfigError;
 pub use config::{
     Algorithm, BalancerConfig, HealthCheck, HealthProbe, Limits, ListenerConfig, ProxyProtocol, Target, Transport,
 };
+pub use plane::DataPlane;
 pub use status::{BalancerStatus, Counters, Health, ListenerStatus, TargetStatus};
-
-use std::time::Duration;
-
-/// All balancers of this process. Clones are the same data plane; when the last one is dropped, everything is closed.
-#[derive(Clone)]
-pub struct DataPlane {}
-
-/// Why a configuration is refused. Nothing has changed then.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {message}")]
-pub struct ConfigError {
-    /// The field.
-    pub place: String,
-    /// What is wrong, and what would be right.
-    pub message: String,
-}
-
-impl DataPlane {
-    /// Without balancers. Must be called on a Tokio runtime, on which everything then runs.
-    pub fn new(limits: Limits) -> DataPlane {
-        let _ = limits;
-        todo!()
-    }
-
-    /// From now on the balancer of this name is like this. Sockets are bound when this returns; those that could not be
-    /// are told in the status.
-    pub async fn set(&self, name: &str, config: BalancerConfig) -> Result<BalancerStatus, ConfigError> {
-        let _ = (name, config);
-        todo!()
-    }
-
-    /// Stops listening at once, lets established connections go on for `drain` at most, and forgets the balancer. One that
-    /// is not there is removed already. Returns once nothing listens any more; the drain goes on behind.
-    pub async fn remove(&self, name: &str, drain: Duration) {
-        let _ = (name, drain);
-        todo!()
-    }
-
-    /// How a balancer is doing.
-    pub fn status(&self, name: &str) -> Option<BalancerStatus> {
-        let _ = name;
-        todo!()
-    }
-
-    /// The names of all balancers, sorted.
-    pub fn names(&self) -> Vec<String> {
-        todo!()
-    }
-
-    /// Removes all balancers, waits for their connections for at most `patience`, and closes the rest.
-    pub async fn shutdown(&self, patience: Duration) {
-        let _ = patience;
-        todo!()
-    }
-}

@@ -1,0 +1,435 @@
+//! This data plane beside HAProxy, on loopback, in one run: throughput, new connections, added latency, memory. Prints
+//! figures; asserts nothing.
+//!
+//! ```text
+//! cargo bench -p bowline-l4 --bench haproxy [-- --seconds 3 --rounds 5 --threads 1 --idle 10000]
+//! ```
+//!
+//! Four processes: this one is the client, and starts the backend, this data plane and HAProxy (from `PATH` or
+//! `BOWLINE_HAPROXY`; without it its column says SKIPPED). The client and the backend have one thread each and do the same
+//! for both balancers. Rounds alternate between the two, and the median is printed, so that what else the machine does hits
+//! both alike. Beside what the clock says stands the processor time that the balancer used, which says more on a machine
+//! where client, backend and balancer share few processors.
+
+use std::error::Error;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bowline_l4::{BalancerConfig, DataPlane, Limits, ListenerConfig, Target, Transport};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+const ROLE: &str = "BOWLINE_L4_BENCH_ROLE";
+const HAPROXY: &str = "BOWLINE_HAPROXY";
+const BACKEND_IP: [u8; 4] = [127, 77, 0, 1];
+const OURS_IP: [u8; 4] = [127, 77, 0, 2];
+const THEIRS_IP: [u8; 4] = [127, 77, 0, 3];
+const PORT: u16 = 17_077;
+/// What a client asks the backend for, with its first byte.
+const STREAM: u8 = b's';
+const ECHO: u8 = b'e';
+const ONCE: u8 = b'o';
+
+fn main() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match std::env::var(ROLE).as_deref() {
+        Ok("backend") => runtime.block_on(backend()),
+        Ok("balancer") => runtime.block_on(balancer(Settings::from_arguments())),
+        _ => runtime.block_on(measure(&Settings::from_arguments())),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Settings {
+    seconds: u64,
+    rounds: usize,
+    threads: usize,
+    idle: usize,
+}
+
+impl Settings {
+    fn from_arguments() -> Settings {
+        let arguments: Vec<String> = std::env::args().collect();
+        let value = |name: &str, default: usize| {
+            let at = arguments.iter().position(|argument| argument == name);
+            at.and_then(|at| arguments.get(at + 1)).and_then(|value| value.parse().ok()).unwrap_or(default)
+        };
+        let seconds = u64::try_from(value("--seconds", 3)).unwrap_or(3);
+        Settings {
+            seconds,
+            rounds: value("--rounds", 5),
+            threads: value("--threads", 1),
+            idle: value("--idle", 10_000),
+        }
+    }
+
+    fn time(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+}
+
+// === The backend ===
+
+async fn backend() -> Result<()> {
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(SocketAddr::from((BACKEND_IP, PORT)))?;
+    let listener = socket.listen(4096)?;
+    ready();
+    end_with_parent();
+    loop {
+        if let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(answer(stream));
+        }
+    }
+}
+
+async fn answer(mut stream: TcpStream) -> Result<()> {
+    stream.set_nodelay(true)?;
+    match stream.read_u8().await? {
+        STREAM => {
+            let piece = vec![7; 256 * 1024];
+            loop {
+                stream.write_all(&piece).await?;
+            }
+        }
+        ECHO => {
+            // Allocated at the first question, so that idle connections cost the backend little.
+            stream.write_u8(ECHO).await?;
+            stream.readable().await?;
+            let mut question = [0; 64];
+            loop {
+                stream.read_exact(&mut question).await?;
+                stream.write_all(&question).await?;
+            }
+        }
+        _ => Ok(stream.write_u8(ONCE).await?),
+    }
+}
+
+// === This data plane ===
+
+async fn balancer(settings: Settings) -> Result<()> {
+    let plane = DataPlane::new(Limits { threads: settings.threads, ..Limits::default() });
+    let target = Target::new(SocketAddr::from((BACKEND_IP, PORT)));
+    let config = BalancerConfig {
+        addresses: vec![IpAddr::from(OURS_IP)],
+        listeners: vec![ListenerConfig::new(Transport::Tcp, PORT, vec![target])],
+        allow: Vec::new(),
+        drain: Duration::ZERO,
+    };
+    let status = plane.set("bench", config).await?;
+    if let Some(error) = status.listeners.iter().find_map(|listener| listener.error.clone()) {
+        return Err(error.into());
+    }
+    ready();
+    end_with_parent();
+    std::future::pending().await
+}
+
+fn ready() {
+    println!("ready");
+}
+
+/// Nobody is left behind when the client is killed: its end of this pipe closes then.
+fn end_with_parent() {
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read(&mut [0]);
+        std::process::exit(0);
+    });
+}
+
+// === Starting them ===
+
+struct Process {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Process {
+    /// This program in another role, with as many open files as it may have.
+    fn start(role: &str, ip: [u8; 4]) -> Result<Process> {
+        let mut child = with_open_files(std::env::current_exe()?)
+            .args(std::env::args().skip(1))
+            .env(ROLE, role)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
+        if line.trim() != "ready" {
+            return Err(format!("the {role} did not start").into());
+        }
+        Ok(Process { child, address: SocketAddr::from((ip, PORT)) })
+    }
+
+    async fn haproxy(settings: Settings) -> Result<Option<Process>> {
+        let program = std::env::var_os(HAPROXY).map_or_else(|| PathBuf::from("haproxy"), PathBuf::from);
+        if Command::new(&program).arg("-v").stdout(Stdio::null()).status().is_err() {
+            eprintln!("SKIPPED: HAProxy is neither in PATH nor named by {HAPROXY}");
+            return Ok(None);
+        }
+        let file = std::env::temp_dir().join(format!("bowline-l4-bench-{}.cfg", std::process::id()));
+        std::fs::File::create(&file)?.write_all(haproxy_config(settings).as_bytes())?;
+        let child = with_open_files(program).arg("-db").arg("-f").arg(&file).stderr(Stdio::null()).spawn()?;
+        let process = Process { child, address: SocketAddr::from((THEIRS_IP, PORT)) };
+        let begun = Instant::now();
+        while TcpStream::connect(process.address).await.is_err() {
+            if begun.elapsed() > Duration::from_secs(10) {
+                return Err("HAProxy did not start".into());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let _ = std::fs::remove_file(file);
+        Ok(Some(process))
+    }
+
+    /// Kilobytes that are in memory.
+    fn memory(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+        Ok(line.trim().trim_end_matches(" kB").parse()?)
+    }
+
+    /// Processor time used so far, in the ticks of the kernel: hundredths of a second.
+    fn ticks(&self) -> Result<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let after_name = stat.rsplit_once(')').ok_or("no name")?.1;
+        let fields: Vec<&str> = after_name.split_whitespace().collect();
+        let field = |at: usize| -> Result<u64> { Ok(fields.get(at).ok_or("short")?.parse()?) };
+        Ok(field(11)? + field(12)?)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The soft limit of open files is often 1,024; the hard one is what counts.
+fn with_open_files(program: PathBuf) -> Command {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg("ulimit -n $(ulimit -Hn); exec \"$0\" \"$@\"").arg(program);
+    command
+}
+
+fn haproxy_config(settings: Settings) -> String {
+    let (listen, target) = (SocketAddr::from((THEIRS_IP, PORT)), SocketAddr::from((BACKEND_IP, PORT)));
+    format!(
+        "global\n  nbthread {}\n  maxconn {}\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  \
+         timeout server 1h\n  backlog 4096\nlisten bench\n  bind {listen}\n  server one {target}\n",
+        settings.threads,
+        most_connections().min(20_000),
+    )
+}
+
+/// How many connections a balancer can hold here: two open files each.
+fn most_connections() -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let hard =
+        limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().nth(1)?.parse().ok());
+    hard.map_or(20_000, |hard: usize| hard.saturating_sub(100) / 2)
+}
+
+// === Measuring ===
+
+/// One measurement of one balancer.
+#[derive(Clone, Copy, Default)]
+struct Figure {
+    value: f64,
+    /// Processor time of the balancer for the same work.
+    cost: f64,
+}
+
+async fn measure(settings: &Settings) -> Result<()> {
+    if std::env::var_os("BOWLINE_L4_BENCH_FILES").is_none() {
+        return again_with_open_files();
+    }
+    let backend = Process::start("backend", BACKEND_IP)?;
+    let ours = Process::start("balancer", OURS_IP)?;
+    let theirs = Process::haproxy(*settings).await?;
+    let idle = settings.idle.min(most_connections());
+    println!("{} thread(s) each, median of {} rounds of {} s", settings.threads, settings.rounds, settings.seconds);
+    println!("{:<44}{:>12}{:>12}{:>9}", "", "this", "HAProxy", "ratio");
+    let (mut fast, mut new, mut late) = (Pair::default(), Pair::default(), Pair::default());
+    for _ in 0..settings.rounds {
+        for (place, process) in [(0, Some(&ours)), (1, theirs.as_ref())] {
+            let Some(process) = process else { continue };
+            fast.add(place, throughput(process, settings.time()).await?);
+            new.add(place, new_connections(process, settings.time()).await?);
+            late.add(place, added_latency(process, backend.address, settings.time()).await?);
+        }
+    }
+    fast.print("throughput, 64 connections, MiB/s", "  processor time, ms/GiB");
+    new.print("new connections, 1/s", "  processor time, us each");
+    late.print("added latency, p99, us", "  added latency, median, us");
+    let mut memory = Pair::default();
+    for (place, process) in [(0, Some(&ours)), (1, theirs.as_ref())] {
+        let Some(process) = process else { continue };
+        memory.add(place, memory_of_idle(process, idle).await?);
+    }
+    memory.print(&format!("memory per idle connection of {idle}, KiB"), "  connections held");
+    if idle < settings.idle {
+        println!("({} connections do not fit into the limit of open files here, which is hard)", settings.idle);
+    }
+    Ok(())
+}
+
+/// The client needs open files too.
+fn again_with_open_files() -> Result<()> {
+    let mut again = with_open_files(std::env::current_exe()?);
+    let status = again.args(std::env::args().skip(1)).env("BOWLINE_L4_BENCH_FILES", "raised").status()?;
+    if status.success() { Ok(()) } else { Err("the measuring process failed".into()) }
+}
+
+/// What was measured of this data plane and of HAProxy.
+#[derive(Default)]
+struct Pair([Vec<Figure>; 2]);
+
+impl Pair {
+    fn add(&mut self, place: usize, figure: Figure) {
+        if let Some(figures) = self.0.get_mut(place) {
+            figures.push(figure);
+        }
+    }
+
+    fn print(&self, value: &str, cost: &str) {
+        self.print_one(value, |figure| figure.value);
+        self.print_one(cost, |figure| figure.cost);
+    }
+
+    fn print_one(&self, name: &str, of: fn(&Figure) -> f64) {
+        let [ours, theirs] =
+            [0, 1].map(|place| self.0.get(place).and_then(|figures| median(figures.iter().map(of).collect())));
+        let ours = ours.unwrap_or(f64::NAN);
+        match theirs {
+            Some(theirs) => println!("{name:<44}{ours:>12.1}{theirs:>12.1}{:>9.2}", ours / theirs),
+            None => println!("{name:<44}{ours:>12.1}{:>12}", "SKIPPED"),
+        }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+async fn ask(address: SocketAddr, what: u8) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    stream.write_u8(what).await?;
+    Ok(stream)
+}
+
+async fn throughput(process: &Process, time: Duration) -> Result<Figure> {
+    let before = process.ticks()?;
+    let (begun, end) = (Instant::now(), Instant::now() + time);
+    let readers: Vec<_> = (0..64).map(|_| tokio::spawn(read_until(process.address, end))).collect();
+    let mut bytes = 0;
+    for reader in readers {
+        bytes += reader.await??;
+    }
+    let (seconds, ticks) = (begun.elapsed().as_secs_f64(), process.ticks()? - before);
+    let mebibytes = bytes as f64 / (1024.0 * 1024.0);
+    Ok(Figure { value: mebibytes / seconds, cost: ticks as f64 * 10.0 / (mebibytes / 1024.0) })
+}
+
+async fn read_until(address: SocketAddr, end: Instant) -> Result<usize> {
+    let mut stream = ask(address, STREAM).await?;
+    let (mut buffer, mut bytes) = (vec![0; 256 * 1024], 0);
+    while Instant::now() < end {
+        bytes += stream.read(&mut buffer).await?;
+    }
+    stream.set_zero_linger()?;
+    Ok(bytes)
+}
+
+async fn new_connections(process: &Process, time: Duration) -> Result<Figure> {
+    let before = process.ticks()?;
+    let (begun, end) = (Instant::now(), Instant::now() + time);
+    let clients: Vec<_> = (0..64).map(|_| tokio::spawn(connect_until(process.address, end))).collect();
+    let mut count = 0;
+    for client in clients {
+        count += client.await??;
+    }
+    let (seconds, ticks) = (begun.elapsed().as_secs_f64(), process.ticks()? - before);
+    Ok(Figure { value: f64::from(count) / seconds, cost: ticks as f64 * 10_000.0 / f64::from(count) })
+}
+
+async fn connect_until(address: SocketAddr, end: Instant) -> Result<u32> {
+    let mut count = 0;
+    while Instant::now() < end {
+        let mut stream = ask(address, ONCE).await?;
+        let mut answer = Vec::with_capacity(1);
+        stream.read_to_end(&mut answer).await?;
+        if answer != [ONCE] {
+            return Err("a connection got no answer".into());
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// How much later answers come than from the backend itself; both are asked in the same moments.
+async fn added_latency(process: &Process, backend: SocketAddr, time: Duration) -> Result<Figure> {
+    let end = Instant::now() + time;
+    let asking = |address| (0..8).map(|_| tokio::spawn(ask_until(address, end))).collect::<Vec<_>>();
+    let (through, direct) = (asking(process.address), asking(backend));
+    let (through, direct) = (gather(through).await?, gather(direct).await?);
+    let added = |share: f64| percentile(&through, share) - percentile(&direct, share);
+    Ok(Figure { value: added(0.99), cost: added(0.5) })
+}
+
+async fn ask_until(address: SocketAddr, end: Instant) -> Result<Vec<f64>> {
+    let mut stream = ask(address, ECHO).await?;
+    stream.read_u8().await?;
+    let (mut message, mut times) = ([1; 64], Vec::new());
+    while Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let begun = Instant::now();
+        stream.write_all(&message).await?;
+        stream.read_exact(&mut message).await?;
+        times.push(begun.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(times)
+}
+
+async fn gather(tasks: Vec<tokio::task::JoinHandle<Result<Vec<f64>>>>) -> Result<Vec<f64>> {
+    let mut all = Vec::new();
+    for task in tasks {
+        all.extend(task.await??);
+    }
+    all.sort_by(f64::total_cmp);
+    Ok(all)
+}
+
+fn percentile(sorted: &[f64], share: f64) -> f64 {
+    let at = (sorted.len() as f64 * share) as usize;
+    sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+}
+
+async fn memory_of_idle(process: &Process, count: usize) -> Result<Figure> {
+    let before = process.memory()?;
+    let mut open = Vec::new();
+    for _ in 0..count {
+        let mut stream = ask(process.address, ECHO).await?;
+        // The backend has answered: the connection stands all the way.
+        stream.read_u8().await?;
+        open.push(stream);
+    }
+    let grown = process.memory()?.saturating_sub(before);
+    let mut held = 0;
+    for stream in &mut open {
+        stream.write_all(&[2; 64]).await?;
+        stream.read_exact(&mut [0; 64]).await?;
+        held += 1;
+    }
+    Ok(Figure { value: grown as f64 / count as f64, cost: f64::from(held) })
+}

@@ -1,0 +1,170 @@
+//! All balancers of a process by name, and what is left of those that are gone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::time::{self, Instant};
+
+use crate::balancer::{Balancer, Door, Shared};
+use crate::check::{self, ConfigError, LONGEST};
+use crate::workers::Workers;
+use crate::{BalancerConfig, BalancerStatus, Limits};
+
+/// How often it is looked whether a connection idles too long or has drained long enough. They may go on for this much
+/// longer than was asked for.
+const SWEEP: Duration = Duration::from_millis(250);
+
+/// All balancers of this process. Clones are the same data plane; when the last one is dropped, everything is closed.
+#[derive(Clone)]
+pub struct DataPlane {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    home: Handle,
+    shared: Shared,
+    /// One change at a time.
+    turn: tokio::sync::Mutex<()>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    balancers: BTreeMap<String, Balancer>,
+    draining: Vec<Draining>,
+}
+
+/// What nobody can connect to any more, and until when its connections may go on.
+struct Draining {
+    door: Door,
+    until: Instant,
+}
+
+impl DataPlane {
+    /// Without balancers. Must be called on a Tokio runtime, on which everything then runs that does not run on the
+    /// threads of [`Limits::threads`].
+    pub fn new(limits: Limits) -> DataPlane {
+        let home = Handle::current();
+        let workers = Workers::start(limits.threads, &home);
+        let room = Arc::new(Semaphore::new(most_connections(&limits)));
+        let shared = Shared { limits, workers, room };
+        let inner = Arc::new(Inner { home, shared, turn: tokio::sync::Mutex::default(), state: Mutex::default() });
+        inner.home.spawn(sweep(Arc::downgrade(&inner)));
+        DataPlane { inner }
+    }
+
+    /// From now on the balancer of this name is like this. Sockets are bound when this returns; those that could not be
+    /// are told in the status.
+    pub async fn set(&self, name: &str, config: BalancerConfig) -> Result<BalancerStatus, ConfigError> {
+        check::balancer(&config)?;
+        let _turn = self.inner.turn.lock().await;
+        let unwanted = match self.inner.state().balancers.get_mut(name) {
+            Some(balancer) => balancer.take_unwanted(&config),
+            None => Vec::new(),
+        };
+        self.inner.drain(unwanted, config.drain).await;
+        Ok(self.inner.apply(name, config))
+    }
+
+    /// Stops listening at once, lets established connections go on for `drain` at most, and forgets the balancer. One that
+    /// is not there is removed already. Returns once nothing listens any more; the drain goes on behind.
+    pub async fn remove(&self, name: &str, drain: Duration) {
+        let _turn = self.inner.turn.lock().await;
+        let removed = self.inner.state().balancers.remove(name);
+        if let Some(balancer) = removed {
+            self.inner.drain(balancer.take_all(), drain).await;
+        }
+    }
+
+    /// How a balancer is doing.
+    pub fn status(&self, name: &str) -> Option<BalancerStatus> {
+        self.inner.state().balancers.get(name).map(Balancer::status)
+    }
+
+    /// The names of all balancers, sorted.
+    pub fn names(&self) -> Vec<String> {
+        self.inner.state().balancers.keys().cloned().collect()
+    }
+
+    /// Removes all balancers, waits for their connections for at most `patience`, and closes the rest.
+    pub async fn shutdown(&self, patience: Duration) {
+        let _turn = self.inner.turn.lock().await;
+        let balancers = std::mem::take(&mut self.inner.state().balancers);
+        let doors = balancers.into_values().flat_map(Balancer::take_all).collect();
+        self.inner.drain(doors, patience).await;
+        if time::timeout(patience.min(LONGEST), self.inner.all_closed()).await.is_err() {
+            self.inner.state().draining.clear();
+            self.inner.all_closed().await;
+        }
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing listens at these any more when this returns. What is connected may go on for so long.
+    async fn drain(&self, mut doors: Vec<Door>, drain: Duration) {
+        let until = Instant::now() + drain.min(LONGEST);
+        let tasks: Vec<_> = doors.iter_mut().flat_map(Door::shut).collect();
+        // Before the first wait: if the caller gives up, they drain all the same.
+        self.state().draining.extend(doors.into_iter().map(|door| Draining { door, until }));
+        for task in tasks {
+            // Whether it ended by itself does not matter.
+            let _ = task.await;
+        }
+        self.state().sweep(Instant::now());
+    }
+
+    fn apply(&self, name: &str, config: BalancerConfig) -> BalancerStatus {
+        // Health checks begin on the runtime of the data plane, wherever this is called.
+        let _entered = self.home.enter();
+        let mut state = self.state();
+        let mut balancer = state.balancers.remove(name).unwrap_or_else(Balancer::new);
+        balancer.apply(config, &self.shared, |spot| {
+            state.balancers.iter().find(|(_, other)| other.holds(spot)).map(|(name, _)| name.clone())
+        });
+        // Connections of targets that are gone and have no time to drain.
+        balancer.sweep(Instant::now());
+        let status = balancer.status();
+        state.balancers.insert(name.to_owned(), balancer);
+        status
+    }
+
+    /// Waits until no TCP connection is open: until there is room for all.
+    async fn all_closed(&self) {
+        let all = u32::try_from(most_connections(&self.shared.limits)).unwrap_or(u32::MAX);
+        // An error would mean that nothing can be let in any more, which is as good.
+        let _ = self.shared.room.acquire_many(all).await;
+    }
+}
+
+impl State {
+    fn sweep(&mut self, now: Instant) {
+        self.balancers.values().for_each(|balancer| balancer.sweep(now));
+        self.draining.retain(|draining| {
+            draining.door.frontend.pool().sweep(now);
+            draining.door.sweep(now);
+            draining.until > now && !draining.door.frontend.connections.is_empty()
+        });
+    }
+}
+
+/// As many as a semaphore can count in one go.
+fn most_connections(limits: &Limits) -> usize {
+    let countable = usize::try_from(u32::MAX).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+    limits.connections.min(countable)
+}
+
+/// Goes on for as long as the data plane lives.
+async fn sweep(inner: Weak<Inner>) {
+    loop {
+        time::sleep(SWEEP).await;
+        let Some(inner) = inner.upgrade() else { return };
+        inner.state().sweep(Instant::now());
+    }
+}

@@ -1,0 +1,155 @@
+//! TCP: connections are accepted, filtered, given to a target and carried.
+//!
+//! ```text
+//!  accept ──► filter ──► room? ──► pick ──► connect ──► PROXY header ──► relay until both ends are done
+//!               │ reset    │ wait    │ none: reset │ fails: pick another
+//! ```
+
+use std::io::{Error, ErrorKind, Result};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time;
+
+use crate::connections::Progress;
+use crate::frontend::{Frontend, Rules};
+use crate::pool::Lease;
+use crate::proxy;
+use crate::relay::relay;
+
+/// How long accepting rests when it cannot go on, such as without a free file descriptor.
+const REST: Duration = Duration::from_millis(100);
+
+/// Accepts connections until the frontend is stopped. `room` bounds those that are open at once.
+pub(crate) async fn serve(listener: TcpListener, frontend: Arc<Frontend>, room: Arc<Semaphore>) {
+    let stop = frontend.stop.clone();
+    stop.run_until_cancelled(accept(&listener, &frontend, &room)).await;
+}
+
+async fn accept(listener: &TcpListener, frontend: &Arc<Frontend>, room: &Arc<Semaphore>) {
+    loop {
+        match listener.accept().await {
+            Ok((client, peer)) => admit(client, peer, frontend, room).await,
+            // It was gone before it was accepted; the next one may be fine.
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                tracing::warn!(listener = %frontend.address, %error, "cannot accept connections; trying again soon");
+                time::sleep(REST).await;
+            }
+        }
+    }
+}
+
+async fn admit(client: TcpStream, peer: SocketAddr, frontend: &Arc<Frontend>, room: &Arc<Semaphore>) {
+    let rules = frontend.rules();
+    if !rules.filter.allows(peer.ip()) {
+        frontend.counters.denied.add(1);
+        return reset(&client);
+    }
+    // Only one more than there is room for is taken from the queue of the kernel: it waits here, the others there.
+    let Ok(permit) = Arc::clone(room).acquire_owned().await else { return };
+    frontend.counters.accepted.add(1);
+    frontend.counters.open.add(1);
+    let progress = Arc::new(Progress::new(rules.idle_timeout));
+    let connection = Connection { frontend: Arc::clone(frontend), rules, progress: Arc::clone(&progress), peer };
+    let presence = Presence { frontend: Arc::clone(frontend), number: None, _permit: permit };
+    frontend.connections.enter(progress, |number| {
+        tokio::spawn(async move {
+            let _presence = presence.entered(number);
+            connection.carry(client).await;
+        })
+        .abort_handle()
+    });
+}
+
+/// A connection that was let in.
+struct Connection {
+    frontend: Arc<Frontend>,
+    rules: Arc<Rules>,
+    progress: Arc<Progress>,
+    peer: SocketAddr,
+}
+
+impl Connection {
+    async fn carry(&self, client: TcpStream) {
+        let Some((target, lease)) = self.connect(&client).await else {
+            self.frontend.counters.failed.add(1);
+            return reset(&client);
+        };
+        lease.established();
+        self.progress.established(lease.closed().clone());
+        let up = |bytes| self.moved(bytes, &self.frontend.counters.bytes_in);
+        let down = |bytes| self.moved(bytes, &self.frontend.counters.bytes_out);
+        relay(client, target, up, down).await;
+    }
+
+    /// The first target that answers, each asked at most once.
+    async fn connect(&self, client: &TcpStream) -> Option<(TcpStream, Lease)> {
+        let mut refused = Vec::new();
+        while let Some(lease) = self.rules.pool.pick(self.peer.ip(), &refused) {
+            match time::timeout(self.rules.connect_timeout, self.dial(lease.address(), client)).await {
+                Ok(Ok(target)) => return Some((target, lease)),
+                Ok(Err(error)) => self.tell(&lease, &error),
+                Err(_) => self.tell(&lease, &Error::from(ErrorKind::TimedOut)),
+            }
+            refused.push(lease.address());
+        }
+        None
+    }
+
+    async fn dial(&self, target: SocketAddr, client: &TcpStream) -> Result<TcpStream> {
+        let socket = if target.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_nodelay(true)?;
+        let mut stream = socket.connect(target).await?;
+        if let Some(version) = self.rules.proxy_protocol {
+            // On a wildcard address only the connection knows where the client went.
+            let arrived_at = client.local_addr()?;
+            stream.write_all(&proxy::header(version, self.peer, arrived_at)).await?;
+        }
+        Ok(stream)
+    }
+
+    fn moved(&self, bytes: usize, counter: &crate::frontend::Count) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        counter.add(bytes);
+        self.progress.moved(bytes);
+    }
+
+    fn tell(&self, lease: &Lease, error: &Error) {
+        tracing::debug!(listener = %self.frontend.address, target = %lease.address(), %error, "a target does not answer");
+    }
+}
+
+/// Counts a connection as open and takes its room for as long as it lives.
+struct Presence {
+    frontend: Arc<Frontend>,
+    number: Option<u64>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Presence {
+    /// Its task runs under this number.
+    fn entered(mut self, number: u64) -> Presence {
+        self.number = Some(number);
+        self
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.frontend.counters.open.sub(1);
+        // A task that is dropped before it ran may be dropped while it is being entered; the sweep finds that.
+        if let Some(number) = self.number {
+            self.frontend.connections.leave(number);
+        }
+    }
+}
+
+/// The client is to see that this is no regular end.
+fn reset(client: &TcpStream) {
+    let _ = client.set_zero_linger();
+}

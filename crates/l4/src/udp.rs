@@ -1,0 +1,732 @@
+//! Flows of datagrams: what a client sends from one address and port goes to one target, and the answers come back from the
+//! listener's address.
+//!
+//! ```text
+//!  client ──► listener's socket ──► flow of this client? ──► its own socket, connected to the target ──► target
+//!     ▲                                │ no: filter, pick                        │
+//!     └────── listener's socket ◄──────┴──────────────── one task per flow ◄─────┘
+//! ```
+//!
+//! * One task has the listener and its flows; nothing is locked. Each flow has a task for the answers.
+//! * A flow ends when nothing was heard from either side for the idle timeout, when it has to make room for another one, when
+//!   its target was removed and the drain time is up, or with the listener. The client's next datagram begins another one.
+//! * A flow stays with a target that drains. It moves at its next datagram if the target has become unhealthy and another is
+//!   to be had, or if nothing listens there any more: datagrams have no connection that this would cut.
+//! * Nothing is queued. A datagram that the kernel has no room for is lost, as on any wire. The memory of a flow does not
+//!   depend on the size of its datagrams: answers pass through one buffer per thread.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::task::{AbortHandle, JoinError, JoinSet, yield_now};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use crate::flows::{Flows, Heard, LastHeard};
+use crate::frontend::Frontend;
+use crate::pool::Lease;
+
+/// No datagram is longer.
+const LONGEST: usize = 65_536;
+
+/// So many datagrams are taken from one socket before others have their turn.
+const BATCH: usize = 32;
+
+/// How often is looked for flows that fell silent.
+const SWEEP: Duration = Duration::from_millis(250);
+
+thread_local! {
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; LONGEST].into());
+}
+
+/// Carries datagrams until `stop` is cancelled. When it returns, the socket is closed and all flows have ended.
+pub(crate) async fn serve(socket: UdpSocket, frontend: Arc<Frontend>, flows: usize, stop: CancellationToken) {
+    let mut listener = Listener::new(socket, frontend, flows);
+    let mut sweep = interval(SWEEP);
+    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            Some(ended) = listener.replies.join_next() => listener.note_end(ended),
+            _ = sweep.tick(), if !listener.flows.is_empty() => listener.sweep(Instant::now()),
+            _ = listener.socket.readable() => listener.take().await,
+        }
+    }
+    // Their tasks hold the socket too.
+    listener.replies.shutdown().await;
+}
+
+/// A UDP listener and its flows.
+struct Listener {
+    socket: Arc<UdpSocket>,
+    frontend: Arc<Frontend>,
+    limit: usize,
+    flows: Flows<Flow>,
+    replies: JoinSet<Ended>,
+    /// How many routes there were, to tell them apart.
+    routes: u64,
+    buffer: Box<[u8]>,
+}
+
+/// The datagrams between one client and the listener.
+struct Flow {
+    heard: Arc<LastHeard>,
+    route: Route,
+    _open: Open,
+}
+
+/// The way to a target.
+struct Route {
+    number: u64,
+    lease: Lease,
+    upstream: Arc<UdpSocket>,
+    /// Nothing listens there.
+    dead: bool,
+    replies: AbortHandle,
+}
+
+/// Counts as an open flow for as long as it lives.
+struct Open(Arc<Frontend>);
+
+/// Why no more answers come on a route.
+struct Ended {
+    client: SocketAddr,
+    route: u64,
+    why: Why,
+}
+
+enum Why {
+    /// The target was removed, and its drain time is up.
+    Closed,
+    /// Nothing listens there.
+    Dead,
+}
+
+// === impl Listener ===
+
+impl Listener {
+    fn new(socket: UdpSocket, frontend: Arc<Frontend>, limit: usize) -> Listener {
+        Listener {
+            socket: Arc::new(socket),
+            frontend,
+            limit: limit.max(1),
+            flows: Flows::new(),
+            replies: JoinSet::new(),
+            routes: 0,
+            buffer: vec![0; LONGEST].into(),
+        }
+    }
+
+    /// Takes what has arrived.
+    async fn take(&mut self) {
+        for _ in 0..BATCH {
+            match self.socket.try_recv_from(&mut self.buffer) {
+                Ok((length, client)) => self.carry(client, length).await,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => tracing::debug!(listener = %self.frontend.address, %error, "a datagram was not received"),
+            }
+        }
+        yield_now().await;
+    }
+
+    /// Carries the datagram in the buffer to the client's target.
+    async fn carry(&mut self, client: SocketAddr, length: usize) {
+        let now = Instant::now();
+        if !self.route(client, now).await {
+            return;
+        }
+        // The kernel tells of an ICMP message instead of sending the next datagram, which therefore goes to another target.
+        if !self.send(client, length).await && self.reroute(client, true).await {
+            self.send(client, length).await;
+        }
+    }
+
+    /// Sees to it that the client has a flow, and that it leads somewhere, if that is possible.
+    async fn route(&mut self, client: SocketAddr, now: Instant) -> bool {
+        let Some(flow) = self.flows.get_mut(client) else { return self.begin(client, now).await };
+        flow.heard.note(now);
+        if flow.route.lease.closed().is_cancelled() {
+            self.flows.remove(client);
+            return self.begin(client, now).await;
+        }
+        let (dead, usable) = (flow.route.dead, flow.route.lease.usable());
+        if dead || !usable {
+            return self.reroute(client, dead).await || !dead;
+        }
+        true
+    }
+
+    async fn begin(&mut self, client: SocketAddr, now: Instant) -> bool {
+        if !self.frontend.filter().allows(client.ip()) {
+            self.frontend.counters.denied.add(1);
+            return false;
+        }
+        let Some((lease, upstream)) = self.connect(client, &[]).await else {
+            self.frontend.counters.failed.add(1);
+            return false;
+        };
+        self.make_room();
+        self.frontend.counters.accepted.add(1);
+        let heard = Arc::new(LastHeard::new(now));
+        let route = self.open(client, lease, upstream, heard.clone());
+        self.flows.insert(client, Flow { heard, route, _open: Open::new(self.frontend.clone()) });
+        true
+    }
+
+    /// Leads a flow to another target; to the same one again if `dead` and there is no other.
+    async fn reroute(&mut self, client: SocketAddr, dead: bool) -> bool {
+        let Some(flow) = self.flows.get_mut(client) else { return false };
+        let (before, heard) = (flow.route.lease.address(), flow.heard.clone());
+        let mut found = self.connect(client, &[before]).await;
+        if found.is_none() && dead {
+            found = self.connect(client, &[]).await;
+        }
+        let Some((lease, upstream)) = found else { return false };
+        let route = self.open(client, lease, upstream, heard);
+        if let Some(flow) = self.flows.get_mut(client) {
+            flow.route = route;
+        }
+        true
+    }
+
+    async fn connect(&self, client: SocketAddr, except: &[SocketAddr]) -> Option<(Lease, UdpSocket)> {
+        let mut tried = except.to_vec();
+        loop {
+            let lease = self.frontend.pool().pick(client.ip(), &tried)?;
+            match connected(lease.address()).await {
+                Ok(upstream) => return Some((lease, upstream)),
+                Err(error) => tracing::debug!(target = %lease.address(), %error, "cannot send to target"),
+            }
+            tried.push(lease.address());
+        }
+    }
+
+    /// From now on answers of this target go to the client.
+    fn open(&mut self, client: SocketAddr, lease: Lease, upstream: UdpSocket, heard: Arc<LastHeard>) -> Route {
+        self.routes += 1;
+        lease.established();
+        let (number, upstream) = (self.routes, Arc::new(upstream));
+        let (frontend, socket) = (self.frontend.clone(), self.socket.clone());
+        let replies = Replies { client, upstream: upstream.clone(), socket, frontend, heard };
+        let replies = self.replies.spawn(replies.run(number, lease.closed().clone()));
+        Route { number, lease, upstream, dead: false, replies }
+    }
+
+    /// Whether the target may have got it: anything but that nothing listens there.
+    async fn send(&mut self, client: SocketAddr, length: usize) -> bool {
+        let Some(flow) = self.flows.get_mut(client) else { return true };
+        match flow.route.upstream.send(self.buffer.get(..length).unwrap_or_default()).await {
+            Ok(sent) => self.frontend.counters.bytes_in.add(sent as u64),
+            Err(error) if is_dead(&error) => {
+                self.frontend.counters.failed.add(1);
+                return false;
+            }
+            Err(error) => tracing::debug!(target = %flow.route.lease.address(), %error, "a datagram was not sent"),
+        }
+        true
+    }
+
+    fn make_room(&mut self) {
+        while self.flows.len() >= self.limit {
+            let Some((client, _)) = self.flows.longest_silent() else { return };
+            self.flows.remove(client);
+        }
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        let idle = self.frontend.idle();
+        while let Some((client, since)) = self.flows.longest_silent() {
+            if now.saturating_duration_since(since) < idle {
+                return;
+            }
+            self.flows.remove(client);
+            self.frontend.counters.idled.add(1);
+        }
+    }
+
+    fn note_end(&mut self, ended: Result<Ended, JoinError>) {
+        // The task of a route that was replaced or removed was cancelled: nothing to do.
+        let Ok(ended) = ended else { return };
+        let Some(flow) = self.flows.get_mut(ended.client).filter(|flow| flow.route.number == ended.route) else {
+            return;
+        };
+        match ended.why {
+            Why::Dead => {
+                flow.route.dead = true;
+                self.frontend.counters.failed.add(1);
+            }
+            Why::Closed => drop(self.flows.remove(ended.client)),
+        }
+    }
+}
+
+/// A socket that sends to this target only, and takes from it only.
+async fn connected(target: SocketAddr) -> io::Result<UdpSocket> {
+    let any: SocketAddr = match target {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any).await?;
+    socket.connect(target).await?;
+    Ok(socket)
+}
+
+/// Whether sending on makes no sense: an ICMP message said that nothing listens there, or nobody knows the way. Anything
+/// else, such as a datagram that is too long, is a matter of this datagram.
+fn is_dead(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable)
+}
+
+// === impl Flow ===
+
+impl Heard for Flow {
+    fn last(&self) -> Instant {
+        self.heard.last()
+    }
+}
+
+impl Drop for Route {
+    fn drop(&mut self) {
+        self.replies.abort();
+    }
+}
+
+impl Open {
+    fn new(frontend: Arc<Frontend>) -> Open {
+        frontend.counters.open.add(1);
+        Open(frontend)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.counters.open.sub(1);
+    }
+}
+
+/// The way back of one flow.
+struct Replies {
+    client: SocketAddr,
+    upstream: Arc<UdpSocket>,
+    socket: Arc<UdpSocket>,
+    frontend: Arc<Frontend>,
+    heard: Arc<LastHeard>,
+}
+
+// === impl Replies ===
+
+impl Replies {
+    async fn run(self, route: u64, closed: CancellationToken) -> Ended {
+        let why = tokio::select! {
+            () = closed.cancelled() => Why::Closed,
+            () = self.carry_until_dead() => Why::Dead,
+        };
+        Ended { client: self.client, route, why }
+    }
+
+    async fn carry_until_dead(&self) {
+        loop {
+            // That nothing listens there comes as an error, without anything to read.
+            let Ok(ready) = self.upstream.ready(Interest::READABLE | Interest::ERROR).await else { return };
+            if ready.is_error() && self.error().is_some_and(|error| is_dead(&error)) {
+                return;
+            }
+            match BUFFER.with_borrow_mut(|buffer| self.carry_some(buffer)) {
+                Ok(()) => yield_now().await,
+                Err(error) if is_dead(&error) => return,
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn error(&self) -> Option<io::Error> {
+        // Without one the socket counts as free of errors again, until the next.
+        let taken =
+            || -> io::Result<()> { Err(self.upstream.take_error()?.unwrap_or(io::ErrorKind::WouldBlock.into())) };
+        self.upstream.try_io(Interest::ERROR, taken).err()
+    }
+
+    fn carry_some(&self, buffer: &mut [u8]) -> io::Result<()> {
+        for _ in 0..BATCH {
+            let length = self.upstream.try_recv(buffer)?;
+            self.heard.note(Instant::now());
+            let datagram = buffer.get(..length).unwrap_or_default();
+            // If there is no room for it, it is lost.
+            if let Ok(sent) = self.socket.try_send_to(datagram, self.client) {
+                self.frontend.counters.bytes_out.add(sent as u64);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use ipnet::IpNet;
+    use tokio::task::JoinHandle;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::filter::SourceFilter;
+    use crate::frontend::Rules;
+    use crate::health::Verdict;
+    use crate::pool::Pool;
+    use crate::{Algorithm, HealthCheck, HealthProbe, ListenerConfig, Target, Transport};
+
+    /// Long enough to be never reached unless something is broken.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// Echoes datagrams with its own port in front.
+    struct Echo {
+        address: SocketAddr,
+        task: JoinHandle<()>,
+    }
+
+    impl Echo {
+        async fn at(address: impl Into<SocketAddr>) -> Echo {
+            let socket = UdpSocket::bind(address.into()).await.unwrap();
+            let address = socket.local_addr().unwrap();
+            let task = tokio::spawn(async move {
+                let mut buffer = vec![0; LONGEST];
+                loop {
+                    let (length, client) = socket.recv_from(&mut buffer).await.unwrap();
+                    let reply = [&address.port().to_be_bytes(), &buffer[..length.min(60_000)]].concat();
+                    socket.send_to(&reply, client).await.unwrap();
+                }
+            });
+            Echo { address, task }
+        }
+
+        /// Returns once nothing listens there any more.
+        async fn stop(self) -> SocketAddr {
+            self.task.abort();
+            let _ = self.task.await;
+            self.address
+        }
+    }
+
+    /// A listener, and what is behind it.
+    struct Stage {
+        frontend: Arc<Frontend>,
+        pool: Arc<Pool>,
+        config: ListenerConfig,
+        stop: CancellationToken,
+        serving: JoinHandle<()>,
+    }
+
+    impl Stage {
+        async fn new(echoes: &[&Echo]) -> Stage {
+            Stage::with(echoes, Ipv4Addr::LOCALHOST.into(), 100, |_| {}).await
+        }
+
+        async fn with(echoes: &[&Echo], at: IpAddr, flows: usize, change: impl FnOnce(&mut Stage)) -> Stage {
+            let targets = echoes.iter().map(|echo| Target::new(echo.address)).collect();
+            let config = ListenerConfig::new(Transport::Udp, 1, targets);
+            let socket = UdpSocket::bind((at, 0)).await.unwrap();
+            let pool = Arc::new(Pool::new(&config, 100));
+            let frontend = Frontend::new(socket.local_addr().unwrap(), rules(&pool, &config, &[]));
+            let (frontend, stop) = (Arc::new(frontend), CancellationToken::new());
+            let serving = tokio::spawn(serve(socket, frontend.clone(), flows, stop.clone()));
+            let mut stage = Stage { frontend, pool, config, stop, serving };
+            change(&mut stage);
+            stage.set(|_| Arc::default());
+            stage
+        }
+
+        fn set(&self, verdict: impl Fn(SocketAddr) -> Arc<Verdict>) {
+            self.pool.set(&self.config, Duration::ZERO, verdict);
+            self.frontend.set_rules(rules(&self.pool, &self.config, &[]));
+        }
+
+        async fn client(&self) -> Client {
+            let any: SocketAddr = if self.frontend.address.is_ipv4() {
+                (Ipv4Addr::LOCALHOST, 0).into()
+            } else {
+                (Ipv6Addr::LOCALHOST, 0).into()
+            };
+            let socket = UdpSocket::bind(any).await.unwrap();
+            // Connected, so that answers from any other address than the listener's are not received.
+            socket.connect(self.frontend.address).await.unwrap();
+            Client(socket)
+        }
+
+        async fn until(&self, what: &str, holds: impl Fn(&crate::Counters) -> bool) {
+            let wait = async {
+                while !holds(&self.frontend.counters.read()) {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            let counters = || self.frontend.counters.read();
+            timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("never {what}: {:?}", counters()));
+        }
+    }
+
+    fn rules(pool: &Arc<Pool>, config: &ListenerConfig, allow: &[IpNet]) -> Rules {
+        Rules {
+            pool: pool.clone(),
+            filter: Arc::new(SourceFilter::new(allow)),
+            proxy_protocol: None,
+            idle_timeout: config.idle_timeout,
+            connect_timeout: config.connect_timeout,
+        }
+    }
+
+    struct Client(UdpSocket);
+
+    impl Client {
+        async fn send(&self, text: &[u8]) {
+            self.0.send(text).await.unwrap();
+        }
+
+        /// Who answered, and what.
+        async fn answer(&self) -> (u16, Vec<u8>) {
+            let mut buffer = vec![0; LONGEST];
+            let length = timeout(PATIENCE, self.0.recv(&mut buffer)).await.expect("an answer").unwrap();
+            (u16::from_be_bytes([buffer[0], buffer[1]]), buffer[2..length].to_vec())
+        }
+
+        async fn ask(&self, text: &[u8]) -> u16 {
+            self.send(text).await;
+            let (who, answer) = self.answer().await;
+            assert_eq!(answer, text);
+            who
+        }
+
+        /// Sends until somebody answers: for when the first ones may be lost.
+        async fn insist(&self) -> u16 {
+            let mut buffer = [0; 2];
+            let answered = async {
+                loop {
+                    self.send(b"").await;
+                    if let Ok(Ok(2)) = timeout(Duration::from_millis(20), self.0.recv(&mut buffer)).await {
+                        return u16::from_be_bytes(buffer);
+                    }
+                }
+            };
+            timeout(PATIENCE, answered).await.expect("an answer")
+        }
+    }
+
+    fn local() -> (Ipv4Addr, u16) {
+        (Ipv4Addr::LOCALHOST, 0)
+    }
+
+    #[tokio::test]
+    async fn datagrams_go_to_a_target_and_answers_come_back_from_the_listener() {
+        let (here, there) = (Echo::at(local()).await, Echo::at(local()).await);
+        carries_between(&here, &there, Ipv4Addr::LOCALHOST.into()).await;
+    }
+
+    #[tokio::test]
+    async fn the_families_of_the_listener_and_of_targets_may_differ() {
+        if UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).await.is_err() {
+            eprintln!("SKIPPED: this machine has no IPv6 loopback address");
+            return;
+        }
+        let (v4, v6) = (Echo::at(local()).await, Echo::at((Ipv6Addr::LOCALHOST, 0)).await);
+        carries_between(&v4, &v6, Ipv4Addr::LOCALHOST.into()).await;
+        carries_between(&v4, &v6, Ipv6Addr::LOCALHOST.into()).await;
+    }
+
+    async fn carries_between(first: &Echo, second: &Echo, at: IpAddr) {
+        let stage = Stage::with(&[first, second], at, 100, |_| {}).await;
+        let clients = [stage.client().await, stage.client().await];
+        assert_eq!(clients[0].ask(b"hello").await, first.address.port());
+        assert_eq!(clients[1].ask(b"world!").await, second.address.port());
+        assert_eq!(clients[0].ask(b"").await, first.address.port(), "a flow stays with its target");
+        let counters = stage.frontend.counters.read();
+        assert_eq!((counters.accepted, counters.open, counters.failed), (2, 2, 0));
+        assert_eq!((counters.bytes_in, counters.bytes_out), (11, 17));
+    }
+
+    #[tokio::test]
+    async fn the_longest_datagram_passes() {
+        let echo = Echo::at(local()).await;
+        let stage = Stage::new(&[&echo]).await;
+        let client = stage.client().await;
+        let longest: Vec<u8> = (0..65_507).map(|n| n as u8).collect();
+        client.send(&longest).await;
+        assert_eq!(client.answer().await.1, longest[..60_000]);
+        assert_eq!(stage.frontend.counters.bytes_in.get(), 65_507);
+    }
+
+    #[tokio::test]
+    async fn who_may_not_send_is_not_heard() {
+        let echo = Echo::at(local()).await;
+        let stage = Stage::new(&[&echo]).await;
+        let allow = ["127.9.0.0/16".parse().unwrap()];
+        stage.frontend.set_rules(rules(&stage.pool, &stage.config, &allow));
+        stage.client().await.send(b"let me in").await;
+        stage.until("denied", |counters| counters.denied == 1).await;
+        let counters = stage.frontend.counters.read();
+        assert_eq!((counters.accepted, counters.open, counters.failed), (0, 0, 0));
+    }
+
+    #[tokio::test]
+    async fn without_a_target_there_is_no_flow() {
+        let stage = Stage::new(&[]).await;
+        stage.client().await.send(b"anybody?").await;
+        stage.until("failed", |counters| counters.failed == 1).await;
+        assert_eq!(stage.frontend.counters.open.get(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_longest_silent_flow_makes_room() {
+        let echo = Echo::at(local()).await;
+        let stage = Stage::with(&[&echo], Ipv4Addr::LOCALHOST.into(), 2, |_| {}).await;
+        let clients = [stage.client().await, stage.client().await, stage.client().await];
+        clients[0].ask(b"a").await;
+        clients[1].ask(b"b").await;
+        clients[0].ask(b"a again").await;
+        clients[2].ask(b"c").await;
+        clients[0].ask(b"still here").await;
+        let counters = stage.frontend.counters.read();
+        assert_eq!((counters.accepted, counters.open), (3, 2), "the first one was not begun anew");
+        clients[1].ask(b"b again").await;
+        assert_eq!(stage.frontend.counters.accepted.get(), 4, "the second one was");
+    }
+
+    #[tokio::test]
+    async fn a_silent_flow_ends_and_its_target_has_one_less() {
+        let echo = Echo::at(local()).await;
+        let short = |stage: &mut Stage| stage.config.idle_timeout = Duration::from_millis(1);
+        let stage = Stage::with(&[&echo], Ipv4Addr::LOCALHOST.into(), 100, short).await;
+        stage.client().await.send(b"once").await;
+        stage.until("idled", |counters| counters.idled == 1 && counters.open == 0).await;
+        assert_eq!((stage.pool.statuses()[0].open, stage.pool.statuses()[0].total), (0, 1));
+    }
+
+    #[tokio::test]
+    async fn a_flow_moves_when_nothing_listens_at_its_target_any_more() {
+        let (first, second) = (Echo::at(local()).await, Echo::at(local()).await);
+        let (stage, other) = (Stage::new(&[&first, &second]).await, second.address.port());
+        let client = stage.client().await;
+        assert_eq!(client.ask(b"hello").await, first.address.port());
+        first.stop().await;
+        assert_eq!(client.insist().await, other);
+        let counters = stage.frontend.counters.read();
+        assert_eq!((counters.accepted, counters.open), (1, 1), "it is the same flow");
+        assert!(counters.failed >= 1, "{counters:?}");
+        assert_eq!(stage.pool.statuses().iter().map(|target| target.open).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[tokio::test]
+    async fn a_flow_is_noticed_to_lead_nowhere_without_another_datagram() {
+        let echo = Echo::at(local()).await;
+        let stage = Stage::new(&[&echo]).await;
+        let client = stage.client().await;
+        client.ask(b"hello").await;
+        echo.stop().await;
+        client.send(b"to nobody").await;
+        stage.until("refused", |counters| counters.failed == 1).await;
+    }
+
+    #[tokio::test]
+    async fn the_only_target_is_found_again_when_it_is_back() {
+        let echo = Echo::at(local()).await;
+        let stage = Stage::new(&[&echo]).await;
+        let client = stage.client().await;
+        client.ask(b"hello").await;
+        let address = echo.stop().await;
+        client.send(b"to nobody").await;
+        stage.until("refused", |counters| counters.failed >= 1).await;
+        let again = Echo::at(address).await;
+        assert_eq!(client.insist().await, again.address.port());
+    }
+
+    #[tokio::test]
+    async fn a_flow_leaves_a_target_that_became_unhealthy_unless_there_is_no_other() {
+        let (first, second) = (Echo::at(local()).await, Echo::at(local()).await);
+        let stage = Stage::new(&[&first, &second]).await;
+        let client = stage.client().await;
+        assert_eq!(client.ask(b"one").await, first.address.port());
+        let unhealthy = |those: Vec<SocketAddr>| {
+            move |address: SocketAddr| {
+                let verdict = Verdict::default();
+                let interval = Duration::from_secs(1);
+                let probe = HealthProbe::Tcp;
+                let check = HealthCheck { probe, port: None, interval, timeout: interval, rise: 1, fall: 1 };
+                verdict.note(!those.contains(&address), &check);
+                Arc::new(verdict)
+            }
+        };
+        stage.set(unhealthy(vec![first.address]));
+        assert_eq!(client.ask(b"two").await, second.address.port());
+        stage.set(unhealthy(vec![first.address, second.address]));
+        assert_eq!(client.ask(b"three").await, second.address.port());
+        stage.set(unhealthy(vec![second.address]));
+        assert_eq!(client.ask(b"four").await, first.address.port());
+    }
+
+    #[tokio::test]
+    async fn a_draining_target_keeps_its_flows_and_gets_no_new_ones() {
+        let (first, second) = (Echo::at(local()).await, Echo::at(local()).await);
+        let mut stage = Stage::new(&[&first, &second]).await;
+        let old = stage.client().await;
+        assert_eq!(old.ask(b"hello").await, first.address.port());
+        stage.config.targets[0].draining = true;
+        stage.set(|_| Arc::default());
+        assert_eq!(old.ask(b"still me").await, first.address.port());
+        for _ in 0..3 {
+            assert_eq!(stage.client().await.ask(b"new").await, second.address.port());
+        }
+    }
+
+    #[tokio::test]
+    async fn the_flows_of_a_removed_target_end_and_begin_anew_elsewhere() {
+        let (first, second) = (Echo::at(local()).await, Echo::at(local()).await);
+        let mut stage = Stage::new(&[&first, &second]).await;
+        let client = stage.client().await;
+        assert_eq!(client.ask(b"hello").await, first.address.port());
+        stage.config.targets.remove(0);
+        stage.set(|_| Arc::default());
+        stage.until("closed", |counters| counters.open == 0).await;
+        assert_eq!(client.ask(b"hello").await, second.address.port());
+        assert_eq!(stage.frontend.counters.read().accepted, 2);
+    }
+
+    #[tokio::test]
+    async fn with_affinity_the_flows_of_one_address_go_to_one_target() {
+        let echoes = [Echo::at(local()).await, Echo::at(local()).await, Echo::at(local()).await];
+        let affine = |stage: &mut Stage| stage.config.affinity = Some(Duration::from_secs(60));
+        let stage = Stage::with(&echoes.each_ref(), Ipv4Addr::LOCALHOST.into(), 100, affine).await;
+        let first = stage.client().await.ask(b"1").await;
+        for _ in 0..5 {
+            assert_eq!(stage.client().await.ask(b"n").await, first);
+        }
+    }
+
+    #[tokio::test]
+    async fn flows_are_spread_as_the_algorithm_says() {
+        let echoes = [Echo::at(local()).await, Echo::at(local()).await];
+        let least = |stage: &mut Stage| stage.config.algorithm = Algorithm::LeastConnections;
+        let stage = Stage::with(&echoes.each_ref(), Ipv4Addr::LOCALHOST.into(), 100, least).await;
+        for _ in 0..6 {
+            stage.client().await.ask(b"n").await;
+        }
+        assert_eq!(stage.pool.statuses().iter().map(|target| target.open).collect::<Vec<_>>(), [3, 3]);
+    }
+
+    #[tokio::test]
+    async fn when_it_has_stopped_the_address_is_free_and_nothing_is_open() {
+        let echo = Echo::at(local()).await;
+        let stage = Stage::new(&[&echo]).await;
+        for _ in 0..10 {
+            stage.client().await.ask(b"n").await;
+        }
+        stage.stop.cancel();
+        timeout(PATIENCE, stage.serving).await.expect("it stops").unwrap();
+        UdpSocket::bind(stage.frontend.address).await.expect("the address is free");
+        assert_eq!(stage.frontend.counters.open.get(), 0);
+        assert_eq!(stage.pool.statuses()[0].open, 0);
+    }
+}
