@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::flows::{Flows, Heard, LastHeard};
 use crate::frontend::Frontend;
+use crate::open_files;
 use crate::pool::Lease;
 
 /// No datagram is longer.
@@ -195,12 +196,17 @@ impl Listener {
         true
     }
 
-    async fn connect(&self, client: SocketAddr, except: &[SocketAddr]) -> Option<(Lease, UdpSocket)> {
+    async fn connect(&mut self, client: SocketAddr, except: &[SocketAddr]) -> Option<(Lease, UdpSocket)> {
         let mut tried = except.to_vec();
         loop {
             let lease = self.frontend.pool().pick(client.ip(), &tried)?;
             match connected(lease.address()).await {
                 Ok(upstream) => return Some((lease, upstream)),
+                // No target's fault. One flow less is room for this one, as soon as its task has let go of its socket.
+                Err(error) if open_files::are_too_many(&error) => {
+                    self.end_longest_silent();
+                    return None;
+                }
                 Err(error) => tracing::debug!(target = %lease.address(), %error, "cannot send to target"),
             }
             tried.push(lease.address());
@@ -233,10 +239,12 @@ impl Listener {
     }
 
     fn make_room(&mut self) {
-        while self.flows.len() >= self.limit {
-            let Some((client, _)) = self.flows.longest_silent() else { return };
-            self.flows.remove(client);
-        }
+        while self.flows.len() >= self.limit && self.end_longest_silent() {}
+    }
+
+    fn end_longest_silent(&mut self) -> bool {
+        let longest = self.flows.longest_silent();
+        longest.and_then(|(client, _)| self.flows.remove(client)).is_some()
     }
 
     fn sweep(&mut self, now: Instant) {
