@@ -94,6 +94,7 @@ pub enum Applied {
 ///   nothing doubled.
 /// - `update_survives_every_crash`: the same, and the address stays.
 /// - `deletion_survives_every_crash`: the same, and nothing is left.
+/// - `a_dropped_call_is_forgotten`: a call may be dropped at any `await`; the next one finds what is there.
 /// - `balancer_errors_have_a_kind`: refused credentials, refused rights, throttling, a broken cloud and a garbled answer
 ///   are told apart.
 /// - `balancer_throttling_carries_its_delay`: the delay that the cloud asks for is passed on as advice.

@@ -123,7 +123,8 @@ pub enum ProxyProtocol {
 /// What a data plane may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// TCP connections at once, of all balancers; more wait to be accepted.
+    /// TCP connections at once, of all balancers; more wait to be accepted. Where the process may not have two open files
+    /// for each, it is as many as it may.
     pub connections: usize,
     /// UDP flows at once, per listener; the longest silent one makes room.
     pub flows: usize,

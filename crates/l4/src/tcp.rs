@@ -18,8 +18,8 @@ use tokio::time;
 use crate::connections::Progress;
 use crate::frontend::{Frontend, Rules};
 use crate::pool::Lease;
-use crate::proxy;
 use crate::relay::relay;
+use crate::{open_files, proxy};
 
 /// How long accepting rests when it cannot go on, such as without a free file descriptor.
 const REST: Duration = Duration::from_millis(100);
@@ -91,14 +91,24 @@ impl Connection {
     async fn connect(&self, client: &TcpStream) -> Option<(TcpStream, Lease)> {
         let mut refused = Vec::new();
         while let Some(lease) = self.rules.pool.pick(self.peer.ip(), &refused) {
-            match time::timeout(self.rules.connect_timeout, self.dial(lease.address(), client)).await {
-                Ok(Ok(target)) => return Some((target, lease)),
-                Ok(Err(error)) => self.tell(&lease, &error),
-                Err(_) => self.tell(&lease, &Error::from(ErrorKind::TimedOut)),
+            let dialled = time::timeout(self.rules.connect_timeout, self.dial_when_possible(lease.address(), client));
+            match dialled.await.unwrap_or_else(|_| Err(Error::from(ErrorKind::TimedOut))) {
+                Ok(target) => return Some((target, lease)),
+                Err(error) => self.tell(&lease, &error),
             }
             refused.push(lease.address());
         }
         None
+    }
+
+    /// That this process has too many files open is not the fault of the target, and passes.
+    async fn dial_when_possible(&self, target: SocketAddr, client: &TcpStream) -> Result<TcpStream> {
+        loop {
+            match self.dial(target, client).await {
+                Err(error) if open_files::are_too_many(&error) => time::sleep(REST).await,
+                dialled => return dialled,
+            }
+        }
     }
 
     async fn dial(&self, target: SocketAddr, client: &TcpStream) -> Result<TcpStream> {

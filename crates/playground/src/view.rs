@@ -1,19 +1,19 @@
-//! What the simulated parts of the cluster see: the Nodes, Pods and Leases as they were last heard of.
+//! What the simulated parts of the cluster see: the Nodes, Pods, Leases and Services as they were last heard of.
 //!
-//! One watch per kind feeds all of them, so that a thousand kubelets cost three watches and not three thousand.
+//! One watch per kind feeds all of them, so that a thousand kubelets cost four watches and not four thousand.
 
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, Taint};
 use kube::runtime::reflector::{self, Lookup, Store};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
+
+use crate::objects::{Lease, Node, Pod, Service};
 
 /// Where kubelets keep their Leases.
 pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -24,6 +24,7 @@ pub(crate) struct View {
     nodes: Store<Node>,
     pods: Store<Pod>,
     leases: Store<Lease>,
+    services: Store<Service>,
     filled: watch::Receiver<bool>,
 }
 
@@ -33,11 +34,12 @@ impl View {
         let (nodes, feed_nodes) = reflect(Api::<Node>::all(client.clone()));
         let (pods, feed_pods) = reflect(Api::<Pod>::all(client.clone()));
         let (leases, feed_leases) = reflect(Api::<Lease>::namespaced(client.clone(), LEASE_NAMESPACE));
+        let (services, feed_services) = reflect(Api::<Service>::all(client.clone()));
         let (fill, filled) = watch::channel(false);
-        let view = View { nodes, pods, leases, filled };
+        let view = View { nodes, pods, leases, services, filled };
         let full = view.clone();
         let feed = async move {
-            tokio::join!(feed_nodes, feed_pods, feed_leases, async {
+            tokio::join!(feed_nodes, feed_pods, feed_leases, feed_services, async {
                 full.filling().await;
                 fill.send_replace(true);
                 // As long as the sender lives, a view that waits is not told that its feed is gone.
@@ -55,9 +57,9 @@ impl View {
 
     /// Only one may wait for a reflector's store: with several, the waker of one can be lost for the other's.
     async fn filling(&self) {
-        let (nodes, pods, leases) =
-            (self.nodes.wait_until_ready(), self.pods.wait_until_ready(), self.leases.wait_until_ready());
-        let _ = tokio::join!(nodes, pods, leases);
+        let (nodes, pods) = (self.nodes.wait_until_ready(), self.pods.wait_until_ready());
+        let (leases, services) = (self.leases.wait_until_ready(), self.services.wait_until_ready());
+        let _ = tokio::join!(nodes, pods, leases, services);
     }
 
     /// All Nodes, by name.
@@ -70,6 +72,13 @@ impl View {
         let mut pods = self.pods.state();
         pods.sort_by_cached_key(|pod| (pod.metadata.namespace.clone(), pod.name_any()));
         pods
+    }
+
+    /// All Services, by namespace and name.
+    pub(crate) fn services(&self) -> Vec<Arc<Service>> {
+        let mut services = self.services.state();
+        services.sort_by_cached_key(|service| (service.metadata.namespace.clone(), service.name_any()));
+        services
     }
 
     /// All kubelets' Leases, by name.
@@ -103,30 +112,4 @@ where
             }
         });
     (reader, feed)
-}
-
-/// The `Ready` condition, if there is one.
-pub(crate) fn ready_condition(node: &Node) -> Option<&NodeCondition> {
-    let conditions = node.status.as_ref()?.conditions.as_deref()?;
-    conditions.iter().find(|condition| condition.type_ == "Ready")
-}
-
-/// The status of the `Ready` condition; `Unknown` without one.
-pub(crate) fn readiness(node: &Node) -> &str {
-    ready_condition(node).map_or("Unknown", |condition| &condition.status)
-}
-
-/// The taints in their order.
-pub(crate) fn taints(node: &Node) -> &[Taint] {
-    node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
-}
-
-/// The Node that a Pod is bound to.
-pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
-    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).filter(|name| !name.is_empty())
-}
-
-/// The phase; `Pending` until somebody says another.
-pub(crate) fn phase(pod: &Pod) -> &str {
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
 }

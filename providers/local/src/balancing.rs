@@ -23,12 +23,16 @@ impl LocalCloud {
 
     /// Makes a balancer, which may be anybody's or nobody's, with addresses from the pool.
     pub fn add_balancer(&self, balancer: NewBalancer) -> Result<Balancer, CloudError> {
-        self.edit_balancers(|balancers| balancers.add(&self.shared.balancing, balancer))
+        let made = self.edit_balancers(|balancers| balancers.add(&self.shared.balancing, balancer))?;
+        self.serve_soon(vec![made.id.clone()]);
+        Ok(made)
     }
 
     /// Removes the balancer of this ID, whosever it is, and gives back those of its addresses that nobody else has.
     pub fn delete_balancer(&self, id: &str) -> Result<(), CloudError> {
-        self.edit_balancers(|balancers| balancers.remove(id))
+        self.edit_balancers(|balancers| balancers.remove(id))?;
+        self.serve_soon(vec![id.to_owned()]);
+        Ok(())
     }
 
     /// How many writing calls the cloud's users have made, failed ones included, since the count began.
@@ -53,11 +57,23 @@ impl LocalCloud {
         let rest = seen.balancer.as_ref().and_then(|balancer| now.work.rest(&balancer.id));
         // A part of a millisecond is a whole one, or the asker would come back too early.
         seen.busy_millis = rest.map(|rest| rest.as_micros().div_ceil(1000) as u64);
+        if let (Some(sockets), Some(balancer)) = (&self.shared.sockets, &seen.balancer) {
+            seen.errors = sockets.errors(balancer, world.balancers.addresses_of(balancer).map(|address| address.ip));
+        }
         seen
     }
 
-    /// Carries out a user's call; all that there is for the asker afterwards.
-    pub(crate) fn carry_out(&self, asking: &Asking, change: Change) -> Result<Observation, CloudError> {
+    /// Carries out a user's call, down to the sockets; all that there is for the asker afterwards.
+    pub(crate) async fn order(&self, asking: &Asking, change: Change) -> Result<Observation, CloudError> {
+        let named = change.balancer().map(str::to_owned);
+        let made = self.carry_out(asking, change)?;
+        if let Some(id) = named.or(made) {
+            self.serve(&id).await;
+        }
+        Ok(self.observe(None, asking))
+    }
+
+    fn carry_out(&self, asking: &Asking, change: Change) -> Result<Option<String>, CloudError> {
         let now = &mut *self.now();
         if let Some((id, rest)) = change.balancer().and_then(|id| Some((id, now.work.rest(id)?))) {
             return Err(CloudError::Busy(id.to_owned(), rest));
@@ -66,7 +82,7 @@ impl LocalCloud {
         if let Some(id) = &touched {
             now.work.begin(id);
         }
-        Ok(self.look(now, &now.world, asking))
+        Ok(touched)
     }
 
     fn edit_balancers<T>(&self, edit: impl FnOnce(&mut Balancers) -> Result<T, CloudError>) -> Result<T, CloudError> {

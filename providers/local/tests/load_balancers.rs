@@ -320,7 +320,7 @@ async fn what_stands_in_the_way_is_refused_with_its_owner_and_left_alone() {
     assert!(error.to_string().contains("bank/other"), "{error}");
     assert!(world.plan(&gone(&wish)).await.unwrap().is_empty(), "what is not ours is not ours to remove");
     assert_eq!(world.observe(&gone(&wish)).await.unwrap(), None);
-    assert_eq!(world.cloud.balancers(), [namesake.clone()]);
+    assert_eq!(world.only(), namesake);
     world.cloud.delete_balancer(&namesake.id).unwrap();
     assert!(world.is_empty());
     world.converge(&wish).await.unwrap();

@@ -402,18 +402,18 @@ impl Shared {
         }
     }
 
-    /// Compares all balancers with the cloud, now and then.
+    /// Compares all balancers with the cloud, now and then. Those that rest are among them: what is in their way may be in
+    /// the cloud, of which nobody is told.
     async fn refresh(&self) {
         if self.options.refresh.is_zero() {
             return std::future::pending().await;
         }
         loop {
             tokio::time::sleep(self.options.refresh).await;
-            let services = self.context.services.all().into_iter();
-            let ours = services.filter(|service| service::wants_balancer(service, &self.scope) && !service.deleting);
+            let services = self.context.services.all().into_iter().filter(|service| self.concerns(service));
+            let keys = services.map(|service| service.key()).chain(self.memory.debtors());
             // One in back-off has its own time.
-            let ours = ours.map(|service| service.key()).filter(|key| self.queue.failures(key) == 0);
-            ours.for_each(|key| self.queue.add(key, Priority::Low));
+            keys.filter(|key| self.queue.failures(key) == 0).for_each(|key| self.queue.add(key, Priority::Low));
         }
     }
 }

@@ -199,6 +199,9 @@ impl Pass<'_> {
             }
             existed |= removed.changed;
         }
+        if !existed && self.may_be_anothers(service) {
+            return Ok(Done::Settled);
+        }
         let mut change = ServiceChange::default().without_finalizer(service);
         if !service.deleting {
             change = change.with_status(service, &LoadBalancerStatus::default());
@@ -210,6 +213,15 @@ impl Pass<'_> {
             self.shared.tell_deleted(service);
         }
         Ok(Done::Settled)
+    }
+
+    /// Nothing says that the finalizer, which all managers share, is ours: Services without a class are somebody else's, and
+    /// the class that would have told is gone with the type.
+    fn may_be_anothers(&self, service: &Service) -> bool {
+        !self.shared.scope.unset
+            && service.class.is_none()
+            && service.condition(LOAD_BALANCER_READY).is_none()
+            && self.shared.memory.held(self.key, &service.uid).is_none()
     }
 
     /// The clouds that may have a balancer for this Service. Its class, which says which, is gone once its type is another.

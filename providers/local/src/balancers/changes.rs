@@ -433,6 +433,10 @@ fn check_settings(settings: &BalancerSettings) -> Result<(), CloudError> {
             return Err(CloudError::Invalid(format!("the port {port} is there twice")));
         }
     }
+    let interval = settings.health_check.as_ref().map(|check| check.interval_millis);
+    if [interval, settings.idle_timeout_millis, settings.affinity_seconds.map(u64::from)].contains(&Some(0)) {
+        return Err(CloudError::Invalid("a timeout, an interval or an affinity of 0 makes no sense".to_owned()));
+    }
     Ok(())
 }
 

@@ -134,8 +134,8 @@ pub(in crate::cases) async fn seen_is_what_observe_says(scene: &Scene) -> Verdic
 
 pub(in crate::cases) async fn in_progress_is_told(scene: &Scene) -> Verdict {
     let work = Balancing::of(scene)?;
-    let nodes = [work.node("node-1").await];
-    let wish = work.wish("web", &nodes)?;
+    let nodes = [work.node("node-1").await, work.node("node-2").await];
+    let wish = work.everything("web", &nodes)?;
     if !happens(work.hands().slow().await, "make the cloud slow")? {
         return work.fulfil(&wish).await.map(drop);
     }
@@ -152,6 +152,7 @@ pub(in crate::cases) async fn in_progress_is_told(scene: &Scene) -> Verdict {
     }
     work.hands().settle().await;
     work.fulfil(&wish).await?;
+    work.fulfil(&work.otherwise(&wish, nodes.get(1..).unwrap_or_default())?).await?;
     work.remove(&wish).await
 }
 
