@@ -1,89 +1,13 @@
-//! `bowline plan` and `--dry-run`, beside an API server and a cloud that are processes, too: what is told, the exit codes,
-//! and that nothing is written anywhere.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+//! What is told, the exit codes, and that nothing is written anywhere.
 
-mod support;
-
-use std::process::Output;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Event, Node};
-use kube::api::{Api, ListParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use support::{Program, Server, bowline};
 
-/// An API server and a cloud, and the flags that reach both.
-struct World {
-    server: Server,
-    _cloud: Program,
-    endpoint: String,
-    reach: Vec<String>,
-    client: kube::Client,
-}
-
-impl World {
-    async fn start(test: &str) -> World {
-        let server = Server::start(test, &["--debug-endpoints"]);
-        let mut cloud = Program::start(test, &["cloud", "--listen=127.0.0.1:0"]);
-        let endpoint = cloud.says("cloud ready at ");
-        let config = server.scratch.file("local.yaml", format!("endpoint: {endpoint}\n"));
-        let reach = vec![
-            "--cloud-provider=local".to_owned(),
-            format!("--cloud-config={}", config.display()),
-            format!("--kubeconfig={}", server.kubeconfig().display()),
-        ];
-        let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-        World { server, _cloud: cloud, endpoint, reach, client: kube::Client::try_from(config).unwrap() }
-    }
-
-    fn run(&self, command: &str, flags: &[&str]) -> Output {
-        let words = [command].into_iter().chain(self.reach.iter().map(String::as_str)).chain(flags.iter().copied());
-        bowline(&words.collect::<Vec<_>>())
-    }
-
-    fn manager(&self, test: &str, flags: &[&str]) -> Program {
-        let words = self.reach.iter().map(String::as_str).chain(["--leader-elect=false"]).chain(flags.iter().copied());
-        Program::start(test, &words.collect::<Vec<_>>())
-    }
-
-    fn cloud(&self, arguments: &[&str]) -> String {
-        let endpoint = format!("--endpoint={}", self.endpoint);
-        let words = ["cloud"].iter().chain(arguments).copied().chain([endpoint.as_str()]);
-        let output = bowline(&words.collect::<Vec<_>>());
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    async fn create_node(&self, name: &str) {
-        let taint = json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"});
-        let node = json!({"metadata": {"name": name}, "spec": {"taints": [taint]}});
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
-    }
-
-    /// Every Node and Event, with the state that it is in.
-    async fn versions(&self) -> Vec<String> {
-        let nodes = Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await.unwrap();
-        let events = Api::<Event>::all(self.client.clone()).list(&ListParams::default()).await.unwrap();
-        let nodes = nodes.items.into_iter().map(|node| node.metadata);
-        let all = nodes.chain(events.items.into_iter().map(|event| event.metadata));
-        all.map(|object| format!("{:?} {:?}", object.name, object.resource_version)).collect()
-    }
-
-    /// The calls that changed something in the cloud since the last time that this was asked.
-    fn cloud_writes(&self) -> Vec<String> {
-        let is_read =
-            |line: &&str| ["find", "list", "get", "balancers", "observe"].iter().any(|read| line.starts_with(read));
-        let calls = self.cloud(&["calls", "--reset"]);
-        calls.lines().filter(|line| !is_read(line)).map(str::to_owned).collect()
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use crate::support::bowline;
+use crate::world::{World, address, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_tells_what_would_change_and_changes_nothing() {
@@ -176,6 +100,59 @@ async fn a_dry_run_says_what_it_would_do_and_writes_nothing() {
     manager.says("dry run: nothing is changed");
     // The decision was made, and its Event told, in the log alone.
     manager.says("Node synced successfully");
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    assert_eq!(world.versions().await, before, "{}", manager.said());
+    assert_eq!(world.cloud_writes(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn balancers_are_planned_as_they_are_then_made_and_removed() {
+    let world = World::start("plan-services").await;
+    world.create_service("web", json!({})).await;
+    world.create_service("wrong", json!({"bowline.dev/internal": "perhaps"})).await;
+    world.cloud_writes();
+    let before = world.versions().await;
+    let plan = world.run("plan", &["-o", "json"]);
+    assert_eq!(plan.status.code(), Some(2), "{plan:?}");
+    let document: Value = serde_json::from_slice(&plan.stdout).unwrap();
+    let (web, wrong) = (&document["items"][0], &document["items"][1]);
+    assert_eq!(
+        (&web["name"], &web["cloud"], &web["inCloud"][0]["verb"]),
+        (&json!("web"), &json!("local"), &json!("create"))
+    );
+    assert_eq!(web["inCluster"][0]["changes"][0]["to"], "service.kubernetes.io/load-balancer-cleanup");
+    assert_eq!(wrong["remarks"][0]["kind"], "refused", "{document:#}");
+    assert_eq!(world.versions().await, before, "nothing is written to the cluster");
+    assert_eq!(world.cloud_writes(), [""; 0], "nothing is written to the cloud");
+
+    let mut manager = world.manager("plan-services", &[]);
+    world.until("web", &manager, |service| service.is_some_and(|service| address(&service).is_some())).await;
+    let is_told = |service: Option<Service>| service.unwrap().status.unwrap().conditions.is_some();
+    world.until("wrong", &manager, is_told).await;
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    let settled = world.run("plan", &[]);
+    assert_eq!(settled.status.code(), Some(0), "{}", text(&settled.stdout));
+    assert!(text(&settled.stdout).contains("refused: "), "{}", text(&settled.stdout));
+
+    world.services().delete("web", &DeleteParams::default()).await.unwrap();
+    let leaving = text(&world.run("plan", &[]).stdout);
+    for part in ["Service default/web (local)\n  in the cloud:\n", "    delete ", "load-balancer-cleanup (removed)\n"] {
+        assert!(leaving.contains(part), "{part:?} is missing in {leaving}");
+    }
+    // A Service that is kept needs a plan, too: its annotation is out of the way first.
+    let patch = json!({"metadata": {"annotations": {"bowline.dev/internal": null}}});
+    world.services().patch("wrong", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    assert!(text(&world.run("plan", &[]).stdout).contains("Service default/wrong (local)\n  in the cloud:\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_makes_no_balancer() {
+    let world = World::start("dry-balancer").await;
+    world.create_service("web", json!({})).await;
+    world.cloud_writes();
+    let before = world.versions().await;
+    let mut manager = world.manager("dry-balancer", &["--dry-run"]);
+    manager.says("dry run, not done: create ");
     assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
     assert_eq!(world.versions().await, before, "{}", manager.said());
     assert_eq!(world.cloud_writes(), [""; 0]);
