@@ -134,15 +134,17 @@ pub(in crate::cases) async fn seen_is_what_observe_says(scene: &Scene) -> Verdic
 
 pub(in crate::cases) async fn in_progress_is_told(scene: &Scene) -> Verdict {
     let work = Balancing::of(scene)?;
-    let nodes = [work.node("node-1").await];
-    let wish = work.wish("web", &nodes)?;
+    let nodes = [work.node("node-1").await, work.node("node-2").await];
+    let wish = work.everything("web", &nodes)?;
     if !happens(work.hands().slow().await, "make the cloud slow")? {
         return work.fulfil(&wish).await.map(drop);
     }
-    let plan = work.plan(&wish).await?;
-    let Some(step) = plan.steps.first() else { return broken("nothing is planned for a new Service") };
-    if let Err(error) = work.apply(&wish, step).await {
-        return broken(format!("an error from a sound cloud: {error}"));
+    for step in &work.plan(&wish).await?.steps {
+        match work.apply(&wish, step).await {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::InProgress => break,
+            Err(error) => return broken(format!("an error from a sound cloud: {error}")),
+        }
     }
     let state = work.state(&wish).await?;
     match work.provider()?.plan(&wish, state.as_ref()) {
@@ -152,6 +154,7 @@ pub(in crate::cases) async fn in_progress_is_told(scene: &Scene) -> Verdict {
     }
     work.hands().settle().await;
     work.fulfil(&wish).await?;
+    work.fulfil(&work.otherwise(&wish, nodes.get(1..).unwrap_or_default())?).await?;
     work.remove(&wish).await
 }
 

@@ -147,12 +147,14 @@ pub(in crate::cases) async fn a_group_shares_an_address(scene: &Scene) -> Verdic
         let protocol = wish.spec.iter().flat_map(|spec| &spec.ports).map(|port| port.protocol).next();
         Ok(change(&wish, |spec| spec.ports = vec![port(number, protocol.unwrap_or(Protocol::Tcp))]))
     };
-    let (one, other, alone) = (member("one", 0)?, member("other", 1)?, work.wish("alone", &nodes)?);
-    for wish in [&one, &other, &alone] {
+    let (one, other, mut stranger) = (member("one", 0)?, member("other", 1)?, member("stranger", 2)?);
+    // A group is one of a namespace.
+    stranger.key.namespace = "elsewhere".to_owned();
+    for wish in [&one, &other, &stranger] {
         work.fulfil(wish).await?;
     }
     let (first, second) = (work.seen(&one.key).await?.addresses, work.seen(&other.key).await?.addresses);
-    let third = work.seen(&alone.key).await?.addresses;
+    let third = work.seen(&stranger.key).await?.addresses;
     require(first == second, || format!("of one group, one has {first:?} and the other {second:?}"))?;
     require(first != third, || format!("one that is not of the group has its address {third:?}"))?;
     work.rests(&one).await?;
@@ -161,7 +163,7 @@ pub(in crate::cases) async fn a_group_shares_an_address(scene: &Scene) -> Verdic
     let left = work.seen(&other.key).await?.addresses;
     require(left == first, || format!("one of the group went, and {first:?} became {left:?}"))?;
     work.remove(&other).await?;
-    work.remove(&alone).await?;
+    work.remove(&stranger).await?;
     work.nothing_changed_since(&before).await
 }
 

@@ -12,6 +12,8 @@ use crate::scene::{Scene, Verdict, broken, require};
 
 /// No creation, update or deletion takes more calls.
 const MANY_CALLS: u64 = 500;
+/// Enough to drop a call at each of its waits, in a simulator of the same process.
+const MANY_POLLS: usize = 60;
 const NINE: Duration = Duration::from_secs(9);
 
 /// Each trouble, and the kind of error that it is. That there is nothing at all cannot be told from an empty account.
@@ -95,6 +97,42 @@ async fn crashes(work: &mut Balancing<'_>, wish: &LoadBalancerWish, calls: u64) 
     work.hands().settle().await;
     work.restart().await;
     Ok(came?.is_ok())
+}
+
+pub(in crate::cases) async fn a_dropped_call_is_forgotten(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await, work.node("node-2").await];
+    let before = work.resources().await;
+    let wish = work.everything("web", &nodes)?;
+    work.fulfil(&wish).await?;
+    let shape = work.shape(&wish.key).await;
+    work.remove(&wish).await?;
+    for polls in 0..MANY_POLLS {
+        let ended = ends_within(polls, work.attempt(&wish)).await;
+        work.hands().settle().await;
+        work.fulfil(&wish).await?;
+        let built = work.shape(&wish.key).await;
+        require(built == shape, || format!("a call that was dropped left {built:?} instead of {shape:?}"))?;
+        ends_within(polls, work.attempt(&gone(&wish))).await;
+        work.remove(&wish).await?;
+        work.nothing_changed_since(&before).await?;
+        if ended {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Goes on with it so many times, and then drops it; `true` if it came to its end.
+async fn ends_within(polls: usize, work: impl Future) -> bool {
+    let mut work = std::pin::pin!(work);
+    for _ in 0..polls {
+        if futures::poll!(work.as_mut()).is_ready() {
+            return true;
+        }
+        tokio::task::yield_now().await;
+    }
+    false
 }
 
 pub(in crate::cases) async fn failed_observation_is_no_answer(scene: &Scene) -> Verdict {

@@ -80,6 +80,8 @@ enum Flaw {
     ForgetsDelay,
     NamesNothing,
     ChoosesAddressesItself,
+    SharesWithOtherNamespaces,
+    StaysBusy,
 }
 
 fn everything() -> LoadBalancerCapabilities {
@@ -123,7 +125,7 @@ async fn report(flaw: Flaw, numbers: LoadBalancerCapabilities) -> Report {
 }
 
 /// Each flaw of a provider that claims everything, and a case that is there to catch it.
-const CAUGHT: [(Flaw, &str); 64] = [
+const CAUGHT: [(Flaw, &str); 66] = [
     (Flaw::AnswersInItsOwnOrder, "one_state_each"),
     (Flaw::ObservesOneByOne, "observing_many_saves_calls"),
     (Flaw::ListsOnlyWhole, "list_names_what_is_ours"),
@@ -188,6 +190,8 @@ const CAUGHT: [(Flaw, &str); 64] = [
     (Flaw::ForgetsDelay, "balancer_throttling_carries_its_delay"),
     (Flaw::NamesNothing, "late_listing_makes_no_double"),
     (Flaw::ChoosesAddressesItself, "services_at_once_have_their_own"),
+    (Flaw::SharesWithOtherNamespaces, "a_group_shares_an_address"),
+    (Flaw::StaysBusy, "a_dropped_call_is_forgotten"),
 ];
 
 #[tokio::test]

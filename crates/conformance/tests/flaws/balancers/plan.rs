@@ -40,6 +40,7 @@ fn step(op: Op) -> Step {
 pub(super) fn balancer_name(wish: &LoadBalancerWish, toy: &Toy) -> String {
     let key = &wish.key;
     match wish.settings.share_group.as_deref().filter(|_| !toy.has(Flaw::SharesNothing)) {
+        Some(group) if toy.has(Flaw::SharesWithOtherNamespaces) => format!("{}-{group}", key.cluster),
         Some(group) => format!("{}-{}-{group}", key.cluster, key.namespace),
         None => format!("{}-{}", key.cluster, key.uid),
     }
@@ -118,7 +119,10 @@ fn housing(toy: &Toy, wish: &LoadBalancerWish, spec: &LoadBalancerSpec, view: &V
         return take(one, vec![key]);
     }
     if let Some(one) = &view.named {
-        let family = |owner: &LoadBalancerKey| (&owner.cluster, &owner.namespace) == (&key.cluster, &key.namespace);
+        let family = |owner: &LoadBalancerKey| {
+            let namespace = owner.namespace == key.namespace || toy.has(Flaw::SharesWithOtherNamespaces);
+            owner.cluster == key.cluster && namespace
+        };
         let group = wish.settings.share_group.is_some() && !one.owners.is_empty() && one.owners.iter().all(family);
         return match toy.flaw {
             _ if group => take(one, [one.owners.clone(), vec![key]].concat()),

@@ -1,5 +1,6 @@
 //! The toy's provider, with whatever flaw is put into it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -24,6 +25,7 @@ pub(super) struct Toy {
     capabilities: Capabilities,
     /// What a manager would know until it crashes.
     memory: Mutex<Vec<String>>,
+    busy: AtomicBool,
 }
 
 /// What a plan is made from: what is ours, and what may stand in the way of something new.
@@ -62,6 +64,7 @@ impl Toy {
             },
             capabilities: Capabilities { instances: None, load_balancers: Some(balancers), routes: None },
             memory: Mutex::default(),
+            busy: AtomicBool::default(),
         }
     }
 
@@ -266,6 +269,9 @@ impl LoadBalancers for Toy {
     async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
         let op: Op = serde_json::from_value(step.payload.clone()).unwrap();
         let before = self.cloud.everything();
+        if self.has(Flaw::StaysBusy) && self.busy.swap(true, Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::InProgress, "toy", "another call is under way"));
+        }
         let deletes = matches!(op, Op::Delete { .. } | Op::Silence { .. });
         if self.has(Flaw::WritesTwice) {
             self.act(key, op.clone()).await?;
@@ -275,7 +281,9 @@ impl LoadBalancers for Toy {
         {
             return Err(Error::new(ErrorKind::AlreadyExists, "toy", "it is there already"));
         }
-        match self.act(key, op).await.map_err(|error| self.read(error)) {
+        let acted = self.act(key, op).await.map_err(|error| self.read(error));
+        self.busy.store(false, Ordering::SeqCst);
+        match acted {
             Err(error) if deletes && error.kind() == ErrorKind::NotFound && !self.has(Flaw::GoneIsAnError) => {}
             other => other?,
         }
