@@ -109,4 +109,28 @@ mod tests {
             assert_eq!((explained.kind(), explained.retry_advice()), (kind, retry), "{error}");
         }
     }
+
+    #[test]
+    fn what_the_cloud_says_of_balancers_has_its_kind_and_advice() {
+        let rest = Duration::from_secs(3);
+        let table = [
+            (refused(409, "name_taken", None), ErrorKind::AlreadyExists, Retry::Never),
+            (refused(409, "foreign", None), ErrorKind::AlreadyExists, Retry::Never),
+            (refused(409, "address_taken", None), ErrorKind::AlreadyExists, Retry::Never),
+            (refused(409, "port_taken", None), ErrorKind::AlreadyExists, Retry::Never),
+            (refused(409, "busy", Some(rest)), ErrorKind::InProgress, Retry::After(rest)),
+            (refused(409, "in_use", None), ErrorKind::Conflict, Retry::Backoff),
+            (refused(409, "changed", None), ErrorKind::Conflict, Retry::Backoff),
+            (refused(404, "no_such_balancer", None), ErrorKind::Conflict, Retry::Backoff),
+            (refused(404, "no_such_address", None), ErrorKind::Conflict, Retry::Backoff),
+            (refused(404, "no_such_path", None), ErrorKind::InvalidConfig, Retry::Backoff),
+            (refused(507, "exhausted", None), ErrorKind::QuotaExceeded, Retry::Backoff),
+            (refused(504, "answer_lost", None), ErrorKind::Unavailable, Retry::Backoff),
+            (CallError::TimedOut(rest), ErrorKind::Unavailable, Retry::Backoff),
+        ];
+        for (error, kind, retry) in table {
+            let explained = error.clone().explain_balancer("change a balancer");
+            assert_eq!((explained.kind(), explained.retry_advice()), (kind, retry), "{error}");
+        }
+    }
 }

@@ -51,6 +51,9 @@ async fn send(address: SocketAddr, method: &str, target: &str, body: &str) -> (u
 async fn bad_requests_are_refused_with_what_is_wrong() {
     let (cloud, server) = started(3).await;
     cloud.add(machine("a")).unwrap();
+    let key = r#"{"key":{"cluster":"c","namespace":"n","service":"s","uid":"u"}}"#;
+    let four = format!(r#"{{"asking":[{key},{key},{key},{key}]}}"#);
+    let ordered = |change: &str| format!(r#"{{"asking":{key},"change":{change}}}"#);
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let table = [
         ("GET", "/", "", 404, "no_such_path"),
@@ -100,6 +103,30 @@ async fn bad_requests_are_refused_with_what_is_wrong() {
         ("POST", "/v1/faults", r#"{"fault":{"slow":-1}}"#, 400, "invalid"),
         ("POST", "/v1/faults", r#"{"fault":"empty","probability":2}"#, 400, "invalid"),
         ("POST", "/v1/faults", r#"{"fault":"empty","call":"add"}"#, 400, "invalid"),
+        ("GET", "/v1/balancers/lb-9", "", 404, "no_such_balancer"),
+        ("DELETE", "/v1/balancers/lb-9", "", 404, "no_such_balancer"),
+        ("GET", "/v1/balancers/lb-9/targets", "", 404, "no_such_path"),
+        ("PUT", "/v1/balancers/lb-9", "", 405, "wrong_method"),
+        ("GET", "/v1/balancers/change", "", 405, "wrong_method"),
+        ("POST", "/v1/addresses", "", 405, "wrong_method"),
+        ("POST", "/v1/balancers", "{}", 400, "invalid"),
+        ("POST", "/v1/balancers", r#"{"name":"b","ip":"10.1.1.1"}"#, 400, "invalid"),
+        ("POST", "/v1/balancers", r#"{"name":"b","settings":{"healthCheck":{"intervalMillis":0}}}"#, 400, "invalid"),
+        ("POST", "/v1/balancers", r#"{"name":"b","settings":{"idleTimeout":1}}"#, 400, "invalid"),
+        ("POST", "/v1/balancers/find", r#"{"asking":7}"#, 400, "invalid"),
+        ("POST", "/v1/balancers/find", &four, 400, "too_many_keys"),
+        ("POST", "/v1/balancers/owners", "{}", 400, "invalid"),
+        ("POST", "/v1/balancers/change", &ordered(r#"{"call":"explode"}"#), 400, "invalid"),
+        ("POST", "/v1/balancers/change", &ordered(r#"{"call":"delete-balancer"}"#), 400, "invalid"),
+        (
+            "POST",
+            "/v1/balancers/change",
+            &ordered(r#"{"call":"delete-balancer","id":"lb-9"}"#),
+            404,
+            "no_such_balancer",
+        ),
+        ("POST", "/v1/balancers/change", &ordered(r#"{"call":"delete-address","id":"ip-9"}"#), 404, "no_such_address"),
+        ("POST", "/v1/faults", r#"{"fault":"empty","after":-1}"#, 400, "invalid"),
         ("PUT", "/v1/latency", r#"{"millis":"slow"}"#, 400, "invalid"),
         ("PUT", "/v1/latency", r#"{"millis":18446744073709551616}"#, 400, "invalid"),
     ];
@@ -110,7 +137,7 @@ async fn bad_requests_are_refused_with_what_is_wrong() {
         assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{method} {target}: {answer}");
         assert_eq!(status == 405, head.contains("\nallow: "), "{method} {target}: {head}");
     }
-    assert_eq!(cloud.machines().len(), 1);
+    assert_eq!((cloud.machines().len(), cloud.addresses().len()), (1, 0));
     assert!(cloud.faults().is_empty());
     server.shutdown().await;
 }

@@ -3,8 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use bowline_core::{Address, AddressType};
-use bowline_local::{CloudError, CloudOptions, LocalCloud, NewMachine};
+use bowline_core::{Address, AddressType, LoadBalancerKey, Protocol};
+use bowline_local::{
+    BalancerSettings, BalancerTarget, CloudError, CloudOptions, Listener, LocalCloud, NewBalancer, NewMachine,
+};
 
 /// A directory of this test's own, removed when it ends.
 struct Scratch(PathBuf);
@@ -56,6 +58,74 @@ fn machines_survive_a_restart_and_ids_are_not_given_again() {
     assert_eq!(again.add(machine("d")).unwrap().spec.id, "i-0004");
     let files: Vec<_> = std::fs::read_dir(&scratch.0).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert_eq!(files, ["cloud.json"]);
+}
+
+fn balancer(name: &str) -> NewBalancer {
+    let owner = LoadBalancerKey {
+        cluster: "harbour".into(),
+        namespace: "shop".to_owned(),
+        service: name.to_owned(),
+        uid: format!("uid-of-{name}"),
+    };
+    let target =
+        BalancerTarget { name: "n1".to_owned(), machine: None, addresses: vec![[10, 0, 0, 1].into()], draining: true };
+    let settings = BalancerSettings {
+        listeners: vec![Listener { protocol: Protocol::Udp, port: 53, node_port: 30053 }],
+        source_ranges: vec!["10.0.0.0/8".parse().unwrap()],
+        idle_timeout_millis: Some(1000),
+        ..BalancerSettings::default()
+    };
+    NewBalancer { name: name.to_owned(), owner: Some(owner), settings, targets: vec![target], ..NewBalancer::default() }
+}
+
+#[test]
+fn balancers_and_addresses_survive_a_restart_and_ids_are_not_given_again() {
+    let scratch = Scratch::new("balancers");
+    let cloud = open(&scratch.file()).unwrap();
+    for name in ["a", "b"] {
+        cloud.add_balancer(balancer(name)).unwrap();
+    }
+    cloud.add_balancer(NewBalancer { owner: None, ..balancer("nobodys") }).unwrap();
+    cloud.delete_balancer("lb-0004").unwrap();
+    let again = open(&scratch.file()).unwrap();
+    assert_eq!((again.balancers(), again.addresses()), (cloud.balancers(), cloud.addresses()));
+    let new = again.add_balancer(balancer("b")).unwrap();
+    assert_eq!((new.id.as_str(), new.addresses), ("lb-0008", vec!["ip-0007".to_owned()]));
+    assert!(again.add_balancer(balancer("a")).is_err(), "marks are known again");
+}
+
+#[test]
+fn a_snapshot_of_the_first_version_is_read_and_written_anew() {
+    let scratch = Scratch::new("first");
+    let first = r#"{"version":1,"lastId":1,"machines":[{"name":"a","id":"i-0001","state":"running"}]}"#;
+    std::fs::write(scratch.file(), first).unwrap();
+    let cloud = open(&scratch.file()).unwrap();
+    assert_eq!((cloud.machines().len(), cloud.balancers().len()), (1, 0));
+    cloud.add_balancer(balancer("a")).unwrap();
+    let text = std::fs::read_to_string(scratch.file()).unwrap();
+    assert!(text.contains("\"version\": 2"), "{text}");
+    assert_eq!(open(&scratch.file()).unwrap().balancers().len(), 1);
+}
+
+#[test]
+fn balancers_that_contradict_each_other_are_an_error() {
+    let scratch = Scratch::new("contradiction");
+    let cloud = open(&scratch.file()).unwrap();
+    for name in ["a", "b"] {
+        cloud.add_balancer(balancer(name)).unwrap();
+    }
+    let text = std::fs::read_to_string(scratch.file()).unwrap();
+    let table = [
+        (text.replace("127.0.32.2", "127.0.32.1"), "127.0.32.1"),
+        (text.replace("\"id\": \"ip-0003\"", "\"id\": \"ip-0009\""), "there is no address \"ip-0003\""),
+        (text.replace("\"name\": \"b\"", "\"name\": \"a\""), "two balancers"),
+        (text.replace("\"id\": \"lb-0004\"", "\"id\": \"lb-0002\""), "two balancers"),
+    ];
+    for (text, says) in table {
+        std::fs::write(scratch.file(), &text).unwrap();
+        let error = open(&scratch.file()).err().unwrap().to_string();
+        assert!(error.contains("is broken") && error.contains(says), "{says}: {error}");
+    }
 }
 
 #[test]

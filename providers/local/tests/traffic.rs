@@ -89,7 +89,7 @@ impl World {
         changed(&wish, |spec| {
             spec.ports = ports;
             for (target, number) in spec.targets.iter_mut().zip(1..) {
-                target.addresses = vec![Address::new(AddressType::InternalIP, &self.node(number))];
+                target.addresses = vec![Address::new(AddressType::InternalIP, self.node(number))];
             }
         })
     }
@@ -235,7 +235,7 @@ async fn a_port_that_cannot_be_listened_on_is_told_in_the_status() {
     let entry = &state.status.ingress[0];
     assert_eq!(entry.ip_mode, Some(IpMode::Proxy));
     let errors: Vec<_> = entry.ports.iter().map(|port| (port.port, port.error.as_deref())).collect();
-    assert_eq!(errors, [(taken, Some("CannotListen")), (8080, None)]);
+    assert_eq!(errors, [(8080, None), (taken, Some("CannotListen"))]);
 }
 
 #[tokio::test]
@@ -249,7 +249,7 @@ async fn a_target_known_by_its_machine_alone_is_reached_where_that_is() {
     });
     let address = SocketAddr::new(world.converge(&wish).await[0], 8080);
     assert!(ask(address).await.map_or(true, |answer| answer.is_empty()), "nobody knows where the machine is");
-    let here = Address::new(AddressType::InternalIP, &world.node(1));
+    let here = Address::new(AddressType::InternalIP, world.node(1));
     world.cloud.change(&machine.spec.id, |spec| spec.addresses.push(here)).unwrap();
     until(address, 1, |answer| answer.as_ref().is_ok_and(|answer| answer.ends_with("hello"))).await;
 }
