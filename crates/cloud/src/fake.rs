@@ -15,6 +15,8 @@ use crate::*;
 pub(crate) enum Call {
     Find(Vec<String>),
     List(Option<String>),
+    /// The Services of the wishes.
+    Observe(Vec<String>),
     Other(&'static str),
 }
 
@@ -25,11 +27,11 @@ pub(crate) struct Fake {
     calls: Mutex<Vec<Call>>,
     /// How the next calls end, before anything is read.
     pub(crate) faults: Mutex<VecDeque<Option<Error>>>,
-    /// How the next answers on these nodes end.
+    /// How the next answers on these nodes and Services end.
     pub(crate) item_faults: Mutex<HashMap<String, VecDeque<Error>>>,
     /// How long a call takes; what it answers is as of its beginning.
     pub(crate) latency: Duration,
-    /// `find` loses an answer.
+    /// `find` and `observe` lose an answer.
     pub(crate) loses_answers: AtomicBool,
     /// `find` declines everything.
     pub(crate) declines: AtomicBool,
@@ -76,6 +78,12 @@ impl Fake {
 
     pub(crate) fn limits(mut self, change: impl FnMut(&mut InstanceCapabilities)) -> Fake {
         self.capabilities.instances.iter_mut().for_each(change);
+        self
+    }
+
+    /// Observes this many balancers at once.
+    pub(crate) fn batch_observe(mut self, size: usize) -> Fake {
+        self.capabilities.load_balancers.iter_mut().for_each(|limits| limits.batch_observe = size);
         self
     }
 
@@ -135,6 +143,16 @@ impl Fake {
         answer
     }
 
+    /// What there is for a wish: a thing that says whose it is and what the annotations were.
+    fn look_at(&self, wish: &LoadBalancerWish) -> Result<Option<LoadBalancerState>> {
+        let faults = &mut *self.item_faults.lock().unwrap();
+        if let Some(fault) = faults.get_mut(&wish.key.service).and_then(VecDeque::pop_front) {
+            return Err(fault);
+        }
+        let resources = serde_json::json!([wish.key.service, wish.annotations]);
+        Ok(Some(LoadBalancerState { status: LoadBalancerStatus::default(), resources }))
+    }
+
     /// The truth.
     pub(crate) fn look_up(&self, asked: &InstanceRef) -> Result<InstanceState> {
         if self.declines.load(Ordering::SeqCst) {
@@ -189,8 +207,16 @@ impl Instances for Fake {
 #[async_trait]
 impl LoadBalancers for Fake {
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
-        let answer = self.call(Call::Other("observe"), || None).await;
-        wishes.iter().map(|_| answer.clone()).collect()
+        let services = wishes.iter().map(|wish| wish.key.service.clone()).collect();
+        let observe = || wishes.iter().map(|wish| self.look_at(wish)).collect::<Vec<_>>();
+        let mut answers = match self.call(Call::Observe(services), observe).await {
+            Ok(answers) => answers,
+            Err(error) => wishes.iter().map(|_| Err(error.clone())).collect(),
+        };
+        if self.loses_answers.load(Ordering::SeqCst) {
+            answers.pop();
+        }
+        answers
     }
 
     async fn list(&self, _: &ClusterName) -> Result<Vec<LoadBalancerKey>> {

@@ -23,20 +23,84 @@ pub enum Applied {
 /// Nobody waits in here. A cloud that is still at work on an earlier change makes `plan` or `apply` fail with `InProgress`
 /// and advice on when to look again; what follows is then planned from what is there.
 ///
-/// Rules, each with a conformance case of the same name:
+/// Rules, each with a conformance case of the same name. About questions:
+/// - `one_state_each`: `observe` gives one answer for each wish, in their order; `None` only if the cloud has nothing.
+/// - `observing_many_saves_calls`: where `batch_observe` is more than one, several at once take fewer calls than each alone.
+/// - `list_names_what_is_ours`: `list` names each key of this cluster once for which there is anything, half-built or whole.
+/// - `failed_observation_is_no_answer`: a cloud that does not answer, or answers nonsense, is an error, never "nothing".
+///
+/// About plans and steps:
+/// - `balancer_is_as_wished`: what is wished is so in the cloud, the status says where, and deletion leaves nothing.
 /// - `plan_is_pure`: `plan` makes no call; the same wish and state give the same plan.
-/// - `applied_plan_is_empty`: after all steps, and once the cloud is done with them, `observe` and `plan` give an empty plan.
+/// - `applied_plan_is_empty`: after all steps, and once the cloud is done with them, `observe` and `plan` give an empty plan,
+///   whatever the order of nodes, ports and ranges.
 /// - `apply_is_repeatable`: a step that was carried out already, or whose thing is gone already, succeeds. It may be cut
 ///   off at any time and come again.
+/// - `one_write_per_step`: a step makes at most one writing call.
+/// - `seen_is_what_observe_says`: what [`Applied::Seen`] tells is what `observe` would.
 /// - `in_progress_is_told`: while the cloud is at work, there is no plan and no empty plan but `InProgress`.
-/// - `foreign_is_untouched`: a thing without our mark appears in no plan; if it stands in the way, `plan` fails with
-///   `AlreadyExists` and names its owner.
-/// - `only_adoption_takes_over`: an existing thing without an owner becomes ours only if `settings.adopt` names it; one that
-///   carries another owner's mark never does.
-/// - `retained_is_released`: with the policy `Retain`, a balancer that is to go loses our mark and nothing else.
+/// - `nothing_left_is_nothing_to_do`: for a wish without spec and a state of `None` the plan is empty.
+/// - `type_changes_and_back`: a balancer that is removed and wished again is made again, and others do not notice.
+/// - `half_built_is_deleted`: after any number of steps of creation, deletion leaves nothing.
+/// - `half_deleted_is_rebuilt`: after any number of steps of deletion, the balancer can be made whole, without doubles.
+/// - `gone_is_deleted`: to delete what somebody else deleted already is a success.
+///
+/// About what a Service wishes, each if it is claimed:
+/// - `ports_follow_the_service`: ports come, go and change; the address stays.
+/// - `port_names_change_nothing`: the name of a port is no reason to build it anew.
+/// - `tcp_is_balanced`: each protocol that is claimed works, first of all TCP.
+/// - `udp_is_balanced`: the same for UDP.
+/// - `sctp_is_balanced`: the same for SCTP.
+/// - `protocol_changes`: a port may change its protocol; the address stays.
+/// - `protocols_mix_on_one_port`: TCP and UDP on the same number do not disturb each other.
+/// - `node_ports_are_not_needed`: a Service without node ports is balanced as well.
+/// - `port_limit_is_reached`: as many ports as claimed fit on a balancer.
+/// - `target_limit_is_reached`: as many targets as claimed fit behind a balancer.
+/// - `targets_follow_the_nodes`: nodes come and go, all of them if need be.
+/// - `target_change_is_small`: a node that comes or goes costs at most one write for each port.
+/// - `a_leaving_node_is_drained`: a target that is draining gets no new connections, and may come back.
 /// - `a_leaving_node_is_not_taken_in`: a target that is draining is kept where the balancer has it, and not added where it
 ///   does not.
-/// - `nothing_left_is_nothing_to_do`: for a wish without spec and a state of `None` the plan is empty.
+/// - `without_draining_a_leaving_node_goes`: where nothing can be drained, a target that is leaving is left out.
+/// - `source_ranges_are_enforced`: the ranges that may connect can be set, changed and removed.
+/// - `affinity_is_kept`: affinity can be turned on, with its timeout, and off.
+/// - `local_policy_asks_the_node`: with the policy Local, nodes are asked on the Service's health check port, else not.
+/// - `proxy_protocol_is_spoken`: the PROXY protocol can be turned on and off.
+/// - `internal_stays_inside`: an internal balancer is one.
+/// - `idle_timeout_is_set`: the idle timeout can be set and changed.
+/// - `health_check_is_as_chosen`: path, port and interval of the check are as the user chose.
+/// - `ipv4_address_is_given`: a Service of this family has such an address.
+/// - `ipv6_address_is_given`: a Service of this family has such an address.
+/// - `dual_stack_has_both`: a Service of two families has an address of each.
+/// - `requested_address_is_given`: the address that the user asked for is given; if it is another's, that is
+///   `AlreadyExists`.
+/// - `a_group_shares_an_address`: Services of a share group have one address, which stays until the last one goes.
+/// - `a_group_has_a_port_once`: a port that another of the group has is `AlreadyExists`.
+/// - `unclaimed_is_refused_without_a_call`: what is not claimed, or is beyond a limit, is `Unsupported` before any call.
+///
+/// About owners:
+/// - `foreign_is_untouched`: a thing without our mark appears in no plan.
+/// - `clash_names_the_owner`: if such a thing stands in the way, `plan` fails with `AlreadyExists` and names its owner or,
+///   if it has none, the thing.
+/// - `clusters_do_not_meet`: a Service of the same name and UID in another cluster is another. Nothing is told of its
+///   balancer, and if the name is taken by it, that is `AlreadyExists`.
+/// - `a_new_service_of_the_name_is_another`: so is a Service of the same name with another UID.
+/// - `only_adoption_takes_over`: an existing thing without an owner becomes ours only if `settings.adopt` names it.
+/// - `the_owned_is_not_adopted`: one that carries another owner's mark never does: that is `AlreadyExists`; to adopt what
+///   does not exist is `NotFound` or `InvalidConfig`.
+/// - `retained_is_released`: with the policy `Retain`, a balancer that is to go loses our mark and nothing else.
+///
+/// About trouble:
+/// - `creation_survives_every_crash`: if the manager crashes after any call, the next one finds what is there and leaves
+///   nothing doubled.
+/// - `update_survives_every_crash`: the same, and the address stays.
+/// - `deletion_survives_every_crash`: the same, and nothing is left.
+/// - `a_dropped_call_is_forgotten`: a call may be dropped at any `await`; the next one finds what is there.
+/// - `balancer_errors_have_a_kind`: refused credentials, refused rights, throttling, a broken cloud and a garbled answer
+///   are told apart.
+/// - `balancer_throttling_carries_its_delay`: the delay that the cloud asks for is passed on as advice.
+/// - `late_listing_makes_no_double`: what was made and is not shown yet is not made again.
+/// - `services_at_once_have_their_own`: Services that are worked on at the same time do not get in each other's way.
 #[async_trait]
 pub trait LoadBalancers: Send + Sync {
     /// What the cloud has for these; `None` if nothing at all is left or was ever made. Half-built counts as something.

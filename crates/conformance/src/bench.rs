@@ -1,11 +1,17 @@
 //! What a provider brings: itself, and hands to prepare its cloud with.
 
+mod balancers;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_cloud::CloudProvider;
 use bowline_core::{Address, Instance, ProviderId};
+
+pub use balancers::{
+    BalancerBench, ForeignBalancer, Hand, SeenBalancer, SeenHealthCheck, SeenListener, SeenResource, SeenTarget,
+};
 
 /// A machine that the suite wants to exist. What else a machine has (its type, zone, labels, …) the bench makes up; where
 /// the provider claims that the cloud tells it, it must not be empty.
@@ -39,6 +45,16 @@ pub enum Trouble {
 pub trait Bench: Send + Sync {
     /// The provider, without layers.
     fn provider(&self) -> Arc<dyn CloudProvider>;
+
+    /// A new provider of the same configuration, on the same cloud: what a manager has after a restart.
+    async fn restarted(&self) -> Arc<dyn CloudProvider> {
+        self.provider()
+    }
+
+    /// Hands for balancers; a provider that claims them has to bring some.
+    fn balancers(&self) -> Option<&dyn BalancerBench> {
+        None
+    }
 
     /// Makes a machine and returns what the provider should say of it.
     async fn add(&self, machine: &WantedMachine) -> Instance;

@@ -2,7 +2,17 @@
 
 use std::fmt;
 
-use bowline_cloud::{Capabilities, InstanceCapabilities};
+use bowline_cloud::{Capabilities, InstanceCapabilities, LoadBalancerCapabilities};
+use bowline_core::IpFamily;
+
+/// What a provider may have or not have as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Group {
+    /// Telling what machines there are.
+    Instances,
+    /// Balancing load.
+    LoadBalancers,
+}
 
 /// Something a provider may claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,6 +35,54 @@ pub enum Capability {
     Zones,
     /// It has further labels for nodes.
     AdditionalLabels,
+    /// It balances load.
+    LoadBalancers,
+    /// TCP ports.
+    Tcp,
+    /// UDP ports.
+    Udp,
+    /// SCTP ports.
+    Sctp,
+    /// Several protocols on one balancer.
+    MixedProtocols,
+    /// Who may connect can be limited.
+    SourceRanges,
+    /// Connections of one client can stay together.
+    SessionAffinity,
+    /// Only nodes with a pod of the Service get traffic.
+    LocalTrafficPolicy,
+    /// Backends can be told the client's address by the PROXY protocol.
+    ProxyProtocol,
+    /// The user may choose the address.
+    RequestedAddress,
+    /// A leaving node keeps its connections for a while.
+    Drain,
+    /// Several Services may share one address.
+    Shared,
+    /// Balancers that are reached from inside the cloud's network only.
+    Internal,
+    /// Silent connections can be closed after a chosen time.
+    IdleTimeout,
+    /// Path, port and interval of health checks can be chosen.
+    HealthCheckSettings,
+    /// A balancer that exists can become a Service's.
+    Adoption,
+    /// A balancer can be left behind without our mark.
+    Retention,
+    /// Services without node ports.
+    WithoutNodePorts,
+    /// IPv4 addresses.
+    Ipv4,
+    /// IPv6 addresses.
+    Ipv6,
+    /// Two families on one balancer.
+    DualStack,
+    /// It looks at several balancers at once.
+    BatchObserve,
+    /// It says how many ports a balancer may have.
+    MaxPorts,
+    /// It says how many machines a balancer may have.
+    MaxTargets,
 }
 
 /// What a case asks of a provider before it runs.
@@ -32,13 +90,13 @@ pub enum Capability {
 pub enum Need {
     /// The provider claims it.
     Has(Capability),
-    /// The provider tells of machines and does not claim it: what cannot be done has rules, too.
+    /// The provider has its group and does not claim it: what cannot be done has rules, too.
     Lacks(Capability),
 }
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Capability; 9] = [
+    pub const ALL: [Capability; 33] = [
         Capability::Instances,
         Capability::BatchLookup,
         Capability::Listing,
@@ -48,15 +106,47 @@ impl Capability {
         Capability::ShutdownState,
         Capability::Zones,
         Capability::AdditionalLabels,
+        Capability::LoadBalancers,
+        Capability::Tcp,
+        Capability::Udp,
+        Capability::Sctp,
+        Capability::MixedProtocols,
+        Capability::SourceRanges,
+        Capability::SessionAffinity,
+        Capability::LocalTrafficPolicy,
+        Capability::ProxyProtocol,
+        Capability::RequestedAddress,
+        Capability::Drain,
+        Capability::Shared,
+        Capability::Internal,
+        Capability::IdleTimeout,
+        Capability::HealthCheckSettings,
+        Capability::Adoption,
+        Capability::Retention,
+        Capability::WithoutNodePorts,
+        Capability::Ipv4,
+        Capability::Ipv6,
+        Capability::DualStack,
+        Capability::BatchObserve,
+        Capability::MaxPorts,
+        Capability::MaxTargets,
     ];
+
+    /// What it belongs to.
+    pub fn group(self) -> Group {
+        if self < Capability::LoadBalancers { Group::Instances } else { Group::LoadBalancers }
+    }
 
     /// Whether it is claimed.
     pub fn is_claimed(self, capabilities: &Capabilities) -> bool {
-        capabilities.instances.as_ref().is_some_and(|instances| self.is_in(instances))
+        let machines = capabilities.instances.as_ref().and_then(|numbers| self.of_machines(numbers));
+        let balancers = capabilities.load_balancers.as_ref().and_then(|numbers| self.of_balancers(numbers));
+        machines.or(balancers).unwrap_or(false)
     }
 
-    fn is_in(self, instances: &InstanceCapabilities) -> bool {
-        match self {
+    /// Whether it is in there; `None` if it belongs to another group.
+    fn of_machines(self, instances: &InstanceCapabilities) -> Option<bool> {
+        Some(match self {
             Capability::Instances => true,
             Capability::BatchLookup => instances.batch_lookup > 1,
             Capability::Listing => instances.list_page.is_some(),
@@ -66,6 +156,48 @@ impl Capability {
             Capability::ShutdownState => instances.shutdown_state,
             Capability::Zones => instances.zones,
             Capability::AdditionalLabels => instances.additional_labels,
+            _ => return None,
+        })
+    }
+
+    /// Whether it is in there; `None` if it belongs to another group.
+    fn of_balancers(self, balancers: &LoadBalancerCapabilities) -> Option<bool> {
+        Some(match self {
+            Capability::LoadBalancers => true,
+            Capability::Tcp => balancers.tcp,
+            Capability::Udp => balancers.udp,
+            Capability::Sctp => balancers.sctp,
+            Capability::MixedProtocols => balancers.mixed_protocols,
+            Capability::SourceRanges => balancers.source_ranges,
+            Capability::SessionAffinity => balancers.session_affinity,
+            Capability::LocalTrafficPolicy => balancers.local_traffic_policy,
+            Capability::ProxyProtocol => balancers.proxy_protocol,
+            Capability::RequestedAddress => balancers.requested_address,
+            Capability::Drain => balancers.drain,
+            Capability::Shared => balancers.shared,
+            Capability::Internal => balancers.internal,
+            Capability::IdleTimeout => balancers.idle_timeout,
+            Capability::HealthCheckSettings => balancers.health_check_settings,
+            Capability::Adoption => balancers.adoption,
+            Capability::Retention => balancers.retention,
+            Capability::WithoutNodePorts => balancers.without_node_ports,
+            Capability::Ipv4 => balancers.ip_families.contains(&IpFamily::IPv4),
+            Capability::Ipv6 => balancers.ip_families.contains(&IpFamily::IPv6),
+            Capability::DualStack => balancers.dual_stack,
+            Capability::BatchObserve => balancers.batch_observe > 1,
+            Capability::MaxPorts => balancers.max_ports.is_some(),
+            Capability::MaxTargets => balancers.max_targets.is_some(),
+            _ => return None,
+        })
+    }
+}
+
+impl Group {
+    /// Whether the provider has it at all.
+    pub fn is_claimed(self, capabilities: &Capabilities) -> bool {
+        match self {
+            Group::Instances => capabilities.instances.is_some(),
+            Group::LoadBalancers => capabilities.load_balancers.is_some(),
         }
     }
 }
@@ -75,7 +207,16 @@ impl Need {
     pub fn is_met(self, capabilities: &Capabilities) -> bool {
         match self {
             Need::Has(capability) => capability.is_claimed(capabilities),
-            Need::Lacks(capability) => capabilities.instances.is_some() && !capability.is_claimed(capabilities),
+            Need::Lacks(capability) => {
+                capability.group().is_claimed(capabilities) && !capability.is_claimed(capabilities)
+            }
+        }
+    }
+
+    /// What it is about.
+    pub fn group(self) -> Group {
+        match self {
+            Need::Has(capability) | Need::Lacks(capability) => capability.group(),
         }
     }
 }
@@ -92,6 +233,39 @@ impl fmt::Display for Capability {
             Capability::ShutdownState => "shutdown state",
             Capability::Zones => "zones",
             Capability::AdditionalLabels => "additional labels",
+            Capability::LoadBalancers => "load balancers",
+            Capability::Tcp => "TCP",
+            Capability::Udp => "UDP",
+            Capability::Sctp => "SCTP",
+            Capability::MixedProtocols => "mixed protocols",
+            Capability::SourceRanges => "source ranges",
+            Capability::SessionAffinity => "session affinity",
+            Capability::LocalTrafficPolicy => "local traffic policy",
+            Capability::ProxyProtocol => "PROXY protocol",
+            Capability::RequestedAddress => "requested address",
+            Capability::Drain => "draining",
+            Capability::Shared => "sharing",
+            Capability::Internal => "internal balancers",
+            Capability::IdleTimeout => "idle timeout",
+            Capability::HealthCheckSettings => "health check settings",
+            Capability::Adoption => "adoption",
+            Capability::Retention => "retention",
+            Capability::WithoutNodePorts => "balancing without node ports",
+            Capability::Ipv4 => "IPv4",
+            Capability::Ipv6 => "IPv6",
+            Capability::DualStack => "dual stack",
+            Capability::BatchObserve => "batch observation",
+            Capability::MaxPorts => "limit of ports",
+            Capability::MaxTargets => "limit of targets",
+        })
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Group::Instances => "instances",
+            Group::LoadBalancers => "load balancers",
         })
     }
 }

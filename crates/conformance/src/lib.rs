@@ -14,6 +14,7 @@
 //!  at the end:     Report ──► complaints: failures, unexpected skips, capabilities that no case proved
 //! ```
 
+mod balancing;
 mod bench;
 mod capability;
 mod cases;
@@ -21,9 +22,12 @@ mod report;
 mod run;
 mod scene;
 
-pub use bench::{Bench, Trouble, WantedMachine};
-pub use capability::{Capability, Need};
+pub use bench::{
+    BalancerBench, Bench, ForeignBalancer, Hand, SeenBalancer, SeenHealthCheck, SeenListener, SeenResource, SeenTarget,
+    Trouble, WantedMachine,
+};
+pub use capability::{Capability, Group, Need};
 pub use cases::{Case, cases};
 pub use report::{Complaint, Outcome, Report};
-pub use run::run;
+pub use run::{run, run_one};
 pub use scene::{Scene, Stop, Verdict};

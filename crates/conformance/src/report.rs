@@ -4,7 +4,7 @@ use std::fmt;
 
 use bowline_cloud::Capabilities;
 
-use crate::capability::{Capability, Need};
+use crate::capability::{Capability, Group, Need};
 use crate::cases::{Case, cases};
 
 /// What came out of a case.
@@ -61,9 +61,17 @@ impl Report {
         self.named(|outcome| matches!(outcome, Outcome::Failed(_)))
     }
 
-    /// The cases that were skipped for lack of a capability.
+    /// The cases that were skipped for lack of a capability, in the groups that the provider has.
     pub fn skipped(&self) -> Vec<&'static str> {
-        self.named(|outcome| matches!(outcome, Outcome::Skipped(_)))
+        self.named(|outcome| matches!(outcome, Outcome::Skipped(need) if need.group().is_claimed(&self.capabilities)))
+    }
+
+    /// The groups that the provider does not have, and how many cases say nothing about it because of that.
+    pub fn absent(&self) -> Vec<(Group, usize)> {
+        let count = |group| self.named(|outcome| matches!(outcome, Outcome::Skipped(need) if need.group() == group));
+        let absent = [Group::Instances, Group::LoadBalancers].into_iter();
+        let absent = absent.filter(|group| !group.is_claimed(&self.capabilities));
+        absent.map(|group| (group, count(group).len())).collect()
     }
 
     /// All that is wrong; none if the provider conforms.
@@ -114,8 +122,12 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "conformance of {}", self.provider)?;
         let width = self.outcomes.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-        for (name, outcome) in &self.outcomes {
+        let absent = |outcome: &Outcome| matches!(outcome, Outcome::Skipped(need) if !need.group().is_claimed(&self.capabilities));
+        for (name, outcome) in self.outcomes.iter().filter(|(_, outcome)| !absent(outcome)) {
             writeln!(f, "  {name:width$}  {outcome}")?;
+        }
+        for (group, cases) in self.absent() {
+            writeln!(f, "  no {group}: {cases} cases say nothing")?;
         }
         let passed = self.named(|outcome| *outcome == Outcome::Passed).len();
         let (failed, skipped) = (self.failed().len(), self.skipped().len());

@@ -32,6 +32,20 @@ where
     Report::new(first.info().name.clone(), first.capabilities().clone(), outcomes)
 }
 
+/// Runs the one case of this name; `None` if there is none. For work on a single rule.
+pub async fn run_one<F, B>(case: &str, bench: F) -> Option<Outcome>
+where
+    F: Fn() -> B,
+    B: Future<Output = Box<dyn Bench>>,
+{
+    let case = cases().iter().find(|known| known.name == case)?;
+    let scene = Scene::new(bench().await);
+    Some(match case.unmet(scene.provider().capabilities()) {
+        Some(need) => Outcome::Skipped(need),
+        None => run_case(case, scene).await,
+    })
+}
+
 async fn run_case(case: &Case, scene: Scene) -> Outcome {
     // A provider that panics breaks a rule like any other, and must not hide what the other cases say.
     let guarded = AssertUnwindSafe((case.run)(&scene)).catch_unwind();

@@ -1,59 +1,61 @@
-//! What Nodes were complained about, so that each cause is told once and not in every pass.
+//! What objects were complained about, so that each cause is told once and not in every pass.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bowline_core::{Node, NodeName};
-
-/// The last complaint about each Node. Bounded by the number of Nodes, if whoever keeps it forgets those that are gone.
-#[derive(Default)]
-pub(crate) struct Complaints(Mutex<HashMap<NodeName, Complaint>>);
+/// The last complaint about each object, by its name. Bounded by the number of objects, if whoever keeps it forgets those
+/// that are gone.
+pub(crate) struct Complaints<K>(Mutex<HashMap<K, Complaint>>);
 
 struct Complaint {
     uid: String,
     cause: String,
 }
 
-impl Complaints {
-    /// Whether this cause is news for this Node; it no longer is afterwards.
-    pub(crate) fn is_news(&self, node: &Node, cause: &str) -> bool {
+impl<K: Clone + Eq + Hash> Complaints<K> {
+    /// Whether this cause is news for the object of this name and UID; it no longer is afterwards.
+    pub(crate) fn is_news(&self, name: &K, uid: &str, cause: &str) -> bool {
         let mut complaints = self.lock();
-        let known = complaints.get(&node.name).is_some_and(|last| last.uid == node.uid && last.cause == cause);
+        let known = complaints.get(name).is_some_and(|last| last.uid == uid && last.cause == cause);
         if !known {
-            let complaint = Complaint { uid: node.uid.clone(), cause: cause.to_owned() };
-            complaints.insert(node.name.clone(), complaint);
+            let complaint = Complaint { uid: uid.to_owned(), cause: cause.to_owned() };
+            complaints.insert(name.clone(), complaint);
         }
         !known
     }
 
-    /// All is well with this Node, or it is gone: the same cause would be news again.
-    pub(crate) fn forget(&self, name: &NodeName) {
+    /// All is well with this object, or it is gone: the same cause would be news again.
+    pub(crate) fn forget(&self, name: &K) {
         self.lock().remove(name);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<NodeName, Complaint>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Complaint>> {
         // Every change above leaves the map whole, so a panic elsewhere does not spoil it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K> Default for Complaints<K> {
+    fn default() -> Complaints<K> {
+        Complaints(Mutex::default())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bowline_core::testing::node;
 
     #[test]
-    fn a_cause_is_news_once_per_node_and_again_after_another_or_a_new_node_of_the_name() {
+    fn a_cause_is_news_once_per_object_and_again_after_another_or_a_new_object_of_the_name() {
         let complaints = Complaints::default();
-        let mut first = node("a");
-        assert!(complaints.is_news(&first, "x"));
-        assert!(!complaints.is_news(&first, "x"));
-        assert!(complaints.is_news(&node("b"), "x"));
-        assert!(complaints.is_news(&first, "y"));
-        assert!(complaints.is_news(&first, "x"));
-        first.uid = "another".to_owned();
-        assert!(complaints.is_news(&first, "x"));
-        complaints.forget(&first.name);
-        assert!(complaints.is_news(&first, "x"));
+        assert!(complaints.is_news(&"a", "1", "x"));
+        assert!(!complaints.is_news(&"a", "1", "x"));
+        assert!(complaints.is_news(&"b", "2", "x"));
+        assert!(complaints.is_news(&"a", "1", "y"));
+        assert!(complaints.is_news(&"a", "1", "x"));
+        assert!(complaints.is_news(&"a", "3", "x"));
+        complaints.forget(&"a");
+        assert!(complaints.is_news(&"a", "3", "x"));
     }
 }

@@ -6,15 +6,18 @@
 //! | [`node`] | `cloud-node-controller`: initialises Nodes, keeps addresses fresh, mirrors labels |
 //! | [`node_lifecycle`] | `cloud-node-lifecycle-controller`: taints Nodes of stopped machines, deletes those of vanished ones |
 //! | [`service`] | `service-lb-controller`: load balancers for Services |
+//!
+//! [`forecast`] tells what all of them would do, and does nothing.
 
 mod complaints;
+pub mod forecast;
 pub mod manager;
 pub mod node;
 pub mod node_lifecycle;
 pub mod service;
 
 use bowline_cloud::Clouds;
-use bowline_core::Node;
+use bowline_core::{Node, Service};
 use bowline_kube::{Cluster, EventSink, Store};
 use bowline_runtime::{Clock, QueueMetrics};
 
@@ -25,6 +28,8 @@ pub struct Context {
     pub cluster: Cluster,
     /// The Nodes, as they were last heard of.
     pub nodes: Store<Node>,
+    /// The Services, as they were last heard of.
+    pub services: Store<Service>,
     /// The clouds.
     pub clouds: Clouds,
     /// Where Events go.

@@ -1,16 +1,18 @@
-//! The manager: one watch, one store and one sink of Events, shared by the controllers that are switched on.
+//! The manager: one watch and one store for each kind of object, and one sink of Events, shared by the controllers that are
+//! switched on.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use bowline_cloud::Clouds;
-use bowline_kube::{Cluster, EventSink, Store, watch_nodes};
+use bowline_kube::{Cluster, EventSink, Store, watch_nodes, watch_services};
 use bowline_runtime::{Clock, QueueMetrics, Shutdown, Supervisor, TaskFailure};
 use tokio_util::task::TaskTracker;
 
 use crate::node::NodeController;
 use crate::node_lifecycle::NodeLifecycleController;
-use crate::{Context, node, node_lifecycle};
+use crate::service::ServiceController;
+use crate::{Context, node, node_lifecycle, service};
 
 /// Which controllers run, and how.
 #[derive(Debug, Clone)]
@@ -19,6 +21,10 @@ pub struct ManagerOptions {
     pub node: Option<node::Options>,
     /// The cloud-node-lifecycle-controller; `None` switches it off.
     pub node_lifecycle: Option<node_lifecycle::Options>,
+    /// The service-lb-controller; `None` switches it off.
+    pub service: Option<service::Options>,
+    /// Nothing is written to the cluster; what would be is logged. The clouds' layers have the same switch.
+    pub dry_run: bool,
     /// How long the writes in hand may take once shutdown is requested.
     pub patience: Duration,
 }
@@ -29,6 +35,8 @@ impl Default for ManagerOptions {
         ManagerOptions {
             node: Some(node::Options::default()),
             node_lifecycle: Some(node_lifecycle::Options::default()),
+            service: Some(service::Options::default()),
+            dry_run: false,
             patience: Duration::from_secs(10),
         }
     }
@@ -43,6 +51,9 @@ pub enum ManagerError {
     /// A metric is registered twice.
     #[error("cannot register metrics: {0}")]
     Metrics(#[from] prometheus::Error),
+    /// Services without a class are to go to a cloud that cannot take them.
+    #[error(transparent)]
+    Routing(#[from] service::RoutingError),
 }
 
 /// Runs the controllers until shutdown is requested, and then finishes what is in hand.
@@ -59,10 +70,11 @@ pub async fn run(
 ) -> Result<(), ManagerError> {
     let (events, write_events) = EventSink::new(client.clone(), clock.clone(), &metrics);
     let context = Context {
-        cluster: Cluster::with_metrics(client.clone(), &metrics)?.until(shutdown.clone()),
+        cluster: Cluster::with_metrics(client.clone(), &metrics)?.until(shutdown.clone()).dry_run(options.dry_run),
         nodes: Store::new(),
+        services: Store::new(),
         clouds,
-        events,
+        events: events.dry_run(options.dry_run),
         clock,
         queues: QueueMetrics::register(&metrics)?,
         metrics,
@@ -76,6 +88,13 @@ pub async fn run(
     if let Some(options) = options.node_lifecycle {
         let controller = NodeLifecycleController::new(context.clone(), options)?;
         tasks.spawn(node_lifecycle::NAME, endless(working.track_future(controller.run(shutdown.clone()))));
+    }
+    if let Some(options) = options.service
+        && let Some(controller) = ServiceController::new(context.clone(), options)?
+    {
+        tasks.spawn(service::NAME, endless(working.track_future(controller.run(shutdown.clone()))));
+        let services = context.services.clone();
+        tasks.spawn("watch of services", endless(watch_services(client.clone(), services, shutdown.clone())));
     }
     tasks.spawn("watch of nodes", endless(watch_nodes(client, context.nodes.clone(), shutdown.clone())));
     tasks.spawn("events", endless(outlast(working, shutdown, write_events)));

@@ -14,6 +14,8 @@
 
 pub mod addresses;
 pub mod annotations;
+mod boolean;
+mod duration;
 pub mod initialize;
 mod instance;
 pub mod lifecycle;
@@ -28,6 +30,8 @@ pub mod service;
 pub mod testing;
 pub mod well_known;
 
+pub use boolean::parse_bool;
+pub use duration::{format_duration, parse_duration};
 pub use instance::{Instance, InstanceRef, InstanceState};
 pub use load_balancer::{
     HealthCheck, Ingress, IpFamily, IpMode, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, LoadBalancerStatus,

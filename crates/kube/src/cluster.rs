@@ -1,10 +1,13 @@
 //! Writing to the API server: each write is one targeted request (W-1 to W-10).
 
+mod list;
+mod patches;
+
 use std::collections::BTreeMap;
 
 use bowline_core::initialize::NodeChange;
 use bowline_core::service::ServiceChange;
-use bowline_core::{Address, Node, NodeName, Service, ServiceKey, Taint};
+use bowline_core::{Address, Node, NodeName, Service, Taint};
 use bowline_runtime::Shutdown;
 use http::{Request, StatusCode};
 use kube::Resource;
@@ -13,7 +16,7 @@ use prometheus::{IntCounterVec, Opts, Registry};
 use serde_json::{Value, json};
 
 use crate::exchange::{Failure, exchange};
-use crate::wire::{Wire, WireNode};
+use crate::wire::{Wire, WireNode, WireService};
 
 /// Why a write did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -44,12 +47,13 @@ pub struct Cluster {
     /// By verb, resource and result.
     writes: Option<IntCounterVec>,
     shutdown: Shutdown,
+    dry_run: bool,
 }
 
 impl Cluster {
     /// Writes through this client.
     pub fn new(client: kube::Client) -> Cluster {
-        Cluster { client, writes: None, shutdown: Shutdown::new() }
+        Cluster { client, writes: None, shutdown: Shutdown::new(), dry_run: false }
     }
 
     /// Writes through this client, and counts the writes in `bowline_api_writes_total`.
@@ -65,11 +69,17 @@ impl Cluster {
         Cluster { shutdown, ..self }
     }
 
+    /// Everything is sent with `dryRun=All`: the API server checks it and changes nothing. What would be written is logged,
+    /// and what a write returns is the object as it would be.
+    pub fn dry_run(self, dry_run: bool) -> Cluster {
+        Cluster { dry_run, ..self }
+    }
+
     /// The Node as it is now, not as it was last heard of; `None` if there is none.
     pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, WriteError> {
         let request = nodes().get(name.as_str(), &GetParams::default()).map_err(unsendable)?;
         match self.ask(&request).await {
-            Ok(body) => read_node(&body).map(Some),
+            Ok(body) => read::<WireNode>(&body).map(Some),
             Err(WriteError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }
@@ -77,13 +87,13 @@ impl Cluster {
 
     /// Initialises a Node: provider ID, labels and taints in one request that fails if the Node has changed (W-1).
     pub async fn initialize(&self, change: &NodeChange) -> Result<Node, WriteError> {
-        self.patch_node(&change.node, initialization(change)).await
+        self.patch_node(&change.node, patches::initialization(change)).await
     }
 
     /// Replaces the addresses (W-2).
     pub async fn set_addresses(&self, node: &NodeName, addresses: &[Address]) -> Result<Node, WriteError> {
-        let patch = Patch::Strategic(replaced_addresses(addresses));
-        let request = nodes().patch_subresource("status", node.as_str(), &PatchParams::default(), &patch);
+        let patch = Patch::Strategic(patches::addresses(addresses));
+        let request = nodes().patch_subresource("status", node.as_str(), &self.patch_params(), &patch);
         self.write_node(("patch", "nodes/status"), &request.map_err(unsendable)?).await
     }
 
@@ -106,7 +116,8 @@ impl Cluster {
     /// Deletes the Node, if it is still the one with this UID (W-10). A Node that is gone already counts as deleted.
     pub async fn delete_node(&self, node: &NodeName, uid: &str) -> Result<(), WriteError> {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let params =
+            DeleteParams { preconditions: Some(preconditions), dry_run: self.dry_run, ..DeleteParams::default() };
         let request = nodes().delete(node.as_str(), &params).map_err(unsendable)?;
         match self.write(("delete", "nodes"), &request).await {
             Ok(_) | Err(WriteError::NotFound(_)) => Ok(()),
@@ -116,37 +127,40 @@ impl Cluster {
         }
     }
 
-    /// Writes this change, if the Service is still the one with this UID (W-6 to W-8): one patch of its `status`
-    /// subresource, which never touches its spec and succeeds whatever others have changed meanwhile.
-    pub async fn change_service(
-        &self,
-        service: &ServiceKey,
-        uid: &str,
-        change: &ServiceChange,
-    ) -> Result<Service, WriteError> {
-        let _ = (service, uid, change);
-        todo!()
-    }
-
-    /// Everything is sent with `dryRun=All`: the API server checks it and changes nothing.
-    pub fn dry_run(self, dry_run: bool) -> Cluster {
-        let _ = dry_run;
-        todo!()
+    /// Writes this change to the Service, of which an old copy will do: one patch of its `status` subresource, which never
+    /// touches its spec and succeeds whatever others have changed meanwhile (W-6 to W-8). Another Service of the same name
+    /// is not written to.
+    pub async fn change_service(&self, service: &Service, change: &ServiceChange) -> Result<Service, WriteError> {
+        if change.is_empty() {
+            return Ok(service.clone());
+        }
+        let patch = Patch::Strategic(patches::service(service, change));
+        let services = kube::core::Request::new(WireService::url_path(&(), Some(&service.namespace)));
+        let request = services.patch_subresource("status", &service.name, &self.patch_params(), &patch);
+        read::<WireService>(&self.write(("patch", "services/status"), &request.map_err(unsendable)?).await?)
     }
 
     async fn patch_node(&self, node: &NodeName, patch: Value) -> Result<Node, WriteError> {
-        let request = nodes().patch(node.as_str(), &PatchParams::default(), &Patch::Strategic(patch));
+        let request = nodes().patch(node.as_str(), &self.patch_params(), &Patch::Strategic(patch));
         self.write_node(("patch", "nodes"), &request.map_err(unsendable)?).await
     }
 
+    fn patch_params(&self) -> PatchParams {
+        PatchParams { dry_run: self.dry_run, ..PatchParams::default() }
+    }
+
     async fn write_node(&self, what: (&str, &str), request: &Request<Vec<u8>>) -> Result<Node, WriteError> {
-        read_node(&self.write(what, request).await?)
+        read::<WireNode>(&self.write(what, request).await?)
     }
 
     async fn write(&self, (verb, resource): (&str, &str), request: &Request<Vec<u8>>) -> Result<Vec<u8>, WriteError> {
+        if self.dry_run {
+            tracing::info!("dry run: {verb} {}: {}", request.uri().path(), String::from_utf8_lossy(request.body()));
+        }
         let answer = self.ask(request).await;
         if let Some(writes) = &self.writes {
-            let result = answer.as_ref().map_or_else(WriteError::label, |_| "success");
+            let done = if self.dry_run { "dry_run" } else { "success" };
+            let result = answer.as_ref().map_or_else(WriteError::label, |_| done);
             writes.with_label_values(&[verb, resource, result]).inc();
         }
         answer
@@ -157,33 +171,15 @@ impl Cluster {
     }
 }
 
-/// W-1: all of it in one request, tied to the version that it was decided on.
-fn initialization(change: &NodeChange) -> Value {
-    let mut metadata = json!({"uid": change.uid, "resourceVersion": change.resource_version});
-    let mut spec = json!({"taints": change.taints});
-    if !change.labels.is_empty() {
-        metadata["labels"] = json!(change.labels);
-    }
-    if let Some(id) = &change.provider_id {
-        spec["providerID"] = json!(id);
-    }
-    json!({"metadata": metadata, "spec": spec})
-}
-
-/// W-2: addresses are merged by type, so several of one type would be lost if this did not ask for the list as it is.
-fn replaced_addresses(addresses: &[Address]) -> Value {
-    let elements = std::iter::once(json!({"$patch": "replace"})).chain(addresses.iter().map(|address| json!(address)));
-    json!({"status": {"addresses": elements.collect::<Vec<_>>()}})
-}
-
 fn nodes() -> kube::core::Request {
     kube::core::Request::new(WireNode::url_path(&(), None))
 }
 
-fn read_node(body: &[u8]) -> Result<Node, WriteError> {
-    let node = serde_json::from_slice::<WireNode>(body).map_err(|error| error.to_string());
-    let node = node.and_then(|node| node.kept().ok_or_else(|| "it has no name".to_owned()));
-    node.map_err(|why| WriteError::Unavailable(format!("the API server's answer is not a Node: {why}")))
+fn read<W: Wire>(body: &[u8]) -> Result<W::Kept, WriteError> {
+    let object = serde_json::from_slice::<W>(body).map_err(|error| error.to_string());
+    let object = object.and_then(|object| object.kept().ok_or_else(|| "it has no name".to_owned()));
+    let kind = W::kind(&());
+    object.map_err(|why| WriteError::Unavailable(format!("the API server's answer is not a {kind}: {why}")))
 }
 
 /// A request that cannot be put together, for instance because a name is no path segment.
@@ -206,7 +202,11 @@ impl From<Failure> for WriteError {
     fn from(failure: Failure) -> WriteError {
         match failure {
             Failure::Unanswered(why) => WriteError::Unavailable(format!("cannot reach the API server: {why}")),
-            Failure::Answered { code, message } => match code {
+            // The UID never changes, so that it is another object of the same name is all that can be wrong with it.
+            Failure::Answered { message, fields, .. } if fields.iter().any(|field| field == "metadata.uid") => {
+                WriteError::NotFound(message)
+            }
+            Failure::Answered { code, message, .. } => match code {
                 StatusCode::CONFLICT => WriteError::Conflict(message),
                 StatusCode::NOT_FOUND => WriteError::NotFound(message),
                 StatusCode::TOO_MANY_REQUESTS => WriteError::Unavailable(message),

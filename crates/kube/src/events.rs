@@ -68,7 +68,10 @@ pub enum EventType {
 
 /// Takes Events and writes them. Clones are the same sink.
 #[derive(Clone)]
-pub struct EventSink(Arc<Sink>);
+pub struct EventSink {
+    shared: Arc<Sink>,
+    dry_run: bool,
+}
 
 /// An [`EventSink`] with the name of who speaks.
 #[derive(Clone)]
@@ -107,7 +110,12 @@ impl EventSink {
             is_full: AtomicBool::new(false),
         };
         let task = move |shutdown| write_all(client, ends, dropped, shutdown).boxed();
-        (EventSink(Arc::new(sink)), task)
+        (EventSink { shared: Arc::new(sink), dry_run: false }, task)
+    }
+
+    /// Events are logged and not written.
+    pub fn dry_run(self, dry_run: bool) -> EventSink {
+        EventSink { dry_run, ..self }
     }
 
     /// For a controller: `component` is what `source.component` says.
@@ -120,8 +128,11 @@ impl EventSource {
     /// Says `message` about `object`, in the log and as an Event.
     pub fn emit(&self, object: &ObjectRef, kind: EventType, reason: &'static str, message: impl fmt::Display) {
         let message = one_line(&message.to_string());
+        if self.sink.dry_run {
+            return self.log(object, kind, reason, &format!("dry run: {message}"));
+        }
         self.log(object, kind, reason, &message);
-        self.sink.0.take(Occurrence { component: self.component, object: object.clone(), kind, reason, message });
+        self.sink.shared.take(Occurrence { component: self.component, object: object.clone(), kind, reason, message });
     }
 
     fn log(&self, object: &ObjectRef, kind: EventType, reason: &str, message: &str) {

@@ -12,6 +12,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde::Deserialize;
+use serde_json::Value;
 
 /// A hung API server must not hold up whoever waits for it for ever.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -35,6 +36,8 @@ pub(crate) enum Failure {
         code: StatusCode,
         /// What the API server says.
         message: String,
+        /// The fields that it complains about, if it names any.
+        fields: Vec<String>,
     },
     /// The API server cannot be reached, or does not answer.
     Unanswered(String),
@@ -103,7 +106,7 @@ fn judge(response: &Response<()>, body: Vec<u8>) -> Outcome {
     if code.is_success() {
         return Outcome::Done(body);
     }
-    let failure = Failure::Answered { code, message: message(code, &body) };
+    let failure = refusal(code, &body);
     match (retry_after(response.headers()), code) {
         (Some(pause), _) if code.is_server_error() => Outcome::Later(pause, failure),
         (pause, StatusCode::TOO_MANY_REQUESTS) => Outcome::Later(pause.unwrap_or(UNTOLD_AWAY), failure),
@@ -119,15 +122,26 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// What a `Status` says, or else the start of whatever the body is: proxies answer in their own words.
-fn message(code: StatusCode, body: &[u8]) -> String {
-    #[derive(Deserialize)]
+fn refusal(code: StatusCode, body: &[u8]) -> Failure {
+    #[derive(Deserialize, Default)]
     struct Status {
         #[serde(default)]
         message: String,
+        #[serde(default)]
+        details: Value,
     }
-    let said = serde_json::from_slice(body).map(|Status { message }| message);
-    let said = said.unwrap_or_else(|_| String::from_utf8_lossy(body).trim().chars().take(200).collect());
-    if said.is_empty() { format!("the API server answered {code}") } else { said }
+    let said = serde_json::from_slice(body).unwrap_or_else(|_| Status {
+        message: String::from_utf8_lossy(body).trim().chars().take(200).collect(),
+        ..Status::default()
+    });
+    let untold = said.message.is_empty();
+    let message = if untold { format!("the API server answered {code}") } else { said.message };
+    Failure::Answered { code, message, fields: fields(&said.details) }
+}
+
+fn fields(details: &Value) -> Vec<String> {
+    let causes = details.get("causes").and_then(Value::as_array).into_iter().flatten();
+    causes.filter_map(|cause| cause.get("field")?.as_str()).map(str::to_owned).collect()
 }
 
 /// An error with what is behind it, which is where the word of use is: `client error (Connect): tcp connect error: …`.

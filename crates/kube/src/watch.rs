@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use crate::Store;
 use crate::exchange::with_causes;
 use crate::store::Stored;
-use crate::wire::{Wire, WireNode};
+use crate::wire::{Wire, WireNode, WireService};
 
 /// Objects per page. A page is in memory as text while it is parsed, and a Node is easily 20 kB of text.
 const PAGE: u32 = 250;
@@ -48,8 +48,7 @@ pub async fn watch_nodes(client: kube::Client, store: Store<Node>, shutdown: Shu
 
 /// Feeds `store` with all Services until shutdown is requested.
 pub async fn watch_services(client: kube::Client, store: Store<Service>, shutdown: Shutdown) {
-    let _ = (client, store, shutdown);
-    todo!()
+    watch::<WireService>(client, store, shutdown).await;
 }
 
 /// Feeds `store` with all objects of a kind until shutdown is requested.

@@ -13,7 +13,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::api::{self, ErrorBody, ErrorReply, FaultInForce, FaultNumber, FindReply, FindRequest, ListReply};
+use crate::api::{
+    self, BalancerView, ChangeRequest, ErrorBody, ErrorReply, FaultInForce, FaultNumber, FindBalancersReply,
+    FindBalancersRequest, FindReply, FindRequest, ListAddressesReply, ListBalancersReply, ListReply, OwnersReply,
+    OwnersRequest,
+};
+use crate::balancers::{Balancer, CloudAddress, NewBalancer, Observation};
 use crate::cloud::{LocalCloud, Machine, NewMachine};
 use crate::error::CallError;
 use crate::faults::FaultSpec;
@@ -101,6 +106,21 @@ impl Client {
     /// One page of all machines.
     pub(crate) async fn list(&self, page: Option<&str>, limit: usize) -> Result<ListReply, CallError> {
         self.ask(&listing(page, &[("limit", &limit.to_string())])).await
+    }
+
+    /// All that there is for these askers.
+    pub(crate) async fn find_balancers(&self, asked: &FindBalancersRequest) -> Result<FindBalancersReply, CallError> {
+        self.call(Method::POST, "/v1/balancers/find", asked).await
+    }
+
+    /// Whose balancers and addresses there are.
+    pub(crate) async fn owners(&self, asked: &OwnersRequest) -> Result<OwnersReply, CallError> {
+        self.call(Method::POST, "/v1/balancers/owners", asked).await
+    }
+
+    /// One change of one thing; all that there is for the asker afterwards.
+    pub(crate) async fn change(&self, ordered: &ChangeRequest) -> Result<Observation, CallError> {
+        self.call(Method::POST, "/v1/balancers/change", ordered).await
     }
 
     async fn ask<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
@@ -228,6 +248,31 @@ impl ManagementClient {
         self.order(Method::DELETE, &instance(id)).await
     }
 
+    /// All balancers, by ID, with how they are doing.
+    pub async fn balancers(&self) -> Result<Vec<BalancerView>, CallError> {
+        Ok(self.client.ask::<ListBalancersReply>("/v1/balancers").await?.balancers)
+    }
+
+    /// The balancer of this ID, with how it is doing.
+    pub async fn balancer(&self, id: &str) -> Result<BalancerView, CallError> {
+        self.client.ask(&balancer(id)).await
+    }
+
+    /// Makes a balancer, which may be anybody's or nobody's.
+    pub async fn add_balancer(&self, balancer: &NewBalancer) -> Result<Balancer, CallError> {
+        self.client.call(Method::POST, "/v1/balancers", balancer).await
+    }
+
+    /// Removes the balancer of this ID, whosever it is.
+    pub async fn delete_balancer(&self, id: &str) -> Result<(), CallError> {
+        self.order(Method::DELETE, &balancer(id)).await
+    }
+
+    /// All addresses of balancers, by ID.
+    pub async fn addresses(&self) -> Result<Vec<CloudAddress>, CallError> {
+        Ok(self.client.ask::<ListAddressesReply>("/v1/addresses").await?.addresses)
+    }
+
     /// From now on, the cloud goes wrong like this; the number takes it back.
     pub async fn inject(&self, fault: &FaultSpec) -> Result<u64, CallError> {
         let number: FaultNumber = self.client.call(Method::POST, "/v1/faults", fault).await?;
@@ -274,6 +319,13 @@ impl ManagementClient {
 /// The place of a machine. What cannot be an ID is written so that it stays one segment, and the cloud then says that
 /// there is no such machine.
 fn instance(id: &str) -> String {
-    let segment: String = form_urlencoded::byte_serialize(id.as_bytes()).collect();
-    format!("/v1/instances/{segment}")
+    format!("/v1/instances/{}", segment(id))
+}
+
+fn balancer(id: &str) -> String {
+    format!("/v1/balancers/{}", segment(id))
+}
+
+fn segment(id: &str) -> String {
+    form_urlencoded::byte_serialize(id.as_bytes()).collect()
 }

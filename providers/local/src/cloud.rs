@@ -1,22 +1,26 @@
-//! The cloud itself: machines, their states, and a count of every call.
+//! The cloud itself: machines, balancers, addresses, and a count of every call.
 //!
 //! ```text
-//!  the owner's hands ──► Fleet ──► snapshot file
+//!  the owner's hands ──► World { Fleet, Balancers } ──► snapshot file
 //!                          ▲
-//!  api (find, list) ───────┘  counted, delayed, and wrong if a fault says so
+//!  api (find, list, …) ────┘  counted, delayed, and wrong if a fault says so
 //! ```
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bowline_core::Address;
+use bowline_core::{Address, LoadBalancerKey, Protocol};
 use serde::{Deserialize, Serialize};
 
+use crate::balancers::{BalancerOptions, Balancers, Whose, protocol_name};
+use crate::data_plane::Sockets;
 use crate::faults::{Fault, FaultSpec, Faults, Injected, Mishap};
 use crate::fleet::Fleet;
 use crate::snapshot;
+use crate::workload::Workload;
 
 /// How a cloud is set up. The default is in memory, instant, and shows 100 machines at a time.
 #[derive(Debug, Clone)]
@@ -29,11 +33,19 @@ pub struct CloudOptions {
     pub page_size: usize,
     /// What makes chance repeatable.
     pub seed: u64,
+    /// How load is balanced.
+    pub balancers: BalancerOptions,
 }
 
 impl Default for CloudOptions {
     fn default() -> CloudOptions {
-        CloudOptions { snapshot: None, latency: Duration::ZERO, page_size: 100, seed: 0 }
+        CloudOptions {
+            snapshot: None,
+            latency: Duration::ZERO,
+            page_size: 100,
+            seed: 0,
+            balancers: BalancerOptions::default(),
+        }
     }
 }
 
@@ -82,21 +94,31 @@ pub enum MachineState {
 /// not counted. Calls through the provider or over HTTP are slow, fail and are counted as the cloud is told to.
 #[derive(Clone)]
 pub struct LocalCloud {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
-struct Shared {
+pub(crate) struct Shared {
     snapshot: Option<PathBuf>,
     page_size: usize,
+    pub(crate) balancing: BalancerOptions,
+    pub(crate) sockets: Option<Sockets>,
     now: Mutex<Now>,
 }
 
 /// All that changes.
-struct Now {
-    fleet: Fleet,
+pub(crate) struct Now {
+    pub(crate) world: World,
+    pub(crate) work: Workload,
     faults: Faults,
     latency: Duration,
     calls: BTreeMap<String, u64>,
+}
+
+/// All that the cloud has at one moment, and that survives a restart.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct World {
+    pub(crate) fleet: Fleet,
+    pub(crate) balancers: Balancers,
 }
 
 /// Why the cloud cannot do that.
@@ -108,6 +130,36 @@ pub enum CloudError {
     /// There is one with that ID already.
     #[error("there is a machine with the ID {0:?} already")]
     Exists(String),
+    /// There is no such balancer.
+    #[error("there is no balancer {0:?}")]
+    NoSuchBalancer(String),
+    /// There is no such address.
+    #[error("there is no address {0:?}")]
+    NoSuchAddress(String),
+    /// A balancer of that name exists.
+    #[error("there is a balancer {0:?} already, which belongs to {owner}", owner = Whose(.1.as_ref()))]
+    NameTaken(String, Option<LoadBalancerKey>),
+    /// A balancer belongs to somebody else.
+    #[error("the balancer {0:?} belongs to {owner}", owner = Whose(.1.as_ref()))]
+    Foreign(String, Option<LoadBalancerKey>),
+    /// An address belongs to somebody else.
+    #[error("the address {0} belongs to {owner}", owner = Whose(.1.as_ref()))]
+    AddressTaken(IpAddr, Option<LoadBalancerKey>),
+    /// Another balancer listens there.
+    #[error("the port {2}/{name} of {0} is taken by {owner}", name = protocol_name(*.1), owner = Whose(.3.as_ref()))]
+    PortTaken(IpAddr, Protocol, u16, Option<LoadBalancerKey>),
+    /// A balancer still has the address.
+    #[error("the address {0} is in use by the balancer {1:?}; delete that first")]
+    InUse(String, String),
+    /// Things are not as the request takes them to be.
+    #[error("{0}")]
+    Changed(String),
+    /// There are no addresses left.
+    #[error("{0}")]
+    Exhausted(String),
+    /// The cloud is at work on the balancer for this long.
+    #[error("the balancer {0:?} is being changed")]
+    Busy(String, Duration),
     /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
@@ -117,35 +169,40 @@ pub enum CloudError {
 }
 
 impl LocalCloud {
-    /// A cloud with the machines of its snapshot, if it has one.
+    /// A cloud with what its snapshot holds, if it has one. With a data plane this must be called on a Tokio runtime, on
+    /// which the sockets then are.
     pub fn open(options: CloudOptions) -> Result<LocalCloud, CloudError> {
         if options.page_size == 0 {
             return Err(CloudError::Invalid("a page must hold at least one machine".to_owned()));
         }
-        let fleet = options.snapshot.as_deref().map_or_else(|| Ok(Fleet::default()), snapshot::load)?;
-        let faults = Faults::new(options.seed);
-        let now = Mutex::new(Now { fleet, faults, latency: options.latency, calls: BTreeMap::new() });
-        Ok(LocalCloud { shared: Arc::new(Shared { snapshot: options.snapshot, page_size: options.page_size, now }) })
+        let world = options.snapshot.as_deref().map_or_else(|| Ok(World::default()), snapshot::load)?;
+        let (faults, work) = (Faults::new(options.seed), Workload::new(options.balancers.work_time));
+        let now = Mutex::new(Now { world, work, faults, latency: options.latency, calls: BTreeMap::new() });
+        let CloudOptions { snapshot, page_size, balancers: balancing, .. } = options;
+        let sockets = balancing.data_plane.then(Sockets::open).transpose()?;
+        let cloud = LocalCloud { shared: Arc::new(Shared { snapshot, page_size, balancing, sockets, now }) };
+        cloud.serve_soon(cloud.all_balancer_ids());
+        Ok(cloud)
     }
 
     /// Makes a machine, running.
     pub fn add(&self, machine: NewMachine) -> Result<Machine, CloudError> {
-        self.edit(|fleet| fleet.add(machine))
+        self.edit_fleet(|fleet| fleet.add(machine))
     }
 
     /// Stops the machine of this ID.
     pub fn stop(&self, id: &str) -> Result<(), CloudError> {
-        self.edit(|fleet| fleet.set_state(id, MachineState::Stopped)).map(drop)
+        self.edit_fleet(|fleet| fleet.set_state(id, MachineState::Stopped)).map(drop)
     }
 
     /// Starts the machine of this ID.
     pub fn start(&self, id: &str) -> Result<(), CloudError> {
-        self.edit(|fleet| fleet.set_state(id, MachineState::Running)).map(drop)
+        self.edit_fleet(|fleet| fleet.set_state(id, MachineState::Running)).map(drop)
     }
 
     /// Removes the machine of this ID.
     pub fn delete(&self, id: &str) -> Result<(), CloudError> {
-        self.edit(|fleet| fleet.remove(id))
+        self.edit_fleet(|fleet| fleet.remove(id))
     }
 
     /// Replaces what the machine of this ID was made with; its ID stays.
@@ -163,17 +220,22 @@ impl LocalCloud {
         id: &str,
         change: impl FnOnce(&NewMachine) -> Result<NewMachine, CloudError>,
     ) -> Result<Machine, CloudError> {
-        self.edit(|fleet| fleet.change(id, change))
+        self.edit_fleet(|fleet| fleet.change(id, change))
     }
 
     /// The machine of this ID.
     pub fn machine(&self, id: &str) -> Result<Machine, CloudError> {
-        self.now().fleet.get(id).map(|machine| Machine::clone(machine))
+        self.now().world.fleet.get(id).map(|machine| Machine::clone(machine))
     }
 
     /// All machines, by ID.
     pub fn machines(&self) -> Vec<Machine> {
-        self.now().fleet.iter().map(|machine| Machine::clone(machine)).collect()
+        self.now().world.fleet.iter().map(|machine| Machine::clone(machine)).collect()
+    }
+
+    /// All machines, by ID, without a copy of any: for those who look often.
+    pub fn fleet(&self) -> Vec<Arc<Machine>> {
+        self.now().world.fleet.iter().cloned().collect()
     }
 
     /// How many machines one page of a listing holds, and how many one lookup may name.
@@ -184,7 +246,7 @@ impl LocalCloud {
     /// From now on, goes wrong like this, beside what it does already; the number takes it back.
     pub fn inject(&self, fault: FaultSpec) -> u64 {
         let now = &mut *self.now();
-        now.faults.inject(fault, &now.fleet)
+        now.faults.inject(fault, &now.world)
     }
 
     /// Takes a fault back; `false` if it is not in force any more.
@@ -202,7 +264,7 @@ impl LocalCloud {
         self.now().latency = latency;
     }
 
-    /// How often each kind of call was made (`find`, `list`), failed ones included.
+    /// How often each kind of call was made (`find`, `list`, `create-balancer`, …), failed ones included.
     pub fn calls(&self) -> BTreeMap<String, u64> {
         self.now().calls.clone()
     }
@@ -240,24 +302,43 @@ impl LocalCloud {
         mishap
     }
 
-    /// Reads the machines as they are now.
-    pub(crate) fn read<T>(&self, read: impl FnOnce(&Fleet) -> T) -> T {
-        read(&self.now().fleet)
+    /// Reads what there is now.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&World) -> T) -> T {
+        read(&self.now().world)
     }
 
-    /// Changes the machines and saves them; either both or neither.
-    fn edit<T>(&self, edit: impl FnOnce(&mut Fleet) -> Result<T, CloudError>) -> Result<T, CloudError> {
-        let now = &mut *self.now();
-        let Some(path) = &self.shared.snapshot else { return edit(&mut now.fleet) };
-        let mut changed = now.fleet.clone();
+    /// Reads what there was, or what there is now.
+    pub(crate) fn view<T>(&self, past: Option<&World>, read: impl FnOnce(&World) -> T) -> T {
+        match past {
+            Some(past) => read(past),
+            None => self.read(read),
+        }
+    }
+
+    fn edit_fleet<T>(&self, edit: impl FnOnce(&mut Fleet) -> Result<T, CloudError>) -> Result<T, CloudError> {
+        let outcome = self.edit(&mut self.now(), |world| edit(&mut world.fleet))?;
+        if self.shared.sockets.is_some() {
+            self.serve_soon(self.read(|world| world.balancers.of_machines()));
+        }
+        Ok(outcome)
+    }
+
+    /// Changes what there is and saves it; either both or neither.
+    pub(crate) fn edit<T>(
+        &self,
+        now: &mut Now,
+        edit: impl FnOnce(&mut World) -> Result<T, CloudError>,
+    ) -> Result<T, CloudError> {
+        let Some(path) = &self.shared.snapshot else { return edit(&mut now.world) };
+        let mut changed = now.world.clone();
         let outcome = edit(&mut changed)?;
         snapshot::save(path, &changed)?;
-        now.fleet = changed;
+        now.world = changed;
         Ok(outcome)
     }
 
     /// Nothing here leaves the state half changed, so a panic elsewhere under the lock spoils nothing.
-    fn now(&self) -> MutexGuard<'_, Now> {
+    pub(crate) fn now(&self) -> MutexGuard<'_, Now> {
         self.shared.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,8 @@
 //! The provider's configuration file.
 
+use bowline_cloud::LoadBalancerCapabilities;
 use bowline_config::{ConfigFile, Problem, Problems};
+use bowline_core::IpFamily;
 use serde::{Deserialize, Serialize};
 
 use crate::client::Endpoint;
@@ -30,6 +32,137 @@ pub struct Config {
     pub zones: bool,
     /// Whether further labels are told.
     pub additional_labels: bool,
+    /// What is offered of balancing load.
+    pub load_balancers: LoadBalancerConfig,
+}
+
+/// What the provider offers of balancing load. As with all of [`Config`], what is switched off is off for the provider only.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct LoadBalancerConfig {
+    /// Whether load is balanced at all.
+    pub enabled: bool,
+    /// TCP ports.
+    pub tcp: bool,
+    /// UDP ports.
+    pub udp: bool,
+    /// TCP and UDP ports on one balancer.
+    pub mixed_protocols: bool,
+    /// Who may connect can be limited.
+    pub source_ranges: bool,
+    /// Connections of one client can stay together.
+    pub session_affinity: bool,
+    /// Only nodes with a pod of the Service get traffic.
+    pub local_traffic_policy: bool,
+    /// The client's address can be told to the backend.
+    pub proxy_protocol: bool,
+    /// The user may choose the address.
+    pub requested_address: bool,
+    /// A leaving node keeps its connections for a while.
+    pub drain: bool,
+    /// Several Services may share one address.
+    pub shared: bool,
+    /// Balancers that are reached from inside only.
+    pub internal: bool,
+    /// Silent connections can be closed after a chosen time.
+    pub idle_timeout: bool,
+    /// Path, port and interval of health checks can be chosen.
+    pub health_check_settings: bool,
+    /// A balancer that exists can become a Service's.
+    pub adoption: bool,
+    /// A balancer can be left behind.
+    pub retention: bool,
+    /// Families of addresses.
+    pub ip_families: Vec<IpFamily>,
+    /// Two families on one balancer.
+    pub dual_stack: bool,
+    /// How many balancers one question is about; 1 asks one by one. No more than the cloud's page size.
+    pub batch_observe: usize,
+    /// Ports per balancer; without a limit if left out.
+    pub max_ports: Option<usize>,
+    /// Machines per balancer; without a limit if left out.
+    pub max_targets: Option<usize>,
+}
+
+impl Default for LoadBalancerConfig {
+    fn default() -> LoadBalancerConfig {
+        LoadBalancerConfig {
+            enabled: true,
+            tcp: true,
+            udp: true,
+            mixed_protocols: true,
+            source_ranges: true,
+            session_affinity: true,
+            local_traffic_policy: true,
+            proxy_protocol: true,
+            requested_address: true,
+            drain: true,
+            shared: true,
+            internal: true,
+            idle_timeout: true,
+            health_check_settings: true,
+            adoption: true,
+            retention: true,
+            ip_families: vec![IpFamily::IPv4, IpFamily::IPv6],
+            dual_stack: true,
+            batch_observe: 100,
+            max_ports: None,
+            max_targets: None,
+        }
+    }
+}
+
+impl LoadBalancerConfig {
+    /// What this leaves of what the cloud can do; `None` if nothing.
+    pub(crate) fn capabilities(&self) -> Option<LoadBalancerCapabilities> {
+        self.enabled.then(|| LoadBalancerCapabilities {
+            tcp: self.tcp,
+            udp: self.udp,
+            sctp: false,
+            mixed_protocols: self.mixed_protocols && self.tcp && self.udp,
+            source_ranges: self.source_ranges,
+            session_affinity: self.session_affinity,
+            local_traffic_policy: self.local_traffic_policy,
+            proxy_protocol: self.proxy_protocol,
+            requested_address: self.requested_address,
+            drain: self.drain,
+            shared: self.shared,
+            internal: self.internal,
+            idle_timeout: self.idle_timeout,
+            health_check_settings: self.health_check_settings,
+            adoption: self.adoption,
+            retention: self.retention,
+            // The balancers of this cloud connect to their targets, and without a node port there is nothing to connect to.
+            without_node_ports: false,
+            ip_families: self.ip_families.clone(),
+            dual_stack: self.dual_stack && self.ip_families.len() > 1,
+            batch_observe: self.batch_observe.max(1),
+            max_ports: self.max_ports,
+            max_targets: self.max_targets,
+        })
+    }
+
+    /// The keys whose values make no sense, and what would be right.
+    fn mistakes(&self) -> Vec<(&'static str, String)> {
+        let mut mistakes = Vec::new();
+        let numbers = [
+            ("loadBalancers.batchObserve", Some(self.batch_observe)),
+            ("loadBalancers.maxPorts", self.max_ports),
+            ("loadBalancers.maxTargets", self.max_targets),
+        ];
+        let zeros = numbers.into_iter().filter(|(_, number)| *number == Some(0));
+        mistakes.extend(zeros.map(|(key, _)| (key, "must be at least 1".to_owned())));
+        if self.enabled && !self.tcp && !self.udp {
+            let message = "neither TCP nor UDP is left; set one of them to true, or loadBalancers.enabled to false";
+            mistakes.push(("loadBalancers.udp", message.to_owned()));
+        }
+        match self.ip_families.as_slice() {
+            [_] => {}
+            [first, second] if first != second => {}
+            _ => mistakes.push(("loadBalancers.ipFamilies", "must be IPv4, IPv6, or both, each once".to_owned())),
+        }
+        mistakes
+    }
 }
 
 impl Default for Config {
@@ -45,6 +178,7 @@ impl Default for Config {
             shutdown_state: true,
             zones: true,
             additional_labels: true,
+            load_balancers: LoadBalancerConfig::default(),
         }
     }
 }
@@ -76,12 +210,15 @@ impl Config {
             [("pageSize", self.page_size), ("batchLookup", self.batch_lookup), ("maxParallel", self.max_parallel)];
         let zeros = numbers.into_iter().filter(|(_, number)| *number == 0);
         mistakes.extend(zeros.map(|(key, _)| (key, "must be at least 1".to_owned())));
+        mistakes.extend(self.load_balancers.mistakes());
         mistakes
     }
 }
 
-/// The line, from 1, on which a key of the outermost mapping stands; `None` if it is not written plainly.
+/// The line, from 1, on which a key stands; `None` if it is not written plainly. No two mappings have a key in common that
+/// can be wrong, so the last part of a path is enough.
 fn line_of(text: &str, key: &str) -> Option<usize> {
+    let key = key.rsplit('.').next().unwrap_or(key);
     let holds = |line: &str| {
         let line = line.trim_start_matches(['{', ' ', '"', '\'']);
         line.strip_prefix(key).is_some_and(|rest| rest.trim_start_matches(['"', '\'', ' ']).starts_with(':'))
@@ -119,8 +256,39 @@ mod tests {
             shutdown_state: false,
             zones: false,
             additional_labels: false,
+            load_balancers: LoadBalancerConfig::default(),
         };
         assert_eq!(read(text), Ok(config));
+    }
+
+    #[test]
+    fn every_capability_of_balancers_can_be_switched_off_and_limits_lowered() {
+        let all = serde_json::to_value(LoadBalancerConfig::default()).unwrap();
+        let full = serde_json::to_value(LoadBalancerConfig::default().capabilities()).unwrap();
+        let switches = all.as_object().unwrap().iter().filter(|(key, value)| value.is_boolean() && *key != "enabled");
+        for (key, _) in switches {
+            let config = read(&format!("loadBalancers:\n  {key}: false\n")).unwrap();
+            let left = serde_json::to_value(config.load_balancers.capabilities()).unwrap();
+            assert_ne!(left, full, "{key}");
+        }
+        assert_eq!(read("loadBalancers: {enabled: false}").unwrap().load_balancers.capabilities(), None);
+        let limits = "loadBalancers:\n  maxPorts: 3\n  maxTargets: 4\n  batchObserve: 5\n  ipFamilies: [IPv6]\n";
+        let left = read(limits).unwrap().load_balancers.capabilities().unwrap();
+        assert_eq!((left.max_ports, left.max_targets, left.batch_observe), (Some(3), Some(4), 5));
+        assert_eq!((left.ip_families.as_slice(), left.dual_stack), (&[IpFamily::IPv6][..], false));
+    }
+
+    #[test]
+    fn what_is_wrong_with_balancers_is_told_with_its_line() {
+        let text = "zones: true\nloadBalancers:\n  tcp: false\n  udp: false\n  maxPorts: 0\n  batchObserve: 0\n  \
+                    ipFamilies: [IPv4, IPv4]\n";
+        let problems = read(text).unwrap_err();
+        let mut places: Vec<_> = problems.iter().map(|problem| (problem.line, problem.field.as_deref())).collect();
+        places.sort();
+        let wanted = [(4, "udp"), (5, "maxPorts"), (6, "batchObserve"), (7, "ipFamilies")];
+        let wanted = wanted.map(|(line, key)| (Some(line), format!("loadBalancers.{key}")));
+        assert_eq!(places, wanted.iter().map(|(line, key)| (*line, Some(key.as_str()))).collect::<Vec<_>>());
+        assert!(read("loadBalancers:\n  tpc: true\n").unwrap_err().iter().any(|problem| problem.line == Some(2)));
     }
 
     #[test]

@@ -49,6 +49,28 @@ impl CallError {
             CallError::BadEndpoint(_) => as_it_is(ErrorKind::InvalidConfig),
         }
     }
+
+    /// The same for calls about balancers, where the cloud says more in its codes than statuses can.
+    pub(crate) fn explain_balancer(self, operation: &str) -> Error {
+        let CallError::Refused { code, message, retry_after, .. } = &self else { return self.explain(operation) };
+        let kind = match code.as_str() {
+            "name_taken" | "foreign" | "address_taken" | "port_taken" => ErrorKind::AlreadyExists,
+            // It was there when the plan was made.
+            "no_such_balancer" | "no_such_address" => ErrorKind::Conflict,
+            "busy" => ErrorKind::InProgress,
+            _ => return self.explain(operation),
+        };
+        let error = Error::new(kind, operation, message.as_str());
+        match retry_after {
+            Some(rest) if kind == ErrorKind::InProgress => error.retry(Retry::After(*rest)),
+            _ => error,
+        }
+    }
+
+    /// What the call was about is not there.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, CallError::Refused { code, .. } if code == "no_such_balancer" || code == "no_such_address")
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fleet::Fleet;
+use crate::cloud::World;
 
 /// What goes wrong, for which calls, how often and how many times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,9 +16,12 @@ use crate::fleet::Fleet;
 pub struct FaultSpec {
     /// What goes wrong.
     pub fault: Fault,
-    /// The kind of call (`find`, `list`, `get`); `find` and `list` if empty.
+    /// The kind of call (`find`, `list`, `get`, `create-balancer`, …); all but `get` if empty.
     #[serde(default)]
     pub call: String,
+    /// How many such calls it lets pass first. "From the third call on nothing works" is a crash after two.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub after: u64,
     /// How often, from 0 to 1.
     #[serde(default = "always")]
     pub probability: f64,
@@ -39,10 +42,12 @@ pub enum Fault {
     Failing(u16),
     /// Never answers.
     Hanging,
-    /// Answers, and shows no machines at all.
+    /// Answers, and shows nothing at all.
     Empty,
-    /// Answers as things were when the fault was injected.
+    /// Answers questions as things were when the fault was injected; what is written is written.
     Stale,
+    /// Does as it is told, and the answer never arrives.
+    AnswerLost,
     /// Answers something that makes no sense.
     Garbled,
 }
@@ -56,8 +61,10 @@ pub(crate) struct Injected {
     pub(crate) spec: FaultSpec,
     /// How many times it still strikes; `None` for ever.
     pub(crate) left: Option<u64>,
-    /// The machines when it was injected, if it is about them.
-    past: Option<Arc<Fleet>>,
+    /// How many calls it still lets pass.
+    passing: u64,
+    /// What there was when it was injected, if it is about that.
+    past: Option<Arc<World>>,
     chance: fastrand::Rng,
 }
 
@@ -87,18 +94,26 @@ pub(crate) enum Ending {
     Failing(u16),
     /// Never.
     Hanging,
-    /// Without any machine.
+    /// Without anything.
     Empty,
-    /// With these machines.
-    Stale(Arc<Fleet>),
+    /// With what there was.
+    Stale(Arc<World>),
+    /// Well, and nobody hears of it.
+    AnswerLost,
     /// With nonsense, of which there are several kinds.
     Garbled(usize),
 }
 
 impl FaultSpec {
-    /// This fault, for `find` and `list`, always and for ever.
+    /// This fault, for all calls but `get`, always and for ever.
     pub fn always(fault: Fault) -> FaultSpec {
-        FaultSpec { fault, call: String::new(), probability: 1.0, times: None }
+        FaultSpec { fault, call: String::new(), after: 0, probability: 1.0, times: None }
+    }
+
+    /// Only once so many calls have passed.
+    pub fn after(mut self, calls: u64) -> FaultSpec {
+        self.after = calls;
+        self
     }
 
     /// For this kind of call only.
@@ -129,13 +144,13 @@ impl Faults {
         self.injected.iter()
     }
 
-    pub(crate) fn inject(&mut self, spec: FaultSpec, fleet: &Fleet) -> u64 {
+    pub(crate) fn inject(&mut self, spec: FaultSpec, world: &World) -> u64 {
         self.last += 1;
         let number = self.last;
-        let past = (spec.fault == Fault::Stale).then(|| Arc::new(fleet.clone()));
+        let past = (spec.fault == Fault::Stale).then(|| Arc::new(world.clone()));
         // Neighbouring seeds give unlike sequences, so a sum is enough.
         let chance = fastrand::Rng::with_seed(self.seed.wrapping_add(number));
-        self.injected.push(Injected { number, left: spec.times, spec, past, chance });
+        self.injected.push(Injected { number, left: spec.times, passing: spec.after, spec, past, chance });
         number
     }
 
@@ -172,9 +187,15 @@ impl Faults {
 impl Injected {
     /// Whether it strikes this call; if so, one time fewer is left.
     fn strikes(&mut self, call: &str) -> bool {
-        let concerned =
-            if self.spec.call.is_empty() { matches!(call, "find" | "list") } else { self.spec.call == call };
-        if !concerned || self.left == Some(0) || self.chance.f64() >= self.spec.probability {
+        let concerned = if self.spec.call.is_empty() { call != "get" } else { self.spec.call == call };
+        if !concerned || self.left == Some(0) {
+            return false;
+        }
+        if self.passing > 0 {
+            self.passing -= 1;
+            return false;
+        }
+        if self.chance.f64() >= self.spec.probability {
             return false;
         }
         self.left = self.left.map(|left| left - 1);
@@ -190,6 +211,7 @@ impl Injected {
             Fault::Hanging => Ending::Hanging,
             Fault::Empty => Ending::Empty,
             Fault::Stale => Ending::Stale(self.past.clone().unwrap_or_default()),
+            Fault::AnswerLost => Ending::AnswerLost,
             Fault::Garbled => Ending::Garbled(self.chance.usize(..)),
         })
     }
@@ -197,6 +219,10 @@ impl Injected {
 
 fn always() -> f64 {
     1.0
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Milliseconds as a number.

@@ -163,7 +163,7 @@ fn check_id(id: &str) -> Result<(), CloudError> {
     Err(CloudError::Invalid(format!("the ID {id:?} must be 1 to {LONGEST} letters, digits, '-', '_' and '.'")))
 }
 
-fn check_name(name: &str) -> Result<(), CloudError> {
+pub(crate) fn check_name(name: &str) -> Result<(), CloudError> {
     if name.is_empty() || name.len() > LONGEST || name.chars().any(char::is_control) {
         return Err(CloudError::Invalid(format!("the name {name:?} must have 1 to {LONGEST} printable characters")));
     }

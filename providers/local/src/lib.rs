@@ -1,30 +1,40 @@
 //! A small real cloud on this machine, and the reference provider for it.
 //!
 //! ```text
-//!  LocalCloud  machines in memory, a snapshot file, faults by seed, a count of every call
+//!  LocalCloud  machines, balancers and addresses in memory, a snapshot file, faults by seed, a count of every call
 //!     │  in process ──────────────┐
 //!     └─ HTTP API (serve) ── client ┴─► LocalProvider: the contract
 //! ```
+//!
+//! Balancers are records, and with [`BalancerOptions::data_plane`] sockets that carry traffic as well.
 //!
 //! The cloud is real in that it has state, an API, paging, throttling and failures of its own, and survives a restart;
 //! controller tests use it in place of mocks.
 
 mod api;
+mod balancers;
+mod balancing;
 mod client;
 mod cloud;
 mod config;
+mod data_plane;
 mod error;
 mod faults;
 mod fleet;
 mod instances;
+mod load_balancers;
 mod provider;
 mod server;
 mod snapshot;
+mod workload;
 
-pub use api::FaultInForce;
+pub use api::{BalancerView, FaultInForce};
+pub use balancers::{
+    Balancer, BalancerCheck, BalancerOptions, BalancerSettings, BalancerTarget, CloudAddress, Listener, NewBalancer,
+};
 pub use client::ManagementClient;
 pub use cloud::{CloudError, CloudOptions, LocalCloud, Machine, MachineState, NewMachine};
-pub use config::Config;
+pub use config::{Config, LoadBalancerConfig};
 pub use error::CallError;
 pub use faults::{Fault, FaultSpec};
 pub use provider::{LocalProvider, factory, factory_for};

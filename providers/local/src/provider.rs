@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    BuildContext, Capabilities, CloudProvider, Factory, InstanceCapabilities, Instances, ProviderInfo, Result,
+    BuildContext, Capabilities, CloudProvider, Factory, InstanceCapabilities, Instances, LoadBalancers, ProviderInfo,
+    Result,
 };
 use bowline_config::{Problem, Problems};
 
@@ -29,6 +30,7 @@ impl LocalProvider {
         let mut config = config.clone();
         config.batch_lookup = config.batch_lookup.min(cloud.page_size());
         config.page_size = config.page_size.min(cloud.page_size());
+        config.load_balancers.batch_observe = config.load_balancers.batch_observe.min(cloud.page_size());
         LocalProvider::new(Client::in_process(cloud), config)
     }
 
@@ -72,7 +74,11 @@ fn capabilities(config: &Config) -> Capabilities {
         zones: config.zones,
         additional_labels: config.additional_labels,
     };
-    Capabilities { instances: Some(instances), ..Capabilities::default() }
+    Capabilities {
+        instances: Some(instances),
+        load_balancers: config.load_balancers.capabilities(),
+        ..Capabilities::default()
+    }
 }
 
 #[async_trait]
@@ -87,6 +93,10 @@ impl CloudProvider for LocalProvider {
 
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        self.capabilities.load_balancers.as_ref().map(|_| self as &dyn LoadBalancers)
     }
 
     async fn check(&self) -> Result<()> {

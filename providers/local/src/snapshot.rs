@@ -2,6 +2,8 @@
 //!
 //! It is written whole, beside the old one, and then put in its place: a reader sees the old state or the new one. What
 //! cannot be read is an error that says where; it is never taken for a cloud without machines.
+//!
+//! Version 1 had machines only, and is read as well.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -9,53 +11,77 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::cloud::{CloudError, Machine};
+use crate::balancers::{Balancer, Balancers, CloudAddress};
+use crate::cloud::{CloudError, Machine, World};
 use crate::fleet::Fleet;
 
-/// The form that this program writes and reads.
-const VERSION: u32 = 1;
+/// The form that this program writes; it reads the ones before as well.
+const VERSION: u32 = 2;
 
 /// Counting from higher than this would run out of numbers.
 const HIGHEST: u64 = u64::MAX / 2;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Snapshot<M> {
+struct Snapshot<M, A, B> {
     version: u32,
     last_id: u64,
     machines: Vec<M>,
+    #[serde(default)]
+    last_balancer_id: u64,
+    #[serde(default = "Vec::new")]
+    addresses: Vec<A>,
+    #[serde(default = "Vec::new")]
+    balancers: Vec<B>,
 }
 
-/// The machines in the file; none if there is no file yet.
-pub(crate) fn load(path: &Path) -> Result<Fleet, CloudError> {
+/// What is in the file; nothing if there is no file yet.
+pub(crate) fn load(path: &Path) -> Result<World, CloudError> {
     let broken = |message: String| CloudError::Snapshot(path.to_owned(), message);
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Fleet::default()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(World::default()),
         Err(error) => return Err(broken(format!("cannot be read: {error}"))),
     };
     let snapshot = parse(&bytes).map_err(broken)?;
-    Fleet::restore(snapshot.machines, snapshot.last_id).map_err(|error| broken(format!("is broken: {error}")))
+    restore(snapshot).map_err(|error| broken(format!("is broken: {error}")))
 }
 
-fn parse(bytes: &[u8]) -> Result<Snapshot<Machine>, String> {
+type Stored = Snapshot<Machine, CloudAddress, Balancer>;
+
+fn restore(snapshot: Stored) -> Result<World, CloudError> {
+    let fleet = Fleet::restore(snapshot.machines, snapshot.last_id)?;
+    let balancers = Balancers::restore(snapshot.addresses, snapshot.balancers, snapshot.last_balancer_id)?;
+    Ok(World { fleet, balancers })
+}
+
+fn parse(bytes: &[u8]) -> Result<Stored, String> {
     // The error of serde_json ends in "at line 3 column 7".
-    let snapshot: Snapshot<Machine> =
+    let snapshot: Stored =
         serde_json::from_slice(bytes).map_err(|error| format!("is broken: {error}; mend it, or move it away"))?;
-    if snapshot.version != VERSION {
-        return Err(format!("has version {}, and this program reads version {VERSION}", snapshot.version));
+    if !(1..=VERSION).contains(&snapshot.version) {
+        return Err(format!("has version {}, and this program reads versions 1 to {VERSION}", snapshot.version));
     }
-    if snapshot.last_id > HIGHEST {
-        return Err(format!("is broken: lastId {} is too high", snapshot.last_id));
+    for (key, last) in [("lastId", snapshot.last_id), ("lastBalancerId", snapshot.last_balancer_id)] {
+        if last > HIGHEST {
+            return Err(format!("is broken: {key} {last} is too high"));
+        }
     }
     Ok(snapshot)
 }
 
-/// Puts these machines in the file.
-pub(crate) fn save(path: &Path, fleet: &Fleet) -> Result<(), CloudError> {
+/// Puts this in the file.
+pub(crate) fn save(path: &Path, world: &World) -> Result<(), CloudError> {
     let failed = |error: std::io::Error| CloudError::Snapshot(path.to_owned(), format!("cannot be written: {error}"));
-    let machines = fleet.iter().map(|machine| &**machine).collect();
-    let snapshot = Snapshot::<&Machine> { version: VERSION, last_id: fleet.last(), machines };
+    let World { fleet, balancers } = world;
+    let snapshot = Snapshot::<&Machine, &CloudAddress, &Balancer> {
+        version: VERSION,
+        last_id: fleet.last(),
+        machines: fleet.iter().map(|machine| &**machine).collect(),
+        last_balancer_id: balancers.last(),
+        addresses: balancers.addresses().map(|address| &**address).collect(),
+        balancers: balancers.balancers().map(|balancer| &**balancer).collect(),
+    };
     let text = serde_json::to_vec_pretty(&snapshot).map_err(|error| failed(error.into()))?;
     replace(path, &text).map_err(failed)
 }

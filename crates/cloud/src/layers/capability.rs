@@ -1,20 +1,24 @@
 //! What the cloud cannot do is refused before any call: every wish of a Service that it cannot fulfil, all at once.
 //!
-//! Wishes that only a provider can read, because they are annotations of its own (PROXY protocol, sharing), are its own to
-//! refuse. That a node is leaving is no wish of the user: a cloud that cannot drain drops the node at once.
+//! Wishes that only a provider can read, because they are annotations of its own, are its own to refuse. That a node is
+//! leaving is no wish of the user: a cloud that cannot drain drops the node at once.
 
 use std::collections::BTreeSet;
 
+use bowline_core::annotations::{
+    ADOPT, DeletionPolicy, HEALTH_CHECK_INTERVAL, HEALTH_CHECK_PATH, HEALTH_CHECK_PORT, IDLE_TIMEOUT, INTERNAL,
+    LoadBalancerSettings, POLICY, PROXY_PROTOCOL, SHARE_GROUP, SOURCE_RANGES,
+};
 use bowline_core::{IpFamily, LoadBalancerSpec, LoadBalancerWish, Protocol, RouteSpec, SessionAffinity, TrafficPolicy};
 
 use crate::{Error, ErrorKind, LoadBalancerCapabilities, Result, RouteCapabilities};
 
-/// Whether `provider` can do all that is wished; else an error of the kind `Unsupported` that names each field. To remove
-/// a balancer is always possible.
+/// Whether `provider` can do all that is wished; else an error of the kind `Unsupported` that names each field and each
+/// annotation. To remove a balancer is always possible; to leave it behind without our mark is not.
 pub fn check_load_balancer(provider: &str, wish: &LoadBalancerWish, caps: &LoadBalancerCapabilities) -> Result<()> {
-    let Some(spec) = wish.spec.as_deref() else { return Ok(()) };
-    let wishes = [ports(spec, caps), families(&spec.ip_families, caps), limits(spec, caps), settings(spec, caps)];
-    let refused = wishes.concat();
+    let mut refused = wish.spec.as_deref().map(|spec| balancer(spec, &wish.settings, caps)).unwrap_or_default();
+    let retained = wish.settings.policy == DeletionPolicy::Retain && !caps.retention;
+    refuse(&mut refused, retained, || format!("{POLICY}: retain"));
     if refused.is_empty() {
         return Ok(());
     }
@@ -31,6 +35,12 @@ pub fn check_route(provider: &str, route: &RouteSpec, caps: &RouteCapabilities) 
     }
     let message = format!("{provider} cannot do this: destination {} ({family:?})", route.destination);
     Err(Error::new(ErrorKind::Unsupported, "create route", message).context("node", route.node.as_str()))
+}
+
+/// All that makes up a balancer.
+fn balancer(spec: &LoadBalancerSpec, wished: &LoadBalancerSettings, caps: &LoadBalancerCapabilities) -> Vec<String> {
+    let families = families(&spec.ip_families, caps);
+    [ports(spec, caps), families, limits(spec, caps), fields(spec, wished, caps), settings(wished, caps)].concat()
 }
 
 fn ports(spec: &LoadBalancerSpec, caps: &LoadBalancerCapabilities) -> Vec<String> {
@@ -72,10 +82,12 @@ fn limits(spec: &LoadBalancerSpec, caps: &LoadBalancerCapabilities) -> Vec<Strin
     refused
 }
 
-fn settings(spec: &LoadBalancerSpec, caps: &LoadBalancerCapabilities) -> Vec<String> {
+fn fields(spec: &LoadBalancerSpec, settings: &LoadBalancerSettings, caps: &LoadBalancerCapabilities) -> Vec<String> {
     let mut refused = Vec::new();
     let ranges = !spec.source_ranges.is_empty() && !caps.source_ranges;
-    refuse(&mut refused, ranges, || "spec.loadBalancerSourceRanges".to_owned());
+    let is_annotated = settings.source_ranges.as_ref() == Some(&spec.source_ranges);
+    let place = if is_annotated { SOURCE_RANGES } else { "spec.loadBalancerSourceRanges" };
+    refuse(&mut refused, ranges, || place.to_owned());
     let sticky = spec.session_affinity != SessionAffinity::None && !caps.session_affinity;
     refuse(&mut refused, sticky, || "spec.sessionAffinity: ClientIP".to_owned());
     let local = spec.traffic_policy == TrafficPolicy::Local && !caps.local_traffic_policy;
@@ -86,8 +98,125 @@ fn settings(spec: &LoadBalancerSpec, caps: &LoadBalancerCapabilities) -> Vec<Str
     refused
 }
 
+/// The annotations that a balancer is made by.
+fn settings(settings: &LoadBalancerSettings, caps: &LoadBalancerCapabilities) -> Vec<String> {
+    let checks = caps.health_check_settings;
+    let wishes = [
+        (INTERNAL, settings.internal, caps.internal),
+        (PROXY_PROTOCOL, settings.proxy_protocol.is_some(), caps.proxy_protocol),
+        (IDLE_TIMEOUT, settings.idle_timeout.is_some(), caps.idle_timeout),
+        (HEALTH_CHECK_PATH, settings.health_check_path.is_some(), checks),
+        (HEALTH_CHECK_PORT, settings.health_check_port.is_some(), checks),
+        (HEALTH_CHECK_INTERVAL, settings.health_check_interval.is_some(), checks),
+        (SHARE_GROUP, settings.share_group.is_some(), caps.shared),
+        (ADOPT, settings.adopt.is_some(), caps.adoption),
+    ];
+    wishes.into_iter().filter(|(_, wished, can)| *wished && !can).map(|(key, ..)| key.to_owned()).collect()
+}
+
 fn refuse(refused: &mut Vec<String>, cannot: bool, field: impl FnOnce() -> String) {
     if cannot {
         refused.push(field());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bowline_core::annotations;
+    use bowline_core::testing::{annotated, cleanup_wish, service, wish};
+    use bowline_core::{ClusterName, Service};
+
+    use super::*;
+
+    /// Enough for a plain balancer.
+    fn plain() -> LoadBalancerCapabilities {
+        LoadBalancerCapabilities { tcp: true, ip_families: vec![IpFamily::IPv4], ..Default::default() }
+    }
+
+    fn with(wish: LoadBalancerWish, annotated: &[(&str, &str)]) -> LoadBalancerWish {
+        let annotated = annotated.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        LoadBalancerWish { settings: Arc::new(annotations::read(&annotated).unwrap()), ..wish }
+    }
+
+    fn refused(wish: &LoadBalancerWish, caps: &LoadBalancerCapabilities) -> Option<String> {
+        let error = check_load_balancer("c", wish, caps).err()?;
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        Some(error.to_string())
+    }
+
+    fn said(what: &str) -> Option<String> {
+        Some(format!("plan load balancer: c cannot do this: {what} (service=default/web)"))
+    }
+
+    type Grant = fn(&mut LoadBalancerCapabilities);
+
+    #[test]
+    fn an_annotation_is_refused_by_its_name_unless_the_cloud_can_do_it() {
+        let cases: [(&str, &str, &str, Grant); 9] = [
+            (INTERNAL, "true", INTERNAL, |caps| caps.internal = true),
+            (PROXY_PROTOCOL, "v1", PROXY_PROTOCOL, |caps| caps.proxy_protocol = true),
+            (IDLE_TIMEOUT, "1m", IDLE_TIMEOUT, |caps| caps.idle_timeout = true),
+            (HEALTH_CHECK_PATH, "/a", HEALTH_CHECK_PATH, |caps| caps.health_check_settings = true),
+            (HEALTH_CHECK_PORT, "80", HEALTH_CHECK_PORT, |caps| caps.health_check_settings = true),
+            (HEALTH_CHECK_INTERVAL, "1s", HEALTH_CHECK_INTERVAL, |caps| caps.health_check_settings = true),
+            (SHARE_GROUP, "a", SHARE_GROUP, |caps| caps.shared = true),
+            (ADOPT, "a", ADOPT, |caps| caps.adoption = true),
+            (POLICY, "retain", "bowline.dev/policy: retain", |caps| caps.retention = true),
+        ];
+        for (key, value, place, grant) in cases {
+            let wish = with(wish("default/web", &[]), &[(key, value)]);
+            assert_eq!(refused(&wish, &plain()), said(place), "{key}");
+            let mut able = plain();
+            grant(&mut able);
+            assert_eq!(refused(&wish, &able), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn what_is_as_without_the_annotation_or_no_affair_of_the_cloud_is_not_refused() {
+        let cases = [
+            (INTERNAL, "false"),
+            (POLICY, "delete"),
+            (POLICY, "protect"),
+            (annotations::IP_MODE, "Proxy"),
+            (annotations::TARGET_NODES, "a=b"),
+        ];
+        for (key, value) in cases {
+            let wish = with(wish("default/web", &[]), &[(key, value)]);
+            assert_eq!(refused(&wish, &plain()), None, "{key}: {value}");
+        }
+    }
+
+    #[test]
+    fn of_a_balancer_that_is_to_go_only_its_retention_is_refused() {
+        let over = with(cleanup_wish("default/web"), &[(INTERNAL, "true"), (SHARE_GROUP, "a"), (ADOPT, "a")]);
+        assert_eq!(refused(&over, &plain()), None);
+        let wish = with(over, &[(INTERNAL, "true"), (POLICY, "retain")]);
+        assert_eq!(refused(&wish, &plain()), said("bowline.dev/policy: retain"));
+        assert_eq!(refused(&wish, &LoadBalancerCapabilities { retention: true, ..plain() }), None);
+    }
+
+    #[test]
+    fn all_annotations_are_refused_at_once() {
+        let wish = with(wish("default/web", &[]), &[(POLICY, "retain"), (INTERNAL, "true"), (ADOPT, "a")]);
+        let expected = "bowline.dev/internal; bowline.dev/adopt; bowline.dev/policy: retain";
+        assert_eq!(refused(&wish, &plain()), said(expected));
+    }
+
+    #[test]
+    fn source_ranges_are_refused_by_where_they_stand() {
+        let wished = |service: &Service| {
+            let settings = annotations::read(&service.annotations).unwrap();
+            bowline_core::service::wish(&ClusterName::from("k"), service, &settings, vec![]).unwrap()
+        };
+        let noted = annotated(service("default/web"), &[(SOURCE_RANGES, "10.0.0.0/8")]);
+        assert_eq!(refused(&wished(&noted), &plain()), said("bowline.dev/source-ranges"));
+        let field = Service { source_ranges: vec!["11.0.0.0/8".to_owned()], ..noted };
+        assert_eq!(refused(&wished(&field), &plain()), said("spec.loadBalancerSourceRanges"));
+        let everybody = annotated(service("default/web"), &[(SOURCE_RANGES, "0.0.0.0/0")]);
+        assert_eq!(refused(&wished(&everybody), &plain()), None);
+        assert_eq!(refused(&wished(&field), &LoadBalancerCapabilities { source_ranges: true, ..plain() }), None);
     }
 }

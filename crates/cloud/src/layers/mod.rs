@@ -1,10 +1,11 @@
 //! The layers around every provider, one file each; the order is that of the crate's front page.
 //!
-//! `observe`, `retry` and `limit` are written once for all operations; `capability`, `dry_run` and `cache` know what they
-//! are about.
+//! `observe`, `retry` and `limit` are written once for all operations; `capability`, `dry_run`, `cache` and
+//! `balancers` know what they are about.
 
 #[cfg(test)]
 mod adversity;
+mod balancers;
 mod cache;
 pub mod capability;
 mod dry_run;
@@ -26,6 +27,7 @@ use bowline_core::{
     Route, RouteSpec, Step,
 };
 
+use crate::layers::balancers::Observer;
 use crate::layers::cache::Cache;
 use crate::layers::dry_run::DryRun;
 use crate::layers::limit::Limit;
@@ -56,7 +58,7 @@ pub struct LayerOptions {
     pub rate: Option<f64>,
     /// How many calls may come at once before the rate counts.
     pub burst: u32,
-    /// How long a question about machines waits for others to be asked along with it.
+    /// How long a question about a machine or a balancer waits for others to be asked along with it.
     pub gather: Duration,
 }
 
@@ -81,6 +83,7 @@ pub struct Layered {
     metrics: Arc<Metrics>,
     dry_run: DryRun,
     cache: Arc<Cache>,
+    balancers: Arc<Observer>,
     attempts: Arc<Attempts>,
 }
 
@@ -98,7 +101,8 @@ impl Layered {
         let attempts = Arc::new(Attempts::new(options, limit));
         let reader = Reader::new(Arc::clone(&provider), Arc::clone(&attempts));
         let cache = Cache::new(reader, options.gather, Arc::clone(&metrics));
-        Layered { provider, metrics, dry_run: DryRun(options.dry_run), cache, attempts }
+        let balancers = Observer::new(Arc::clone(&provider), Arc::clone(&attempts), options.gather);
+        Layered { provider, metrics, dry_run: DryRun(options.dry_run), cache, balancers, attempts }
     }
 
     /// What the provider is.
@@ -114,6 +118,11 @@ impl Layered {
     /// What the provider can do.
     pub fn capabilities(&self) -> &Capabilities {
         self.provider.capabilities()
+    }
+
+    /// Writes are printed, not made.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run.0
     }
 
     /// Asks the cloud for the least that shows that address, credentials and rights are right.
@@ -146,24 +155,15 @@ impl Layered {
 // ---- load balancers
 
 impl Layered {
-    /// What the cloud has for these; one answer per wish, in the same order.
+    /// What the cloud has for these, as many as there are; one answer per wish, in the same order.
     pub async fn observe_load_balancers(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
-        const OPERATION: Operation = Operation::ObserveLoadBalancers;
-        let question = async {
-            let balancers = match self.load_balancers(OPERATION) {
-                Ok((balancers, _)) => balancers,
-                Err(error) => return wishes.iter().map(|_| Err(error.clone())).collect(),
-            };
-            let observe = |wishes: Vec<LoadBalancerWish>| async move { balancers.observe(&wishes).await };
-            self.attempts.run_each(OPERATION, wishes, observe).await
-        };
-        self.metrics.observe(OPERATION, question, |answers| first_error(answers)).await
+        let question = self.balancers.observe_all(wishes);
+        self.metrics.observe(Operation::ObserveLoadBalancers, question, |answers| first_error(answers)).await
     }
 
     /// What the cloud has for this one. Questions that come within a moment of each other are asked together.
     pub async fn observe_load_balancer(&self, wish: &LoadBalancerWish) -> Result<Option<LoadBalancerState>> {
-        let answer = self.observe_load_balancers(std::slice::from_ref(wish)).await.pop();
-        answer.unwrap_or_else(|| Err(unsupported(&*self.provider, Operation::ObserveLoadBalancers, "answer")))
+        self.observed(Operation::ObserveLoadBalancers, self.balancers.observe(wish)).await
     }
 
     /// All keys of this cluster for which the cloud has anything.
@@ -174,6 +174,12 @@ impl Layered {
             self.attempts.run(OPERATION, || balancers.list(cluster)).await
         };
         self.observed(OPERATION, question).await
+    }
+
+    /// Whether the cloud can do all that is wished, as far as that can be said without asking it.
+    pub fn check_load_balancer(&self, wish: &LoadBalancerWish) -> Result<()> {
+        let (_, capabilities) = self.load_balancers(Operation::PlanLoadBalancer)?;
+        capability::check_load_balancer(&self.info().name, wish, capabilities)
     }
 
     /// How to get from `state` to what is wished. What the cloud cannot do is an error of the kind `Unsupported` that names

@@ -67,10 +67,11 @@ impl Reader {
         let chunks = into_chunks(questions, limits.batch_lookup.max(1));
         let answer = &answer;
         let reads = stream::iter(chunks).for_each_concurrent(limits.max_parallel.max(1), |chunk| async move {
-            let asked: Vec<_> = chunk.iter().map(|question| question.asked.clone()).collect();
-            let find = |asked: Vec<InstanceRef>| async move { instances.find(&asked).await };
-            let answers = self.attempts.run_each(Operation::FindInstances, &asked, find).await;
-            chunk.into_iter().zip(answers).for_each(|(question, found)| answer(question, found));
+            let find = |chunk: &[Question]| {
+                let asked: Vec<_> = chunk.iter().map(|question| question.asked.clone()).collect();
+                async move { instances.find(&asked).await }
+            };
+            self.attempts.run_each(Operation::FindInstances, chunk, find, answer).await;
         });
         reads.await;
     }
@@ -184,7 +185,7 @@ fn has_id(state: &InstanceState) -> bool {
 }
 
 /// Pieces of at most `size`, in order.
-fn into_chunks<T>(items: Vec<T>, size: usize) -> Vec<Vec<T>> {
+pub(crate) fn into_chunks<T>(items: Vec<T>, size: usize) -> Vec<Vec<T>> {
     let mut chunks = Vec::with_capacity(items.len().div_ceil(size));
     let mut items = items.into_iter().peekable();
     while items.peek().is_some() {

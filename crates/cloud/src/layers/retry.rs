@@ -61,36 +61,37 @@ impl Attempts {
         }
     }
 
-    /// Makes `call` with all of `asked`, then with those alone that failed and may work a moment later. One answer per
-    /// question, in the same order.
-    pub(crate) async fn run_each<K, T, F>(
+    /// Makes `call` with all of `questions`, then with those alone that failed and may work a moment later. Each answer is
+    /// handed on as soon as it stands: nobody waits because somebody else's question is asked again.
+    pub(crate) async fn run_each<Q, T, F>(
         &self,
         operation: Operation,
-        asked: &[K],
-        call: impl Fn(Vec<K>) -> F,
-    ) -> Vec<Result<T>>
-    where
-        K: Clone,
+        mut questions: Vec<Q>,
+        call: impl Fn(&[Q]) -> F,
+        settle: impl Fn(Q, Result<T>),
+    ) where
         F: Future<Output = Vec<Result<T>>>,
     {
-        let mut answers = self.each_once(operation, asked.to_vec(), &call).await;
         for attempt in 1.. {
-            let (open, pause) = self.open(attempt, &answers);
+            let answers = self.each_once(operation, questions.len(), call(&questions)).await;
+            let (mut open, mut pause) = (Vec::new(), Duration::ZERO);
+            for (question, answer) in questions.into_iter().zip(answers) {
+                match answer.as_ref().err().and_then(|error| self.pause_after(attempt, error)) {
+                    Some(wait) => {
+                        pause = pause.max(wait);
+                        open.push(question);
+                    }
+                    None => settle(question, answer),
+                }
+            }
             if open.is_empty() {
-                break;
+                return;
             }
             let provider = self.limit.provider();
             tracing::debug!(provider, op = operation.label(), attempt, ?pause, failed = open.len(), "trying again");
             sleep(pause).await;
-            let again = open.iter().filter_map(|index| asked.get(*index)).cloned().collect();
-            let renewed = self.each_once(operation, again, &call).await;
-            for (index, answer) in open.into_iter().zip(renewed) {
-                if let Some(place) = answers.get_mut(index) {
-                    *place = answer;
-                }
-            }
+            questions = open;
         }
-        answers
     }
 
     /// One attempt, unless the cloud wants to be left alone.
@@ -119,32 +120,20 @@ impl Attempts {
     }
 
     /// One attempt; whatever comes back, there is one answer per question.
-    async fn each_once<K, T, F>(
+    async fn each_once<T>(
         &self,
         operation: Operation,
-        asked: Vec<K>,
-        call: &impl Fn(Vec<K>) -> F,
-    ) -> Vec<Result<T>>
-    where
-        F: Future<Output = Vec<Result<T>>>,
-    {
-        let count = asked.len();
+        count: usize,
+        call: impl Future<Output = Vec<Result<T>>>,
+    ) -> Vec<Result<T>> {
         let to_all = |error: Error| (0..count).map(|_| Err(error.clone())).collect();
-        match self.attempt(operation, call(asked), |answers| first_error(answers)).await {
+        match self.attempt(operation, call, |answers| first_error(answers)).await {
             Ok(answers) if answers.len() == count => {
                 answers.into_iter().map(|answer| answer.map_err(within_reason)).collect()
             }
             Ok(answers) => to_all(miscounted(operation, count, answers.len())),
             Err(error) => to_all(error),
         }
-    }
-
-    /// Which answers to ask for again, and after what pause.
-    fn open<T>(&self, attempt: u32, answers: &[Result<T>]) -> (Vec<usize>, Duration) {
-        let failures = answers.iter().enumerate().filter_map(|(index, answer)| Some((index, answer.as_ref().err()?)));
-        let again = failures.filter_map(|(index, error)| Some((index, self.pause_after(attempt, error)?)));
-        let (open, pauses): (Vec<_>, Vec<_>) = again.unzip();
-        (open, pauses.into_iter().max().unwrap_or_default())
     }
 
     /// How long to wait before the next attempt; `None` if there is none. A cloud that wants more than the longest pause

@@ -684,6 +684,7 @@ fn every_question_may_be_moved_to_a_task() {
     movable(layers.check());
     movable(layers.find_instances(&[], Freshness::Now));
     movable(layers.observe_load_balancers(&wishes));
+    movable(layers.observe_load_balancer(&wishes[0]));
     movable(layers.list_load_balancers(&cluster));
     movable(layers.apply_load_balancer(&key, &step));
     movable(layers.list_routes(&cluster));

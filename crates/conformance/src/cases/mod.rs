@@ -1,5 +1,6 @@
 //! The cases, one per rule.
 
+mod balancers;
 mod listing;
 mod lookup;
 mod provider;
@@ -9,7 +10,10 @@ use bowline_cloud::Capabilities;
 use futures::future::BoxFuture;
 
 use crate::capability::Capability::{
-    AdditionalLabels, BatchLookup, Instances, Listing, LookupByName, Parallel, ShutdownState, UniqueIds, Zones,
+    AdditionalLabels, Adoption, BatchLookup, BatchObserve, Drain, DualStack, HealthCheckSettings, IdleTimeout,
+    Instances, Internal, Ipv4, Ipv6, Listing, LoadBalancers, LocalTrafficPolicy, LookupByName, MaxPorts, MaxTargets,
+    MixedProtocols, Parallel, ProxyProtocol, RequestedAddress, Retention, Sctp, SessionAffinity, Shared, ShutdownState,
+    SourceRanges, Tcp, Udp, UniqueIds, WithoutNodePorts, Zones,
 };
 use crate::capability::Need::{self, Has, Lacks};
 use crate::scene::{Scene, Verdict};
@@ -39,6 +43,9 @@ pub fn cases() -> &'static [Case] {
 macro_rules! case {
     ($module:ident::$name:ident, [$($need:expr),*]) => {
         Case { name: stringify!($name), needs: &[$($need),*], run: |scene| Box::pin($module::$name(scene)) }
+    };
+    ($group:ident::$module:ident::$name:ident, [$($need:expr),*]) => {
+        Case { name: stringify!($name), needs: &[$($need),*], run: |scene| Box::pin($group::$module::$name(scene)) }
     };
 }
 
@@ -73,4 +80,64 @@ static CASES: &[Case] = &[
     case!(trouble::errors_have_a_kind, [Has(Instances)]),
     case!(trouble::listing_errors_have_a_kind, [Has(Listing)]),
     case!(trouble::throttling_carries_its_delay, [Has(Instances)]),
+    case!(balancers::questions::one_state_each, [Has(LoadBalancers)]),
+    case!(balancers::questions::observing_many_saves_calls, [Has(BatchObserve)]),
+    case!(balancers::questions::list_names_what_is_ours, [Has(LoadBalancers)]),
+    case!(balancers::life::balancer_is_as_wished, [Has(LoadBalancers)]),
+    case!(balancers::life::plan_is_pure, [Has(LoadBalancers)]),
+    case!(balancers::life::applied_plan_is_empty, [Has(LoadBalancers)]),
+    case!(balancers::life::apply_is_repeatable, [Has(LoadBalancers)]),
+    case!(balancers::life::one_write_per_step, [Has(LoadBalancers)]),
+    case!(balancers::life::seen_is_what_observe_says, [Has(LoadBalancers)]),
+    case!(balancers::life::in_progress_is_told, [Has(LoadBalancers)]),
+    case!(balancers::life::nothing_left_is_nothing_to_do, [Has(LoadBalancers)]),
+    case!(balancers::life::type_changes_and_back, [Has(LoadBalancers)]),
+    case!(balancers::life::half_built_is_deleted, [Has(LoadBalancers)]),
+    case!(balancers::life::half_deleted_is_rebuilt, [Has(LoadBalancers)]),
+    case!(balancers::life::gone_is_deleted, [Has(LoadBalancers)]),
+    case!(balancers::ports::ports_follow_the_service, [Has(LoadBalancers)]),
+    case!(balancers::ports::port_names_change_nothing, [Has(LoadBalancers)]),
+    case!(balancers::ports::tcp_is_balanced, [Has(Tcp)]),
+    case!(balancers::ports::udp_is_balanced, [Has(Udp)]),
+    case!(balancers::ports::sctp_is_balanced, [Has(Sctp)]),
+    case!(balancers::ports::protocol_changes, [Has(Tcp), Has(Udp)]),
+    case!(balancers::ports::protocols_mix_on_one_port, [Has(MixedProtocols)]),
+    case!(balancers::ports::node_ports_are_not_needed, [Has(WithoutNodePorts)]),
+    case!(balancers::ports::port_limit_is_reached, [Has(MaxPorts)]),
+    case!(balancers::ports::target_limit_is_reached, [Has(MaxTargets)]),
+    case!(balancers::targets::targets_follow_the_nodes, [Has(LoadBalancers)]),
+    case!(balancers::targets::target_change_is_small, [Has(LoadBalancers)]),
+    case!(balancers::targets::a_leaving_node_is_drained, [Has(Drain)]),
+    case!(balancers::targets::a_leaving_node_is_not_taken_in, [Has(LoadBalancers)]),
+    case!(balancers::targets::without_draining_a_leaving_node_goes, [Lacks(Drain)]),
+    case!(balancers::settings::source_ranges_are_enforced, [Has(SourceRanges)]),
+    case!(balancers::settings::affinity_is_kept, [Has(SessionAffinity)]),
+    case!(balancers::settings::local_policy_asks_the_node, [Has(LocalTrafficPolicy)]),
+    case!(balancers::settings::proxy_protocol_is_spoken, [Has(ProxyProtocol)]),
+    case!(balancers::settings::internal_stays_inside, [Has(Internal)]),
+    case!(balancers::settings::idle_timeout_is_set, [Has(IdleTimeout)]),
+    case!(balancers::settings::health_check_is_as_chosen, [Has(HealthCheckSettings)]),
+    case!(balancers::settings::ipv4_address_is_given, [Has(Ipv4)]),
+    case!(balancers::settings::ipv6_address_is_given, [Has(Ipv6)]),
+    case!(balancers::settings::dual_stack_has_both, [Has(DualStack)]),
+    case!(balancers::settings::requested_address_is_given, [Has(RequestedAddress)]),
+    case!(balancers::settings::a_group_shares_an_address, [Has(Shared)]),
+    case!(balancers::settings::a_group_has_a_port_once, [Has(Shared)]),
+    case!(balancers::settings::unclaimed_is_refused_without_a_call, [Has(LoadBalancers)]),
+    case!(balancers::owners::foreign_is_untouched, [Has(LoadBalancers)]),
+    case!(balancers::owners::clash_names_the_owner, [Has(LoadBalancers)]),
+    case!(balancers::owners::clusters_do_not_meet, [Has(LoadBalancers)]),
+    case!(balancers::owners::a_new_service_of_the_name_is_another, [Has(LoadBalancers)]),
+    case!(balancers::owners::only_adoption_takes_over, [Has(Adoption)]),
+    case!(balancers::owners::the_owned_is_not_adopted, [Has(Adoption)]),
+    case!(balancers::owners::retained_is_released, [Has(Retention)]),
+    case!(balancers::trouble::creation_survives_every_crash, [Has(LoadBalancers)]),
+    case!(balancers::trouble::update_survives_every_crash, [Has(LoadBalancers)]),
+    case!(balancers::trouble::deletion_survives_every_crash, [Has(LoadBalancers)]),
+    case!(balancers::trouble::a_dropped_call_is_forgotten, [Has(LoadBalancers)]),
+    case!(balancers::trouble::failed_observation_is_no_answer, [Has(LoadBalancers)]),
+    case!(balancers::trouble::balancer_errors_have_a_kind, [Has(LoadBalancers)]),
+    case!(balancers::trouble::balancer_throttling_carries_its_delay, [Has(LoadBalancers)]),
+    case!(balancers::trouble::late_listing_makes_no_double, [Has(LoadBalancers)]),
+    case!(balancers::trouble::services_at_once_have_their_own, [Has(LoadBalancers)]),
 ];

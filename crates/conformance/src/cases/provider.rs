@@ -15,6 +15,12 @@ pub(super) async fn capabilities_match_traits(scene: &Scene) -> Verdict {
     for (what, claimed, there) in table {
         require(claimed == there, || format!("{what}: claimed is {claimed}, handed out is {there}"))?;
     }
+    if let Some(balancers) = &capabilities.load_balancers {
+        let protocols = balancers.tcp || balancers.udp || balancers.sctp;
+        require(protocols, || "it claims no protocol, so no Service could have a balancer".to_owned())?;
+        let families = !balancers.ip_families.is_empty();
+        require(families, || "it claims no family of addresses, so no Service could have a balancer".to_owned())?;
+    }
     let Some(numbers) = &capabilities.instances else { return Ok(()) };
     require(numbers.batch_lookup >= 1, || "batch_lookup is 0: nothing could be asked for".to_owned())?;
     require(numbers.max_parallel >= 1, || "max_parallel is 0: no call could be made".to_owned())?;

@@ -268,7 +268,7 @@ fn nobodys(shared: &Shared, node: &Node, why: &Nobody) -> Outcome {
 /// The cloud gave no answer.
 fn cloud_failed(shared: &Shared, node: &Node, error: &Error) -> Outcome {
     // The kind, not the text, tells causes apart: texts carry request IDs.
-    if shared.complaints.is_news(node, error.kind().as_str()) {
+    if shared.complaints.is_news(&node.name, &node.uid, error.kind().as_str()) {
         let advice = error.kind().advice();
         let message = format!("The node stays uninitialized until the cloud provider has an answer. {error}. {advice}");
         let message = message.trim_end();
@@ -282,7 +282,7 @@ fn cloud_failed(shared: &Shared, node: &Node, error: &Error) -> Outcome {
 }
 
 fn complain(shared: &Shared, node: &Node, reason: &'static str, message: &str) {
-    if shared.complaints.is_news(node, message) {
+    if shared.complaints.is_news(&node.name, &node.uid, message) {
         shared.events.emit(&ObjectRef::node(node), EventType::Warning, reason, message);
     }
 }
@@ -339,7 +339,7 @@ fn settle(shared: &Shared, work: &Work<NodeName>, outcome: Outcome) {
 /// A failure is told when it is new: a cloud that is away for an hour fails a thousand Nodes again and again.
 fn log_failure(shared: &Shared, key: &NodeName, wait: Duration, error: &str) {
     let node = shared.context.nodes.get(key.as_str());
-    if node.is_none_or(|node| shared.failures.is_news(&node, error)) {
+    if node.is_none_or(|node| shared.failures.is_news(&node.name, &node.uid, error)) {
         tracing::info!(controller = super::NAME, key = %key, ?wait, "error syncing '{key}': {error}, requeuing");
     } else {
         tracing::debug!(controller = super::NAME, key = %key, ?wait, "error syncing '{key}': {error}, requeuing");

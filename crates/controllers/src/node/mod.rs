@@ -74,9 +74,9 @@ struct Shared {
     queue: Queue<NodeName>,
     metrics: Metrics,
     memory: Memory,
-    complaints: Complaints,
+    complaints: Complaints<NodeName>,
     /// The same for the log, which has causes that are no Events.
-    failures: Complaints,
+    failures: Complaints<NodeName>,
     writers: Semaphore,
 }
 

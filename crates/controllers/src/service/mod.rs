@@ -15,17 +15,60 @@
 //! * **In turn.** New and changed Services go before refreshes, and namespaces take turns.
 //! * **Gathered.** Nodes that come and go make one refresh of every balancer, a moment after the last of them.
 
+mod balancers;
+mod crowd;
+mod memory;
+mod metrics;
+pub(crate) mod pass;
 mod routing;
+mod tell;
+pub(crate) mod trouble;
 
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use bowline_core::ClusterName;
-use bowline_core::service::NodeSet;
+use bowline_cloud::{Cloud, ErrorKind};
+use bowline_core::annotations::LoadBalancerSettings;
+use bowline_core::service::{self, NodeSet, Scope, TargetRules};
+use bowline_core::{ClusterName, Node, Service, ServiceKey, TargetNode};
+use bowline_kube::{Change, EventSource};
+use bowline_runtime::{Backoff, Priority, Queue, Shutdown, Work};
+use tokio::sync::Semaphore;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
+
+use crate::Context;
+use crate::complaints::Complaints;
+use crate::manager::ManagerError;
+use balancers::Balancers;
+use crowd::Crowd;
+use memory::Memory;
+use metrics::Metrics;
+use pass::{Done, Pass};
+use trouble::{Next, Trouble};
 
 pub use routing::{DefaultCloud, Routing, RoutingError};
 
 /// The canonical name, in flags and health checks.
 pub const NAME: &str = "service-lb-controller";
+
+/// The name in Events.
+const COMPONENT: &str = "service-controller";
+
+/// The queue's name in metrics (WQ-5).
+const QUEUE: &str = "service";
+
+/// The annotation that chooses targets.
+const TARGET_NODES: &str = "bowline.dev/target-nodes";
+
+/// How long a Service that failed waits for its next try.
+const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), max: Duration::from_secs(300) };
+
+/// So many passes for each that may write are under way: while one writes, others read, together.
+const AHEAD: usize = 4;
 
 /// How the controller is set.
 #[derive(Debug, Clone)]
@@ -61,6 +104,362 @@ impl Default for Options {
             classes: true,
             default_cloud: DefaultCloud::First,
             refresh: Duration::from_secs(600),
+        }
+    }
+}
+
+/// The controller.
+pub struct ServiceController {
+    shared: Arc<Shared>,
+}
+
+/// What all passes work with.
+struct Shared {
+    context: Context,
+    options: Options,
+    routing: Routing,
+    scope: Scope,
+    rules: TargetRules,
+    events: EventSource,
+    queue: Queue<ServiceKey>,
+    /// Places for those who write to a cloud.
+    slots: Semaphore,
+    balancers: Balancers,
+    memory: Memory,
+    crowd: Crowd,
+    metrics: Metrics,
+    /// What was said of a Service that rests.
+    complaints: Complaints<ServiceKey>,
+    /// What was said of annotations that mean nothing.
+    remarks: Complaints<ServiceKey>,
+    /// Of whose balancer it was said that it has no targets.
+    targetless: Complaints<ServiceKey>,
+    /// The update of all balancers that is under way because of Nodes.
+    node_sync: Mutex<Option<NodeSync>>,
+    /// The labels of Nodes that Services choose targets by.
+    selecting: RwLock<BTreeSet<String>>,
+    /// A balancer was seen without any target.
+    starving: AtomicBool,
+}
+
+/// Why a pass finds something to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    /// The user has made or changed the Service.
+    News,
+    /// Nodes have come or gone.
+    Nodes,
+    /// The cloud differs from what was wanted before.
+    Drift,
+}
+
+/// Balancers that have not heard of the Nodes' last movement.
+struct NodeSync {
+    began: Instant,
+    open: BTreeSet<ServiceKey>,
+}
+
+impl ServiceController {
+    /// Listens to Services and Nodes from now on; works once it [runs](ServiceController::run). `None` if no cloud has
+    /// balancers (SVC-1).
+    pub fn new(context: Context, options: Options) -> Result<Option<ServiceController>, ManagerError> {
+        let routing = Routing::new(&context.clouds, &options.default_cloud, options.classes)?;
+        if routing.is_empty() {
+            tracing::warn!(controller = NAME, "no cloud has load balancers: the controller does not run");
+            return Ok(None);
+        }
+        let shared = Arc::new(Shared {
+            scope: routing.scope(),
+            rules: TargetRules { nodes: options.nodes, drain: !options.drain.is_zero() },
+            events: context.events.source(COMPONENT),
+            queue: Queue::new(QUEUE, BACKOFF, &context.queues).with_flows(namespace_of),
+            slots: Semaphore::new(options.concurrency.max(1)),
+            balancers: Balancers::default(),
+            memory: Memory::default(),
+            crowd: Crowd::new(options.gather, options.drain),
+            metrics: Metrics::register(&context.metrics)?,
+            complaints: Complaints::default(),
+            remarks: Complaints::default(),
+            targetless: Complaints::default(),
+            node_sync: Mutex::default(),
+            selecting: RwLock::default(),
+            starving: AtomicBool::new(false),
+            routing,
+            context,
+            options,
+        });
+        shared.listen();
+        Ok(Some(ServiceController { shared }))
+    }
+
+    /// Runs until shutdown is requested, and then finishes the step in hand of every pass.
+    pub async fn run(self, shutdown: Shutdown) {
+        let shared = self.shared;
+        let synced = async { tokio::join!(shared.context.nodes.synced(), shared.context.services.synced()) };
+        if shutdown.or(synced).await.is_none() {
+            return;
+        }
+        let follow = shutdown.or(shared.follow_nodes());
+        let refresh = shutdown.or(shared.refresh());
+        tokio::join!(work(&shared, &shutdown), follow, refresh);
+    }
+}
+
+/// Works until shutdown is requested, and then finishes what is in hand.
+async fn work(shared: &Arc<Shared>, shutdown: &Shutdown) {
+    let mut passes = JoinSet::new();
+    let places = Arc::new(Semaphore::new(shared.options.concurrency.max(1) * AHEAD));
+    loop {
+        let Some(Ok(place)) = shutdown.or(places.clone().acquire_owned()).await else { break };
+        let Some(Some(work)) = shutdown.or(shared.queue.next()).await else { break };
+        let (shared, shutdown) = (shared.clone(), shutdown.clone());
+        passes.spawn(async move {
+            shared.sync(&work, &shutdown).await;
+            drop(place);
+        });
+        while let Some(ended) = passes.try_join_next() {
+            pass_on_panic(ended);
+        }
+    }
+    shared.queue.shut_down();
+    while let Some(ended) = passes.join_next().await {
+        pass_on_panic(ended);
+    }
+}
+
+/// A pass that panicked takes the manager down, rather than leaving a balancer that nobody works on any more.
+fn pass_on_panic(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        std::panic::resume_unwind(error.into_panic());
+    }
+}
+
+/// Namespaces take turns.
+fn namespace_of(service: &ServiceKey) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    service.namespace.hash(&mut hasher);
+    hasher.finish()
+}
+
+// ---- what is heard
+
+impl Shared {
+    fn listen(self: &Arc<Shared>) {
+        let listener = Arc::downgrade(self);
+        self.context.services.listen(move |change| {
+            if let Some(shared) = listener.upgrade() {
+                shared.heard_service(change);
+            }
+        });
+        let listener = Arc::downgrade(self);
+        self.context.nodes.listen(move |change| {
+            if let Some(shared) = listener.upgrade() {
+                shared.heard_node(change);
+            }
+        });
+    }
+
+    fn heard_service(&self, change: &Change<Service>) {
+        self.note_selectors(change);
+        match change {
+            Change::Added(service) if self.concerns(service) => self.added(service),
+            Change::Added(_) => {}
+            Change::Updated { old, new } if self.calls_for_work(old, new) => self.changed(new),
+            Change::Updated { .. } => {}
+            Change::Deleted(service) => self.gone(service),
+        }
+    }
+
+    fn concerns(&self, service: &Service) -> bool {
+        service::wants_balancer(service, &self.scope) || service::needs_cleanup(service, &self.scope)
+    }
+
+    /// A Service that was served before this process began is no news: it is only looked at.
+    fn added(&self, service: &Service) {
+        let served = service.has_finalizer() && !service.status.ingress.is_empty() && !service.deleting;
+        if served {
+            self.queue.add(service.key(), Priority::Low);
+        } else {
+            self.changed(service);
+        }
+    }
+
+    /// SVC-3, and what upstream sees at the next change only: our finalizer taken away, another policy for a balancer that
+    /// is to go.
+    fn calls_for_work(&self, old: &Service, new: &Service) -> bool {
+        let cleanup = |service: &Service| service::needs_cleanup(service, &self.scope);
+        let lost = old.has_finalizer() && !new.has_finalizer() && service::wants_balancer(new, &self.scope);
+        let going = cleanup(new) && (!cleanup(old) || old.annotations != new.annotations);
+        service::needs_update(old, new, &self.scope) || going || (lost && !new.deleting)
+    }
+
+    fn changed(&self, service: &Service) {
+        let key = service.key();
+        self.memory.news(&key);
+        self.complaints.forget(&key);
+        self.queue.forget(&key);
+        self.queue.add(key, Priority::High);
+    }
+
+    fn gone(&self, service: &Service) {
+        let key = service.key();
+        self.complaints.forget(&key);
+        self.remarks.forget(&key);
+        self.targetless.forget(&key);
+        self.queue.forget(&key);
+        if self.memory.gone(&key, &service.uid) {
+            self.queue.add(key, Priority::High);
+        }
+    }
+
+    /// Keeps the labels in mind that Services choose targets by.
+    fn note_selectors(&self, change: &Change<Service>) {
+        let selects = |service: &Service| service.annotations.contains_key(TARGET_NODES);
+        let concerned = match change {
+            Change::Added(service) | Change::Deleted(service) => selects(service),
+            Change::Updated { old, new } => selects(old) || selects(new),
+        };
+        if concerned {
+            let services = self.context.services.all().into_iter().filter(|service| selects(service));
+            let selectors = services.filter_map(|service| service::read(&service).settings.ok()?.target_nodes);
+            let labels =
+                selectors.flat_map(|selector| selector.keys().map(str::to_owned).collect::<Vec<_>>()).collect();
+            *self.selecting.write().unwrap_or_else(PoisonError::into_inner) = labels;
+        }
+    }
+
+    fn heard_node(&self, change: &Change<Node>) {
+        self.crowd.heard(change, self.rules, &self.selecting.read().unwrap_or_else(PoisonError::into_inner));
+        if self.starving.load(Ordering::Relaxed) {
+            self.crowd.hurry();
+        }
+    }
+}
+
+// ---- the Nodes
+
+impl Shared {
+    /// Queues the balancers whose targets differ, whenever Nodes have come or gone and it is quiet again.
+    async fn follow_nodes(&self) {
+        loop {
+            self.crowd.settled().await;
+            self.starving.store(false, Ordering::Relaxed);
+            let moved = self.moved();
+            tracing::debug!(controller = NAME, balancers = moved.len(), "nodes have come or gone");
+            self.node_sync_begins(&moved);
+            moved.into_iter().for_each(|key| self.queue.add(key, Priority::Low));
+        }
+    }
+
+    /// The Services that were in a pass with other targets than they would have now. One in back-off has its own time.
+    fn moved(&self) -> Vec<ServiceKey> {
+        let mut crowds = HashMap::new();
+        let wanting = self.context.services.all().into_iter();
+        let wanting = wanting.filter(|service| !service.deleting && service::wants_balancer(service, &self.scope));
+        let moved = wanting.filter(|service| {
+            let key = service.key();
+            let Some(tried) = self.memory.tried(&key) else { return false };
+            self.queue.failures(&key) == 0 && *tried != *self.targets_of(service, &mut crowds)
+        });
+        moved.map(|service| service.key()).collect()
+    }
+
+    /// As [`targets`](Shared::targets), once for all Services that have the same.
+    fn targets_of(&self, service: &Service, crowds: &mut Crowds) -> Arc<Vec<TargetNode>> {
+        let Some(cloud) = self.routing.cloud(service) else { return Arc::default() };
+        let Ok(settings) = service::read(service).settings else { return Arc::default() };
+        let selector = settings.target_nodes.as_ref().map(|selector| format!("{selector:?}"));
+        let crowd = crowds.entry((cloud.name().clone(), selector));
+        crowd.or_insert_with(|| self.targets(cloud, &settings)).clone()
+    }
+
+    /// The Nodes behind a balancer in this cloud, now (SVC-23).
+    fn targets(&self, cloud: &Cloud, settings: &LoadBalancerSettings) -> Arc<Vec<TargetNode>> {
+        let can_drain = cloud.layers().capabilities().load_balancers.as_ref().is_some_and(|balancers| balancers.drain);
+        let nodes = self.context.nodes.all();
+        let is_local = |node: &Node| node.provider_id.as_ref().is_some_and(|id| cloud.layers().owns(id));
+        let drains = |node: &Node| can_drain && self.rules.drain && self.crowd.drains(node);
+        Arc::new(service::targets(&nodes, self.rules, settings.target_nodes.as_ref(), is_local, drains))
+    }
+
+    fn node_sync_begins(&self, moved: &[ServiceKey]) {
+        let mut sync = self.node_sync.lock().unwrap_or_else(PoisonError::into_inner);
+        let sync = sync.get_or_insert_with(|| NodeSync { began: Instant::now(), open: BTreeSet::new() });
+        sync.open.extend(moved.iter().cloned());
+    }
+
+    /// This balancer has heard of the Nodes' last movement, or failed to (SVC-27).
+    fn node_sync_goes_on(&self, key: &ServiceKey) {
+        let mut sync = self.node_sync.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(under_way) = sync.as_mut()
+            && under_way.open.remove(key)
+            && under_way.open.is_empty()
+        {
+            self.metrics.node_sync_latency.observe(under_way.began.elapsed().as_secs_f64());
+            *sync = None;
+        }
+    }
+
+    /// Compares all balancers with the cloud, now and then. Those that rest are among them: what is in their way may be in
+    /// the cloud, of which nobody is told.
+    async fn refresh(&self) {
+        if self.options.refresh.is_zero() {
+            return std::future::pending().await;
+        }
+        loop {
+            tokio::time::sleep(self.options.refresh).await;
+            let services = self.context.services.all().into_iter().filter(|service| self.concerns(service));
+            let keys = services.map(|service| service.key()).chain(self.memory.debtors());
+            // One in back-off has its own time.
+            keys.filter(|key| self.queue.failures(key) == 0).for_each(|key| self.queue.add(key, Priority::Low));
+        }
+    }
+}
+
+/// Targets by cloud and selector.
+type Crowds = HashMap<(Arc<str>, Option<String>), Arc<Vec<TargetNode>>>;
+
+// ---- passes
+
+impl Shared {
+    /// One pass, and what follows from how it ended (SVC-20).
+    async fn sync(&self, work: &Work<ServiceKey>, shutdown: &Shutdown) {
+        let key = work.key();
+        let pass = Pass { shared: self, key, shutdown };
+        let outcome = pass.run().await;
+        self.node_sync_goes_on(key);
+        match outcome {
+            Ok(Done::Waiting) => self.metrics.passed("waiting"),
+            Ok(done) => {
+                self.metrics.passed(if done == Done::DryRun { "dry_run" } else { "success" });
+                self.complaints.forget(key);
+                self.queue.forget(key);
+            }
+            Err((service, trouble)) => self.failed(&pass, service.as_ref(), &trouble).await,
+        }
+    }
+
+    async fn failed(&self, pass: &Pass<'_>, service: Option<&Arc<Service>>, trouble: &Trouble) {
+        let key = pass.key;
+        if trouble.is_kind(ErrorKind::Cancelled) {
+            return self.metrics.passed("cancelled");
+        }
+        self.metrics.passed(if trouble.is_calm() { "in_progress" } else { "failure" });
+        let delay = match trouble.next() {
+            Next::Backoff => Some(self.queue.retry(key.clone())),
+            Next::After(delay) => {
+                self.queue.add_after(key.clone(), delay, Priority::High);
+                Some(delay)
+            }
+            Next::Rest => {
+                self.queue.forget(key);
+                None
+            }
+        };
+        if let Some(service) = service {
+            self.tell_failure(pass, service, trouble, delay).await;
         }
     }
 }

@@ -111,7 +111,7 @@ async fn n06_other_taints_stay() {
 #[tokio::test(start_paused = true)]
 async fn n07_a_node_that_its_provider_declines_is_left_alone() {
     let mut world = World::new().await;
-    world.wrap = |inner| Arc::new(Declining(inner));
+    world.wrap = Box::new(|inner| Arc::new(Declining(inner)));
     let mut changes = provided_ip("10.0.0.1");
     changes["spec"] = json!({"providerID": "local://i-1"});
     let before = world.register_with("node0", changes).await;
@@ -172,7 +172,7 @@ async fn n11_m2_m4_without_an_id_from_either_side_the_taint_stays() {
     // upstream: its older interface may say that it cannot give IDs, and then the node is initialised without one, for
     // ever. Ours has one interface, and the rule of the newer one (NODE-9).
     let mut world = World::new().await;
-    world.wrap = |inner| Arc::new(Retold { inner, id: None });
+    world.wrap = Box::new(|inner| Arc::new(Retold { inner, id: None }));
     world.cloud().add(machine("node0", "12345", &["I10.0.0.1"])).unwrap();
     world.register("node0").await;
     world.start();
@@ -184,9 +184,9 @@ async fn n11_m2_m4_without_an_id_from_either_side_the_taint_stays() {
 #[tokio::test(start_paused = true)]
 async fn m1_m3_n10_the_nodes_own_id_serves_if_the_cloud_gives_none_and_wins_if_it_gives_another() {
     let wraps: [Wrap; 3] = [
-        |inner| inner,
-        |inner| Arc::new(Retold { inner, id: None }),
-        |inner| Arc::new(Retold { inner, id: Some("local://another") }),
+        Box::new(|inner| inner),
+        Box::new(|inner| Arc::new(Retold { inner, id: None })),
+        Box::new(|inner| Arc::new(Retold { inner, id: Some("local://another") })),
     ];
     for wrap in wraps {
         let mut world = World::new().await;

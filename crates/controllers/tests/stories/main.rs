@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod addresses;
+mod balancing;
 mod clouds;
 mod doubt;
 mod faults;
@@ -10,5 +11,10 @@ mod initialize;
 mod lifecycle;
 mod provided_ip;
 mod queue;
+mod service_crashes;
+mod service_nodes;
+mod service_order;
+mod service_trouble;
+mod services;
 mod world;
 mod wrappers;

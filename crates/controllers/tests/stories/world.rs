@@ -13,7 +13,7 @@ use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider, NewMachine}
 use bowline_runtime::{Clock, Shutdown};
 use http::StatusCode;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, Node};
+use k8s_openapi::api::core::v1::{Event, Node, Service};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uniniti
 pub(crate) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// Puts something between a provider and its layers.
-pub(crate) type Wrap = fn(Arc<dyn CloudProvider>) -> Arc<dyn CloudProvider>;
+pub(crate) type Wrap = Box<dyn Fn(Arc<dyn CloudProvider>) -> Arc<dyn CloudProvider> + Send + Sync>;
 
 /// How long something may take before it counts as never; on paused time this costs nothing.
 const PATIENCE: Duration = Duration::from_secs(900);
@@ -35,6 +35,7 @@ const FIRST_LOOK: Duration = Duration::from_millis(50);
 pub(crate) struct World {
     pub(crate) server: ApiServer,
     pub(crate) nodes: Api<Node>,
+    pub(crate) services: Api<Service>,
     pub(crate) clouds: Vec<(Config, LocalCloud)>,
     pub(crate) options: ManagerOptions,
     pub(crate) layers: LayerOptions,
@@ -54,6 +55,7 @@ impl World {
     pub(crate) async fn with_prefixes(prefixes: &[&str]) -> World {
         let server = ApiServer::start(ServerOptions::default()).await.unwrap();
         let nodes = Api::all(server.in_process_client());
+        let services = Api::namespaced(server.in_process_client(), "default");
         let clouds = prefixes
             .iter()
             .map(|prefix| {
@@ -64,11 +66,12 @@ impl World {
         World {
             server,
             nodes,
+            services,
             clouds,
             options: ManagerOptions::default(),
             layers: LayerOptions::default(),
             metrics: prometheus::Registry::new(),
-            wrap: |provider| provider,
+            wrap: Box::new(|provider| provider),
             manager: None,
         }
     }
@@ -103,6 +106,15 @@ impl World {
         if let Some((shutdown, running)) = self.manager.take() {
             shutdown.request();
             running.await.unwrap().unwrap();
+        }
+        self.metrics = prometheus::Registry::new();
+    }
+
+    /// Ends the manager as a power cut does.
+    pub(crate) async fn kill(&mut self) {
+        if let Some((_, running)) = self.manager.take() {
+            running.abort();
+            let _ = running.await;
         }
         self.metrics = prometheus::Registry::new();
     }
@@ -298,7 +310,7 @@ pub(crate) fn machine(name: &str, id: &str, addresses: &[&str]) -> NewMachine {
 }
 
 /// Objects are merged, everything else is replaced; null removes.
-fn merge(target: &mut Value, changes: &Value) {
+pub(crate) fn merge(target: &mut Value, changes: &Value) {
     match (target, changes) {
         (Value::Object(target), Value::Object(changes)) => {
             for (key, change) in changes {

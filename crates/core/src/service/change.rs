@@ -1,7 +1,7 @@
 //! What is written to a Service: a finalizer, the balancer's status, our condition. Never its spec.
 
 use super::{Condition, Service};
-use crate::LoadBalancerStatus;
+use crate::{Ingress, IpMode, LoadBalancerStatus, PortStatus};
 
 /// What changes, all of it in one request to the `status` subresource (W-6 to W-8).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -40,38 +40,196 @@ impl ServiceChange {
 
     /// Adds our finalizer, unless the Service has it (S18).
     pub fn add_finalizer(service: &Service) -> ServiceChange {
-        let _ = service;
-        todo!()
+        let finalizer = (!service.has_finalizer()).then_some(FinalizerChange::Add);
+        ServiceChange { finalizer, ..ServiceChange::default() }
     }
 
     /// With our finalizer removed, if the Service has it (S19).
-    pub fn without_finalizer(self, service: &Service) -> ServiceChange {
-        let _ = service;
-        todo!()
+    pub fn without_finalizer(mut self, service: &Service) -> ServiceChange {
+        self.finalizer = service.has_finalizer().then_some(FinalizerChange::Remove);
+        self
     }
 
     /// With this status, if the Service has another (S20, S21).
-    pub fn with_status(self, service: &Service, status: &LoadBalancerStatus) -> ServiceChange {
-        let _ = (service, status);
-        todo!()
+    pub fn with_status(mut self, service: &Service, status: &LoadBalancerStatus) -> ServiceChange {
+        self.status = (!status_equal(&service.status, status)).then(|| status.clone());
+        self
     }
 
     /// With this condition, if the Service's differs in more than its time; the time of the last transition is kept if the
-    /// status stays.
-    pub fn with_condition(self, service: &Service, condition: Condition) -> ServiceChange {
-        let _ = (service, condition);
-        todo!()
+    /// status stays. What was to become of another condition is forgotten: one change is about one of them.
+    pub fn with_condition(mut self, service: &Service, mut condition: Condition) -> ServiceChange {
+        let now = service.condition(&condition.kind);
+        if let Some(now) = now.filter(|now| now.status == condition.status) {
+            condition.last_transition_time.clone_from(&now.last_transition_time);
+        }
+        self.condition = (now != Some(&condition)).then_some(ConditionChange::Set(condition));
+        self
     }
 
-    /// Without the condition of this type, if the Service has one.
-    pub fn without_condition(self, service: &Service, kind: &str) -> ServiceChange {
-        let _ = (service, kind);
-        todo!()
+    /// Without the condition of this type, if the Service has one. What was to become of another condition is forgotten.
+    pub fn without_condition(mut self, service: &Service, kind: &str) -> ServiceChange {
+        self.condition = service.condition(kind).map(|_| ConditionChange::Remove(kind.to_owned()));
+        self
     }
 }
 
 /// The same to whoever reads it (H9, SVC-19): an address without mode is one of mode VIP, as the API server has it.
 pub fn status_equal(one: &LoadBalancerStatus, other: &LoadBalancerStatus) -> bool {
-    let _ = (one, other);
-    todo!()
+    one.ingress.iter().map(seen).eq(other.ingress.iter().map(seen))
+}
+
+/// An entry as its readers see it. To them, an empty text is none.
+fn seen(entry: &Ingress) -> (Option<&str>, Option<&str>, Option<IpMode>, &[PortStatus]) {
+    let ip = entry.ip.as_deref().filter(|ip| !ip.is_empty());
+    let hostname = entry.hostname.as_deref().filter(|hostname| !hostname.is_empty());
+    let mode = entry.ip_mode.or(ip.map(|_| IpMode::Vip));
+    (ip, hostname, mode, &entry.ports)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Protocol;
+    use crate::testing::{finalized, service, status};
+
+    fn web() -> Service {
+        service("default/web")
+    }
+
+    fn with_finalizers(finalizers: &[&str]) -> Service {
+        Service { finalizers: finalizers.iter().map(|name| (*name).to_owned()).collect(), ..web() }
+    }
+
+    const OURS: &str = "service.kubernetes.io/load-balancer-cleanup";
+
+    #[test]
+    fn h08_our_finalizer_is_known_by_its_name() {
+        let cases: [(&[&str], bool); 5] =
+            [(&[], false), (&["foo"], false), (&[OURS], true), (&[OURS, "foo"], true), (&["foo", OURS], true)];
+        for (finalizers, expected) in cases {
+            assert_eq!(with_finalizers(finalizers).has_finalizer(), expected, "H8: {finalizers:?}");
+        }
+    }
+
+    #[test]
+    fn s18_and_s19_the_finalizer_is_added_and_removed_once() {
+        let (without, with) = (with_finalizers(&["foo"]), with_finalizers(&["foo", OURS]));
+        let added = |service: &Service| ServiceChange::add_finalizer(service).finalizer;
+        let removed = |service: &Service| ServiceChange::default().without_finalizer(service).finalizer;
+        assert_eq!(added(&with), None, "S18");
+        assert_eq!(added(&without), Some(FinalizerChange::Add), "S18, S23");
+        assert_eq!(removed(&without), None, "S19");
+        assert_eq!(removed(&with), Some(FinalizerChange::Remove), "S19");
+        assert!(ServiceChange::add_finalizer(&with).is_empty());
+        assert!(!ServiceChange::add_finalizer(&without).is_empty());
+    }
+
+    #[test]
+    fn s20_and_s21_the_status_is_written_if_it_differs() {
+        let vip = Ingress { ip: Some("8.8.8.8".to_owned()), ip_mode: Some(IpMode::Vip), ..Ingress::default() };
+        let cases = [
+            ("S20", status(&["8.8.8.8"]), status(&["8.8.8.8"]), false),
+            ("S20", status(&[]), status(&[]), false),
+            ("S20, S29", LoadBalancerStatus { ingress: vec![vip] }, status(&["8.8.8.8"]), false),
+            ("S21", status(&[]), status(&["8.8.8.8"]), true),
+            ("S21", status(&["8.8.8.8"]), status(&[]), true),
+        ];
+        for (case, now, wanted, is_written) in cases {
+            let change = ServiceChange::default().with_status(&Service { status: now, ..web() }, &wanted);
+            assert_eq!(change.status, is_written.then_some(wanted), "{case}");
+        }
+    }
+
+    #[test]
+    fn s04_the_end_of_a_balancer_is_one_change() {
+        let service = Service { status: status(&["8.8.8.8"]), ..finalized(web()) };
+        let change = ServiceChange::default().without_finalizer(&service).with_status(&service, &status(&[]));
+        assert_eq!((change.finalizer, change.status), (Some(FinalizerChange::Remove), Some(status(&[]))));
+    }
+
+    #[test]
+    fn h09_a_status_is_what_its_readers_see() {
+        let base = || Ingress { ip: Some("1.1.1.1".to_owned()), ..Ingress::default() };
+        let ports = |protocol| Ingress { ports: vec![PortStatus { port: 80, protocol, error: None }], ..base() };
+        let mode = |mode| Ingress { ip_mode: Some(mode), ..base() };
+        let ip = |ip: &str| Ingress { ip: Some(ip.to_owned()), ..Ingress::default() };
+        let name = |name: &str| Ingress { hostname: Some(name.to_owned()), ..Ingress::default() };
+        let failed = Ingress {
+            ports: vec![PortStatus { port: 80, protocol: Protocol::Tcp, error: Some("Taken".to_owned()) }],
+            ..base()
+        };
+        let cases = [
+            ("H9", vec![base()], vec![base()], true),
+            ("H9", vec![base()], vec![ip("2.2.2.2")], false),
+            ("H9", vec![ports(Protocol::Tcp)], vec![ports(Protocol::Tcp)], true),
+            ("H9", vec![ports(Protocol::Tcp)], vec![ports(Protocol::Udp)], false),
+            ("H9", vec![ports(Protocol::Tcp)], vec![base()], false),
+            ("H9", vec![mode(IpMode::Vip)], vec![mode(IpMode::Proxy)], false),
+            ("SVC-19, no mode is VIP", vec![base()], vec![mode(IpMode::Vip)], true),
+            ("SVC-19, no mode is not Proxy", vec![base()], vec![mode(IpMode::Proxy)], false),
+            ("a port that failed", vec![ports(Protocol::Tcp)], vec![failed], false),
+            ("names", vec![name("a")], vec![name("a")], true),
+            ("other names", vec![name("a")], vec![name("b")], false),
+            ("a name is no address", vec![name("1.1.1.1")], vec![base()], false),
+            ("an empty name is none", vec![Ingress { hostname: Some(String::new()), ..base() }], vec![base()], true),
+            ("one more", vec![base()], vec![base(), base()], false),
+            ("order", vec![base(), name("a")], vec![name("a"), base()], false),
+        ];
+        for (case, one, other, expected) in cases {
+            let (one, other) = (LoadBalancerStatus { ingress: one }, LoadBalancerStatus { ingress: other });
+            assert_eq!(status_equal(&one, &other), expected, "{case}");
+            assert_eq!(status_equal(&other, &one), expected, "{case}, turned round");
+        }
+    }
+
+    fn condition(status: &str, message: &str, time: &str) -> Condition {
+        Condition {
+            kind: "Good".to_owned(),
+            status: status.to_owned(),
+            reason: "Because".to_owned(),
+            message: message.to_owned(),
+            last_transition_time: time.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_condition_is_written_if_more_than_its_time_differs_and_keeps_the_time_of_its_status() {
+        let service = Service { conditions: vec![condition("True", "all well", "t1")], ..web() };
+        let changed = |wanted| ServiceChange::default().with_condition(&service, wanted).condition;
+        let set = |condition| Some(ConditionChange::Set(condition));
+        assert_eq!(changed(condition("True", "all well", "t2")), None);
+        assert_eq!(changed(condition("True", "still well", "t2")), set(condition("True", "still well", "t1")));
+        assert_eq!(changed(condition("False", "all well", "t2")), set(condition("False", "all well", "t2")));
+        let first = ServiceChange::default().with_condition(&web(), condition("True", "all well", "t2"));
+        assert_eq!(first.condition, set(condition("True", "all well", "t2")));
+    }
+
+    #[test]
+    fn only_a_condition_that_is_there_is_taken_away() {
+        let service = Service { conditions: vec![condition("True", "all well", "t1")], ..web() };
+        let without = |kind| ServiceChange::default().without_condition(&service, kind).condition;
+        assert_eq!(without("Good"), Some(ConditionChange::Remove("Good".to_owned())));
+        assert_eq!(without("Other"), None);
+    }
+
+    fn ingress() -> impl Strategy<Value = Ingress> {
+        let text = || prop::option::of("[ab]?");
+        let mode = prop::option::of(prop::sample::select(vec![IpMode::Vip, IpMode::Proxy]));
+        (text(), text(), mode).prop_map(|(ip, hostname, ip_mode)| Ingress { ip, hostname, ip_mode, ports: Vec::new() })
+    }
+
+    proptest! {
+        #[test]
+        fn being_equal_is_mutual_and_holds_for_oneself(
+            one in prop::collection::vec(ingress(), 0..3),
+            other in prop::collection::vec(ingress(), 0..3),
+        ) {
+            let (one, other) = (LoadBalancerStatus { ingress: one }, LoadBalancerStatus { ingress: other });
+            prop_assert_eq!(status_equal(&one, &other), status_equal(&other, &one));
+            prop_assert!(status_equal(&one, &one.clone()));
+        }
+    }
 }

@@ -25,6 +25,7 @@ use crate::{IpFamily, LoadBalancerStatus, Protocol, SessionAffinity, TrafficPoli
 
 pub use change::{ConditionChange, FinalizerChange, ServiceChange, status_equal};
 pub use scope::{Scope, needs_cleanup, needs_update, wants_balancer};
+pub(crate) use source_ranges::parse_all as parse_ranges;
 pub use source_ranges::{RangeError, is_allow_all, source_ranges};
 pub use targets::{Leaving, NodeSet, TargetRules, is_excluded, leaving, targets, triggers};
 pub use wish::{Reading, cleanup_wish, default_balancer_name, health_check, read, wants_only_local_traffic, wish};
@@ -174,5 +175,29 @@ impl std::str::FromStr for ServiceKey {
             [namespace, name] => Ok(ServiceKey { namespace: (*namespace).into(), name: (*name).into() }),
             _ => Err(format!("unexpected key format: {text:?}")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::service;
+
+    #[test]
+    fn s08_a_key_has_two_parts() {
+        for text in ["invalid/key/string", "name", "", "a/b/"] {
+            let error = text.parse::<ServiceKey>().unwrap_err();
+            assert_eq!(error, format!("unexpected key format: {text:?}"), "S8");
+        }
+        let key: ServiceKey = "default/web".parse().unwrap();
+        assert_eq!((key.to_string(), &key), ("default/web".to_owned(), &service("default/web").key()));
+    }
+
+    #[test]
+    fn a_condition_is_written_as_kubernetes_has_it() {
+        let text =
+            r#"{"type":"A","status":"True","reason":"B","message":"c","lastTransitionTime":"2026-01-02T03:04:05Z"}"#;
+        let condition: Condition = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&condition).unwrap(), text);
     }
 }

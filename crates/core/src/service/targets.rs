@@ -1,9 +1,11 @@
 //! Which Nodes are behind a balancer, which of those are leaving, and which changes of a Node matter.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::annotations::NodeSelector;
-use crate::{Node, TargetNode};
+use crate::well_known::{AUTOSCALER_TAINT, EXCLUDE_FROM_LOAD_BALANCERS};
+use crate::{Node, TargetNode, parse_bool};
 
 /// Which Nodes become targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,21 +41,25 @@ pub enum Leaving {
 
 /// The exclusion label is there, and does not say false (B1, B2).
 pub fn is_excluded(node: &Node) -> bool {
-    let _ = node;
-    todo!()
+    node.labels.get(EXCLUDE_FROM_LOAD_BALANCERS).is_some_and(|value| parse_bool(value) != Some(false))
 }
 
 /// Whether the Node is leaving, and why.
 pub fn leaving(node: &Node) -> Option<Leaving> {
-    let _ = node;
-    todo!()
+    if node.deleting {
+        return Some(Leaving::Deleting);
+    }
+    if node.taints.iter().any(|taint| taint.key == AUTOSCALER_TAINT) {
+        return Some(Leaving::Autoscaler);
+    }
+    is_excluded(node).then_some(Leaving::Excluded)
 }
 
 /// The targets of a balancer among these Nodes, by name.
 ///
 /// * `is_local` says whether a Node with a provider ID is in the balancer's cloud; asked only for [`NodeSet::Initialized`].
 /// * `drains` says whether a Node that is leaving is still to be kept, without new connections; `false` once its time is
-///   up, or where there is no draining.
+///   up, or where there is no draining. Asked only with [`TargetRules::drain`].
 /// * `selector` is the user's own choice.
 pub fn targets(
     nodes: &[Arc<Node>],
@@ -62,13 +68,302 @@ pub fn targets(
     is_local: impl Fn(&Node) -> bool,
     drains: impl Fn(&Node) -> bool,
 ) -> Vec<TargetNode> {
-    let _ = (nodes, rules, selector, is_local, drains);
-    todo!()
+    let is_there = |node: &Node| match rules.nodes {
+        NodeSet::All => true,
+        NodeSet::Initialized => is_initialized(node) && is_local(node),
+    };
+    let is_chosen = |node: &Node| selector.is_none_or(|selector| selector.matches(&node.labels));
+    let stays = |node: &Node| leaving(node).is_none() || (rules.drain && drains(node));
+    let nodes = nodes.iter().filter(|node| is_there(node) && is_chosen(node) && stays(node));
+    let mut targets: Vec<TargetNode> = nodes.map(|node| target(node)).collect();
+    targets.sort_by(|one, other| one.node.cmp(&other.node));
+    targets
+}
+
+/// The cloud has said what this node is, and which machine.
+fn is_initialized(node: &Node) -> bool {
+    !node.is_uninitialized() && node.provider_id.is_some()
+}
+
+fn target(node: &Node) -> TargetNode {
+    TargetNode {
+        node: node.name.clone(),
+        provider_id: node.provider_id.clone(),
+        addresses: node.addresses.clone(),
+        draining: leaving(node).is_some(),
+    }
 }
 
 /// Whether this change of a Node may change the targets of any balancer (SVC-5, Y1 to Y12). `labels` are the label keys
-/// that selectors of Services look at.
-pub fn triggers(old: &Node, new: &Node, rules: TargetRules) -> bool {
-    let _ = (old, new, rules);
-    todo!()
+/// that selectors of Services look at ([`NodeSelector::keys`]).
+pub fn triggers(old: &Node, new: &Node, rules: TargetRules, labels: &BTreeSet<String>) -> bool {
+    is_excluded(old) != is_excluded(new)
+        || old.provider_id != new.provider_id
+        || (rules.drain && leaving(old).is_some() != leaving(new).is_some())
+        || (rules.nodes == NodeSet::Initialized && is_known_otherwise(old, new))
+        || labels.iter().any(|key| old.labels.get(key) != new.labels.get(key))
+}
+
+/// The Node was initialised, or is reached elsewhere than before.
+// upstream: neither matters, and a target whose address has changed is dead until something else happens.
+fn is_known_otherwise(old: &Node, new: &Node) -> bool {
+    let is_moved = is_initialized(new) && old.addresses != new.addresses;
+    is_initialized(old) != is_initialized(new) || is_moved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{addresses, node, taint};
+    use crate::well_known::UNINITIALIZED_TAINT;
+    use crate::{ProviderId, Ready};
+
+    const UPSTREAM: TargetRules = TargetRules { nodes: NodeSet::All, drain: false };
+    const DRAINING: TargetRules = TargetRules { nodes: NodeSet::All, drain: true };
+    const INITIALIZED: TargetRules = TargetRules { nodes: NodeSet::Initialized, drain: false };
+    const ALL_RULES: [TargetRules; 3] = [UPSTREAM, DRAINING, INITIALIZED];
+
+    type Edit = fn(&mut Node);
+
+    fn exclude(node: &mut Node) {
+        label(node, EXCLUDE_FROM_LOAD_BALANCERS, "");
+    }
+
+    fn label(node: &mut Node, key: &str, value: &str) {
+        node.labels.insert(key.to_owned(), value.to_owned());
+    }
+
+    fn autoscaler(node: &mut Node) {
+        node.taints.push(taint(AUTOSCALER_TAINT, "NoSchedule"));
+    }
+
+    fn id(node: &mut Node, id: &str) {
+        node.provider_id = ProviderId::new(id);
+    }
+
+    #[test]
+    fn b1_and_b2_the_exclusion_label_excludes_unless_it_says_false() {
+        let cases = [
+            ("B1", Some(""), true),
+            ("B1", Some("foo"), true),
+            ("B2", Some("false"), false),
+            ("B2", Some("0"), false),
+            ("B2", Some("F"), false),
+            ("B2", Some("True"), true),
+            ("B1, no boolean of Go", Some("fALSE"), true),
+            ("B1, with a space", Some("false "), true),
+            ("B3", None, false),
+        ];
+        for (case, value, expected) in cases {
+            let mut node = node("n");
+            value.into_iter().for_each(|value| label(&mut node, EXCLUDE_FROM_LOAD_BALANCERS, value));
+            assert_eq!(is_excluded(&node), expected, "{case}: {value:?}");
+            assert_eq!(leaving(&node), expected.then_some(Leaving::Excluded), "{case}: {value:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_leaves_for_the_first_reason_there_is() {
+        assert_eq!(leaving(&after(&[deleting])), Some(Leaving::Deleting));
+        assert_eq!(leaving(&after(&[autoscaler])), Some(Leaving::Autoscaler));
+        let effect = after(&[|node| node.taints.push(taint(AUTOSCALER_TAINT, "PreferNoSchedule"))]);
+        assert_eq!(leaving(&effect), Some(Leaving::Autoscaler), "by key alone");
+        assert_eq!(leaving(&after(&[exclude, autoscaler, deleting])), Some(Leaving::Deleting));
+    }
+
+    /// Three Nodes with machines, the second of them edited; and who of them becomes a target, `*` if draining.
+    fn chosen(rules: TargetRules, edit: Edit) -> Vec<String> {
+        chosen_by(rules, None, edit)
+    }
+
+    fn chosen_by(rules: TargetRules, selector: Option<&str>, edit: Edit) -> Vec<String> {
+        let mut nodes = ["n3", "n2", "n1"].map(|name| Node { provider_id: ProviderId::new("a://1"), ..node(name) });
+        edit(&mut nodes[1]);
+        let selector = selector.map(|text| NodeSelector::parse(text).unwrap());
+        let is_local = |node: &Node| node.provider_id.as_ref().is_some_and(|id| id.prefix() == Some("a"));
+        let targets = targets(&nodes.map(Arc::new), rules, selector.as_ref(), is_local, |_| true);
+        targets.iter().map(|target| format!("{}{}", target.node, if target.draining { "*" } else { "" })).collect()
+    }
+
+    #[test]
+    fn the_go_managers_take_all_nodes_that_are_not_leaving_by_name() {
+        let (all, without) = (["n1", "n2", "n3"], ["n1", "n3"]);
+        assert_eq!(chosen(UPSTREAM, |_| ()), all, "B3");
+        assert_eq!(chosen(UPSTREAM, autoscaler), without, "Q8");
+        assert_eq!(chosen(UPSTREAM, exclude), without, "Q9");
+        assert_eq!(chosen(UPSTREAM, deleting), without);
+        assert_eq!(chosen(UPSTREAM, not_ready), all, "Q7");
+        assert_eq!(chosen(UPSTREAM, other_taint), all, "Q11");
+        assert_eq!(chosen(UPSTREAM, uninitialized), all);
+        assert_eq!(chosen(UPSTREAM, |node| node.provider_id = None), all);
+        assert_eq!(chosen(UPSTREAM, |node| id(node, "b://1")), all);
+    }
+
+    #[test]
+    fn only_initialised_nodes_of_the_balancers_cloud_are_taken_if_so_set() {
+        let without = ["n1", "n3"];
+        assert_eq!(chosen(INITIALIZED, |_| ()), ["n1", "n2", "n3"]);
+        assert_eq!(chosen(INITIALIZED, uninitialized), without);
+        assert_eq!(chosen(INITIALIZED, |node| node.provider_id = None), without);
+        assert_eq!(chosen(INITIALIZED, |node| id(node, "b://1")), without);
+        assert_eq!(chosen(INITIALIZED, autoscaler), without);
+    }
+
+    #[test]
+    fn a_leaving_node_drains_where_that_is_set_and_as_long_as_it_may() {
+        let leaving: [Edit; 3] = [autoscaler, exclude, deleting];
+        for edit in leaving {
+            assert_eq!(chosen(DRAINING, edit), ["n1", "n2*", "n3"]);
+            assert_eq!(chosen(UPSTREAM, edit), ["n1", "n3"], "whatever the clock says");
+            let over = targets(&[Arc::new(after(&[edit]))], DRAINING, None, |_| true, |_| false);
+            assert_eq!(over, []);
+        }
+    }
+
+    #[test]
+    fn a_selector_narrows_the_choice_and_never_widens_it() {
+        let spot: Edit = |node| label(node, "spot", "");
+        assert_eq!(chosen_by(UPSTREAM, Some("spot"), spot), ["n2"]);
+        assert_eq!(chosen_by(UPSTREAM, Some("!spot"), spot), ["n1", "n3"]);
+        let both: Edit = |node| {
+            label(node, "spot", "");
+            exclude(node);
+        };
+        assert_eq!(chosen_by(UPSTREAM, Some("spot"), both), [""; 0]);
+    }
+
+    #[test]
+    fn a_target_has_the_machine_and_the_addresses_of_its_node() {
+        let node = Node { provider_id: ProviderId::new("a://1"), addresses: addresses("I10.0.0.1 Hn1"), ..node("n1") };
+        let targets = targets(&[Arc::new(node.clone())], INITIALIZED, None, |_| true, |_| false);
+        let expected =
+            TargetNode { node: node.name, provider_id: node.provider_id, addresses: node.addresses, draining: false };
+        assert_eq!(targets, [expected]);
+    }
+
+    /// What happens, the Node before and after, and whether that matters under two sets of rules.
+    type Case = (&'static str, &'static [Edit], &'static [Edit], bool, bool);
+
+    /// A node after all these edits.
+    fn after(edits: &[Edit]) -> Node {
+        edits.iter().fold(node("n"), |mut node, edit| {
+            edit(&mut node);
+            node
+        })
+    }
+
+    fn is_triggered(rules: TargetRules, old: &[Edit], new: &[Edit]) -> bool {
+        triggers(&after(old), &after(new), rules, &BTreeSet::new())
+    }
+
+    fn ready(node: &mut Node) {
+        node.ready = Ready::True;
+    }
+
+    fn not_ready(node: &mut Node) {
+        node.ready = Ready::False;
+    }
+
+    fn deleting(node: &mut Node) {
+        node.deleting = true;
+    }
+
+    fn machine(node: &mut Node) {
+        id(node, "a://1");
+    }
+
+    fn uninitialized(node: &mut Node) {
+        node.taints.push(taint(UNINITIALIZED_TAINT, "NoSchedule"));
+    }
+
+    fn other_taint(node: &mut Node) {
+        node.taints.push(taint("other", "NoExecute"));
+    }
+
+    fn other_label(node: &mut Node) {
+        label(node, "other", "x");
+    }
+
+    #[test]
+    fn y01_to_y12_whether_a_change_of_a_node_matters() {
+        // The columns: what the Go managers do; with draining. The Nodes have no provider ID unless they get one.
+        let cases: [Case; 26] = [
+            ("Y1", &[], &[|node| node.resource_version = "2".into()], false, false),
+            ("Y1, pods", &[], &[|node| node.pod_cidrs = vec!["10.0.0.0/24".into()]], false, false),
+            ("Y2, added", &[], &[exclude], true, true),
+            ("Y2, removed", &[exclude], &[], true, true),
+            ("Y2, kept", &[exclude], &[exclude], false, false),
+            ("Y2, says false", &[], &[|node| label(node, EXCLUDE_FROM_LOAD_BALANCERS, "false")], false, false),
+            ("Y3, taint added", &[], &[other_taint], false, false),
+            ("Y3, taint removed", &[other_taint], &[], false, false),
+            ("Y3, label added", &[], &[other_label], false, false),
+            ("Y3, label removed", &[other_label], &[], false, false),
+            ("Y4, F to F", &[not_ready], &[not_ready], false, false),
+            ("Y4, F to unset", &[not_ready], &[], false, false),
+            ("Y4, unset to F", &[], &[not_ready], false, false),
+            ("Y4, unset to unset", &[], &[], false, false),
+            ("Y4, T to F", &[ready], &[not_ready], false, false),
+            ("Y4, F to T", &[not_ready], &[ready], false, false),
+            // Y5: other conditions are not even read.
+            ("Y6", &[machine], &[machine, deleting], false, true),
+            ("Y7, gets one", &[], &[machine], true, true),
+            ("Y7, another", &[machine], &[|node| id(node, "a://2")], true, true),
+            ("Y8, added", &[machine, not_ready], &[machine, not_ready, autoscaler], false, true),
+            ("Y8, removed", &[machine, not_ready, autoscaler], &[machine, not_ready], false, true),
+            ("Y9", &[not_ready], &[not_ready, exclude], true, true),
+            ("Y10", &[not_ready], &[not_ready, machine], true, true),
+            ("Y11", &[exclude], &[], true, true),
+            ("Y12", &[], &[autoscaler], false, true),
+            ("leaving for one more reason", &[autoscaler], &[autoscaler, deleting], false, false),
+        ];
+        for (case, old, new, upstream, draining) in cases {
+            assert_eq!(is_triggered(UPSTREAM, old, new), upstream, "{case}");
+            assert_eq!(is_triggered(INITIALIZED, old, new), upstream, "{case}, initialised");
+            assert_eq!(is_triggered(DRAINING, old, new), draining, "{case}, draining");
+        }
+    }
+
+    fn first_address(node: &mut Node) {
+        node.addresses = addresses("I10.0.0.1");
+    }
+
+    fn other_address(node: &mut Node) {
+        node.addresses = addresses("I10.0.0.2");
+    }
+
+    #[test]
+    fn becoming_a_target_and_moving_matter_where_only_initialised_nodes_are_taken() {
+        // The columns: what the Go managers do; where only initialised Nodes are taken.
+        let cases: [Case; 6] = [
+            ("Y3, is initialised", &[machine, uninitialized], &[machine], false, true),
+            ("Y3, starts anew", &[machine], &[machine, uninitialized], false, true),
+            ("nobody knows the machine", &[uninitialized], &[], false, false),
+            ("Y7, ID and taint at once", &[uninitialized], &[machine], true, true),
+            ("moves", &[machine, first_address], &[machine, other_address], false, true),
+            (
+                "moves before anybody needs it",
+                &[uninitialized, first_address],
+                &[uninitialized, other_address],
+                false,
+                false,
+            ),
+        ];
+        for (case, old, new, upstream, initialized) in cases {
+            assert_eq!(is_triggered(UPSTREAM, old, new), upstream, "{case}");
+            assert_eq!(is_triggered(INITIALIZED, old, new), initialized, "{case}, initialised");
+        }
+    }
+
+    #[test]
+    fn a_label_matters_if_a_selector_looks_at_it() {
+        let looked_at = BTreeSet::from(["spot".to_owned(), "zone".to_owned()]);
+        let zone = |zone: &str| Node { labels: [("zone".to_owned(), zone.to_owned())].into(), ..node("n") };
+        for rules in ALL_RULES {
+            assert!(triggers(&node("n"), &zone("a"), rules, &looked_at));
+            assert!(triggers(&zone("a"), &zone("b"), rules, &looked_at));
+            assert!(triggers(&zone("a"), &node("n"), rules, &looked_at));
+            assert!(!triggers(&zone("a"), &zone("a"), rules, &looked_at));
+            assert!(!triggers(&node("n"), &after(&[other_label]), rules, &looked_at));
+        }
+    }
 }

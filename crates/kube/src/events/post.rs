@@ -50,7 +50,7 @@ async fn post(client: &kube::Client, record: &Record, dropped: &Dropped) {
         attempt += 1;
         let key = record.what.object.key();
         match failure {
-            Failure::Answered { code, message } if !is_passing(code) => {
+            Failure::Answered { code, message, .. } if !is_passing(code) => {
                 tracing::warn!(%key, event = record.name, %code, message, "the API server refuses an Event");
                 return dropped.count("rejected");
             }
@@ -111,7 +111,7 @@ fn namespace(record: &Record) -> &str {
 }
 
 fn unsendable(error: impl std::fmt::Display) -> Failure {
-    Failure::Answered { code: StatusCode::BAD_REQUEST, message: error.to_string() }
+    Failure::Answered { code: StatusCode::BAD_REQUEST, message: error.to_string(), fields: Vec::new() }
 }
 
 /// EV-1.

@@ -1,7 +1,7 @@
 //! Keys that need work (WQ-1 to WQ-5).
 //!
 //! ```text
-//!   add ───────────────────────► waiting (by priority, then in order) ──next──► in work ──done──► gone
+//!   add ───────────────────────► waiting (by priority, then in turn) ──next──► in work ──done──► gone
 //!   add_after, retry ──► timers ────────▲                                        │  added meanwhile?
 //!                                       └────────────────────────────────────────┘
 //! ```
@@ -11,6 +11,8 @@
 //!   A timer that is set while the key waits or is in work still counts (WQ-2).
 //! * `retry` counts a failure and waits longer each time; `forget` starts over (WQ-3).
 //! * Urgent keys go first, but every seventeenth turn belongs to a less urgent one, so that none waits for ever.
+//! * Keys of one priority go in the order in which they came; if they are of several flows (namespaces, say), the flows
+//!   take turns, so that a thousand keys of one do not hold up the single key of another.
 //!
 //! `state` holds all rules and knows no waiting; this file is the lock around it and the sleeping. There is no task in the
 //! background: whoever waits in `next` sleeps until the earliest timer. Every operation takes O(log n).
@@ -109,6 +111,13 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     // upstream: the default limiter of a controller is this with 10 per second and a burst of 100.
     pub fn with_rate(self, rate: f64, burst: u32) -> Queue<K> {
         self.0.lock().limit_retries(TokenBucket::new(rate, burst));
+        self
+    }
+
+    /// Keys with the same `flow` are of one flow, and the flows take turns within a priority. Without this, all keys are of
+    /// one flow.
+    pub fn with_flows(self, flow: fn(&K) -> u64) -> Queue<K> {
+        self.0.lock().separate(flow);
         self
     }
 

@@ -90,6 +90,10 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.rate = Some(rate);
     }
 
+    pub(super) fn separate(&mut self, flow: fn(&K) -> u64) {
+        self.waiting.separate(flow);
+    }
+
     // ---- adding
 
     pub(super) fn add(&mut self, key: K, mut priority: Priority, now: Instant) -> Wake {
@@ -166,7 +170,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             }
             Place::Waiting { ticket, wish: earlier } => {
                 if wish.priority.is_above(earlier.priority)
-                    && let Some(new) = self.waiting.move_up(*ticket)
+                    && let Some(new) = self.waiting.move_up(&key, *ticket)
                 {
                     (*ticket, earlier.priority) = (new, wish.priority);
                 }

@@ -264,6 +264,85 @@ async fn a_timer_keeps_the_higher_of_its_priorities() {
     assert_eq!(key_now(&queue), Some("timer"));
 }
 
+// ---- flows
+
+/// Keys are of the flow of their first number.
+fn flows() -> Queue<(u64, u32)> {
+    queue().with_flows(|(flow, _)| *flow)
+}
+
+async fn order(queue: &Queue<(u64, u32)>) -> Vec<(u64, u32)> {
+    queue.next_batch(usize::MAX).await.iter().map(|work| *work.key()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_keys_of_one_flow_do_not_hold_up_the_key_of_another() {
+    for taken in [0, 1, 500, 999] {
+        let queue = flows();
+        (0..1000).for_each(|key| queue.add((1, key), High));
+        drop(queue.next_batch(taken).await);
+        queue.add((2, 0), High);
+        let place = order(&queue).await.iter().position(|key| *key == (2, 0));
+        assert_eq!(place, Some(1), "after {taken} were taken");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn flows_take_turns_and_keys_of_one_stay_in_order() {
+    let queue = flows();
+    for key in [(1, 0), (1, 1), (1, 2), (2, 0), (3, 0), (2, 1), (1, 3)] {
+        queue.add(key, High);
+    }
+    assert_eq!(order(&queue).await, [(1, 0), (2, 0), (3, 0), (1, 1), (2, 1), (1, 2), (1, 3)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flow_that_always_comes_back_gets_no_more_than_its_turn() {
+    let queue = flows();
+    (0..10).for_each(|key| queue.add((1, key), High));
+    let mut served = Vec::new();
+    for round in 0..10 {
+        queue.add((2, round), High);
+        served.push(key_now(&queue).unwrap().0);
+    }
+    assert_eq!(served, [1, 2, 1, 2, 1, 2, 1, 2, 1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn urgent_keys_of_any_flow_go_before_the_turns_of_others() {
+    let queue = flows();
+    queue.add((1, 0), Low);
+    queue.add((1, 1), Low);
+    queue.retry((2, 0));
+    advance(millis(100)).await;
+    queue.add((1, 2), High);
+    queue.add((1, 3), High);
+    assert_eq!(order(&queue).await, [(1, 2), (1, 3), (1, 0), (2, 0), (1, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_move_up_leave_their_flow_no_worse_off() {
+    let queue = flows();
+    (0..100).for_each(|key| queue.add((1, key), Low));
+    (0..100).for_each(|key| queue.add((1, key), High));
+    drop(queue.next_batch(100).await);
+    queue.add((2, 0), Low);
+    queue.add((2, 1), Low);
+    queue.add((1, 0), Low);
+    assert_eq!(order(&queue).await, [(2, 0), (1, 0), (2, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_wait_already_are_of_flows_as_well() {
+    let queue = queue();
+    for key in [(1, 0), (1, 1), (2, 0), (1, 2)] {
+        queue.add(key, if key == (1, 1) { Low } else { High });
+    }
+    let queue = queue.with_flows(|(flow, _)| *flow);
+    queue.add((1, 1), High);
+    assert_eq!(order(&queue).await, [(1, 0), (2, 0), (1, 2), (1, 1)]);
+}
+
 // ---- several takers
 
 #[tokio::test(start_paused = true)]

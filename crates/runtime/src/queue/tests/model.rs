@@ -78,15 +78,24 @@ struct Run {
     hands: Vec<Work<u8>>,
     /// Urgent keys taken in a row while another one waited.
     passed: u32,
+    /// By urgency and flow: the flows that have waited ever since this one had its turn, and have theirs before it has
+    /// another.
+    owed: BTreeMap<(bool, u64), BTreeSet<u64>>,
+}
+
+/// Odd and even keys.
+fn flow(key: &u8) -> u64 {
+    u64::from(key % 2)
 }
 
 impl Run {
     fn new() -> Run {
         Run {
-            queue: queue(),
+            queue: queue().with_flows(flow),
             model: (0..KEYS).map(|key| (key, Key::default())).collect(),
             hands: Vec::new(),
             passed: 0,
+            owed: BTreeMap::new(),
         }
     }
 
@@ -144,6 +153,31 @@ impl Run {
         assert_eq!(urgent, !turn_of_low, "{key} was not next: {:?}", self.model);
         self.passed = if urgent && any(false) { self.passed + 1 } else { 0 };
         *self.key(key) = Key { wanted: false, in_work: true, ..self.key(key).clone() };
+        self.turn(urgent, flow(&key));
+    }
+
+    /// A flow has its turn.
+    fn turn(&mut self, urgent: bool, flow: u64) {
+        let first = self.owed.get(&(urgent, flow)).is_none_or(BTreeSet::is_empty);
+        assert!(first, "the turn was not that of flow {flow}: {:?}, {:?}", self.owed, self.model);
+        let lane = self.owed.iter_mut().filter(|((lane, _), _)| *lane == urgent);
+        lane.for_each(|(_, owed)| _ = owed.remove(&flow));
+        let others = self.waiting(urgent).filter(|other| *other != flow).collect();
+        self.owed.insert((urgent, flow), others);
+    }
+
+    /// The flows of the keys of this urgency that wait.
+    fn waiting(&self, urgent: bool) -> impl Iterator<Item = u64> {
+        self.model.iter().filter(move |(_, key)| key.waits() && key.urgent == urgent).map(|(key, _)| flow(key))
+    }
+
+    /// A flow that has nothing left that waits is owed nothing.
+    fn forgive(&mut self) {
+        for urgent in [true, false] {
+            let waiting: BTreeSet<u64> = self.waiting(urgent).collect();
+            let owed = self.owed.iter_mut().filter(|((lane, _), _)| *lane == urgent);
+            owed.for_each(|(_, owed)| owed.retain(|flow| waiting.contains(flow)));
+        }
     }
 
     fn done(&mut self, hand: usize) {
@@ -155,6 +189,7 @@ impl Run {
 
     fn compare(&mut self) {
         self.model.values_mut().for_each(Key::settle);
+        self.forgive();
         assert_eq!(self.queue.len(), self.model.values().filter(|key| key.waits()).count());
         for (name, key) in &self.model {
             assert_eq!(self.queue.failures(name), key.failures);

@@ -29,8 +29,8 @@ const EXPECTED: &str = "expected a duration such as 300ms, 1m30s or 2h";
 ///
 /// ```
 /// use std::time::Duration;
-/// assert_eq!(bowline_config::parse_duration("1m30s"), Ok(Duration::from_secs(90)));
-/// assert!(bowline_config::parse_duration("1d").unwrap_err().contains("24h"));
+/// assert_eq!(bowline_core::parse_duration("1m30s"), Ok(Duration::from_secs(90)));
+/// assert!(bowline_core::parse_duration("1d").unwrap_err().contains("24h"));
 /// ```
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let (negative, rest) = match text.strip_prefix('-') {

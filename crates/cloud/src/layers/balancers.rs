@@ -1,0 +1,178 @@
+//! Questions about balancers: gathered, shared, and cut to the size that the provider likes best.
+//!
+//! ```text
+//!  question ──► the questions that are gathering ──a moment later──► batches ──► observe, each in a task of its own
+//!                  an equal wish shares its answer; another wish of the same balancer goes into another batch
+//! ```
+//!
+//! Nothing is remembered: an answer is always as of after the question. A caller that stops waiting takes nobody else's
+//! answer away, and a question that nobody waits for any more is not asked.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bowline_core::{LoadBalancerKey, LoadBalancerState, LoadBalancerWish};
+use futures::future::join_all;
+use futures::stream::{self, StreamExt};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use crate::layers::operation::Operation;
+use crate::layers::read::into_chunks;
+use crate::layers::retry::Attempts;
+use crate::{CloudProvider, Error, ErrorKind, LoadBalancers, Result};
+
+const OPERATION: Operation = Operation::ObserveLoadBalancers;
+
+/// Calls under way at once for one caller with a long list. Callers with one question each are limited by their number.
+const AT_ONCE: usize = 8;
+
+/// Observes the balancers of one provider.
+pub(crate) struct Observer {
+    provider: Arc<dyn CloudProvider>,
+    attempts: Arc<Attempts>,
+    gather: Duration,
+    gathering: Mutex<Gathering>,
+}
+
+type Answer = Result<Option<LoadBalancerState>>;
+
+/// Questions that have not been asked yet, in the order in which they came.
+#[derive(Default)]
+struct Gathering {
+    questions: Vec<Question>,
+    by_key: HashMap<LoadBalancerKey, Vec<usize>>,
+}
+
+struct Question {
+    wish: LoadBalancerWish,
+    /// How many other wishes of the same balancer came before.
+    round: usize,
+    askers: Vec<oneshot::Sender<Answer>>,
+}
+
+impl Observer {
+    pub(crate) fn new(provider: Arc<dyn CloudProvider>, attempts: Arc<Attempts>, gather: Duration) -> Arc<Observer> {
+        Arc::new(Observer { provider, attempts, gather, gathering: Mutex::default() })
+    }
+
+    /// One answer, asked for along with what others ask in the same moment if that spares calls.
+    pub(crate) async fn observe(self: &Arc<Observer>, wish: &LoadBalancerWish) -> Answer {
+        let (_, batch) = self.balancers()?;
+        if batch > 1 {
+            return answer(self.gather(wish)).await;
+        }
+        let alone = self.observe_all(std::slice::from_ref(wish)).await.pop();
+        alone.unwrap_or_else(|| Err(unanswered()))
+    }
+
+    /// One answer per wish, in the same order.
+    pub(crate) async fn observe_all(&self, wishes: &[LoadBalancerWish]) -> Vec<Answer> {
+        let batch = match self.balancers() {
+            Ok((_, batch)) => batch,
+            Err(error) => return wishes.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let mut gathered = Gathering::default();
+        let asked: Vec<_> = wishes.iter().map(|wish| gathered.add(wish)).collect();
+        stream::iter(gathered.into_batches(batch)).for_each_concurrent(AT_ONCE, |batch| self.read(batch)).await;
+        join_all(asked.into_iter().map(answer)).await
+    }
+
+    fn gather(self: &Arc<Observer>, wish: &LoadBalancerWish) -> oneshot::Receiver<Answer> {
+        let mut gathering = self.lock();
+        if gathering.questions.is_empty() {
+            tokio::spawn(Arc::clone(self).read_gathered());
+        }
+        gathering.add(wish)
+    }
+
+    /// Waits for more questions, and reads. A provider that panics over one batch leaves the others alone.
+    async fn read_gathered(self: Arc<Observer>) {
+        sleep(self.gather).await;
+        let gathered = std::mem::take(&mut *self.lock());
+        let size = self.balancers().map_or(1, |(_, batch)| batch);
+        for batch in gathered.into_batches(size) {
+            let observer = Arc::clone(&self);
+            tokio::spawn(async move { observer.read(batch).await });
+        }
+    }
+
+    async fn read(&self, batch: Vec<Question>) {
+        let Ok((balancers, _)) = self.balancers() else { return };
+        let observe = |batch: &[Question]| {
+            let wishes: Vec<_> = batch.iter().map(|question| question.wish.clone()).collect();
+            async move { balancers.observe(&wishes).await }
+        };
+        self.attempts.run_each(OPERATION, batch, observe, Question::settle).await;
+    }
+
+    /// The provider's balancers, and how many are best asked about at once.
+    fn balancers(&self) -> Result<(&dyn LoadBalancers, usize)> {
+        let batch = self.provider.capabilities().load_balancers.as_ref().map(|limits| limits.batch_observe.max(1));
+        let balancers = self.provider.load_balancers().zip(batch);
+        balancers.ok_or_else(|| super::unsupported(&*self.provider, OPERATION, "load balancers"))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Gathering> {
+        self.gathering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Gathering {
+    /// Adds a question, or another asker to one that is there already.
+    fn add(&mut self, wish: &LoadBalancerWish) -> oneshot::Receiver<Answer> {
+        let (sender, receiver) = oneshot::channel();
+        let places = self.by_key.entry(wish.key.clone()).or_default();
+        let equal = places.iter().find(|at| self.questions.get(**at).is_some_and(|question| question.wish == *wish));
+        match equal.and_then(|at| self.questions.get_mut(*at)) {
+            Some(question) => question.askers.push(sender),
+            None => {
+                let round = places.len();
+                places.push(self.questions.len());
+                self.questions.push(Question { wish: wish.clone(), round, askers: vec![sender] });
+            }
+        }
+        receiver
+    }
+
+    /// Batches of at most `size`, none with two wishes of one balancer.
+    fn into_batches(self, size: usize) -> Vec<Vec<Question>> {
+        let mut rounds: Vec<Vec<Question>> = Vec::new();
+        for question in self.questions.into_iter().filter(Question::is_wanted) {
+            rounds.resize_with(rounds.len().max(question.round + 1), Vec::new);
+            if let Some(round) = rounds.get_mut(question.round) {
+                round.push(question);
+            }
+        }
+        rounds.into_iter().flat_map(|round| into_chunks(round, size)).collect()
+    }
+}
+
+impl Question {
+    /// Somebody still waits for the answer.
+    fn is_wanted(&self) -> bool {
+        self.askers.iter().any(|asker| !asker.is_closed())
+    }
+
+    fn settle(mut self, answer: Answer) {
+        let last = self.askers.pop();
+        // Whoever has given up does not listen.
+        self.askers.into_iter().for_each(|asker| drop(asker.send(answer.clone())));
+        if let Some(last) = last {
+            drop(last.send(answer));
+        }
+    }
+}
+
+async fn answer(asked: oneshot::Receiver<Answer>) -> Answer {
+    asked.await.unwrap_or_else(|_| Err(unanswered()))
+}
+
+fn unanswered() -> Error {
+    let message = "the observation ended without an answer; the log says why";
+    Error::new(ErrorKind::Unexpected, OPERATION.to_string(), message)
+}

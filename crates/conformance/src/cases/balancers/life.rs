@@ -1,0 +1,236 @@
+//! Rules about making, keeping and removing a balancer.
+
+use bowline_cloud::{Applied, ErrorKind};
+use bowline_core::LoadBalancerWish;
+
+use crate::balancing::{Balancing, Steps, change, gone, happens};
+use crate::scene::{Scene, Verdict, broken, require};
+
+/// No creation has more steps.
+const MANY_STEPS: usize = 100;
+
+pub(in crate::cases) async fn balancer_is_as_wished(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await, work.node("node-2").await];
+    let before = work.resources().await;
+    work.fulfil(&work.wish("web", &nodes)?).await?;
+    let wish = work.everything("rich", &nodes)?;
+    work.fulfil(&wish).await?;
+    // Without the first node for a while, with none at all, and with both again.
+    for targets in [nodes.get(1..).unwrap_or_default(), &[], &nodes] {
+        work.fulfil(&change(&wish, |spec| spec.targets = targets.to_vec())).await?;
+    }
+    work.remove(&wish).await?;
+    work.remove(&work.wish("web", &nodes)?).await?;
+    work.nothing_changed_since(&before).await
+}
+
+pub(in crate::cases) async fn plan_is_pure(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    let wish = work.everything("web", &nodes)?;
+    let other = work.otherwise(&wish, &nodes)?;
+    plans_twice_alike(&work, &wish, &wish).await?;
+    work.fulfil(&wish).await?;
+    for wanted in [&wish, &other, &gone(&wish)] {
+        plans_twice_alike(&work, &wish, wanted).await?;
+    }
+    Ok(())
+}
+
+/// What is planned from what is there, twice and without a call.
+async fn plans_twice_alike(work: &Balancing<'_>, there: &LoadBalancerWish, wanted: &LoadBalancerWish) -> Verdict {
+    let state = work.state(there).await?;
+    let before = work.calls().await?;
+    let plans = [(); 2].map(|()| work.provider().map(|provider| provider.plan(wanted, state.as_ref())));
+    let [Ok(Ok(one)), Ok(Ok(other))] = plans else { return broken("no plan in a sound cloud") };
+    require(one == other, || format!("the same question has two plans: {one}\nand: {other}"))?;
+    let calls = work.calls().await? - before;
+    require(calls == 0, || format!("{calls} calls only to plan"))
+}
+
+pub(in crate::cases) async fn applied_plan_is_empty(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await, work.node("node-2").await];
+    for wish in [work.wish("web", &nodes)?, work.everything("rich", &nodes)?] {
+        work.converge(&wish).await?;
+        work.rests(&wish).await?;
+        // In whatever order the store has them, nodes and ports are the same.
+        let turned = change(&wish, |spec| {
+            spec.targets.reverse();
+            spec.ports.reverse();
+            spec.source_ranges.reverse();
+        });
+        work.rests(&turned).await?;
+    }
+    Ok(())
+}
+
+pub(in crate::cases) async fn apply_is_repeatable(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await, work.node("node-2").await];
+    let before = work.resources().await;
+    let wish = work.everything("web", &nodes)?;
+    let changed = work.otherwise(&wish, nodes.get(..1).unwrap_or_default())?;
+    work.fulfil(&wish).await?;
+    let shape = work.shape(&wish.key).await;
+    work.remove(&wish).await?;
+    for wanted in [&wish, &changed, &wish, &gone(&wish)] {
+        every_step_twice(&work, wanted).await?;
+        if wanted == &wish {
+            let twice = work.shape(&wish.key).await;
+            require(twice == shape, || format!("steps that came twice left {twice:?} instead of {shape:?}"))?;
+            work.fulfil(&wish).await?;
+        }
+    }
+    work.nothing_changed_since(&before).await
+}
+
+/// Each step comes again, because its answer was lost; and all of them once more at the end.
+async fn every_step_twice(work: &Balancing<'_>, wish: &LoadBalancerWish) -> Verdict {
+    let plan = work.plan(wish).await?;
+    for step in &plan.steps {
+        for turn in ["first", "second"] {
+            if let Err(error) = work.apply(wish, step).await {
+                return broken(format!("the {turn} time, this step fails: {step}: {error}"));
+            }
+        }
+    }
+    work.converge(wish).await.map(drop)
+}
+
+pub(in crate::cases) async fn one_write_per_step(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await, work.node("node-2").await, work.node("node-3").await];
+    let wish = work.everything("web", &nodes)?;
+    let changed = work.otherwise(&wish, nodes.get(..1).unwrap_or_default())?;
+    for wanted in [&wish, &changed, &gone(&wish)] {
+        for step in &work.plan(wanted).await?.steps {
+            let before = work.writes().await?;
+            if let Err(error) = work.apply(wanted, step).await {
+                return broken(format!("an error from a sound cloud: {error}"));
+            }
+            let writes = work.writes().await? - before;
+            require(writes <= 1, || format!("{writes} writes for one step: {step}"))?;
+        }
+    }
+    Ok(())
+}
+
+pub(in crate::cases) async fn seen_is_what_observe_says(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await, work.node("node-2").await];
+    let wish = work.everything("web", &nodes)?;
+    let changed = work.otherwise(&wish, nodes.get(..1).unwrap_or_default())?;
+    for wanted in [&wish, &changed, &gone(&wish)] {
+        for step in &work.plan(wanted).await?.steps {
+            let Ok(Applied::Seen(seen)) = work.apply(wanted, step).await else { continue };
+            let there = work.state(wanted).await?;
+            require(seen == there, || format!("after {step}\nit has seen {seen:?}\nand observes {there:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+pub(in crate::cases) async fn in_progress_is_told(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await, work.node("node-2").await];
+    let wish = work.everything("web", &nodes)?;
+    if !happens(work.hands().slow().await, "make the cloud slow")? {
+        return work.fulfil(&wish).await.map(drop);
+    }
+    for step in &work.plan(&wish).await?.steps {
+        match work.apply(&wish, step).await {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::InProgress => break,
+            Err(error) => return broken(format!("an error from a sound cloud: {error}")),
+        }
+    }
+    let state = work.state(&wish).await?;
+    match work.provider()?.plan(&wish, state.as_ref()) {
+        Err(error) if error.kind() == ErrorKind::InProgress => {}
+        Err(error) => return broken(format!("while the cloud is at work, it says {:?}: {error}", error.kind())),
+        Ok(plan) => return broken(format!("while the cloud is at work, this is planned: {plan}")),
+    }
+    work.hands().settle().await;
+    work.fulfil(&wish).await?;
+    work.fulfil(&work.otherwise(&wish, nodes.get(1..).unwrap_or_default())?).await?;
+    work.remove(&wish).await
+}
+
+pub(in crate::cases) async fn nothing_left_is_nothing_to_do(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    let wish = work.everything("web", &nodes)?;
+    let never = work.state(&gone(&wish)).await?;
+    require(never.is_none(), || format!("of a balancer that was never made it says {never:?}"))?;
+    work.rests(&gone(&wish)).await?;
+    work.fulfil(&wish).await?;
+    work.remove(&wish).await?;
+    work.rests(&gone(&wish)).await
+}
+
+pub(in crate::cases) async fn type_changes_and_back(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    let (wish, other) = (work.everything("web", &nodes)?, work.wish("other", &nodes)?);
+    work.fulfil(&other).await?;
+    let others = work.resources().await;
+    for _ in 0..2 {
+        work.fulfil(&wish).await?;
+        work.remove(&wish).await?;
+        work.nothing_changed_since(&others).await?;
+    }
+    work.fulfil(&wish).await.map(drop)
+}
+
+pub(in crate::cases) async fn half_built_is_deleted(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await, work.node("node-2").await];
+    let before = work.resources().await;
+    let wish = work.everything("web", &nodes)?;
+    for steps in 0..MANY_STEPS {
+        let whole = work.go(&wish, Steps(steps)).await?;
+        work.remove(&wish).await?;
+        work.nothing_changed_since(&before).await?;
+        if whole {
+            return Ok(());
+        }
+    }
+    broken(format!("after {MANY_STEPS} steps it is not there yet"))
+}
+
+pub(in crate::cases) async fn half_deleted_is_rebuilt(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await, work.node("node-2").await];
+    let wish = work.everything("web", &nodes)?;
+    work.fulfil(&wish).await?;
+    let shape = work.shape(&wish.key).await;
+    for steps in 0..MANY_STEPS {
+        let whole = work.go(&gone(&wish), Steps(steps)).await?;
+        work.fulfil(&wish).await?;
+        let rebuilt = work.shape(&wish.key).await;
+        require(rebuilt == shape, || format!("after {steps} steps of deletion it became {rebuilt:?}, not {shape:?}"))?;
+        if whole {
+            return Ok(());
+        }
+    }
+    broken(format!("after {MANY_STEPS} steps it is not gone yet"))
+}
+
+pub(in crate::cases) async fn gone_is_deleted(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    let wish = work.everything("web", &nodes)?;
+    work.fulfil(&wish).await?;
+    let plan = work.plan(&gone(&wish)).await?;
+    require(!plan.is_empty(), || "nothing is planned for a balancer that is to go".to_owned())?;
+    // Somebody else is faster.
+    work.remove(&wish).await?;
+    for step in &plan.steps {
+        if let Err(error) = work.apply(&gone(&wish), step).await {
+            return broken(format!("what is gone cannot be deleted any more: {step}: {error}"));
+        }
+    }
+    work.remove(&wish).await
+}

@@ -1,0 +1,9 @@
+//! Rules about balancers.
+
+pub(super) mod life;
+pub(super) mod owners;
+pub(super) mod ports;
+pub(super) mod questions;
+pub(super) mod settings;
+pub(super) mod targets;
+pub(super) mod trouble;

@@ -1,0 +1,212 @@
+//! Rules about whose balancer it is.
+
+use bowline_cloud::{Error, ErrorKind};
+use bowline_core::annotations::DeletionPolicy;
+use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerWish};
+
+use crate::balancing::{Balancing, gone, key, set};
+use crate::bench::{ForeignBalancer, SeenResource};
+use crate::capability::Capability;
+use crate::scene::{Scene, Stop, Verdict, broken, require};
+
+const ELSEWHERE: &str = "somebody-elses-cluster";
+
+/// The same Service, in another cluster.
+fn elsewhere(key: &LoadBalancerKey) -> LoadBalancerKey {
+    LoadBalancerKey { cluster: ELSEWHERE.into(), ..key.clone() }
+}
+
+async fn put(work: &Balancing<'_>, name: &str, owner: Option<LoadBalancerKey>) -> Verdict<SeenResource> {
+    let foreign = ForeignBalancer { name: name.to_owned(), owner, address: None };
+    let put = work.hands().put_foreign(&foreign).await;
+    put.ok_or_else(|| Stop::BenchCannot("put a balancer of somebody else".to_owned()))
+}
+
+/// What was there then is there now, as it was.
+async fn untouched(work: &Balancing<'_>, before: &[SeenResource]) -> Verdict {
+    let after = work.resources().await;
+    for old in before {
+        let now = after.iter().find(|new| (&new.kind, &new.id) == (&old.kind, &old.id));
+        require(now == Some(old), || format!("what is not ours was touched: {old:?} became {now:?}"))?;
+    }
+    Ok(())
+}
+
+pub(in crate::cases) async fn foreign_is_untouched(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await, work.node("node-2").await];
+    let wish = work.everything("web", &nodes)?;
+    put(&work, "handmade", None).await?;
+    put(&work, "another-clusters", Some(elsewhere(&key("another")))).await?;
+    put(&work, "the-same-service-elsewhere", Some(elsewhere(&wish.key))).await?;
+    let foreign = work.resources().await;
+    let changed = work.otherwise(&wish, nodes.get(..1).unwrap_or_default())?;
+    for wanted in [&wish, &changed] {
+        work.fulfil(wanted).await?;
+        untouched(&work, &foreign).await?;
+    }
+    work.remove(&wish).await?;
+    work.nothing_changed_since(&foreign).await
+}
+
+pub(in crate::cases) async fn clash_names_the_owner(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    clashes(&work, &work.wish("web", &nodes)?, Some(elsewhere(&key("another")))).await?;
+    clashes(&work, &work.wish("web-2", &nodes)?, None).await
+}
+
+/// Somebody else has the name that ours would have. Where names need not be unique, ours is made beside it.
+async fn clashes(work: &Balancing<'_>, wish: &LoadBalancerWish, owner: Option<LoadBalancerKey>) -> Verdict {
+    work.fulfil(wish).await?;
+    let name = work.seen(&wish.key).await?.name;
+    work.remove(wish).await?;
+    let foreign = put(work, &name, owner.clone()).await?;
+    let before = work.resources().await;
+    let came = work.attempt(wish).await?;
+    untouched(work, &before).await?;
+    match came {
+        Ok(_) => require(work.seen(&wish.key).await?.id != foreign.id, || "it took over what is not ours".to_owned())?,
+        Err(error) => names(&error, owner.as_ref().map_or(name.as_str(), |owner| owner.cluster.as_str()))?,
+    }
+    work.remove(wish).await?;
+    work.nothing_changed_since(&before).await
+}
+
+pub(in crate::cases) async fn clusters_do_not_meet(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    let here = work.wish("web", &nodes)?;
+    let there = LoadBalancerWish { key: elsewhere(&here.key), ..here.clone() };
+    work.fulfil(&here).await?;
+    let ours = work.resources().await;
+    has_nothing(&work, &there, "another cluster's Service of this UID").await?;
+    // As after a restore of a cluster under another name: the UIDs are the same.
+    match work.attempt(&there).await? {
+        Ok(_) => both_clusters_have_their_own(&work, &here, &there).await?,
+        // Where balancers are called by the UID alone, the name is taken.
+        Err(error) => names(&error, here.key.cluster.as_str())?,
+    }
+    untouched(&work, &ours).await?;
+    work.remove(&there).await?;
+    work.nothing_changed_since(&ours).await?;
+    let listed = keys(&work, &there.key.cluster).await?;
+    require(listed.is_empty(), || format!("another cluster has nothing, and these are listed: {listed:?}"))
+}
+
+async fn both_clusters_have_their_own(
+    work: &Balancing<'_>,
+    here: &LoadBalancerWish,
+    there: &LoadBalancerWish,
+) -> Verdict {
+    let addresses = [work.seen(&here.key).await?.addresses, work.seen(&there.key).await?.addresses];
+    let [one, other] = &addresses;
+    require(one != other, || format!("two clusters have the same addresses: {addresses:?}"))?;
+    for wish in [here, there] {
+        let listed = keys(work, &wish.key.cluster).await?;
+        require(listed == [wish.key.clone()], || format!("the balancers of {} are {listed:?}", wish.key.cluster))?;
+    }
+    Ok(())
+}
+
+/// Nothing is told of others: a state, if there is one, is about what stands in the way.
+async fn has_nothing(work: &Balancing<'_>, wish: &LoadBalancerWish, who: &str) -> Verdict {
+    let state = work.state(wish).await?;
+    let ingress = state.iter().flat_map(|state| &state.status.ingress).next();
+    require(ingress.is_none(), || format!("{who} has our balancer: {ingress:?}"))?;
+    let gone = work.state(&gone(wish)).await?;
+    require(gone.is_none(), || format!("of {who} there is nothing to remove, and it says {gone:?}"))
+}
+
+/// It says that something stands in the way, and whose it is.
+fn names(error: &Error, owner: &str) -> Verdict {
+    let (kind, text) = (error.kind(), error.to_string());
+    require(kind == ErrorKind::AlreadyExists, || format!("what stands in the way is {kind:?}: {text}"))?;
+    require(text.contains(owner), || format!("it does not say that {owner:?} stands in the way: {text}"))
+}
+
+async fn keys(work: &Balancing<'_>, cluster: &ClusterName) -> Verdict<Vec<LoadBalancerKey>> {
+    let keys = work.provider()?.list(cluster).await;
+    keys.or_else(|error| broken(format!("an error from a sound cloud: {error}")))
+}
+
+pub(in crate::cases) async fn a_new_service_of_the_name_is_another(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    let old = work.wish("web", &nodes)?;
+    let uid = "99999999-0000-4000-8000-000000000000".to_owned();
+    let new = LoadBalancerWish { key: LoadBalancerKey { uid, ..old.key.clone() }, ..old.clone() };
+    work.fulfil(&old).await?;
+    let before = work.owned(&old.key).await;
+    has_nothing(&work, &new, "a new Service of the name").await?;
+    work.fulfil(&new).await?;
+    untouched(&work, &before).await?;
+    let made = work.owned(&new.key).await;
+    work.remove(&old).await?;
+    work.nothing_changed_since(&made).await
+}
+
+pub(in crate::cases) async fn only_adoption_takes_over(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    let (plain, lonely) = (work.wish("web", &nodes)?, put(&work, "lonely", None).await?);
+    let before = work.resources().await;
+    work.fulfil(&plain).await?;
+    untouched(&work, &before).await?;
+    work.remove(&plain).await?;
+    let adopting = set(&work.wish("heir", &nodes)?, |settings| settings.adopt = Some(lonely.name.clone()));
+    work.fulfil(&adopting).await?;
+    work.rests(&adopting).await?;
+    let id = work.seen(&adopting.key).await?.id;
+    require(id == lonely.id, || format!("{} was to be adopted, and it took {id}", lonely.id))?;
+    let owners: Vec<_> =
+        work.resources().await.into_iter().filter(|one| one.id == id && one.kind == lonely.kind).collect();
+    require(owners.iter().all(|one| one.owners == [adopting.key.clone()]), || format!("it is not marked: {owners:?}"))?;
+    work.remove(&adopting).await
+}
+
+pub(in crate::cases) async fn the_owned_is_not_adopted(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    let plain = work.wish("web", &nodes)?;
+    let taken = put(&work, "taken", Some(elsewhere(&key("another")))).await?;
+    let before = work.resources().await;
+    let adopting = set(&plain, |settings| settings.adopt = Some(taken.name.clone()));
+    let kinds = [ErrorKind::AlreadyExists];
+    refused(&work, &adopting, &kinds, "it is another's").await?;
+    work.nothing_changed_since(&before).await?;
+    let missing = set(&plain, |settings| settings.adopt = Some("nothing-of-this-name".to_owned()));
+    refused(&work, &missing, &[ErrorKind::NotFound, ErrorKind::InvalidConfig], "there is none").await?;
+    work.nothing_changed_since(&before).await
+}
+
+async fn refused(work: &Balancing<'_>, wish: &LoadBalancerWish, kinds: &[ErrorKind], why: &str) -> Verdict {
+    match work.attempt(wish).await? {
+        Ok(_) => broken(format!("it adopts although {why}")),
+        Err(error) => require(kinds.contains(&error.kind()), || {
+            format!("adoption is refused because {why}, and the error is {:?}: {error}", error.kind())
+        }),
+    }
+}
+
+pub(in crate::cases) async fn retained_is_released(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    let kept = set(&work.everything("web", &nodes)?, |settings| settings.policy = DeletionPolicy::Retain);
+    work.fulfil(&kept).await?;
+    let (mut before, name) = (work.resources().await, work.seen(&kept.key).await?.name);
+    let state = work.converge(&gone(&kept)).await?;
+    require(state.is_none(), || format!("it was let go, and is still ours: {state:?}"))?;
+    before.iter_mut().for_each(|resource| resource.owners.retain(|owner| *owner != kept.key));
+    work.nothing_changed_since(&before).await?;
+    let listed = keys(&work, &kept.key.cluster).await?;
+    require(listed.is_empty(), || format!("it was let go, and is still listed: {listed:?}"))?;
+    work.rests(&gone(&kept)).await?;
+    // What was let go may be taken up again.
+    if Capability::Adoption.is_claimed(scene.provider().capabilities()) && !name.is_empty() {
+        let again = set(&kept, |settings| settings.adopt = Some(name));
+        work.fulfil(&again).await?;
+        return work.remove(&set(&again, |settings| settings.policy = DeletionPolicy::Delete)).await;
+    }
+    Ok(())
+}

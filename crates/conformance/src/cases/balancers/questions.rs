@@ -1,0 +1,90 @@
+//! Rules about asking what balancers there are.
+
+use bowline_core::{LoadBalancerKey, LoadBalancerWish};
+
+use crate::balancing::{Balancing, gone, key};
+use crate::scene::{Scene, Verdict, broken, require};
+
+/// More for one case would only take time.
+const MANY: usize = 20;
+
+pub(in crate::cases) async fn one_state_each(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    let (a, b, never) = (work.wish("a", &nodes)?, work.wish("b", &nodes)?, work.wish("never", &nodes)?);
+    let (a_state, b_state) = (work.fulfil(&a).await?, work.fulfil(&b).await?);
+    // Not the same when read backwards, in no order that a cloud would have, one of them twice.
+    let asked = [b.clone(), gone(&a), never, b, a];
+    let (size, mut states) = (work.caps()?.batch_observe.max(1), Vec::new());
+    for batch in asked.chunks(size) {
+        let answers = work.provider()?.observe(batch).await;
+        require(answers.len() == batch.len(), || format!("{} answers to {} wishes", answers.len(), batch.len()))?;
+        for answer in answers {
+            states.push(answer.or_else(|error| broken(format!("an error from a sound cloud: {error}")))?);
+        }
+    }
+    let wanted = [Some(&b_state), Some(&a_state), None, Some(&b_state), Some(&a_state)];
+    let statuses: Vec<_> = states.iter().map(|state| state.as_ref().map(|state| &state.status)).collect();
+    let wanted = wanted.map(|state| state.map(|state| &state.status));
+    require(statuses == wanted, || format!("it was asked about b, a, none, b, a: {statuses:?}, not {wanted:?}"))?;
+    require(work.provider()?.observe(&[]).await.is_empty(), || "answers to no question".to_owned())
+}
+
+pub(in crate::cases) async fn observing_many_saves_calls(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    let size = work.caps()?.batch_observe.min(MANY);
+    let mut wishes: Vec<LoadBalancerWish> = Vec::new();
+    for number in 0..size {
+        wishes.push(work.wish(&format!("web-{number}"), &nodes)?);
+    }
+    for wish in &wishes {
+        work.converge(wish).await?;
+    }
+    let one = calls(&work, wishes.get(..1).unwrap_or_default()).await?;
+    let all = calls(&work, &wishes).await?;
+    let bound = one * size as u64;
+    require(all < bound, || format!("{size} at once take {all} calls, and one by one {bound}"))
+}
+
+async fn calls(work: &Balancing<'_>, wishes: &[LoadBalancerWish]) -> Verdict<u64> {
+    let before = work.calls().await?;
+    for (wish, answer) in wishes.iter().zip(work.provider()?.observe(wishes).await) {
+        let found = answer.is_ok_and(|state| state.is_some());
+        require(found, || format!("{} has a balancer, and it was not found", wish.key.service))?;
+    }
+    Ok(work.calls().await? - before)
+}
+
+pub(in crate::cases) async fn list_names_what_is_ours(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    listed(&work, &[]).await?;
+    let mut keys = Vec::new();
+    for name in ["a", "b", "c"] {
+        let wish = work.everything(name, &nodes)?;
+        work.fulfil(&wish).await?;
+        keys.push(wish.key);
+    }
+    listed(&work, &keys).await?;
+    // Half-built counts, whole or not, and what is gone does not.
+    let half = work.everything("half", &nodes)?;
+    let plan = work.plan(&half).await?;
+    let Some(step) = plan.steps.first() else { return broken("nothing is planned for a new Service") };
+    if let Err(error) = work.apply(&half, step).await {
+        return broken(format!("an error from a sound cloud: {error}"));
+    }
+    work.remove(&work.wish("b", &nodes)?).await?;
+    let mut expected = vec![key("a"), key("c")];
+    expected.extend((!work.owned(&half.key).await.is_empty()).then(|| half.key.clone()));
+    listed(&work, &expected).await
+}
+
+/// These are listed, each once, in whatever order.
+async fn listed(work: &Balancing<'_>, expected: &[LoadBalancerKey]) -> Verdict {
+    let cluster = key("").cluster;
+    let found = work.provider()?.list(&cluster).await;
+    let found = found.or_else(|error| broken(format!("an error from a sound cloud: {error}")))?;
+    let same = found.len() == expected.len() && expected.iter().all(|key| found.contains(key));
+    require(same, || format!("{expected:?} have balancers, and these are listed: {found:?}"))
+}

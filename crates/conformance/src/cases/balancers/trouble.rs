@@ -1,0 +1,256 @@
+//! Rules about crashes, and about a cloud that goes wrong.
+
+use std::time::Duration;
+
+use bowline_cloud::{Error, ErrorKind, Retry};
+use bowline_core::LoadBalancerWish;
+use futures::future::join_all;
+
+use crate::balancing::{Balancing, gone, happens};
+use crate::bench::Trouble;
+use crate::scene::{Scene, Verdict, broken, require};
+
+/// No creation, update or deletion takes more calls.
+const MANY_CALLS: u64 = 500;
+/// Enough to drop a call at each of its waits, in a simulator of the same process.
+const MANY_POLLS: usize = 60;
+const NINE: Duration = Duration::from_secs(9);
+
+/// Each trouble, and the kind of error that it is. That there is nothing at all cannot be told from an empty account.
+const TROUBLES: [(Trouble, ErrorKind); 5] = [
+    (Trouble::Unauthenticated, ErrorKind::Unauthenticated),
+    (Trouble::Forbidden, ErrorKind::PermissionDenied),
+    (Trouble::Throttled(NINE), ErrorKind::RateLimited),
+    (Trouble::Broken, ErrorKind::Unavailable),
+    (Trouble::Garbled, ErrorKind::Unexpected),
+];
+
+pub(in crate::cases) async fn creation_survives_every_crash(scene: &Scene) -> Verdict {
+    let mut work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await, work.node("node-2").await];
+    let before = work.resources().await;
+    let wish = work.everything("web", &nodes)?;
+    work.fulfil(&wish).await?;
+    let shape = work.shape(&wish.key).await;
+    work.remove(&wish).await?;
+    for calls in 1..MANY_CALLS {
+        let unharmed = crashes(&mut work, &wish, calls).await?;
+        work.fulfil(&wish).await?;
+        let built = work.shape(&wish.key).await;
+        require(built == shape, || format!("a crash after {calls} calls left {built:?} instead of {shape:?}"))?;
+        work.remove(&wish).await?;
+        work.nothing_changed_since(&before).await?;
+        if unharmed {
+            return Ok(());
+        }
+    }
+    broken(format!("it takes more than {MANY_CALLS} calls"))
+}
+
+pub(in crate::cases) async fn update_survives_every_crash(scene: &Scene) -> Verdict {
+    let mut work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await, work.node("node-2").await, work.node("node-3").await];
+    let one = work.everything("web", nodes.get(..2).unwrap_or_default())?;
+    let other = work.otherwise(&one, nodes.get(1..).unwrap_or_default())?;
+    work.fulfil(&one).await?;
+    work.fulfil(&other).await?;
+    let (shape, address) = (work.shape(&one.key).await, work.seen(&one.key).await?.addresses);
+    for calls in 1..MANY_CALLS {
+        work.fulfil(&one).await?;
+        let unharmed = crashes(&mut work, &other, calls).await?;
+        work.fulfil(&other).await?;
+        let built = work.shape(&one.key).await;
+        require(built == shape, || format!("a crash after {calls} calls left {built:?} instead of {shape:?}"))?;
+        let now = work.seen(&one.key).await?.addresses;
+        require(now == address, || format!("a crash after {calls} calls made {now:?} of {address:?}"))?;
+        if unharmed {
+            return Ok(());
+        }
+    }
+    broken(format!("it takes more than {MANY_CALLS} calls"))
+}
+
+pub(in crate::cases) async fn deletion_survives_every_crash(scene: &Scene) -> Verdict {
+    let mut work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await, work.node("node-2").await];
+    let before = work.resources().await;
+    let wish = work.everything("web", &nodes)?;
+    for calls in 1..MANY_CALLS {
+        work.fulfil(&wish).await?;
+        let unharmed = crashes(&mut work, &gone(&wish), calls).await?;
+        work.remove(&wish).await?;
+        work.nothing_changed_since(&before).await?;
+        if unharmed {
+            return Ok(());
+        }
+    }
+    broken(format!("it takes more than {MANY_CALLS} calls"))
+}
+
+/// The manager crashes after so many calls and starts anew; `true` if it was done before.
+async fn crashes(work: &mut Balancing<'_>, wish: &LoadBalancerWish, calls: u64) -> Verdict<bool> {
+    if !happens(work.hands().crash_after(Some(calls)).await, "crash after a number of calls")? {
+        return Ok(true);
+    }
+    let came = work.attempt(wish).await;
+    work.hands().crash_after(None).await;
+    work.hands().settle().await;
+    work.restart().await;
+    Ok(came?.is_ok())
+}
+
+pub(in crate::cases) async fn a_dropped_call_is_forgotten(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await, work.node("node-2").await];
+    let before = work.resources().await;
+    let wish = work.everything("web", &nodes)?;
+    work.fulfil(&wish).await?;
+    let shape = work.shape(&wish.key).await;
+    work.remove(&wish).await?;
+    for polls in 0..MANY_POLLS {
+        let ended = ends_within(polls, work.attempt(&wish)).await;
+        work.hands().settle().await;
+        work.fulfil(&wish).await?;
+        let built = work.shape(&wish.key).await;
+        require(built == shape, || format!("a call that was dropped left {built:?} instead of {shape:?}"))?;
+        ends_within(polls, work.attempt(&gone(&wish))).await;
+        work.remove(&wish).await?;
+        work.nothing_changed_since(&before).await?;
+        if ended {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Goes on with it so many times, and then drops it; `true` if it came to its end.
+async fn ends_within(polls: usize, work: impl Future) -> bool {
+    let mut work = std::pin::pin!(work);
+    for _ in 0..polls {
+        if futures::poll!(work.as_mut()).is_ready() {
+            return true;
+        }
+        tokio::task::yield_now().await;
+    }
+    false
+}
+
+pub(in crate::cases) async fn failed_observation_is_no_answer(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let wish = work.wish("web", &[work.node("node-1").await])?;
+    work.fulfil(&wish).await?;
+    for (trouble, _) in TROUBLES {
+        scene.trouble(trouble).await?;
+        if let Ok(state) = work.observe(&wish).await? {
+            return broken(format!("in spite of {trouble:?} it says that there is {state:?}"));
+        }
+        if let Ok(keys) = work.provider()?.list(&wish.key.cluster).await {
+            return broken(format!("in spite of {trouble:?} it lists {keys:?}"));
+        }
+    }
+    scene.mend().await;
+    work.fulfil(&wish).await.map(drop)
+}
+
+pub(in crate::cases) async fn balancer_errors_have_a_kind(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let wish = work.wish("web", &[work.node("node-1").await])?;
+    for (trouble, kind) in TROUBLES {
+        let all = all_errors(&work, &wish, trouble).await?;
+        for (what, error) in all {
+            let found = error.kind();
+            require(found == kind, || format!("{what}: {trouble:?} is {found:?} instead of {kind:?}: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// What each of the calls says in this trouble.
+async fn all_errors(
+    work: &Balancing<'_>,
+    wish: &LoadBalancerWish,
+    trouble: Trouble,
+) -> Verdict<Vec<(&'static str, Error)>> {
+    let plan = work.plan(wish).await?;
+    let Some(step) = plan.steps.first() else { return broken("nothing is planned for a new Service") };
+    work.scene().trouble(trouble).await?;
+    let provider = work.provider()?;
+    let errors = [
+        ("observe", work.observe(wish).await?.err()),
+        ("list", provider.list(&wish.key.cluster).await.err()),
+        ("apply", provider.apply(&wish.key, step).await.err()),
+    ];
+    work.scene().mend().await;
+    let told = |(what, error): (&'static str, Option<Error>)| match error {
+        Some(error) => Ok((what, error)),
+        None => broken(format!("{what} succeeds in spite of {trouble:?}")),
+    };
+    errors.into_iter().map(told).collect()
+}
+
+pub(in crate::cases) async fn balancer_throttling_carries_its_delay(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let wish = work.wish("web", &[work.node("node-1").await])?;
+    for (what, error) in all_errors(&work, &wish, Trouble::Throttled(NINE)).await? {
+        let advice = error.retry_advice();
+        require(advice == Retry::After(NINE), || format!("{what}: the cloud said {NINE:?}, the advice is {advice:?}"))?;
+    }
+    work.fulfil(&wish).await.map(drop)
+}
+
+pub(in crate::cases) async fn late_listing_makes_no_double(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await, work.node("node-2").await];
+    let before = work.resources().await;
+    let wish = work.everything("web", &nodes)?;
+    work.fulfil(&wish).await?;
+    let shape = work.shape(&wish.key).await;
+    work.remove(&wish).await?;
+    happens(work.hands().stale().await, "be late in showing what it has")?;
+    for _ in 0..3 {
+        // Whatever it says while the cloud shows nothing: in the end there is one of each.
+        hurried(&work, &wish).await?;
+        work.hands().settle().await;
+        work.fulfil(&wish).await?;
+        let built = work.shape(&wish.key).await;
+        require(built == shape, || format!("what was not shown yet was made again: {built:?}, not {shape:?}"))?;
+        work.remove(&wish).await?;
+        work.nothing_changed_since(&before).await?;
+    }
+    Ok(())
+}
+
+/// A few rounds without a pause; what goes wrong meanwhile is tried again later.
+async fn hurried(work: &Balancing<'_>, wish: &LoadBalancerWish) -> Verdict {
+    for _ in 0..3 {
+        let Ok(state) = work.observe(wish).await? else { continue };
+        let Ok(plan) = work.provider()?.plan(wish, state.as_ref()) else { continue };
+        for step in &plan.steps {
+            if work.apply(wish, step).await.is_err() {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(in crate::cases) async fn services_at_once_have_their_own(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    let before = work.resources().await;
+    let names = ["a", "b", "c", "d", "e"];
+    let wishes: Verdict<Vec<_>> = names.into_iter().map(|name| work.wish(name, &nodes)).collect();
+    let wishes = wishes?;
+    join_all(wishes.iter().map(|wish| work.converge(wish))).await.into_iter().collect::<Verdict<Vec<_>>>()?;
+    let mut addresses = Vec::new();
+    for wish in &wishes {
+        work.fulfil(wish).await?;
+        addresses.extend(work.seen(&wish.key).await?.addresses);
+    }
+    let all = addresses.clone();
+    addresses.sort_unstable();
+    addresses.dedup();
+    require(addresses.len() == all.len(), || format!("two Services have one address: {all:?}"))?;
+    join_all(wishes.iter().map(|wish| work.remove(wish))).await.into_iter().collect::<Verdict<Vec<_>>>()?;
+    work.nothing_changed_since(&before).await
+}

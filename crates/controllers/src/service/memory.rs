@@ -1,0 +1,203 @@
+//! What the controller remembers of a Service between two passes. All of it can be lost: a new process finds out again from
+//! the Service and from the cloud.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bowline_cloud::Cloud;
+use bowline_core::{Service, ServiceKey, TargetNode};
+use tokio::time::Instant;
+
+/// By namespace and name. Bounded by the number of Services that have, or had, a balancer of ours.
+#[derive(Default)]
+pub(super) struct Memory(Mutex<HashMap<ServiceKey, Entry>>);
+
+#[derive(Default)]
+struct Entry {
+    /// The balancer that we began to make and have not removed.
+    held: Option<Held>,
+    /// Balancers of Services that are gone and did not wait for us.
+    owed: Vec<Held>,
+    /// What we last wrote, while the store may still show what was there before.
+    written: Option<Written>,
+    /// The user has changed the Service since it was last as wanted.
+    news: bool,
+    /// That work on the news has begun is told.
+    announced: bool,
+    /// The targets that the last pass was about, however it ended.
+    tried: Option<Arc<Vec<TargetNode>>>,
+}
+
+/// A balancer that may exist: for this Service, in this cloud.
+#[derive(Clone)]
+pub(super) struct Held {
+    pub(super) service: Arc<Service>,
+    pub(super) cloud: Cloud,
+}
+
+struct Written {
+    /// The versions that this one has replaced.
+    outdated: Vec<String>,
+    service: Arc<Service>,
+    at: Instant,
+}
+
+/// For so long the store may lag behind our own writes. What it shows after that is the truth: of an API server that was
+/// set back, say.
+const LAG: Duration = Duration::from_secs(10);
+
+impl Memory {
+    /// The user has made or changed this Service.
+    pub(super) fn news(&self, key: &ServiceKey) {
+        let mut memory = self.lock();
+        let entry = memory.entry(key.clone()).or_default();
+        (entry.news, entry.announced) = (true, false);
+    }
+
+    /// The user has changed it since it was last as wanted.
+    pub(super) fn is_news(&self, key: &ServiceKey) -> bool {
+        self.lock().get(key).is_some_and(|entry| entry.news)
+    }
+
+    /// Whether it is still to be told that work on the news has begun; it no longer is afterwards.
+    pub(super) fn announce(&self, key: &ServiceKey) -> bool {
+        let mut memory = self.lock();
+        let entry = memory.entry(key.clone()).or_default();
+        !std::mem::replace(&mut entry.announced, true)
+    }
+
+    /// The Service is as wanted. A change that came meanwhile, and is thus still in the queue, stays news.
+    pub(super) fn settled(&self, key: &ServiceKey) {
+        if let Some(entry) = self.lock().get_mut(key)
+            && entry.announced
+        {
+            (entry.news, entry.announced) = (false, false);
+        }
+    }
+
+    /// From now on there may be a balancer in this cloud for this Service.
+    pub(super) fn hold(&self, key: &ServiceKey, service: &Arc<Service>, cloud: &Cloud) {
+        let held = Held { service: service.clone(), cloud: cloud.clone() };
+        self.lock().entry(key.clone()).or_default().held = Some(held);
+    }
+
+    /// The balancer that may exist for the Service with this UID.
+    pub(super) fn held(&self, key: &ServiceKey, uid: &str) -> Option<Held> {
+        self.lock().get(key)?.held.clone().filter(|held| held.service.uid == uid)
+    }
+
+    /// The Service with this UID is gone: what was held for it is owed. Says whether anything is.
+    pub(super) fn gone(&self, key: &ServiceKey, uid: &str) -> bool {
+        let mut memory = self.lock();
+        let Some(entry) = memory.get_mut(key) else { return false };
+        let owed = std::mem::take(&mut entry.owed);
+        let held = entry.held.take().filter(|held| held.service.uid == uid);
+        let entry = Entry { owed: owed.into_iter().chain(held).collect(), ..Entry::default() };
+        let is_owed = !entry.owed.is_empty();
+        if is_owed {
+            memory.insert(key.clone(), entry);
+        } else {
+            memory.remove(key);
+        }
+        is_owed
+    }
+
+    /// The balancers of Services of this name that are gone.
+    pub(super) fn owed(&self, key: &ServiceKey) -> Vec<Held> {
+        self.lock().get(key).map(|entry| entry.owed.clone()).unwrap_or_default()
+    }
+
+    /// The names of Services that are gone and whose balancers are not.
+    pub(super) fn debtors(&self) -> Vec<ServiceKey> {
+        self.lock().iter().filter(|(_, entry)| !entry.owed.is_empty()).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Nothing is left in the cloud for the Service with this UID.
+    pub(super) fn released(&self, key: &ServiceKey, uid: &str) {
+        let mut memory = self.lock();
+        let Some(entry) = memory.get_mut(key) else { return };
+        entry.owed.retain(|held| held.service.uid != uid);
+        if entry.held.as_ref().is_some_and(|held| held.service.uid == uid) {
+            entry.held = None;
+            (entry.news, entry.announced, entry.tried) = (false, false, None);
+        }
+    }
+
+    /// A pass with these targets begins.
+    pub(super) fn tries(&self, key: &ServiceKey, targets: Arc<Vec<TargetNode>>) {
+        self.lock().entry(key.clone()).or_default().tried = Some(targets);
+    }
+
+    /// The targets that the last pass was about; `None` if there was none.
+    pub(super) fn tried(&self, key: &ServiceKey) -> Option<Arc<Vec<TargetNode>>> {
+        self.lock().get(key)?.tried.clone()
+    }
+
+    /// We have changed `before`, and this is what the API server made of it.
+    pub(super) fn wrote(&self, key: &ServiceKey, before: &Service, after: &Arc<Service>) {
+        let mut memory = self.lock();
+        let entry = memory.entry(key.clone()).or_default();
+        let known = entry.written.take().filter(|written| written.service.resource_version == before.resource_version);
+        let mut outdated = known.map(|written| written.outdated).unwrap_or_default();
+        outdated.push(before.resource_version.clone());
+        entry.written = Some(Written { outdated, service: after.clone(), at: Instant::now() });
+    }
+
+    /// The Service as it is now: what the store has, or what we wrote if the store has not heard of that yet.
+    pub(super) fn latest(&self, key: &ServiceKey, stored: Arc<Service>) -> Arc<Service> {
+        let mut memory = self.lock();
+        let Some(entry) = memory.get_mut(key) else { return stored };
+        match &entry.written {
+            Some(written) if written.at.elapsed() < LAG && written.outdated.contains(&stored.resource_version) => {
+                written.service.clone()
+            }
+            _ => {
+                entry.written = None;
+                stored
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ServiceKey, Entry>> {
+        // Every change above leaves the map whole, so a panic elsewhere does not spoil it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bowline_core::testing::service;
+
+    fn at(version: &str) -> Arc<Service> {
+        Arc::new(Service { resource_version: version.to_owned(), ..service("web/a") })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn our_own_writes_count_before_the_store_has_heard_of_them_and_not_for_ever() {
+        let (memory, key) = (Memory::default(), at("1").key());
+        memory.wrote(&key, &at("1"), &at("2"));
+        memory.wrote(&key, &at("2"), &at("3"));
+        let latest = |stored: &str| memory.latest(&key, at(stored)).resource_version.clone();
+        assert_eq!([latest("1"), latest("2")], ["3", "3"]);
+        assert_eq!(latest("4"), "4", "somebody else has written since");
+        assert_eq!(latest("1"), "1", "what was written is forgotten then");
+        memory.wrote(&key, &at("1"), &at("2"));
+        tokio::time::advance(LAG).await;
+        assert_eq!(latest("1"), "1", "the API server was set back");
+    }
+
+    #[tokio::test]
+    async fn a_change_that_comes_during_a_pass_is_still_news_after_it() {
+        let (memory, key) = (Memory::default(), at("1").key());
+        memory.news(&key);
+        assert!(memory.announce(&key) && !memory.announce(&key));
+        memory.news(&key);
+        memory.settled(&key);
+        assert!(memory.is_news(&key));
+        assert!(memory.announce(&key));
+        memory.settled(&key);
+        assert!(!memory.is_news(&key));
+    }
+}

@@ -1,0 +1,203 @@
+//! What people are told: Events and our condition, in the words that upstream has for them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bowline_cloud::{Error, ErrorKind};
+use bowline_core::annotations::Unknown;
+use bowline_core::service::{Condition, ServiceChange};
+use bowline_core::well_known::LOAD_BALANCER_READY;
+use bowline_core::{LoadBalancerStatus, Service, ServiceKey, TargetNode};
+use bowline_kube::{EventType, ObjectRef};
+
+use super::pass::Pass;
+use super::trouble::{Task, Trouble};
+use super::{NAME, Reason, Shared};
+
+/// So many nodes are named in an Event.
+const NAMES: usize = 20;
+
+impl Shared {
+    /// Why there may be something to do in this pass.
+    pub(super) fn reason(&self, key: &ServiceKey, before: Option<&Vec<TargetNode>>, targets: &[TargetNode]) -> Reason {
+        if self.memory.is_news(key) {
+            Reason::News
+        } else if before.is_some_and(|before| before.as_slice() != targets) {
+            Reason::Nodes
+        } else {
+            Reason::Drift
+        }
+    }
+
+    /// Work on a new or changed Service begins. Told once, however many tries there are.
+    pub(super) fn announce(&self, service: &Service) {
+        let key = service.key();
+        if self.memory.is_news(&key) && self.memory.announce(&key) {
+            self.event(service, EventType::Normal, "EnsuringLoadBalancer", "Ensuring load balancer");
+        }
+    }
+
+    /// The balancer is as wanted.
+    pub(super) fn tell_ensured(&self, service: &Service, reason: Reason, changed: bool, targets: &[TargetNode]) {
+        match reason {
+            Reason::Nodes if changed && !targets.is_empty() => {
+                self.event(service, EventType::Normal, "UpdatedLoadBalancer", "Updated load balancer with new hosts");
+            }
+            Reason::News => self.event(service, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer"),
+            Reason::Drift if changed => {
+                self.event(service, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
+            }
+            Reason::Nodes | Reason::Drift => {}
+        }
+    }
+
+    /// An update because of Nodes has failed (SVC-26). What follows from that is told as for any other failure.
+    pub(super) fn tell_update_failure(&self, service: &Service, reason: Reason, targets: &[TargetNode], error: &Error) {
+        if reason == Reason::Nodes && !matches!(error.kind(), ErrorKind::InProgress | ErrorKind::Cancelled) {
+            let message = format!(
+                "Error updating load balancer with new hosts {} [node names limited, total number of nodes: {}], error: {error}",
+                names(targets),
+                targets.len()
+            );
+            self.event(service, EventType::Warning, "UpdateLoadBalancerFailed", &message);
+        }
+    }
+
+    /// Counts what a pass has done to a balancer.
+    pub(super) fn count(&self, reason: Reason, took: Duration, failed: bool) {
+        if reason == Reason::Nodes {
+            self.metrics.node_update(took, failed);
+        }
+    }
+
+    /// A Service has its address.
+    pub(super) fn addressed(&self, service: &Service) {
+        if let Some(created) = service.created {
+            let waited = self.context.clock.now().duration_since(created).as_secs_f64().max(0.0);
+            self.metrics.address_delay.observe(waited);
+        }
+    }
+
+    pub(super) fn tell_deleting(&self, service: &Service) {
+        if self.memory.announce(&service.key()) {
+            self.event(service, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
+        }
+    }
+
+    pub(super) fn tell_deleted(&self, service: &Service) {
+        self.event(service, EventType::Normal, "DeletedLoadBalancer", "Deleted load balancer");
+    }
+
+    /// The balancer of a Service that is gone cannot be removed (SVC-10).
+    pub(super) fn tell_delete_failure(&self, service: &Service, trouble: &Trouble) {
+        let message = format!("Error deleting load balancer: {}", trouble.cause);
+        self.event(service, EventType::Warning, "DeleteLoadBalancerFailed", &message);
+    }
+
+    /// Annotations that mean nothing are in nobody's way, but were meant to be something. Told once.
+    pub(super) fn remark_annotations(&self, service: &Service, unknown: &[Unknown]) {
+        let key = service.key();
+        if unknown.is_empty() {
+            return self.remarks.forget(&key);
+        }
+        let messages: Vec<String> = unknown.iter().map(ToString::to_string).collect();
+        if self.remarks.is_news(&key, &service.uid, &messages.join("\n")) {
+            messages.iter().for_each(|text| self.event(service, EventType::Warning, "UnknownAnnotation", text));
+        }
+    }
+
+    /// A balancer without targets is made all the same (SVC-13). Told once.
+    pub(super) fn remark_targets(&self, service: &Service, targets: &[TargetNode]) {
+        let key = service.key();
+        if targets.iter().any(|target| !target.draining) {
+            return self.targetless.forget(&key);
+        }
+        self.starving.store(true, Ordering::Relaxed);
+        if self.targetless.is_news(&key, &service.uid, "") {
+            let message = "There are no available nodes for LoadBalancer";
+            self.event(service, EventType::Warning, "UnAvailableLoadBalancer", message);
+        }
+    }
+
+    /// A pass did not get through: an Event, unless nothing is wrong or it was told already, and the condition.
+    pub(super) async fn tell_failure(
+        &self,
+        pass: &Pass<'_>,
+        service: &Arc<Service>,
+        trouble: &Trouble,
+        delay: Option<Duration>,
+    ) {
+        let advice = trouble.advice();
+        let message = format!("{trouble}{}{advice}", if advice.is_empty() { "" } else { ". " });
+        if trouble.is_calm() {
+            tracing::debug!(controller = NAME, key = %pass.key, "{message}");
+        } else if delay.is_some() || self.complaints.is_news(pass.key, &service.uid, &message) {
+            tracing::warn!(controller = NAME, key = %pass.key, ?delay, "{message}");
+            let message = format!("Error syncing load balancer: {message}");
+            self.event(service, EventType::Warning, "SyncLoadBalancerFailed", &message);
+        }
+        let service = self.memory.latest(pass.key, service.clone());
+        let condition = self.blocked(trouble, &message, delay);
+        let change = ServiceChange::default().with_condition(&service, condition);
+        // The condition says what is wrong; that it cannot be said is no further trouble.
+        if let Err(error) = pass.write(&service, &change, Task::UpdateStatus).await {
+            tracing::debug!(controller = NAME, key = %pass.key, %error, "the condition cannot be written");
+        }
+    }
+
+    /// The condition of a Service whose balancer is as wanted.
+    pub(super) fn ready(&self, status: &LoadBalancerStatus) -> Condition {
+        let broken = status.ingress.iter().flat_map(|ingress| &ingress.ports);
+        let broken: Vec<String> = broken
+            .filter_map(|port| Some(format!("port {}/{:?}: {}", port.port, port.protocol, port.error.as_ref()?)))
+            .collect();
+        if broken.is_empty() {
+            self.condition("True", "Ensured", "The load balancer is as the Service wants it.".to_owned())
+        } else {
+            self.condition("False", "PortsFailed", format!("Not all ports work: {}.", broken.join("; ")))
+        }
+    }
+
+    /// The condition of a Service that something is in the way of: what, and when the next try is.
+    fn blocked(&self, trouble: &Trouble, message: &str, delay: Option<Duration>) -> Condition {
+        let next = match delay {
+            // The cloud is asked every few moments; to write that down each time would be a write each time.
+            Some(_) if trouble.is_calm() => "It is looked at again as the cloud advises.".to_owned(),
+            Some(delay) => format!("Next try at {}.", self.time_in(delay)),
+            None => "It rests until the Service or the nodes change.".to_owned(),
+        };
+        let end = if message.ends_with('.') { "" } else { "." };
+        self.condition("False", &trouble.reason(), format!("{message}{end} {next}"))
+    }
+
+    fn condition(&self, status: &str, reason: &str, message: String) -> Condition {
+        Condition {
+            kind: LOAD_BALANCER_READY.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message,
+            last_transition_time: self.time_in(Duration::ZERO),
+        }
+    }
+
+    /// The time after this long, in whole seconds, as Kubernetes writes it.
+    fn time_in(&self, delay: Duration) -> String {
+        let then = self.context.clock.now().saturating_add(delay).unwrap_or(jiff::Timestamp::MAX);
+        jiff::Timestamp::from_second(then.as_second()).unwrap_or_default().to_string()
+    }
+
+    fn event(&self, service: &Service, kind: EventType, reason: &'static str, message: &str) {
+        self.events.emit(&ObjectRef::service(service).at(&service.resource_version), kind, reason, message);
+    }
+}
+
+/// The first names, sorted, and how many there are beside them, as Go prints a list.
+fn names(targets: &[TargetNode]) -> String {
+    let mut names: Vec<String> = targets.iter().take(NAMES).map(|target| target.node.to_string()).collect();
+    names.sort_unstable();
+    if targets.len() > NAMES {
+        names.push(format!("<{} more>", targets.len() - NAMES));
+    }
+    format!("[{}]", names.join(" "))
+}

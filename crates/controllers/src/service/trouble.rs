@@ -1,0 +1,140 @@
+//! Why a pass did not get through, and what follows from that.
+
+use std::fmt;
+use std::time::Duration;
+
+use bowline_cloud::{Error, ErrorKind, Retry};
+use bowline_core::annotations::Mistake;
+use bowline_kube::WriteError;
+
+/// What was being done, and what kept it from being done.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    pub(crate) task: Task,
+    pub(crate) cause: Cause,
+}
+
+/// What was being done.
+// upstream: the words are those of its errors, which people look for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Task {
+    AddFinalizer,
+    Ensure,
+    CheckBeforeCleanup,
+    Delete,
+    RemoveFinalizer,
+    UpdateStatus,
+}
+
+/// What is in the way.
+#[derive(Debug)]
+pub(crate) enum Cause {
+    /// The cloud.
+    Cloud(Error),
+    /// The API server.
+    Cluster(WriteError),
+    /// What the user wrote.
+    Mistakes(Vec<Mistake>),
+    /// The user's wish that the balancer stays.
+    Protected,
+    /// The user's annotations leave it open whether the balancer is to stay.
+    UnclearPolicy(Vec<Mistake>),
+}
+
+/// When there is another try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Later and later.
+    Backoff,
+    /// After this long.
+    After(Duration),
+    /// When something has changed.
+    Rest,
+}
+
+impl Trouble {
+    /// With the cloud.
+    pub(crate) fn cloud(task: Task) -> impl Fn(Error) -> Trouble {
+        move |error| Trouble { task, cause: Cause::Cloud(error) }
+    }
+
+    /// With the API server.
+    pub(crate) fn cluster(task: Task) -> impl Fn(WriteError) -> Trouble {
+        move |error| Trouble { task, cause: Cause::Cluster(error) }
+    }
+
+    /// When there is another try.
+    pub(crate) fn next(&self) -> Next {
+        match &self.cause {
+            Cause::Cloud(error) => match error.retry_advice() {
+                Retry::Backoff => Next::Backoff,
+                Retry::After(delay) => Next::After(delay),
+                Retry::Never => Next::Rest,
+            },
+            Cause::Cluster(_) => Next::Backoff,
+            Cause::Mistakes(_) | Cause::Protected | Cause::UnclearPolicy(_) => Next::Rest,
+        }
+    }
+
+    /// Nothing is wrong: the cloud is at work, or we are stopping.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.is_kind(ErrorKind::InProgress) || self.is_kind(ErrorKind::Cancelled)
+    }
+
+    /// The cloud says this.
+    pub(crate) fn is_kind(&self, kind: ErrorKind) -> bool {
+        matches!(&self.cause, Cause::Cloud(error) if error.kind() == kind)
+    }
+
+    /// A CamelCase word for programs.
+    pub(crate) fn reason(&self) -> String {
+        match &self.cause {
+            Cause::Cloud(error) => format!("{:?}", error.kind()),
+            Cause::Cluster(_) => "ApiServer".to_owned(),
+            Cause::Mistakes(_) | Cause::UnclearPolicy(_) => "InvalidService".to_owned(),
+            Cause::Protected => "Protected".to_owned(),
+        }
+    }
+
+    /// What a person can do.
+    pub(crate) fn advice(&self) -> &'static str {
+        match &self.cause {
+            Cause::Cloud(error) => error.kind().advice(),
+            Cause::Cluster(WriteError::Rejected { code: 403, .. }) => {
+                "Give the manager the right to patch services/status."
+            }
+            _ => "",
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.task {
+            Task::AddFinalizer => "failed to add load balancer cleanup finalizer: ",
+            Task::Ensure => "failed to ensure load balancer: ",
+            Task::CheckBeforeCleanup => "failed to check if load balancer exists before cleanup: ",
+            Task::Delete => "failed to delete load balancer: ",
+            Task::RemoveFinalizer => "failed to remove load balancer cleanup finalizer: ",
+            Task::UpdateStatus => "failed to update load balancer status: ",
+        })?;
+        write!(f, "{}", self.cause)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |mistakes: &[Mistake]| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        match self {
+            Cause::Cloud(error) => error.fmt(f),
+            Cause::Cluster(error) => error.fmt(f),
+            Cause::Mistakes(mistakes) => f.write_str(&list(mistakes)),
+            Cause::Protected => f.write_str(
+                "the annotation bowline.dev/policy: protect keeps it; set it to delete or retain to let the Service go",
+            ),
+            Cause::UnclearPolicy(mistakes) => {
+                write!(f, "nothing is deleted until it is clear what is wanted: {}", list(mistakes))
+            }
+        }
+    }
+}

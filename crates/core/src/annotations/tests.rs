@@ -1,0 +1,354 @@
+//! What annotations say, what is wrong with them, and what was meant.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::well_known::ALLOW_DELETION;
+
+fn annotations(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+/// The settings with this one annotation.
+fn reading(key: &str, value: &str) -> Result<LoadBalancerSettings, Vec<Mistake>> {
+    read(&annotations(&[(key, value)]))
+}
+
+fn set(set: impl FnOnce(&mut LoadBalancerSettings)) -> LoadBalancerSettings {
+    let mut settings = LoadBalancerSettings::default();
+    set(&mut settings);
+    settings
+}
+
+fn ranges(texts: &[&str]) -> Option<Vec<IpNet>> {
+    Some(texts.iter().map(|text| text.parse().unwrap()).collect())
+}
+
+// ---- declarations
+
+#[test]
+fn every_example_reads_without_mistakes_and_changes_something() {
+    for annotation in declarations() {
+        let read = reading(annotation.key, annotation.example).unwrap();
+        assert_ne!(read, LoadBalancerSettings::default(), "{}", annotation.key);
+    }
+}
+
+#[test]
+fn keys_are_ours_and_differ_and_every_declaration_says_something() {
+    for (place, annotation) in declarations().iter().enumerate() {
+        assert_eq!(format!("{PREFIX}{}", annotation.name()), annotation.key);
+        assert!(declarations()[..place].iter().all(|before| before.key != annotation.key), "{}", annotation.key);
+        let texts = [annotation.form, annotation.default, annotation.example, annotation.meaning];
+        assert!(texts.iter().all(|text| !text.is_empty()), "{}", annotation.key);
+        assert!(annotation.meaning.ends_with('.'), "{}", annotation.key);
+    }
+}
+
+#[test]
+fn all_examples_together_set_every_setting() {
+    let all = declarations().iter().map(|known| (known.key.to_owned(), known.example.to_owned())).collect();
+    // Without `..`: a setting that nothing declares does not compile or does not pass.
+    let LoadBalancerSettings {
+        internal,
+        source_ranges,
+        proxy_protocol,
+        idle_timeout,
+        health_check_path,
+        health_check_port,
+        health_check_interval,
+        target_nodes,
+        policy,
+        share_group,
+        ip_mode,
+        adopt,
+    } = read(&all).unwrap();
+    assert!(internal && source_ranges.is_some() && proxy_protocol.is_some() && idle_timeout.is_some());
+    assert!(health_check_path.is_some() && health_check_port.is_some() && health_check_interval.is_some());
+    assert!(target_nodes.is_some() && share_group.is_some() && ip_mode.is_some() && adopt.is_some());
+    assert_ne!(policy, DeletionPolicy::default());
+}
+
+#[test]
+fn the_reference_has_every_declaration() {
+    let page = reference();
+    for annotation in declarations() {
+        assert!(page.contains(&format!("\n## `{}`\n\n{}\n", annotation.key, annotation.meaning)), "{}", annotation.key);
+        assert!(page.contains(&format!("{}: \"{}\"\n", annotation.key, annotation.example)), "{}", annotation.key);
+    }
+    assert!(page.contains("[`bowline.dev/ip-mode`](#bowlinedevip-mode)"));
+}
+
+// ---- values
+
+#[test]
+fn values_mean_what_the_reference_says() {
+    let cases = [
+        (INTERNAL, "true", set(|to| to.internal = true)),
+        (INTERNAL, " T\n", set(|to| to.internal = true)),
+        (INTERNAL, "0", set(|_| ())),
+        (SOURCE_RANGES, "10.0.0.0/8", set(|to| to.source_ranges = ranges(&["10.0.0.0/8"]))),
+        (
+            SOURCE_RANGES,
+            " 2001:db8::1/32 ,11.0.0.0/8, 10.1.1.1/8,10.0.0.0/8 ",
+            set(|to| to.source_ranges = ranges(&["10.0.0.0/8", "11.0.0.0/8", "2001:db8::/32"])),
+        ),
+        (PROXY_PROTOCOL, "v1", set(|to| to.proxy_protocol = Some(ProxyProtocol::V1))),
+        (PROXY_PROTOCOL, "V2", set(|to| to.proxy_protocol = Some(ProxyProtocol::V2))),
+        (IDLE_TIMEOUT, "1m30s", set(|to| to.idle_timeout = Some(Duration::from_secs(90)))),
+        (HEALTH_CHECK_PATH, "/", set(|to| to.health_check_path = Some("/".into()))),
+        (HEALTH_CHECK_PATH, " /a?b=c ", set(|to| to.health_check_path = Some("/a?b=c".into()))),
+        (HEALTH_CHECK_PORT, "65535", set(|to| to.health_check_port = Some(65535))),
+        (HEALTH_CHECK_INTERVAL, "300ms", set(|to| to.health_check_interval = Some(Duration::from_millis(300)))),
+        (TARGET_NODES, " a=b ", set(|to| to.target_nodes = NodeSelector::parse("a=b").ok())),
+        (POLICY, "delete", set(|_| ())),
+        (POLICY, "Retain", set(|to| to.policy = DeletionPolicy::Retain)),
+        (POLICY, "protect", set(|to| to.policy = DeletionPolicy::Protect)),
+        (SHARE_GROUP, "Web.1_a", set(|to| to.share_group = Some("Web.1_a".into()))),
+        (IP_MODE, "vip", set(|to| to.ip_mode = Some(IpMode::Vip))),
+        (IP_MODE, "PROXY", set(|to| to.ip_mode = Some(IpMode::Proxy))),
+        (ADOPT, "a name with spaces", set(|to| to.adopt = Some("a name with spaces".into()))),
+    ];
+    for (key, value, expected) in cases {
+        assert_eq!(reading(key, value), Ok(expected), "{key}: {value:?}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_told_with_what_would() {
+    let long = "x".repeat(64);
+    let cases = [
+        (INTERNAL, "yes", "\"yes\" is not true or false"),
+        (SOURCE_RANGES, "10.0.0.1", "\"10.0.0.1\" is an address and not a range; write 10.0.0.1/32"),
+        (SOURCE_RANGES, "10.0.0.0/8,", "\"\" is not a range like 10.0.0.0/8 or 2001:db8::/32"),
+        (PROXY_PROTOCOL, "true", "\"true\" is not v1 or v2"),
+        (IDLE_TIMEOUT, "60", "\"60\" is not a duration: the unit is missing"),
+        (IDLE_TIMEOUT, "-1s", "\"-1s\" is not a duration: a duration must not be negative"),
+        (IDLE_TIMEOUT, "0s", "\"0s\" is no time at all; leave the annotation out for the default"),
+        (HEALTH_CHECK_PATH, "healthz", "\"healthz\" is not a path that starts with /"),
+        (HEALTH_CHECK_PATH, "/a b", "has a space or a control character in it; write a space as %20"),
+        (HEALTH_CHECK_PATH, "/a\r\nHost: x", "has a space or a control character in it"),
+        (HEALTH_CHECK_PORT, "0", "\"0\" is not a port from 1 to 65535"),
+        (HEALTH_CHECK_PORT, "65536", "\"65536\" is not a port from 1 to 65535"),
+        (HEALTH_CHECK_PORT, "+80", "\"+80\" is not a port from 1 to 65535"),
+        (HEALTH_CHECK_PORT, "http", "\"http\" is not a port from 1 to 65535"),
+        (HEALTH_CHECK_INTERVAL, "1d", "write 24h for a day"),
+        (TARGET_NODES, "zone in a", "\"zone in a\": expected '(' and a list of values, such as (a, b), found \"a\""),
+        (POLICY, "keep", "\"keep\" is not delete, retain or protect"),
+        (SHARE_GROUP, "a/b", "\"a/b\" is not a name of at most 63 letters"),
+        (SHARE_GROUP, &long, "is not a name of at most 63 letters"),
+        (IP_MODE, "NAT", "\"NAT\" is not VIP or Proxy"),
+        (ADOPT, "a\u{7}b", "has a control character in it"),
+    ];
+    for (key, value, says) in cases {
+        let mistakes = reading(key, value).unwrap_err();
+        assert_eq!(mistakes.len(), 1, "{key}: {mistakes:?}");
+        assert_eq!(mistakes[0].place, key);
+        assert!(mistakes[0].message.contains(says), "{key}: {} should say {says}", mistakes[0].message);
+    }
+}
+
+#[test]
+fn an_empty_value_is_a_mistake_that_says_what_was_expected() {
+    for annotation in declarations() {
+        for value in ["", " \t\n"] {
+            let [mistake] = &reading(annotation.key, value).unwrap_err()[..] else { panic!("{}", annotation.key) };
+            let expected =
+                format!("the value is empty; expected {}, or no annotation for the default", annotation.form);
+            assert_eq!((&*mistake.place, &mistake.message), (annotation.key, &expected));
+        }
+    }
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_and_what_can_be_read_is_read() {
+    let given = annotations(&[(POLICY, "keep"), (SOURCE_RANGES, "a,10.0.0.0/8,b"), (INTERNAL, "true"), (ADOPT, "")]);
+    let (settings, mistakes) = read_leniently(&given);
+    let places: Vec<_> = mistakes.iter().map(|mistake| mistake.place.as_str()).collect();
+    assert_eq!(places, [SOURCE_RANGES, SOURCE_RANGES, POLICY, ADOPT], "in the order of the reference");
+    assert_eq!(settings, set(|to| to.internal = true));
+    assert_eq!(read(&given), Err(mistakes));
+}
+
+#[test]
+fn what_is_not_ours_is_not_read() {
+    let foreign = annotations(&[("example.com/internal", "x"), ("internal", "x"), ("sub.bowline.dev/internal", "x")]);
+    assert_eq!(read(&foreign), Ok(LoadBalancerSettings::default()));
+    assert_eq!(unknown(&foreign), []);
+}
+
+// ---- unknown keys
+
+#[test]
+fn an_unknown_key_comes_with_the_nearest_known_one() {
+    let cases = [
+        ("bowline.dev/intenal", Some(INTERNAL)),
+        ("bowline.dev/idletimeout", Some(IDLE_TIMEOUT)),
+        ("bowline.dev/Internal", Some(INTERNAL)),
+        ("Bowline.dev/internal", Some(INTERNAL)),
+        ("bowline.dev/health-check-prot", Some(HEALTH_CHECK_PORT)),
+        ("bowline.dev/source-range", Some(SOURCE_RANGES)),
+        ("bowline.dev/colour", None),
+        ("bowline.dev/abc", None),
+        ("bowline.dev/", None),
+        (ALLOW_DELETION, None),
+        ("bowline.dev/unmanaged", None),
+    ];
+    for (key, nearest) in cases {
+        let expected = Unknown { key: key.to_owned(), nearest };
+        assert_eq!(unknown(&annotations(&[(key, "true")])), [expected], "{key}");
+    }
+}
+
+#[test]
+fn known_keys_are_not_unknown_whatever_their_values() {
+    let all = declarations().iter().map(|known| (known.key.to_owned(), "rubbish".to_owned())).collect();
+    assert_eq!(unknown(&all), []);
+}
+
+#[test]
+fn a_warning_says_what_was_meant() {
+    let said = |key: &str| unknown(&annotations(&[(key, "")]))[0].to_string();
+    assert_eq!(
+        said("bowline.dev/polciy"),
+        "the annotation bowline.dev/polciy means nothing on a Service; did you mean bowline.dev/policy?"
+    );
+    assert_eq!(said("bowline.dev/colour"), "the annotation bowline.dev/colour means nothing on a Service");
+}
+
+// ---- selectors
+
+fn labels(text: &str) -> BTreeMap<String, String> {
+    text.split_whitespace().map(|label| label.split_once('=').unwrap()).map(|(k, v)| (k.into(), v.into())).collect()
+}
+
+#[test]
+fn a_selector_chooses_as_kubectl_does() {
+    let cases = [
+        ("", "", true),
+        ("", "a=b", true),
+        ("a=b", "a=b", true),
+        ("a==b", "a=b", true),
+        ("a = b", "a=b", true),
+        ("a=b", "a=c", false),
+        ("a=b", "", false),
+        ("a!=b", "a=b", false),
+        ("a!=b", "a=c", true),
+        ("a!=b", "", true),
+        ("a", "a=", true),
+        ("a", "b=a", false),
+        ("!a", "a=", false),
+        ("! a", "b=a", true),
+        ("a in (b, c)", "a=c", true),
+        ("a in(b,c)", "a=d", false),
+        ("a in (b)", "", false),
+        ("a notin (b,c)", "a=c", false),
+        ("a notin (b,c)", "a=d", true),
+        ("a notin (b,c)", "", true),
+        ("a=", "a=", true),
+        ("a=", "a=b", false),
+        ("a=,b", "a= b=", true),
+        ("a in ()", "a=", true),
+        ("a in (b,)", "a=", true),
+        ("a in (,b)", "a=b", true),
+        ("in in (in, notin)", "in=notin", true),
+        ("notin", "notin=x", true),
+        ("a=in", "a=in", true),
+        ("a=b,c", "a=b c=", true),
+        ("a=b,c", "a=b", false),
+        ("a=b , !c , d in (e)", "a=b d=e", true),
+        ("a\t=\nb", "a=b", true),
+        ("a,a=b", "a=b", true),
+        ("topology.kubernetes.io/zone=eu-1.a", "topology.kubernetes.io/zone=eu-1.a", true),
+    ];
+    for (selector, given, expected) in cases {
+        let parsed = NodeSelector::parse(selector).unwrap();
+        assert_eq!(parsed.matches(&labels(given)), expected, "{selector:?} on {given:?}");
+    }
+}
+
+#[test]
+fn what_is_no_selector_is_told_with_what_was_expected() {
+    let (long, long_prefix) = ("x".repeat(64), format!("{}x/y", "x.".repeat(127)));
+    let cases = [
+        (",", "expected the key of a label, found ','"),
+        ("a,", "expected the key of a label, found the end"),
+        (",a", "expected the key of a label, found ','"),
+        ("a,,b", "expected the key of a label, found ','"),
+        ("=b", "expected the key of a label, found '='"),
+        ("!", "expected the key of a label, found the end"),
+        ("!!a", "expected the key of a label, found '!'"),
+        ("!a=b", "expected ',' or the end, found '='"),
+        ("a b", "expected one of =, ==, !=, in, notin, or ',', found \"b\""),
+        ("a=b c", "expected ',' or the end, found \"c\""),
+        ("a===b", "expected a value, found '='"),
+        ("a=(b)", "expected a value, found '('"),
+        ("a in", "expected '(' and a list of values, such as (a, b), found the end"),
+        ("a in b", "expected '(' and a list of values, such as (a, b), found \"b\""),
+        ("a in (b", "expected ',' or ')', found the end"),
+        ("a in (b c)", "expected ',' or ')', found \"c\""),
+        ("a in ((b))", "expected ',' or ')', found '('"),
+        ("a in (b))", "expected ',' or the end, found ')'"),
+        ("a IN (b)", "expected one of =, ==, !=, in, notin, or ',', found \"IN\""),
+        ("a>1", "'>' does not work here; use =, !=, in or notin"),
+        ("a<1", "'<' does not work here"),
+        ("-a", "\"-a\" cannot be the key of a label"),
+        ("a/b/c", "\"a/b/c\" cannot be the key of a label"),
+        ("/a", "\"/a\" cannot be the key of a label"),
+        ("a/", "\"a/\" cannot be the key of a label"),
+        ("A.io/b", "\"A.io/b\" cannot be the key of a label"),
+        ("a..b/c", "\"a..b/c\" cannot be the key of a label"),
+        (&long, "cannot be the key of a label"),
+        (&long_prefix, "cannot be the key of a label"),
+        (
+            "a=\"b\"",
+            "cannot be the value of a label: at most 63 letters, digits and any of -_. in between, without quotes",
+        ),
+        ("a=-b", "\"-b\" cannot be the value of a label"),
+        ("a in (b, ż)", "\"ż\" cannot be the value of a label"),
+    ];
+    for (text, says) in cases {
+        let error = NodeSelector::parse(text).unwrap_err();
+        assert!(error.contains(says), "{text:?} should say {says:?}: {error}");
+    }
+}
+
+#[test]
+fn a_selector_tells_the_keys_it_looks_at_and_is_written_as_text() {
+    let selector =
+        NodeSelector::parse("zone in (b, a), !spot, size=large, os!=x, gpu, disk notin(,c), arch in (d)").unwrap();
+    assert_eq!(selector.keys().collect::<Vec<_>>(), ["zone", "spot", "size", "os", "gpu", "disk", "arch"]);
+    let text = serde_json::to_string(&selector).unwrap();
+    assert_eq!(text, r#""zone in (a,b),!spot,size=large,os!=x,gpu,disk notin (,c),arch=d""#);
+    assert_eq!(serde_json::from_str::<NodeSelector>(&text).unwrap(), selector);
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_a_selector_panic_and_one_reads_as_it_was_written(
+        text in "([ab!](=|!=| in | notin |,)?\\(?[ab]?,?[ab]?\\)?,?){0,3}|[a-c!=,() ]{0,20}|.*",
+    ) {
+        if let Ok(selector) = NodeSelector::parse(&text) {
+            prop_assert_eq!(NodeSelector::parse(&selector.to_string()), Ok(selector));
+        }
+    }
+
+    #[test]
+    fn in_and_notin_are_opposites(text in "[ab]( in | notin |=|!=)\\(?[ab]?,?[ab]?\\)?", value in "[ab]?") {
+        let turned = if text.contains("notin") { text.replace("notin", "in") }
+            else if text.contains("!=") { text.replace("!=", "=") }
+            else if text.contains('=') { text.replace('=', "!=") }
+            else { text.replace(" in ", " notin ") };
+        if let (Ok(one), Ok(other)) = (NodeSelector::parse(&text), NodeSelector::parse(&turned)) {
+            // A list of requirements is no simple one.
+            prop_assume!(one.keys().count() == 1);
+            let given = ["a", "b"].map(|key| (key.to_owned(), value.clone())).into();
+            prop_assert_ne!(one.matches(&given), other.matches(&given));
+        }
+    }
+
+    #[test]
+    fn no_value_makes_reading_panic(value in ".*", key in prop::sample::select(declarations().to_vec())) {
+        let _ = reading(key.key, &value);
+    }
+}

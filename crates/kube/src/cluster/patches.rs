@@ -1,0 +1,138 @@
+//! What the writes say.
+
+use bowline_core::initialize::NodeChange;
+use bowline_core::service::{ConditionChange, FinalizerChange, ServiceChange};
+use bowline_core::well_known::LOAD_BALANCER_CLEANUP;
+use bowline_core::{Address, LoadBalancerStatus, Service};
+use serde_json::{Map, Value, json};
+
+/// W-1: all of it in one request, tied to the version that it was decided on.
+pub(super) fn initialization(change: &NodeChange) -> Value {
+    let mut metadata = json!({"uid": change.uid, "resourceVersion": change.resource_version});
+    let mut spec = json!({"taints": change.taints});
+    if !change.labels.is_empty() {
+        metadata["labels"] = json!(change.labels);
+    }
+    if let Some(id) = &change.provider_id {
+        spec["providerID"] = json!(id);
+    }
+    json!({"metadata": metadata, "spec": spec})
+}
+
+/// W-2: addresses are merged by type, so several of one type would be lost if this did not ask for the list as it is.
+pub(super) fn addresses(addresses: &[Address]) -> Value {
+    let elements = std::iter::once(json!({"$patch": "replace"})).chain(addresses.iter().map(|address| json!(address)));
+    json!({"status": {"addresses": elements.collect::<Vec<_>>()}})
+}
+
+/// W-6 to W-8: only what changes, tied to the object and not to its version.
+pub(super) fn service(service: &Service, change: &ServiceChange) -> Value {
+    let mut metadata = Map::from_iter([("uid".to_owned(), json!(service.uid))]);
+    metadata.extend(change.finalizer.map(|change| finalizers(service, change)).into_iter().flatten());
+    let mut status = Map::new();
+    status.extend(change.status.as_ref().map(|new| ("loadBalancer".to_owned(), load_balancer(new))));
+    status.extend(change.condition.as_ref().map(|change| ("conditions".to_owned(), conditions(change))));
+    let mut patch = Map::from_iter([("metadata".to_owned(), Value::Object(metadata))]);
+    if !status.is_empty() {
+        patch.insert("status".to_owned(), Value::Object(status));
+    }
+    Value::Object(patch)
+}
+
+fn finalizers(service: &Service, change: FinalizerChange) -> Vec<(String, Value)> {
+    match change {
+        // The order puts ours behind those that we know of; without it the API server would put it before all others.
+        FinalizerChange::Add => {
+            let others = service.finalizers.iter().map(String::as_str).filter(|one| *one != LOAD_BALANCER_CLEANUP);
+            let order: Vec<&str> = others.chain([LOAD_BALANCER_CLEANUP]).collect();
+            vec![
+                ("$setElementOrder/finalizers".to_owned(), json!(order)),
+                ("finalizers".to_owned(), json!([LOAD_BALANCER_CLEANUP])),
+            ]
+        }
+        // upstream: `finalizers: null` if ours is the only one known, which takes one with it that was added meanwhile.
+        FinalizerChange::Remove => {
+            vec![("$deleteFromPrimitiveList/finalizers".to_owned(), json!([LOAD_BALANCER_CLEANUP]))]
+        }
+    }
+}
+
+/// The list of addresses is replaced as a whole by whatever stands in a patch.
+fn load_balancer(status: &LoadBalancerStatus) -> Value {
+    if status.ingress.is_empty() { json!({"ingress": null}) } else { json!({"ingress": status.ingress}) }
+}
+
+/// Conditions are merged by type, so those of others need not be said.
+fn conditions(change: &ConditionChange) -> Value {
+    match change {
+        ConditionChange::Set(condition) => json!([condition]),
+        ConditionChange::Remove(kind) => json!([{"$patch": "delete", "type": kind}]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::wire::{Wire, WireService};
+    use bowline_core::service::Condition;
+
+    fn with_finalizers(finalizers: &[&str]) -> Service {
+        let metadata = json!({"namespace": "default", "name": "web", "uid": "u1", "finalizers": finalizers});
+        serde_json::from_value::<WireService>(json!({"metadata": metadata})).unwrap().kept().unwrap()
+    }
+
+    fn change(finalizer: FinalizerChange) -> ServiceChange {
+        ServiceChange { finalizer: Some(finalizer), ..ServiceChange::default() }
+    }
+
+    #[test]
+    fn s23_a_finalizer_is_added_alone_with_the_order_that_puts_it_last() {
+        for (known, order) in [
+            (&["foo"][..], json!(["foo", LOAD_BALANCER_CLEANUP])),
+            (&[], json!([LOAD_BALANCER_CLEANUP])),
+            (&[LOAD_BALANCER_CLEANUP, "foo"], json!(["foo", LOAD_BALANCER_CLEANUP])),
+        ] {
+            let metadata = json!({
+                "uid": "u1", "$setElementOrder/finalizers": order, "finalizers": [LOAD_BALANCER_CLEANUP],
+            });
+            let patch = service(&with_finalizers(known), &change(FinalizerChange::Add));
+            assert_eq!(patch, json!({"metadata": metadata}), "{known:?}");
+        }
+    }
+
+    #[test]
+    fn w7_a_finalizer_is_removed_alone_whatever_others_are_known() {
+        for known in [&[LOAD_BALANCER_CLEANUP][..], &["foo", LOAD_BALANCER_CLEANUP], &[]] {
+            let metadata = json!({"uid": "u1", "$deleteFromPrimitiveList/finalizers": [LOAD_BALANCER_CLEANUP]});
+            let patch = service(&with_finalizers(known), &change(FinalizerChange::Remove));
+            assert_eq!(patch, json!({"metadata": metadata}), "{known:?}");
+        }
+    }
+
+    #[test]
+    fn w8_an_empty_status_is_cleared_and_conditions_are_named_by_type() {
+        let change = ServiceChange {
+            status: Some(LoadBalancerStatus::default()),
+            condition: Some(ConditionChange::Remove("Mine".to_owned())),
+            ..ServiceChange::default()
+        };
+        let status = json!({"loadBalancer": {"ingress": null}, "conditions": [{"$patch": "delete", "type": "Mine"}]});
+        assert_eq!(service(&with_finalizers(&[]), &change), json!({"metadata": {"uid": "u1"}, "status": status}));
+        let condition = Condition {
+            kind: "Mine".to_owned(),
+            status: "True".to_owned(),
+            reason: "Because".to_owned(),
+            message: String::new(),
+            last_transition_time: "2026-01-02T03:04:05Z".to_owned(),
+        };
+        let change = ServiceChange { condition: Some(ConditionChange::Set(condition)), ..ServiceChange::default() };
+        let condition = json!({
+            "type": "Mine", "status": "True", "reason": "Because", "message": "",
+            "lastTransitionTime": "2026-01-02T03:04:05Z",
+        });
+        let patch = service(&with_finalizers(&[]), &change);
+        assert_eq!(patch, json!({"metadata": {"uid": "u1"}, "status": {"conditions": [condition]}}));
+    }
+}

@@ -1,0 +1,311 @@
+//! Nodes.
+
+use std::borrow::Cow;
+
+use bowline_core::{Address, AddressType, Node, NodeName, ProviderId, Ready, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Deserializer};
+
+use super::Wire;
+use super::shapes::{List, Record, Text, Texts};
+
+/// A Node, as far as we read it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct WireNode {
+    #[serde(deserialize_with = "slim_metadata")]
+    metadata: ObjectMeta,
+    spec: Record<NodeSpec>,
+    status: Record<NodeStatus>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct NodeSpec {
+    #[serde(rename = "providerID")]
+    provider_id: Text,
+    #[serde(rename = "podCIDR")]
+    pod_cidr: Text,
+    #[serde(rename = "podCIDRs")]
+    pod_cidrs: List<Text>,
+    taints: List<Record<WireTaint>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct WireTaint {
+    key: Text,
+    value: Text,
+    effect: Text,
+    time_added: Text,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct NodeStatus {
+    addresses: List<Record<WireAddress>>,
+    conditions: List<Record<Condition>>,
+    node_info: Record<NodeInfo>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct WireAddress {
+    #[serde(rename = "type")]
+    kind: Text,
+    address: Text,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: Text,
+    status: Text,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct NodeInfo {
+    #[serde(rename = "systemUUID")]
+    system_uuid: Text,
+}
+
+/// Metadata without what takes most of its room.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct SlimMetadata {
+    name: Text,
+    namespace: Text,
+    uid: Text,
+    resource_version: Text,
+    creation_timestamp: Text,
+    deletion_timestamp: Text,
+    labels: Texts,
+    annotations: Texts,
+}
+
+/// kube asks for an `ObjectMeta`; this one never had managed fields.
+fn slim_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    let Record(slim) = Record::<SlimMetadata>::deserialize(from)?;
+    Ok(ObjectMeta {
+        name: slim.name.0,
+        namespace: slim.namespace.0,
+        uid: slim.uid.0,
+        resource_version: slim.resource_version.0,
+        creation_timestamp: slim.creation_timestamp.time(),
+        deletion_timestamp: slim.deletion_timestamp.time(),
+        labels: Some(slim.labels.0),
+        annotations: Some(slim.annotations.0),
+        ..ObjectMeta::default()
+    })
+}
+
+impl kube::Resource for WireNode {
+    type DynamicType = ();
+    type Scope = k8s_openapi::ClusterResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "Node".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        "".into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "nodes".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl Wire for WireNode {
+    type Kept = Node;
+
+    fn kept(self) -> Option<Node> {
+        let WireNode { metadata, spec: Record(spec), status: Record(status) } = self;
+        Some(Node {
+            name: NodeName::from(metadata.name?),
+            uid: metadata.uid.unwrap_or_default(),
+            resource_version: metadata.resource_version.unwrap_or_default(),
+            created: metadata.creation_timestamp.map(|time| time.0),
+            deleting: metadata.deletion_timestamp.is_some(),
+            labels: metadata.labels.unwrap_or_default(),
+            annotations: metadata.annotations.unwrap_or_default(),
+            provider_id: spec.provider_id.0.as_deref().and_then(ProviderId::new),
+            taints: spec.taints.0.into_iter().map(|Record(taint)| taint.into()).collect(),
+            pod_cidrs: pod_cidrs(spec.pod_cidrs, spec.pod_cidr),
+            ready: ready(&status.conditions),
+            addresses: status.addresses.0.into_iter().filter_map(|Record(address)| address.known()).collect(),
+            system_uuid: status.node_info.0.system_uuid.filled(),
+        })
+    }
+}
+
+/// The list; the single field is its first element, and all there is on objects of long ago.
+fn pod_cidrs(list: List<Text>, single: Text) -> Vec<String> {
+    let listed = list.texts();
+    if listed.is_empty() { single.filled().into_iter().collect() } else { listed }
+}
+
+fn ready(conditions: &List<Record<Condition>>) -> Ready {
+    let condition = conditions.0.iter().find(|Record(condition)| condition.kind.is("Ready"));
+    match condition {
+        Some(Record(condition)) if condition.status.is("True") => Ready::True,
+        Some(Record(condition)) if condition.status.is("False") => Ready::False,
+        _ => Ready::Unknown,
+    }
+}
+
+impl From<WireTaint> for Taint {
+    fn from(taint: WireTaint) -> Taint {
+        Taint {
+            key: taint.key.0.unwrap_or_default(),
+            value: taint.value.0.unwrap_or_default(),
+            effect: taint.effect.0.unwrap_or_default(),
+            time_added: taint.time_added.0,
+        }
+    }
+}
+
+impl WireAddress {
+    /// The address, unless it is of a type that we know nothing of.
+    fn known(self) -> Option<Address> {
+        let kind = match self.kind.0.as_deref()? {
+            "Hostname" => AddressType::Hostname,
+            "InternalIP" => AddressType::InternalIP,
+            "ExternalIP" => AddressType::ExternalIP,
+            "InternalDNS" => AddressType::InternalDNS,
+            "ExternalDNS" => AddressType::ExternalDNS,
+            _ => return None,
+        };
+        Some(Address::new(kind, self.address.0?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::wire::shapes::any_json;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    fn read(object: Value) -> Option<Node> {
+        serde_json::from_str::<WireNode>(&object.to_string()).unwrap().kept()
+    }
+
+    #[test]
+    fn a_node_is_read_with_everything_that_matters_in_its_order() {
+        let node = read(json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {
+                "name": "n1", "uid": "u1", "resourceVersion": "7", "creationTimestamp": "2026-01-02T03:04:05Z",
+                "labels": {"a": "1"}, "annotations": {"b": "2"},
+                "managedFields": [{"manager": "kubelet", "fieldsV1": {"f:spec": {}}}],
+            },
+            "spec": {
+                "providerID": "cloud:///1", "podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24", "fd00::/64"],
+                "taints": [
+                    {"key": "k", "value": "v", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"},
+                    {"key": "k", "effect": "NoSchedule"},
+                ],
+            },
+            "status": {
+                "addresses": [
+                    {"type": "InternalIP", "address": "10.1.0.2"}, {"type": "InternalIP", "address": "10.1.0.1"},
+                    {"type": "Carrier", "address": "pigeon"}, {"type": "Hostname", "address": "n1"},
+                ],
+                "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
+                "nodeInfo": {"systemUUID": "uuid", "kubeletVersion": "v1.36.0"},
+                "images": [{"names": ["a"], "sizeBytes": 1}],
+            },
+        }))
+        .unwrap();
+        let taint = |value: &str, effect: &str, time: Option<&str>| Taint {
+            key: "k".into(),
+            value: value.into(),
+            effect: effect.into(),
+            time_added: time.map(str::to_owned),
+        };
+        let wanted = Node {
+            name: "n1".into(),
+            uid: "u1".into(),
+            resource_version: "7".into(),
+            created: Some("2026-01-02T03:04:05Z".parse().unwrap()),
+            deleting: false,
+            labels: [("a".into(), "1".into())].into(),
+            annotations: [("b".into(), "2".into())].into(),
+            provider_id: ProviderId::new("cloud:///1"),
+            taints: vec![taint("v", "NoExecute", Some("2026-01-01T00:00:00Z")), taint("", "NoSchedule", None)],
+            pod_cidrs: vec!["10.0.0.0/24".into(), "fd00::/64".into()],
+            addresses: vec![
+                Address::new(AddressType::InternalIP, "10.1.0.2"),
+                Address::new(AddressType::InternalIP, "10.1.0.1"),
+                Address::new(AddressType::Hostname, "n1"),
+            ],
+            ready: Ready::True,
+            system_uuid: Some("uuid".into()),
+        };
+        assert_eq!(node, wanted);
+    }
+
+    #[test]
+    fn managed_fields_are_never_kept() {
+        let text = r#"{"metadata": {"name": "n", "managedFields": [{"manager": "kubelet"}]}}"#;
+        let node: WireNode = serde_json::from_str(text).unwrap();
+        assert!(node.metadata.managed_fields.is_none());
+    }
+
+    #[test]
+    fn a_field_of_an_odd_shape_reads_as_missing_and_leaves_the_others() {
+        for odd in [json!(null), json!(1), json!(-1.5), json!(true), json!([[1]]), json!({"x": {"y": 1}})] {
+            let node = read(json!({
+                "metadata": {"name": "n", "uid": odd, "labels": {"good": "1", "bad": odd}, "deletionTimestamp": odd},
+                "spec": {"providerID": odd, "taints": [odd, {"key": "k", "value": odd, "effect": "NoSchedule"}]},
+                "status": {"addresses": odd, "conditions": [{"type": "Ready", "status": odd}], "nodeInfo": odd},
+            }));
+            let node = node.unwrap();
+            assert_eq!((node.uid.as_str(), node.labels.len(), node.ready), ("", 1, Ready::Unknown), "{odd}");
+            assert_eq!(node.taints.last().unwrap().key, "k", "{odd}");
+            assert!(!node.deleting && node.provider_id.is_none() && node.addresses.is_empty(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn an_object_without_a_name_is_none() {
+        for nameless in [json!({}), json!({"metadata": null}), json!({"metadata": {"name": null}})] {
+            assert_eq!(read(nameless), None);
+        }
+    }
+
+    #[test]
+    fn a_lone_pod_range_of_long_ago_counts() {
+        let node = read(json!({"metadata": {"name": "n"}, "spec": {"podCIDR": "10.0.0.0/24"}})).unwrap();
+        assert_eq!(node.pod_cidrs, ["10.0.0.0/24"]);
+    }
+
+    const KEYS: &str = "metadata|name|labels|spec|taints|key|status|addresses|type|conditions|nodeInfo";
+
+    proptest! {
+        #[test]
+        fn no_json_object_fails_to_be_read(
+            metadata in any_json(KEYS), spec in any_json(KEYS), status in any_json(KEYS),
+        ) {
+            let text = json!({"metadata": metadata, "spec": spec, "status": status}).to_string();
+            prop_assert!(serde_json::from_str::<WireNode>(&text).is_ok());
+        }
+    }
+}

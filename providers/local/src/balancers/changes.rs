@@ -1,0 +1,458 @@
+//! The writing calls of the cloud's users, and the rules that each of them has to keep.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use bowline_core::{IpFamily, LoadBalancerKey, Protocol};
+use serde::{Deserialize, Serialize};
+
+use crate::cloud::CloudError;
+use crate::fleet::check_name;
+
+use super::records::{Balancer, BalancerSettings, BalancerTarget, CloudAddress, Listener, NewBalancer, family_of};
+use super::{BalancerOptions, Balancers};
+
+/// Who asks, and what for. It comes with every call, because the answer to every call is all that there is for the asker:
+/// what carries its mark, and what stands in the way of what it wants.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Asking {
+    /// The mark.
+    pub(crate) key: LoadBalancerKey,
+    /// The name that a new balancer would have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+    /// The name or ID of a balancer that is to be adopted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) adopt: Option<String>,
+    /// The addresses that are wanted, in order.
+    #[serde(default)]
+    pub(crate) addresses: Vec<AddressWish>,
+}
+
+/// An address that is wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct AddressWish {
+    pub(crate) family: IpFamily,
+    #[serde(default)]
+    pub(crate) internal: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) share_group: Option<String>,
+    /// This very one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ip: Option<IpAddr>,
+}
+
+/// A writing call. Things that were made by an earlier call are meant by their mark.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "call", rename_all = "kebab-case", rename_all_fields = "camelCase", deny_unknown_fields)]
+pub(crate) enum Change {
+    /// Allocates an address, or joins the one of the share group.
+    CreateAddress { wish: AddressWish },
+    /// Makes a balancer at the addresses that the asker wants and has.
+    CreateBalancer { name: String, settings: BalancerSettings, targets: Vec<BalancerTarget> },
+    /// Changes what it does, its addresses and its targets.
+    UpdateBalancer { id: String, settings: BalancerSettings, targets: Vec<BalancerTarget> },
+    /// Changes its targets alone.
+    UpdateTargets { id: String, targets: Vec<BalancerTarget> },
+    /// Marks one that is nobody's, and its addresses.
+    AdoptBalancer { id: String },
+    /// Takes the mark from it and its addresses, and nothing else.
+    ReleaseBalancer { id: String },
+    /// Removes it.
+    DeleteBalancer { id: String },
+    /// Takes the mark from an address.
+    ReleaseAddress { id: String },
+    /// Takes the mark from an address, and gives it back to the pool if it was the last one.
+    DeleteAddress { id: String },
+}
+
+impl Change {
+    /// All kinds of writing calls.
+    pub(crate) const KINDS: [&str; 9] = [
+        "create-address",
+        "create-balancer",
+        "update-balancer",
+        "update-targets",
+        "adopt-balancer",
+        "release-balancer",
+        "delete-balancer",
+        "release-address",
+        "delete-address",
+    ];
+
+    /// What it is counted as.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Change::CreateAddress { .. } => "create-address",
+            Change::CreateBalancer { .. } => "create-balancer",
+            Change::UpdateBalancer { .. } => "update-balancer",
+            Change::UpdateTargets { .. } => "update-targets",
+            Change::AdoptBalancer { .. } => "adopt-balancer",
+            Change::ReleaseBalancer { .. } => "release-balancer",
+            Change::DeleteBalancer { .. } => "delete-balancer",
+            Change::ReleaseAddress { .. } => "release-address",
+            Change::DeleteAddress { .. } => "delete-address",
+        }
+    }
+
+    /// The balancer that it changes, if that exists already.
+    pub(crate) fn balancer(&self) -> Option<&str> {
+        match self {
+            Change::UpdateBalancer { id, .. }
+            | Change::UpdateTargets { id, .. }
+            | Change::AdoptBalancer { id }
+            | Change::ReleaseBalancer { id }
+            | Change::DeleteBalancer { id } => Some(id),
+            _ => None,
+        }
+    }
+}
+
+impl AddressWish {
+    /// Whether this address is what is wanted.
+    pub(crate) fn fits(&self, address: &CloudAddress) -> bool {
+        self.is_like(address) && self.ip.is_none_or(|ip| ip == address.ip)
+    }
+
+    /// The same, whichever address was asked for.
+    fn is_like(&self, address: &CloudAddress) -> bool {
+        address.family() == self.family && address.internal == self.internal && address.share_group == self.share_group
+    }
+
+    /// Whether this is the address of the group that is meant: Services of one namespace share, others never do.
+    pub(crate) fn is_of_group(&self, key: &LoadBalancerKey, address: &CloudAddress) -> bool {
+        let beside = |owner: &LoadBalancerKey| owner.cluster == key.cluster && owner.namespace == key.namespace;
+        self.share_group.is_some() && self.is_like(address) && address.owners.iter().any(beside)
+    }
+}
+
+impl Balancers {
+    /// Carries out a call; the ID of the balancer that it made or changed.
+    pub(crate) fn carry_out(
+        &mut self,
+        options: &BalancerOptions,
+        asking: &Asking,
+        change: Change,
+    ) -> Result<Option<String>, CloudError> {
+        let key = &asking.key;
+        match change {
+            Change::CreateAddress { wish } => self.allocate(options, key, &wish).map(|_| None),
+            Change::CreateBalancer { name, settings, targets } => self.create(asking, name, settings, targets),
+            Change::UpdateBalancer { id, settings, targets } => self.update(asking, &id, settings, targets).map(Some),
+            Change::UpdateTargets { id, targets } => self.update_targets(key, &id, targets).map(Some),
+            Change::AdoptBalancer { id } => self.adopt(key, &id).map(|()| None),
+            Change::ReleaseBalancer { id } => self.release(key, &id).map(|()| None),
+            Change::DeleteBalancer { id } => self.delete(key, &id).map(|()| None),
+            Change::ReleaseAddress { id } => self.unmark_address(key, &id).map(|()| None),
+            Change::DeleteAddress { id } => self.give_back(key, &id).map(|()| None),
+        }
+    }
+
+    // ---- addresses
+
+    /// The address with this mark that is wanted: the one that there is, the group's, or a new one.
+    fn allocate(
+        &mut self,
+        options: &BalancerOptions,
+        key: &LoadBalancerKey,
+        wish: &AddressWish,
+    ) -> Result<String, CloudError> {
+        if let Some(own) = self.owned_addresses(key).find(|address| wish.fits(address)) {
+            return Ok(own.id.clone());
+        }
+        let shared = self.addresses().find(|address| wish.is_of_group(key, address)).map(|found| (**found).clone());
+        let mut address = match shared {
+            Some(shared) if wish.fits(&shared) => shared,
+            Some(shared) => return Err(CloudError::Invalid(other_group_address(wish, &shared))),
+            None => self.new_address(options, wish)?,
+        };
+        address.owners.push(key.clone());
+        Ok(self.put_address(address).id.clone())
+    }
+
+    fn new_address(&mut self, options: &BalancerOptions, wish: &AddressWish) -> Result<CloudAddress, CloudError> {
+        let ip = match wish.ip {
+            Some(ip) => self.check_free(options, ip, wish).map(|()| ip)?,
+            None => options.first_free(wish.family, wish.internal, |ip| self.ips.contains_key(ip))?,
+        };
+        let id = self.new_id("ip");
+        Ok(CloudAddress { id, ip, internal: wish.internal, share_group: wish.share_group.clone(), owners: Vec::new() })
+    }
+
+    fn check_free(&self, options: &BalancerOptions, ip: IpAddr, wish: &AddressWish) -> Result<(), CloudError> {
+        if let Some(held) = self.at(&ip) {
+            return Err(CloudError::AddressTaken(ip, held.owners.first().cloned()));
+        }
+        if !options.holds(&ip, wish.internal) || family_of(&ip) != wish.family {
+            return Err(CloudError::Invalid(outside_pool(&ip, wish.internal)));
+        }
+        Ok(())
+    }
+
+    /// Takes the mark away. An address that does not carry it has lost it already.
+    fn unmark_address(&mut self, key: &LoadBalancerKey, id: &str) -> Result<(), CloudError> {
+        let mut address = CloudAddress::clone(self.address(id)?);
+        address.owners.retain(|owner| owner != key);
+        self.put_address(address);
+        Ok(())
+    }
+
+    fn give_back(&mut self, key: &LoadBalancerKey, id: &str) -> Result<(), CloudError> {
+        let marked = self.address(id)?.is_owned_by(key);
+        if let Some(user) = self.users_of(id).find(|user| user.owner.as_ref() == Some(key)) {
+            return Err(CloudError::InUse(id.to_owned(), user.name.clone()));
+        }
+        self.unmark_address(key, id)?;
+        self.free_if_unused(id, marked);
+        Ok(())
+    }
+
+    fn free_if_unused(&mut self, id: &str, was_marked: bool) {
+        let nobodys = self.addresses.get(id).is_some_and(|address| address.owners.is_empty());
+        // One that was nobody's before was left behind on purpose.
+        if was_marked && nobodys && !self.users.contains_key(id) {
+            self.take_address(id);
+        }
+    }
+
+    // ---- balancers
+
+    /// Makes a balancer with this mark, unless there is one.
+    fn create(
+        &mut self,
+        asking: &Asking,
+        name: String,
+        settings: BalancerSettings,
+        targets: Vec<BalancerTarget>,
+    ) -> Result<Option<String>, CloudError> {
+        if self.balancer_of(&asking.key).is_some() {
+            return Ok(None);
+        }
+        let addresses = self.marked_for(asking)?;
+        self.make(name, Some(asking.key.clone()), addresses, settings, targets).map(Some)
+    }
+
+    fn make(
+        &mut self,
+        name: String,
+        owner: Option<LoadBalancerKey>,
+        addresses: Vec<String>,
+        settings: BalancerSettings,
+        targets: Vec<BalancerTarget>,
+    ) -> Result<String, CloudError> {
+        check_name(&name)?;
+        if let Some(namesake) = self.named(&name) {
+            return Err(CloudError::NameTaken(name, namesake.owner.clone()));
+        }
+        check_settings(&settings)?;
+        self.check_ports(None, &addresses, &settings.listeners)?;
+        let id = self.new_id("lb");
+        self.put_balancer(Balancer { id: id.clone(), name, owner, addresses, settings, targets });
+        Ok(id)
+    }
+
+    fn update(
+        &mut self,
+        asking: &Asking,
+        id: &str,
+        settings: BalancerSettings,
+        targets: Vec<BalancerTarget>,
+    ) -> Result<String, CloudError> {
+        let old = self.own(&asking.key, id)?;
+        let addresses = self.marked_for(asking)?;
+        check_settings(&settings)?;
+        self.check_ports(Some(id), &addresses, &settings.listeners)?;
+        self.put_balancer(Balancer { addresses, settings, targets, ..old });
+        Ok(id.to_owned())
+    }
+
+    fn update_targets(
+        &mut self,
+        key: &LoadBalancerKey,
+        id: &str,
+        targets: Vec<BalancerTarget>,
+    ) -> Result<String, CloudError> {
+        let old = self.own(key, id)?;
+        self.put_balancer(Balancer { targets, ..old });
+        Ok(id.to_owned())
+    }
+
+    fn adopt(&mut self, key: &LoadBalancerKey, id: &str) -> Result<(), CloudError> {
+        let mut balancer = Balancer::clone(self.balancer(id)?);
+        match (&balancer.owner, self.balancer_of(key)) {
+            (Some(owner), _) if owner == key => return Ok(()),
+            (Some(owner), _) => return Err(CloudError::Foreign(balancer.name, Some(owner.clone()))),
+            (None, Some(own)) => return Err(CloudError::Invalid(has_another(&own.name, &balancer.name))),
+            (None, None) => balancer.owner = Some(key.clone()),
+        }
+        for address in self.unowned_addresses(&balancer)? {
+            self.put_address(CloudAddress { owners: vec![key.clone()], ..address });
+        }
+        self.put_balancer(balancer);
+        Ok(())
+    }
+
+    /// The addresses of a balancer that is nobody's, which must be nobody's as well.
+    fn unowned_addresses(&self, balancer: &Balancer) -> Result<Vec<CloudAddress>, CloudError> {
+        let addresses = self.addresses_of(balancer).map(|address| CloudAddress::clone(address));
+        let unowned = addresses.map(|address| match address.owners.first() {
+            Some(owner) => Err(CloudError::AddressTaken(address.ip, Some(owner.clone()))),
+            None => Ok(address),
+        });
+        unowned.collect()
+    }
+
+    fn release(&mut self, key: &LoadBalancerKey, id: &str) -> Result<(), CloudError> {
+        if self.balancer(id)?.owner.is_none() {
+            return Ok(());
+        }
+        let balancer = Balancer { owner: None, ..self.own(key, id)? };
+        for address in &balancer.addresses {
+            self.unmark_address(key, address)?;
+        }
+        self.put_balancer(balancer);
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &LoadBalancerKey, id: &str) -> Result<(), CloudError> {
+        self.own(key, id)?;
+        self.take_balancer(id);
+        Ok(())
+    }
+
+    // ---- by hand
+
+    /// Makes a balancer by hand, with addresses from the pool.
+    pub(crate) fn add(&mut self, options: &BalancerOptions, new: NewBalancer) -> Result<Balancer, CloudError> {
+        if let Some(own) = new.owner.as_ref().and_then(|owner| self.balancer_of(owner)) {
+            return Err(CloudError::Invalid(has_another(&own.name, &new.name)));
+        }
+        // Of a balancer that cannot be made no address is left.
+        let mut after = self.clone();
+        let addresses = after.addresses_by_hand(options, &new)?;
+        let id = after.make(new.name, new.owner, addresses, new.settings, new.targets)?;
+        *self = after;
+        self.balancer(&id).map(|made| Balancer::clone(made))
+    }
+
+    fn addresses_by_hand(&mut self, options: &BalancerOptions, new: &NewBalancer) -> Result<Vec<String>, CloudError> {
+        let families = new.ip.map_or_else(|| new.families.clone(), |ip| vec![family_of(&ip)]);
+        let wish = |family| AddressWish {
+            family,
+            internal: new.settings.internal,
+            share_group: new.share_group.clone(),
+            ip: new.ip,
+        };
+        let wishes: Vec<_> = families.into_iter().map(wish).collect();
+        wishes.iter().map(|wish| self.address_by_hand(options, new, wish)).collect()
+    }
+
+    fn address_by_hand(
+        &mut self,
+        options: &BalancerOptions,
+        new: &NewBalancer,
+        wish: &AddressWish,
+    ) -> Result<String, CloudError> {
+        match &new.owner {
+            Some(owner) => self.allocate(options, owner, wish),
+            None => {
+                let address = self.new_address(options, wish)?;
+                Ok(self.put_address(address).id.clone())
+            }
+        }
+    }
+
+    /// Removes a balancer by hand, and gives its addresses back that nobody else has.
+    pub(crate) fn remove(&mut self, id: &str) -> Result<(), CloudError> {
+        let gone = Balancer::clone(self.balancer(id)?);
+        self.take_balancer(id);
+        for address in &gone.addresses {
+            if let Some(owner) = &gone.owner {
+                self.unmark_address(owner, address)?;
+            }
+            self.free_if_unused(address, true);
+        }
+        Ok(())
+    }
+
+    // ---- rules
+
+    /// The balancer, if it carries this mark.
+    fn own(&self, key: &LoadBalancerKey, id: &str) -> Result<Balancer, CloudError> {
+        let balancer = self.balancer(id)?;
+        if balancer.owner.as_ref() != Some(key) {
+            return Err(CloudError::Foreign(balancer.name.clone(), balancer.owner.clone()));
+        }
+        Ok(Balancer::clone(balancer))
+    }
+
+    /// The addresses that the asker wants, which must be there with its mark.
+    fn marked_for(&self, asking: &Asking) -> Result<Vec<String>, CloudError> {
+        let find = |wish: &AddressWish| self.owned_addresses(&asking.key).find(|address| wish.fits(address));
+        let missing =
+            || CloudError::Changed("an address that this balancer was to have is not there any more".to_owned());
+        asking.addresses.iter().map(|wish| find(wish).map(|found| found.id.clone()).ok_or_else(missing)).collect()
+    }
+
+    /// No two balancers listen on one port of one address.
+    fn check_ports(&self, id: Option<&str>, addresses: &[String], listeners: &[Listener]) -> Result<(), CloudError> {
+        for address in addresses {
+            let others = self.users_of(address).filter(|other| Some(other.id.as_str()) != id);
+            for other in others {
+                let clash =
+                    other.settings.listeners.iter().find(|taken| listeners.iter().any(|new| new.clashes(taken)));
+                if let Some(clash) = clash {
+                    let ip = self.address(address)?.ip;
+                    return Err(CloudError::PortTaken(ip, clash.protocol, clash.port, other.owner.clone()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Listener {
+    /// They cannot both be at one address.
+    pub(crate) fn clashes(&self, other: &Listener) -> bool {
+        (self.protocol, self.port) == (other.protocol, other.port)
+    }
+}
+
+fn check_settings(settings: &BalancerSettings) -> Result<(), CloudError> {
+    let mut seen = HashSet::new();
+    for Listener { protocol, port, node_port } in &settings.listeners {
+        if *port == 0 || *node_port == 0 {
+            return Err(CloudError::Invalid("a port is a number from 1".to_owned()));
+        }
+        if *protocol == Protocol::Sctp {
+            return Err(CloudError::Invalid("balancers here speak TCP and UDP, not SCTP".to_owned()));
+        }
+        if !seen.insert((*protocol, *port)) {
+            return Err(CloudError::Invalid(format!("the port {port} is there twice")));
+        }
+    }
+    let interval = settings.health_check.as_ref().map(|check| check.interval_millis);
+    if [interval, settings.idle_timeout_millis, settings.affinity_seconds.map(u64::from)].contains(&Some(0)) {
+        return Err(CloudError::Invalid("a timeout, an interval or an affinity of 0 makes no sense".to_owned()));
+    }
+    Ok(())
+}
+
+/// Why an address cannot be had.
+pub(crate) fn outside_pool(ip: &IpAddr, internal: bool) -> String {
+    let inside = if internal { "internal " } else { "" };
+    format!("the address {ip} is not in the cloud's {inside}pool; ask for one that is, or for none")
+}
+
+/// Why a group's address cannot be had.
+pub(crate) fn other_group_address(wish: &AddressWish, shared: &CloudAddress) -> String {
+    let (group, ip) = (wish.share_group.as_deref().unwrap_or_default(), shared.ip);
+    format!("the share group {group:?} has the address {ip}; ask for that one, or for none")
+}
+
+/// Why a balancer cannot be adopted or made.
+pub(crate) fn has_another(own: &str, other: &str) -> String {
+    format!("this Service has the balancer {own:?} already and cannot have {other:?} as well")
+}

@@ -1,0 +1,226 @@
+//! All balancers and addresses of a cloud at one moment.
+//!
+//! A plain value, as [`Fleet`](crate::fleet::Fleet) is: every rule about names, marks, pools and ports is here, and nothing
+//! of files, time, faults or sockets.
+//!
+//! ```text
+//!  address ip-0001 127.0.32.1  owners: web/front ◄──── balancer lb-0002 "a1b2…"  owner: web/front
+//!                              (several in a share group)      listeners, settings, targets
+//! ```
+//!
+//! Everything that is made for a Service carries its key as a mark, and is found by it: whoever asks twice for an address or
+//! a balancer with one mark gets the same one.
+
+mod changes;
+mod observation;
+mod pools;
+mod records;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bowline_core::{ClusterName, LoadBalancerKey};
+
+use crate::cloud::CloudError;
+
+pub(crate) use changes::{AddressWish, Asking, Change, has_another, other_group_address, outside_pool};
+pub(crate) use observation::{Adoptee, ListenerError, Observation, Standing};
+pub use pools::BalancerOptions;
+pub use records::{Balancer, BalancerCheck, BalancerSettings, BalancerTarget, CloudAddress, Listener, NewBalancer};
+pub(crate) use records::{Whose, family_of, protocol_name};
+
+/// All balancers and addresses. Cloning it is cheap enough to keep an old one beside the present one: records are shared.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Balancers {
+    balancers: BTreeMap<String, Arc<Balancer>>,
+    addresses: BTreeMap<String, Arc<CloudAddress>>,
+    owned: HashMap<LoadBalancerKey, Owned>,
+    names: HashMap<String, String>,
+    ips: HashMap<IpAddr, String>,
+    /// The balancers at each address.
+    users: HashMap<String, BTreeSet<String>>,
+    /// The number of the last ID that was made up.
+    last: u64,
+}
+
+/// The IDs of all that carries one mark.
+#[derive(Debug, Clone, Default)]
+struct Owned {
+    balancer: Option<String>,
+    addresses: BTreeSet<String>,
+}
+
+impl Balancers {
+    /// These; `last` is the number of the last ID that was made up.
+    pub(crate) fn restore(
+        addresses: Vec<CloudAddress>,
+        balancers: Vec<Balancer>,
+        last: u64,
+    ) -> Result<Balancers, CloudError> {
+        let mut all = Balancers { last, ..Balancers::default() };
+        for address in addresses {
+            if all.ips.contains_key(&address.ip) || all.addresses.contains_key(&address.id) {
+                return Err(CloudError::Invalid(format!("there are two addresses {} or {}", address.id, address.ip)));
+            }
+            all.put_address(address);
+        }
+        for balancer in balancers {
+            all.check_restored(&balancer)?;
+            all.put_balancer(balancer);
+        }
+        Ok(all)
+    }
+
+    fn check_restored(&self, balancer: &Balancer) -> Result<(), CloudError> {
+        let Balancer { id, name, .. } = balancer;
+        if self.balancers.contains_key(id) || self.names.contains_key(name) {
+            return Err(CloudError::Invalid(format!("there are two balancers {id} or {name:?}")));
+        }
+        balancer.addresses.iter().try_for_each(|address| self.address(address).map(drop))
+    }
+
+    /// The number of the last ID that was made up.
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// All balancers, by ID.
+    pub(crate) fn balancers(&self) -> impl Iterator<Item = &Arc<Balancer>> {
+        self.balancers.values()
+    }
+
+    /// All addresses, by ID.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = &Arc<CloudAddress>> {
+        self.addresses.values()
+    }
+
+    /// The balancer of this ID.
+    pub(crate) fn balancer(&self, id: &str) -> Result<&Arc<Balancer>, CloudError> {
+        self.balancers.get(id).ok_or_else(|| CloudError::NoSuchBalancer(id.to_owned()))
+    }
+
+    /// The address of this ID.
+    pub(crate) fn address(&self, id: &str) -> Result<&Arc<CloudAddress>, CloudError> {
+        self.addresses.get(id).ok_or_else(|| CloudError::NoSuchAddress(id.to_owned()))
+    }
+
+    /// The addresses of a balancer, in its order.
+    pub(crate) fn addresses_of(&self, balancer: &Balancer) -> impl Iterator<Item = &Arc<CloudAddress>> {
+        balancer.addresses.iter().filter_map(|id| self.addresses.get(id))
+    }
+
+    /// The balancer with this mark.
+    pub(crate) fn balancer_of(&self, key: &LoadBalancerKey) -> Option<&Arc<Balancer>> {
+        self.balancers.get(self.owned.get(key)?.balancer.as_ref()?)
+    }
+
+    /// The addresses with this mark, by ID.
+    fn owned_addresses(&self, key: &LoadBalancerKey) -> impl Iterator<Item = &Arc<CloudAddress>> {
+        self.owned.get(key).into_iter().flat_map(|owned| &owned.addresses).filter_map(|id| self.addresses.get(id))
+    }
+
+    /// The balancers at an address.
+    fn users_of(&self, address: &str) -> impl Iterator<Item = &Arc<Balancer>> {
+        self.users.get(address).into_iter().flatten().filter_map(|id| self.balancers.get(id))
+    }
+
+    fn named(&self, name: &str) -> Option<&Arc<Balancer>> {
+        self.balancers.get(self.names.get(name)?)
+    }
+
+    fn at(&self, ip: &IpAddr) -> Option<&Arc<CloudAddress>> {
+        self.addresses.get(self.ips.get(ip)?)
+    }
+
+    /// The IDs of balancers with targets that are found by their machine alone.
+    pub(crate) fn of_machines(&self) -> Vec<String> {
+        let by_machine = |balancer: &&Arc<Balancer>| balancer.targets.iter().any(|target| target.addresses.is_empty());
+        self.balancers.values().filter(by_machine).map(|balancer| balancer.id.clone()).collect()
+    }
+
+    /// At most `limit` owners of this cluster that come after this one, in order, and whether there are more.
+    pub(crate) fn owners(
+        &self,
+        cluster: &ClusterName,
+        after: Option<&LoadBalancerKey>,
+        limit: usize,
+    ) -> (Vec<LoadBalancerKey>, bool) {
+        let mut owners: Vec<_> = self.owned.keys().filter(|key| key.cluster == *cluster).collect();
+        owners.retain(|key| after.is_none_or(|after| order(key) > order(after)));
+        owners.sort_unstable_by(|left, right| order(left).cmp(&order(right)));
+        (owners.iter().take(limit).map(|key| LoadBalancerKey::clone(key)).collect(), owners.len() > limit)
+    }
+
+    // ---- the records and what finds them, always together
+
+    fn new_id(&mut self, prefix: &str) -> String {
+        self.last = self.last.saturating_add(1);
+        format!("{prefix}-{:04}", self.last)
+    }
+
+    fn put_address(&mut self, address: CloudAddress) -> Arc<CloudAddress> {
+        self.take_address(&address.id);
+        for owner in &address.owners {
+            self.owned.entry(owner.clone()).or_default().addresses.insert(address.id.clone());
+        }
+        self.ips.insert(address.ip, address.id.clone());
+        let address = Arc::new(address);
+        self.addresses.insert(address.id.clone(), address.clone());
+        address
+    }
+
+    fn take_address(&mut self, id: &str) {
+        let Some(old) = self.addresses.remove(id) else { return };
+        self.ips.remove(&old.ip);
+        for owner in &old.owners {
+            self.disown(owner, |owned| _ = owned.addresses.remove(id));
+        }
+    }
+
+    fn put_balancer(&mut self, balancer: Balancer) -> Arc<Balancer> {
+        self.take_balancer(&balancer.id);
+        if let Some(owner) = &balancer.owner {
+            self.owned.entry(owner.clone()).or_default().balancer = Some(balancer.id.clone());
+        }
+        self.names.insert(balancer.name.clone(), balancer.id.clone());
+        for address in &balancer.addresses {
+            self.users.entry(address.clone()).or_default().insert(balancer.id.clone());
+        }
+        let balancer = Arc::new(balancer);
+        self.balancers.insert(balancer.id.clone(), balancer.clone());
+        balancer
+    }
+
+    fn take_balancer(&mut self, id: &str) {
+        let Some(old) = self.balancers.remove(id) else { return };
+        self.names.remove(&old.name);
+        if let Some(owner) = &old.owner {
+            self.disown(owner, |owned| owned.balancer = None);
+        }
+        for address in &old.addresses {
+            self.leave_address(address, id);
+        }
+    }
+
+    fn leave_address(&mut self, address: &str, balancer: &str) {
+        let Some(users) = self.users.get_mut(address) else { return };
+        users.remove(balancer);
+        if users.is_empty() {
+            self.users.remove(address);
+        }
+    }
+
+    fn disown(&mut self, owner: &LoadBalancerKey, forget: impl FnOnce(&mut Owned)) {
+        let Some(owned) = self.owned.get_mut(owner) else { return };
+        forget(owned);
+        if owned.balancer.is_none() && owned.addresses.is_empty() {
+            self.owned.remove(owner);
+        }
+    }
+}
+
+/// How owners are sorted in a listing.
+fn order(key: &LoadBalancerKey) -> (&str, &str, &str) {
+    (&key.namespace, &key.service, &key.uid)
+}

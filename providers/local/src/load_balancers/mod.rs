@@ -1,0 +1,174 @@
+//! Balancers of the cloud as the contract wants them.
+//!
+//! ```text
+//!  wish ──► wanted: name, addresses, settings, targets ──┐
+//!  observe ──► Observation (in the state's resources) ───┴─► plan: steps, each with a Change ──► apply: one call each
+//! ```
+//!
+//! A Service's balancer is two kinds of things: its addresses, and the balancer that listens there. Making it takes a call
+//! for each address and one for the balancer; removing it the same in the opposite order. The answer to every writing call
+//! is all that the cloud then has for the Service, so nobody need ask after it.
+//!
+//! `observe` has a state also if nothing carries the Service's mark, but something stands in the way of what it wants:
+//! otherwise a plan could not know of that.
+
+mod plan;
+mod wanted;
+
+use async_trait::async_trait;
+use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancers, Result};
+use bowline_core::{
+    ClusterName, Ingress, IpMode, LoadBalancerKey, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Plan,
+    PortStatus, Step, Verb,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::LocalProvider;
+use crate::api::{ChangeRequest, FindBalancersRequest, OwnersRequest};
+use crate::balancers::{Asking, Change, CloudAddress, Listener, Observation};
+use crate::error::CallError;
+
+const OBSERVE: &str = "observe balancers";
+const LIST: &str = "list balancers";
+const PLAN: &str = "plan a balancer";
+const APPLY: &str = "change a balancer";
+
+/// Why a port does not work: the word in a Service's status for one that cannot be listened on.
+const CANNOT_LISTEN: &str = "CannotListen";
+
+/// What a step needs to be carried out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Payload {
+    asking: Asking,
+    change: Change,
+    /// What the status will say, which the cloud does not know.
+    ip_mode: IpMode,
+}
+
+#[async_trait]
+impl LoadBalancers for LocalProvider {
+    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
+        if wishes.is_empty() {
+            return Vec::new();
+        }
+        let asking = wishes.iter().map(|wish| wanted::asking(wish).map_err(|error| error.explain(OBSERVE)));
+        let asking: Vec<Result<Asking>> = asking.collect();
+        let request = FindBalancersRequest { asking: asking.iter().flatten().cloned().collect() };
+        let found = self.found(&request).await;
+        let mut found = found.map(Vec::into_iter);
+        let answer = |(wish, asking): (&LoadBalancerWish, Result<Asking>)| match (asking, &mut found) {
+            (Err(error), _) => Err(error),
+            (Ok(_), Err(error)) => Err(error.clone()),
+            (Ok(_), Ok(found)) => state_of(found.next(), wish),
+        };
+        wishes.iter().zip(asking).map(answer).collect()
+    }
+
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
+        let mut request = OwnersRequest { cluster: cluster.clone(), after: None, limit: None };
+        let mut owners = Vec::new();
+        loop {
+            let page = self.client.owners(&request).await.map_err(|error| error.explain_balancer(LIST))?;
+            // A page without an owner leads nowhere, whatever it says of more; else it would be read for ever.
+            let last = page.owners.last().cloned();
+            if last.is_some() && last == request.after {
+                return Err(CallError::Garbled("the listing runs in a circle".to_owned()).explain(LIST));
+            }
+            owners.extend(page.owners);
+            if !page.more || last.is_none() {
+                return Ok(owners);
+            }
+            request.after = last;
+        }
+    }
+
+    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
+        let seen = match state {
+            Some(state) => serde_json::from_value(state.resources.clone()).map_err(|error| unreadable(&error))?,
+            None => Observation::nothing(wish.key.clone()),
+        };
+        plan::plan(wish, seen, &self.config.id_prefix)
+    }
+
+    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
+        let payload: Payload = serde_json::from_value(step.payload.clone()).map_err(|error| unreadable(&error))?;
+        if payload.asking.key != *key {
+            let message =
+                format!("the step is for the Service {}/{}", payload.asking.key.namespace, payload.asking.key.service);
+            return Err(Error::new(ErrorKind::Unexpected, APPLY, message));
+        }
+        let Payload { asking, change, ip_mode } = payload;
+        match self.client.change(&ChangeRequest { asking, change }).await {
+            Ok(seen) => Ok(Applied::Seen(described(seen, ip_mode)?)),
+            // What is to go and is gone is done.
+            Err(error) if error.is_missing() && is_farewell(step) => Ok(Applied::Done),
+            Err(error) => Err(error.explain_balancer(APPLY)),
+        }
+    }
+}
+
+impl LocalProvider {
+    /// The cloud's answers, one for each asker, in their order.
+    async fn found(&self, request: &FindBalancersRequest) -> Result<Vec<Observation>> {
+        if request.asking.is_empty() {
+            return Ok(Vec::new());
+        }
+        let reply = self.client.find_balancers(request).await.map_err(|error| error.explain_balancer(OBSERVE))?;
+        let asked = request.asking.iter().map(|asking| &asking.key);
+        if !asked.eq(reply.found.iter().map(|found| &found.key)) {
+            let message = "the answers are not for those who asked".to_owned();
+            return Err(CallError::Garbled(message).explain(OBSERVE));
+        }
+        Ok(reply.found)
+    }
+}
+
+/// The step takes something away that may be gone already.
+fn is_farewell(step: &Step) -> bool {
+    let released = || step.changes.iter().any(|change| change.field == plan::OWNER && change.to.is_none());
+    step.verb == Verb::Delete || step.verb == Verb::Update && released()
+}
+
+fn state_of(found: Option<Observation>, wish: &LoadBalancerWish) -> Result<Option<LoadBalancerState>> {
+    let found = found.ok_or_else(|| CallError::Garbled("an answer is left out".to_owned()).explain(OBSERVE))?;
+    described(found, ip_mode(wish))
+}
+
+/// How nodes are to treat the address. The balancers of this cloud connect to the nodes themselves, so that traffic which
+/// skips them would not be the same: without a word from the user it is [`IpMode::Proxy`].
+fn ip_mode(wish: &LoadBalancerWish) -> IpMode {
+    wish.settings.ip_mode.unwrap_or(IpMode::Proxy)
+}
+
+fn described(seen: Observation, ip_mode: IpMode) -> Result<Option<LoadBalancerState>> {
+    if seen.is_nothing() {
+        return Ok(None);
+    }
+    let status = status(&seen, ip_mode);
+    let resources = serde_json::to_value(seen).map_err(|error| unreadable(&error))?;
+    Ok(Some(LoadBalancerState { status, resources }))
+}
+
+/// An entry for each address of the balancer, in its order.
+fn status(seen: &Observation, ip_mode: IpMode) -> LoadBalancerStatus {
+    let Some(balancer) = &seen.balancer else { return LoadBalancerStatus::default() };
+    let addresses = balancer.addresses.iter().filter_map(|id| seen.addresses.iter().find(|there| there.id == *id));
+    let ingress = addresses.map(|address| Ingress {
+        ip: Some(address.ip.to_string()),
+        hostname: None,
+        ip_mode: Some(ip_mode),
+        ports: balancer.settings.listeners.iter().map(|listener| port_status(seen, address, listener)).collect(),
+    });
+    LoadBalancerStatus { ingress: ingress.collect() }
+}
+
+fn port_status(seen: &Observation, address: &CloudAddress, listener: &Listener) -> PortStatus {
+    let Listener { protocol, port, .. } = *listener;
+    let failed = seen.errors.iter().any(|error| (error.ip, error.protocol, error.port) == (address.ip, protocol, port));
+    PortStatus { port, protocol, error: failed.then(|| CANNOT_LISTEN.to_owned()) }
+}
+
+fn unreadable(error: &serde_json::Error) -> Error {
+    Error::new(ErrorKind::Unexpected, PLAN, format!("this is not what this provider wrote: {error}"))
+}

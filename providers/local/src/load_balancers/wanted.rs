@@ -1,0 +1,168 @@
+//! What a wish means in terms of this cloud.
+
+use std::net::IpAddr;
+
+use bowline_cloud::{Error, ErrorKind};
+use bowline_core::service::default_balancer_name;
+use bowline_core::{
+    Address, AddressType, IpFamily, LoadBalancerSpec, LoadBalancerWish, PortSpec, Protocol, ProviderId,
+    SessionAffinity, TargetNode,
+};
+
+use crate::balancers::{AddressWish, Asking, BalancerCheck, BalancerSettings, BalancerTarget, Listener, family_of};
+
+/// The pause between two health checks where the user does not say.
+const CHECK_INTERVAL_MILLIS: u64 = 3000;
+
+/// Why a wish cannot be fulfilled by this cloud, whatever it has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Impossible {
+    /// The cloud does not do that.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The wish makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl Impossible {
+    pub(super) fn explain(&self, operation: &str) -> Error {
+        let kind = match self {
+            Impossible::Unsupported(_) => ErrorKind::Unsupported,
+            Impossible::Invalid(_) => ErrorKind::InvalidConfig,
+        };
+        Error::new(kind, operation, self.to_string())
+    }
+}
+
+/// Who asks, and what stands in the way of what. For a balancer that is to go nothing can be in the way.
+pub(super) fn asking(wish: &LoadBalancerWish) -> Result<Asking, Impossible> {
+    let Some(spec) = &wish.spec else {
+        return Ok(Asking { key: wish.key.clone(), name: None, adopt: None, addresses: Vec::new() });
+    };
+    Ok(Asking {
+        key: wish.key.clone(),
+        name: Some(default_balancer_name(&wish.key.uid)),
+        adopt: wish.settings.adopt.clone(),
+        addresses: addresses(wish, spec)?,
+    })
+}
+
+/// One address of each family.
+fn addresses(wish: &LoadBalancerWish, spec: &LoadBalancerSpec) -> Result<Vec<AddressWish>, Impossible> {
+    let requested = requested(spec)?;
+    let mut families = spec.ip_families.clone();
+    if families.is_empty() {
+        families.push(requested.as_ref().map_or(IpFamily::IPv4, family_of));
+    }
+    let mut seen = Vec::new();
+    families.retain(|family| {
+        !seen.contains(family) && {
+            seen.push(*family);
+            true
+        }
+    });
+    if let Some(ip) = requested.filter(|ip| !families.contains(&family_of(ip))) {
+        return Err(Impossible::Invalid(format!(
+            "the address {ip} that is asked for is of none of the Service's families"
+        )));
+    }
+    let address = |family| AddressWish {
+        family,
+        internal: wish.settings.internal,
+        share_group: wish.settings.share_group.clone(),
+        ip: requested.filter(|ip| family_of(ip) == family),
+    };
+    Ok(families.into_iter().map(address).collect())
+}
+
+fn requested(spec: &LoadBalancerSpec) -> Result<Option<IpAddr>, Impossible> {
+    let Some(text) = spec.requested_address.as_deref().filter(|text| !text.is_empty()) else { return Ok(None) };
+    let invalid = |_| Impossible::Invalid(format!("the address {text:?} that is asked for is not an IP address"));
+    text.parse().map(Some).map_err(invalid)
+}
+
+/// What the balancer is to do.
+pub(super) fn settings(wish: &LoadBalancerWish, spec: &LoadBalancerSpec) -> Result<BalancerSettings, Impossible> {
+    let settings = &wish.settings;
+    Ok(BalancerSettings {
+        internal: settings.internal,
+        listeners: spec.ports.iter().map(listener).collect::<Result<_, _>>()?,
+        source_ranges: spec.source_ranges.clone(),
+        affinity_seconds: match spec.session_affinity {
+            SessionAffinity::None => None,
+            SessionAffinity::ClientIp { timeout_seconds } => Some(timeout_seconds),
+        },
+        health_check: Some(health_check(wish, spec)),
+        proxy_protocol: settings.proxy_protocol,
+        idle_timeout_millis: settings.idle_timeout.map(|timeout| timeout.as_millis() as u64),
+    })
+}
+
+fn listener(port: &PortSpec) -> Result<Listener, Impossible> {
+    let PortSpec { protocol, port, node_port, .. } = *port;
+    if protocol == Protocol::Sctp {
+        return Err(Impossible::Unsupported(format!("port {port}: this cloud balances TCP and UDP, not SCTP")));
+    }
+    let missing =
+        || Impossible::Unsupported(format!("port {port}: this cloud balances to node ports, and there is none"));
+    Ok(Listener { protocol, port, node_port: node_port.ok_or_else(missing)? })
+}
+
+/// With the policy Local the node itself says whether it wants traffic, and no annotation may point elsewhere: nodes
+/// without a pod would get traffic. Otherwise a node whose port takes no connection gets none.
+fn health_check(wish: &LoadBalancerWish, spec: &LoadBalancerSpec) -> BalancerCheck {
+    let settings = &wish.settings;
+    let interval_millis =
+        settings.health_check_interval.map_or(CHECK_INTERVAL_MILLIS, |pause| pause.as_millis() as u64);
+    match &spec.health_check {
+        Some(check) => BalancerCheck { path: Some(check.path.clone()), port: Some(check.port), interval_millis },
+        None => BalancerCheck {
+            path: settings.health_check_path.clone(),
+            port: settings.health_check_port,
+            interval_millis,
+        },
+    }
+}
+
+/// Who is to take the traffic, by name. One that is leaving stays where it is and goes nowhere else.
+///
+/// `prefix` is what the provider IDs of this cloud's machines start with.
+pub(super) fn targets(spec: &LoadBalancerSpec, had: &[BalancerTarget], prefix: &str) -> Vec<BalancerTarget> {
+    let has = |target: &TargetNode| had.iter().any(|had| target.node == had.name.as_str());
+    let kept = spec.targets.iter().filter(|target| !target.draining || has(target));
+    let mut targets: Vec<_> = kept.map(|node| target(node, prefix)).collect();
+    targets.sort_by(|left, right| left.name.cmp(&right.name));
+    targets
+}
+
+fn target(node: &TargetNode, prefix: &str) -> BalancerTarget {
+    BalancerTarget {
+        name: node.node.as_str().to_owned(),
+        machine: node
+            .provider_id
+            .as_ref()
+            .filter(|id| id.prefix() == Some(prefix))
+            .and_then(ProviderId::rest)
+            .map(str::to_owned),
+        addresses: reached_at(&node.addresses),
+        draining: node.draining,
+    }
+}
+
+/// The first internal address of each family; external ones if there are no internal ones.
+fn reached_at(addresses: &[Address]) -> Vec<IpAddr> {
+    let of_kind = |kind: AddressType| {
+        let mut first: Vec<IpAddr> = Vec::new();
+        for ip in
+            addresses.iter().filter(|address| address.kind == kind).filter_map(|address| address.address.parse().ok())
+        {
+            if !first.iter().any(|seen| family_of(seen) == family_of(&ip)) {
+                first.push(ip);
+            }
+        }
+        first
+    };
+    let internal = of_kind(AddressType::InternalIP);
+    if internal.is_empty() { of_kind(AddressType::ExternalIP) } else { internal }
+}

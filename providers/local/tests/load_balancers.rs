@@ -1,0 +1,569 @@
+//! Balancers: the provider's plans and steps, and the cloud's rules behind them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_cloud::{Applied, CloudProvider, Error, ErrorKind, LoadBalancers, Retry};
+use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings, ProxyProtocol};
+use bowline_core::testing::{addresses, wish};
+use bowline_core::{
+    ClusterName, HealthCheck, IpFamily, IpMode, LoadBalancerSpec, LoadBalancerState, LoadBalancerWish, Plan, PortSpec,
+    Protocol, ProviderId, SessionAffinity,
+};
+use bowline_local::{
+    Balancer, BalancerCheck, BalancerOptions, BalancerSettings, CloudError, CloudOptions, Config, Fault, FaultSpec,
+    Listener, LocalCloud, LocalProvider, NewBalancer,
+};
+
+struct World {
+    cloud: LocalCloud,
+    provider: LocalProvider,
+}
+
+impl World {
+    fn new() -> World {
+        World::with(BalancerOptions::default())
+    }
+
+    fn with(balancers: BalancerOptions) -> World {
+        let cloud = LocalCloud::open(CloudOptions { balancers, ..CloudOptions::default() }).unwrap();
+        World { provider: LocalProvider::in_process(cloud.clone(), &Config::default()), cloud }
+    }
+
+    async fn observe(&self, wish: &LoadBalancerWish) -> Result<Option<LoadBalancerState>, Error> {
+        self.provider.observe(std::slice::from_ref(wish)).await.remove(0)
+    }
+
+    async fn plan(&self, wish: &LoadBalancerWish) -> Result<Plan, Error> {
+        let state = self.observe(wish).await?;
+        self.provider.plan(wish, state.as_ref())
+    }
+
+    /// Plans and applies; each step's answer is what an observation would say. The kinds of calls that were made.
+    async fn converge(&self, wish: &LoadBalancerWish) -> Result<Vec<String>, Error> {
+        self.cloud.reset_calls();
+        let plan = self.plan(wish).await?;
+        let mut last = None;
+        for step in &plan.steps {
+            last = Some(self.provider.apply(&wish.key, step).await?);
+        }
+        let calls: Vec<_> = self.cloud.calls().into_iter().filter(|(kind, _)| kind != "observe-balancers").collect();
+        assert_eq!(self.cloud.writes(), plan.steps.len() as u64, "one writing call for each step: {plan}");
+        if let Some(Applied::Seen(state)) = last {
+            assert_eq!(state, self.observe(wish).await?, "the answer tells all");
+        }
+        assert!(self.plan(wish).await?.is_empty(), "an applied plan is empty");
+        Ok(calls.into_iter().map(|(kind, count)| format!("{kind} {count}")).collect())
+    }
+
+    async fn ingress(&self, wish: &LoadBalancerWish) -> Vec<String> {
+        let state = self.observe(wish).await.unwrap();
+        state.map(|state| state.status.ingress.into_iter().filter_map(|entry| entry.ip).collect()).unwrap_or_default()
+    }
+
+    fn only(&self) -> Balancer {
+        let mut balancers = self.cloud.balancers();
+        assert_eq!(balancers.len(), 1, "{balancers:?}");
+        balancers.remove(0)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.cloud.balancers().is_empty() && self.cloud.addresses().is_empty()
+    }
+}
+
+fn changed(wish: &LoadBalancerWish, change: impl FnOnce(&mut LoadBalancerSpec)) -> LoadBalancerWish {
+    let mut wish = wish.clone();
+    change(Arc::make_mut(wish.spec.as_mut().unwrap()));
+    wish
+}
+
+fn set(wish: &LoadBalancerWish, change: impl FnOnce(&mut LoadBalancerSettings)) -> LoadBalancerWish {
+    let mut wish = wish.clone();
+    change(Arc::make_mut(&mut wish.settings));
+    wish
+}
+
+fn gone(wish: &LoadBalancerWish) -> LoadBalancerWish {
+    LoadBalancerWish { spec: None, ..wish.clone() }
+}
+
+fn port(protocol: Protocol, port: u16) -> PortSpec {
+    PortSpec { name: String::new(), protocol, port, node_port: Some(port + 30000), app_protocol: None }
+}
+
+fn with_port(number: u16) -> impl FnOnce(&mut LoadBalancerSpec) {
+    move |spec| spec.ports = vec![port(Protocol::Tcp, number)]
+}
+
+fn foreign(name: &str) -> NewBalancer {
+    NewBalancer { name: name.to_owned(), ..NewBalancer::default() }
+}
+
+fn web() -> LoadBalancerWish {
+    wish("shop/web", &["n1", "n2"])
+}
+
+#[tokio::test]
+async fn a_balancer_is_made_of_an_address_and_a_balancer_and_goes_without_a_trace() {
+    let world = World::new();
+    let wish = web();
+    assert_eq!(world.converge(&wish).await.unwrap(), ["create-address 1", "create-balancer 1"]);
+    assert_eq!(world.ingress(&wish).await, ["127.0.32.1"]);
+    let balancer = world.only();
+    assert_eq!((balancer.name.as_str(), balancer.owner.as_ref()), ("auidofweb", Some(&wish.key)));
+    assert_eq!(balancer.targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>(), ["n1", "n2"]);
+    assert_eq!(world.converge(&wish).await.unwrap(), [""; 0], "the second pass writes nothing");
+    assert_eq!(world.converge(&gone(&wish)).await.unwrap(), ["delete-address 1", "delete-balancer 1"]);
+    assert!(world.is_empty());
+    assert_eq!(world.observe(&wish).await.unwrap(), None);
+    assert!(world.plan(&gone(&wish)).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_plan_is_readable() {
+    let world = World::new();
+    let text = "create address (IPv4)
+    owner: shop/web (kubernetes)
+create balancer auidofweb
+    owner: shop/web (kubernetes)
+    listeners: 80/TCP to 30080
+    health check: TCP on the node port every 3000 ms
+    target n1: 10.0.0.1
+    target n2: ";
+    let wish = changed(&web(), |spec| spec.targets[0].addresses = addresses("Hn1 E1.2.3.4 I10.0.0.1 I10.0.0.2"));
+    assert_eq!(world.plan(&wish).await.unwrap().to_string(), text);
+    world.converge(&wish).await.unwrap();
+    let wish = changed(&wish, |spec| {
+        spec.targets[0].draining = true;
+        spec.targets.remove(1);
+    });
+    let text = "update balancer auidofweb
+    target n1: 10.0.0.1 -> 10.0.0.1 (draining)
+    target n2:  (removed)";
+    assert_eq!(world.plan(&wish).await.unwrap().to_string(), text);
+    let text = "delete balancer auidofweb\ndelete address 127.0.32.1";
+    assert_eq!(world.plan(&gone(&wish)).await.unwrap().to_string(), text);
+}
+
+#[tokio::test]
+async fn every_setting_reaches_the_balancer_in_one_call() {
+    let world = World::new();
+    let wish = web();
+    world.converge(&wish).await.unwrap();
+    let wish = changed(&wish, |spec| {
+        spec.ports.push(port(Protocol::Udp, 53));
+        spec.source_ranges = vec!["10.0.0.0/8".parse().unwrap()];
+        spec.session_affinity = SessionAffinity::ClientIp { timeout_seconds: 60 };
+        spec.health_check = Some(HealthCheck { path: "/healthz".to_owned(), port: 31000 });
+        spec.targets.pop();
+    });
+    let wish = set(&wish, |settings| {
+        settings.proxy_protocol = Some(ProxyProtocol::V2);
+        settings.idle_timeout = Some(Duration::from_secs(90));
+        settings.health_check_interval = Some(Duration::from_secs(1));
+        settings.health_check_path = Some("/elsewhere".to_owned());
+    });
+    assert_eq!(world.converge(&wish).await.unwrap(), ["update-balancer 1"]);
+    let wanted = BalancerSettings {
+        internal: false,
+        listeners: vec![
+            Listener { protocol: Protocol::Tcp, port: 80, node_port: 30080 },
+            Listener { protocol: Protocol::Udp, port: 53, node_port: 30053 },
+        ],
+        source_ranges: vec!["10.0.0.0/8".parse().unwrap()],
+        affinity_seconds: Some(60),
+        health_check: Some(BalancerCheck {
+            path: Some("/healthz".to_owned()),
+            port: Some(31000),
+            interval_millis: 1000,
+        }),
+        proxy_protocol: Some(ProxyProtocol::V2),
+        idle_timeout_millis: Some(90_000),
+    };
+    assert_eq!(world.only().settings, wanted);
+    assert_eq!(world.only().targets.len(), 1);
+    let wish = changed(&wish, |spec| spec.health_check = None);
+    assert_eq!(world.converge(&wish).await.unwrap(), ["update-balancer 1"]);
+    assert_eq!(world.only().settings.health_check.unwrap().path.unwrap(), "/elsewhere");
+}
+
+#[tokio::test]
+async fn a_change_of_targets_alone_is_one_call_for_targets() {
+    let world = World::new();
+    let wish = web();
+    world.converge(&wish).await.unwrap();
+    let more = changed(&wish, |spec| {
+        let mut third = spec.targets[0].clone();
+        third.node = "n3".into();
+        third.provider_id = Some(ProviderId::of("local", "i-0003"));
+        spec.targets.insert(0, third);
+    });
+    assert_eq!(world.converge(&more).await.unwrap(), ["update-targets 1"]);
+    let machines: Vec<_> = world.only().targets.into_iter().map(|target| target.machine).collect();
+    assert_eq!(machines, [None, None, Some("i-0003".to_owned())], "only machines of this cloud are known by their ID");
+    let reordered = changed(&more, |spec| spec.targets.reverse());
+    assert_eq!(world.converge(&reordered).await.unwrap(), [""; 0], "their order means nothing");
+}
+
+#[tokio::test]
+async fn a_target_that_is_leaving_is_kept_and_never_taken_in() {
+    let world = World::new();
+    let leaving = changed(&web(), |spec| spec.targets[0].draining = true);
+    world.converge(&leaving).await.unwrap();
+    assert_eq!(world.only().targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>(), ["n2"]);
+    world.converge(&web()).await.unwrap();
+    assert_eq!(world.converge(&leaving).await.unwrap(), ["update-targets 1"]);
+    let draining: Vec<_> = world.only().targets.into_iter().map(|target| (target.name, target.draining)).collect();
+    assert_eq!(draining, [("n1".to_owned(), true), ("n2".to_owned(), false)]);
+}
+
+#[tokio::test]
+async fn the_address_that_is_asked_for_is_had_or_refused() {
+    let world = World::new();
+    let asks = |wish: &LoadBalancerWish, ip: &str| changed(wish, |spec| spec.requested_address = Some(ip.to_owned()));
+    let wish = asks(&web(), "127.0.40.7");
+    world.converge(&wish).await.unwrap();
+    assert_eq!(world.ingress(&wish).await, ["127.0.40.7"]);
+    let moved = asks(&wish, "127.0.40.8");
+    let calls = ["create-address 1", "delete-address 1", "update-balancer 1"];
+    assert_eq!(world.converge(&moved).await.unwrap(), calls);
+    assert_eq!(world.ingress(&moved).await, ["127.0.40.8"]);
+    assert_eq!(world.cloud.addresses().len(), 1);
+    assert_eq!(world.converge(&web()).await.unwrap(), [""; 0], "who asks for none keeps what there is");
+
+    let other = wish_of("shop/other");
+    let table = [
+        ("127.0.40.8", ErrorKind::AlreadyExists, "shop/web"),
+        ("10.1.1.1", ErrorKind::InvalidConfig, "10.1.1.1 is not in the cloud's pool"),
+        ("::1", ErrorKind::InvalidConfig, "families"),
+        ("nonsense", ErrorKind::InvalidConfig, "not an IP address"),
+    ];
+    for (ip, kind, says) in table {
+        let error = world.plan(&asks(&other, ip)).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{ip}: {error}");
+        assert!(error.to_string().contains(says), "{ip}: {error}");
+    }
+}
+
+fn wish_of(key: &str) -> LoadBalancerWish {
+    wish(key, &["n1"])
+}
+
+#[tokio::test]
+async fn families_come_in_the_order_that_is_wished() {
+    let pool = vec!["10.0.0.0/24".parse().unwrap(), "fd00::/120".parse().unwrap()];
+    let world = World::with(BalancerOptions { pool, ..BalancerOptions::default() });
+    let families = |list: &[IpFamily]| changed(&web(), |spec| spec.ip_families = list.to_vec());
+    let dual = families(&[IpFamily::IPv6, IpFamily::IPv4]);
+    assert_eq!(world.converge(&dual).await.unwrap(), ["create-address 2", "create-balancer 1"]);
+    assert_eq!(world.ingress(&dual).await, ["fd00::1", "10.0.0.1"]);
+    let single = families(&[IpFamily::IPv4]);
+    assert_eq!(world.converge(&single).await.unwrap(), ["delete-address 1", "update-balancer 1"]);
+    assert_eq!(world.ingress(&single).await, ["10.0.0.1"]);
+    assert_eq!(world.converge(&families(&[])).await.unwrap(), [""; 0]);
+}
+
+#[tokio::test]
+async fn an_empty_pool_is_a_quota() {
+    let world = World::with(BalancerOptions { pool: vec![], ..BalancerOptions::default() });
+    let error = world.converge(&web()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::QuotaExceeded, "{error}");
+}
+
+#[tokio::test]
+async fn an_internal_balancer_has_an_internal_address() {
+    let world = World::new();
+    world.converge(&web()).await.unwrap();
+    let inside = set(&web(), |settings| settings.internal = true);
+    world.converge(&inside).await.unwrap();
+    assert_eq!(world.ingress(&inside).await, ["127.0.48.1"]);
+    assert_eq!((world.cloud.addresses().len(), world.only().settings.internal), (1, true));
+}
+
+#[tokio::test]
+async fn services_of_a_group_share_an_address_and_the_last_one_takes_it_along() {
+    let world = World::new();
+    let group = |key: &str, number: u16| {
+        set(&changed(&wish_of(key), with_port(number)), |settings| settings.share_group = Some("g".to_owned()))
+    };
+    let (first, second, elsewhere) = (group("shop/a", 80), group("shop/b", 443), group("bank/c", 80));
+    for wish in [&first, &second, &elsewhere] {
+        world.converge(wish).await.unwrap();
+    }
+    assert_eq!(world.ingress(&first).await, world.ingress(&second).await);
+    assert_ne!(world.ingress(&first).await, world.ingress(&elsewhere).await, "another namespace never shares");
+    let clash = group("shop/d", 443);
+    let error = world.plan(&clash).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+    assert!(error.to_string().contains("443/TCP") && error.to_string().contains("shop/b"), "{error}");
+    let moved = changed(&first, with_port(443));
+    assert_eq!(world.plan(&moved).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    world.converge(&gone(&first)).await.unwrap();
+    assert_eq!(world.ingress(&second).await.len(), 1, "the address stays while one of the group has it");
+    for wish in [&second, &elsewhere] {
+        world.converge(&gone(wish)).await.unwrap();
+    }
+    assert!(world.is_empty());
+}
+
+#[tokio::test]
+async fn what_stands_in_the_way_is_refused_with_its_owner_and_left_alone() {
+    let world = World::new();
+    let wish = web();
+    let other = wish_of("bank/other").key;
+    let namesake = NewBalancer { owner: Some(other), ..foreign("auidofweb") };
+    let namesake = world.cloud.add_balancer(namesake).unwrap();
+    let error = world.plan(&wish).await.unwrap_err();
+    assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::AlreadyExists, Retry::Never));
+    assert!(error.to_string().contains("bank/other"), "{error}");
+    assert!(world.plan(&gone(&wish)).await.unwrap().is_empty(), "what is not ours is not ours to remove");
+    assert_eq!(world.observe(&gone(&wish)).await.unwrap(), None);
+    assert_eq!(world.only(), namesake);
+    world.cloud.delete_balancer(&namesake.id).unwrap();
+    assert!(world.is_empty());
+    world.converge(&wish).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_plan_that_was_made_before_somebody_came_is_refused_by_the_cloud() {
+    let world = World::new();
+    let wish = web();
+    let plan = world.plan(&wish).await.unwrap();
+    world.cloud.add_balancer(foreign("auidofweb")).unwrap();
+    world.provider.apply(&wish.key, &plan.steps[0]).await.unwrap();
+    let error = world.provider.apply(&wish.key, &plan.steps[1]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
+    assert_eq!(world.plan(&wish).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    world.converge(&gone(&wish)).await.unwrap();
+    assert_eq!((world.cloud.balancers().len(), world.cloud.addresses().len()), (1, 1), "only the other's is left");
+}
+
+#[tokio::test]
+async fn only_the_annotation_takes_over_and_only_what_is_nobodys() {
+    let world = World::new();
+    let adopting = |name: &str| set(&web(), |settings| settings.adopt = Some(name.to_owned()));
+    assert_eq!(world.plan(&adopting("old")).await.unwrap_err().kind(), ErrorKind::NotFound);
+    let old = world.cloud.add_balancer(foreign("old")).unwrap();
+    let theirs = NewBalancer { owner: Some(wish_of("bank/other").key), ..foreign("theirs") };
+    world.cloud.add_balancer(theirs).unwrap();
+    let error = world.plan(&adopting("theirs")).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::AlreadyExists && error.to_string().contains("bank/other"), "{error}");
+    // The second time it is as it should be already.
+    let (by_name, by_id) = (vec!["adopt-balancer 1", "update-balancer 1"], vec!["adopt-balancer 1"]);
+    for (wish, calls) in [(adopting("old"), by_name), (adopting(&old.id), by_id)] {
+        assert_eq!(world.converge(&wish).await.unwrap(), calls);
+        let adopted = world.cloud.balancer(&old.id).unwrap();
+        assert_eq!((adopted.name.as_str(), adopted.addresses.clone()), ("old", old.addresses.clone()));
+        let retained = set(&gone(&wish), |settings| settings.policy = DeletionPolicy::Retain);
+        assert_eq!(world.converge(&retained).await.unwrap(), ["release-balancer 1"]);
+        assert_eq!(world.cloud.balancer(&old.id).unwrap(), Balancer { owner: None, ..adopted }, "and nothing else");
+        assert_eq!(world.provider.list(&ClusterName::from("kubernetes")).await.unwrap().len(), 1);
+    }
+    world.converge(&web()).await.unwrap();
+    assert_eq!(world.plan(&adopting("old")).await.unwrap_err().kind(), ErrorKind::InvalidConfig, "one is enough");
+    assert!(world.plan(&adopting("auidofweb")).await.unwrap().is_empty(), "to adopt what is ours is nothing");
+}
+
+#[tokio::test]
+async fn a_step_that_was_carried_out_may_come_again() {
+    let world = World::new();
+    let wish = web();
+    let adopt = set(&wish_of("shop/adopter"), |settings| settings.adopt = Some("old".to_owned()));
+    world.cloud.add_balancer(foreign("old")).unwrap();
+    let retained = set(&gone(&adopt), |settings| settings.policy = DeletionPolicy::Retain);
+    let fewer = changed(&wish, |spec| drop(spec.targets.pop()));
+    for wish in [wish.clone(), fewer, gone(&wish), adopt, retained] {
+        let plan = world.plan(&wish).await.unwrap();
+        assert!(!plan.is_empty());
+        for step in &plan.steps {
+            world.provider.apply(&wish.key, step).await.unwrap();
+            world.provider.apply(&wish.key, step).await.unwrap();
+        }
+        for step in &plan.steps {
+            let again = world.provider.apply(&wish.key, step).await;
+            let gone_meanwhile = matches!(&again, Err(error) if error.kind() == ErrorKind::AlreadyExists);
+            assert!(again.is_ok() || gone_meanwhile, "{step}: {again:?}");
+        }
+    }
+    assert_eq!(world.cloud.balancers().len(), 1);
+}
+
+#[tokio::test]
+async fn all_owners_are_listed_whatever_the_page_holds() {
+    let options = CloudOptions { page_size: 2, ..CloudOptions::default() };
+    let cloud = LocalCloud::open(options).unwrap();
+    let world = World { provider: LocalProvider::in_process(cloud.clone(), &Config::default()), cloud };
+    for name in ["e", "a", "d", "b", "c"] {
+        world.converge(&wish_of(&format!("shop/{name}"))).await.unwrap();
+    }
+    world.cloud.reset_calls();
+    let keys = world.provider.list(&ClusterName::from("kubernetes")).await.unwrap();
+    assert_eq!(keys.iter().map(|key| key.service.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d", "e"]);
+    assert_eq!(world.cloud.calls()["list-balancers"], 3);
+    assert!(world.provider.list(&ClusterName::from("other")).await.unwrap().is_empty());
+    let wishes: Vec<_> = keys.iter().take(2).map(|key| wish_of(&format!("shop/{}", key.service))).collect();
+    world.cloud.reset_calls();
+    assert!(world.provider.observe(&wishes).await.iter().all(|state| matches!(state, Ok(Some(_)))));
+    assert!(world.provider.observe(&[]).await.is_empty());
+    assert_eq!(world.cloud.calls()["observe-balancers"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_cloud_is_at_work_there_is_no_plan() {
+    let work_time = Duration::from_secs(30);
+    let world = World::with(BalancerOptions { work_time, ..BalancerOptions::default() });
+    let wish = web();
+    let plan = world.plan(&wish).await.unwrap();
+    let mut last = Applied::Done;
+    for step in &plan.steps {
+        last = world.provider.apply(&wish.key, step).await.unwrap();
+    }
+    let Applied::Seen(Some(state)) = last else { panic!("{last:?}") };
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let later = changed(&wish, |spec| drop(spec.targets.pop()));
+    for wish in [&wish, &later, &gone(&wish)] {
+        let error = world.plan(wish).await.unwrap_err();
+        assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::InProgress, Retry::After(work_time * 2 / 3)));
+        assert_eq!(world.provider.plan(wish, Some(&state)).unwrap_err().kind(), ErrorKind::InProgress);
+    }
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let plan = world.plan(&later).await.unwrap();
+    world.provider.apply(&wish.key, &plan.steps[0]).await.unwrap();
+    let error = world.provider.apply(&wish.key, &plan.steps[0]).await.unwrap_err();
+    assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::InProgress, Retry::After(work_time)));
+    tokio::time::sleep(work_time).await;
+    assert!(world.plan(&later).await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_strike_every_call() {
+    let world = World::new();
+    let wish = web();
+    let wait = Duration::from_secs(7);
+    let table = [
+        (Fault::Throttled(Some(wait)), ErrorKind::RateLimited, Retry::After(wait)),
+        (Fault::Failing(503), ErrorKind::Unavailable, Retry::Backoff),
+        (Fault::Failing(403), ErrorKind::PermissionDenied, Retry::Backoff),
+        (Fault::Hanging, ErrorKind::Unavailable, Retry::Backoff),
+        (Fault::Garbled, ErrorKind::Unexpected, Retry::Backoff),
+        (Fault::Empty, ErrorKind::Unexpected, Retry::Backoff),
+        (Fault::AnswerLost, ErrorKind::Unavailable, Retry::Backoff),
+    ];
+    for (fault, kind, retry) in table {
+        let plan = world.plan(&wish).await.unwrap();
+        world.cloud.inject(FaultSpec::always(fault.clone()));
+        let observed = world.observe(&wish).await.unwrap_err();
+        assert_eq!((observed.kind(), observed.retry_advice()), (kind, retry), "{fault:?}");
+        if fault != Fault::Empty {
+            let listed = world.provider.list(&wish.key.cluster).await.unwrap_err();
+            assert_eq!((listed.kind(), listed.retry_advice()), (kind, retry), "{fault:?}");
+        }
+        let applied = world.provider.apply(&wish.key, &plan.steps[0]).await.unwrap_err();
+        assert_eq!((applied.kind(), applied.retry_advice()), (kind, retry), "{fault:?}");
+        world.cloud.repair_all();
+        world.converge(&wish).await.unwrap();
+        world.converge(&gone(&wish)).await.unwrap();
+        assert!(world.is_empty(), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_answer_or_a_crash_after_any_call_leaves_nothing_doubled_and_nothing_behind() {
+    let before = changed(&web(), |spec| spec.requested_address = Some("127.0.40.1".to_owned()));
+    let after = changed(&web(), |spec| spec.requested_address = Some("127.0.40.2".to_owned()));
+    for lost in [false, true] {
+        for count in 0..4 {
+            let world = World::new();
+            for wish in [&before, &after, &gone(&after)] {
+                if lost {
+                    world.cloud.inject(FaultSpec::always(Fault::AnswerLost).after(count).times(1));
+                }
+                world.cloud.inject(FaultSpec::always(Fault::Failing(500)).after(count + u64::from(lost)));
+                let _ = world.converge(wish).await;
+                world.cloud.repair_all();
+                world.converge(wish).await.unwrap();
+                let wanted = usize::from(wish.spec.is_some());
+                assert_eq!((world.cloud.balancers().len(), world.cloud.addresses().len()), (wanted, wanted));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cloud_that_does_not_show_what_was_just_made_gets_nothing_twice() {
+    let world = World::new();
+    let wish = web();
+    world.cloud.inject(FaultSpec::always(Fault::Stale));
+    for _ in 0..3 {
+        let plan = world.plan(&wish).await.unwrap();
+        assert_eq!(plan.steps.len(), 2, "it still looks as if there were nothing");
+        for step in &plan.steps {
+            world.provider.apply(&wish.key, step).await.unwrap();
+        }
+    }
+    world.cloud.repair_all();
+    assert_eq!((world.only().owner, world.cloud.addresses().len()), (Some(wish.key.clone()), 1));
+    assert!(world.plan(&wish).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_plan_for_what_the_cloud_cannot_do_is_refused() {
+    let world = World::new();
+    let table = [
+        changed(&web(), |spec| spec.ports = vec![port(Protocol::Sctp, 80)]),
+        changed(&web(), |spec| spec.ports[0].node_port = None),
+    ];
+    for wish in table {
+        assert_eq!(world.plan(&wish).await.unwrap_err().kind(), ErrorKind::Unsupported);
+    }
+    let state = LoadBalancerState { status: Default::default(), resources: serde_json::json!({"key": 7}) };
+    assert_eq!(world.provider.plan(&web(), Some(&state)).unwrap_err().kind(), ErrorKind::Unexpected);
+    let mut step = world.plan(&web()).await.unwrap().steps.remove(0);
+    assert_eq!(
+        world.provider.apply(&wish_of("shop/x").key, &step).await.unwrap_err().kind(),
+        ErrorKind::Unexpected,
+        "another's step"
+    );
+    step.payload = serde_json::Value::Null;
+    assert_eq!(world.provider.apply(&web().key, &step).await.unwrap_err().kind(), ErrorKind::Unexpected);
+    assert!(world.is_empty());
+}
+
+#[tokio::test]
+async fn the_status_says_how_nodes_treat_the_address_and_what_it_listens_on() {
+    let world = World::new();
+    world.converge(&web()).await.unwrap();
+    let entry = |state: Option<LoadBalancerState>| state.unwrap().status.ingress.remove(0);
+    let seen = entry(world.observe(&web()).await.unwrap());
+    assert_eq!(seen.ip_mode, Some(IpMode::Proxy));
+    assert_eq!(seen.ports.iter().map(|port| (port.port, port.error.clone())).collect::<Vec<_>>(), [(80, None)]);
+    let vip = set(&web(), |settings| settings.ip_mode = Some(IpMode::Vip));
+    assert_eq!(entry(world.observe(&vip).await.unwrap()).ip_mode, Some(IpMode::Vip));
+    assert_eq!(world.converge(&vip).await.unwrap(), [""; 0]);
+}
+
+#[test]
+fn a_balancer_that_cannot_be_made_by_hand_leaves_no_address() {
+    let world = World::new();
+    let listener = Listener { protocol: Protocol::Tcp, port: 0, node_port: 1 };
+    let settings = BalancerSettings { listeners: vec![listener], ..BalancerSettings::default() };
+    let bad = world.cloud.add_balancer(NewBalancer { settings, ..foreign("bad") });
+    assert!(matches!(bad, Err(CloudError::Invalid(_))));
+    assert!(matches!(world.cloud.add_balancer(foreign("")), Err(CloudError::Invalid(_))));
+    assert!(world.is_empty());
+    world.cloud.add_balancer(foreign("a")).unwrap();
+    assert!(matches!(world.cloud.add_balancer(foreign("a")), Err(CloudError::NameTaken(..))));
+    assert_eq!(world.cloud.addresses().len(), 1);
+    assert_eq!(world.cloud.delete_balancer("lb-9"), Err(CloudError::NoSuchBalancer("lb-9".to_owned())));
+}
+
+#[test]
+fn what_is_switched_off_is_not_there() {
+    let cloud = LocalCloud::open(CloudOptions::default()).unwrap();
+    let mut config = Config::default();
+    config.load_balancers.enabled = false;
+    let provider = LocalProvider::in_process(cloud, &config);
+    assert!(provider.load_balancers().is_none() && provider.capabilities().load_balancers.is_none());
+}
