@@ -82,7 +82,8 @@ pub enum Applied {
 /// - `foreign_is_untouched`: a thing without our mark appears in no plan.
 /// - `clash_names_the_owner`: if such a thing stands in the way, `plan` fails with `AlreadyExists` and names its owner or,
 ///   if it has none, the thing.
-/// - `clusters_do_not_meet`: a Service of the same name and UID in another cluster is another.
+/// - `clusters_do_not_meet`: a Service of the same name and UID in another cluster is another. Nothing is told of its
+///   balancer, and if the name is taken by it, that is `AlreadyExists`.
 /// - `a_new_service_of_the_name_is_another`: so is a Service of the same name with another UID.
 /// - `only_adoption_takes_over`: an existing thing without an owner becomes ours only if `settings.adopt` names it.
 /// - `the_owned_is_not_adopted`: one that carries another owner's mark never does: that is `AlreadyExists`; to adopt what

@@ -23,7 +23,8 @@
 //!   having written them, so that idle ones are small, and a slow reader slows the writer down.
 //! * A connection has no timer of its own. Four times a second all are looked at, and those that have idled or drained long
 //!   enough are closed; they may go on for that much longer than was asked for.
-//! * With [`Limits::threads`], each of these threads accepts from all listeners, and a connection stays on its thread.
+//! * With [`Limits::threads`], each of these threads accepts from all listeners and carries about as many connections as
+//!   the others; a connection stays on its thread.
 
 mod affinity;
 mod balancer;

@@ -92,12 +92,12 @@ enum PodAction {
 }
 
 /// Runs a kubelet on each of the machines, for as long as it is polled.
-pub(crate) async fn run(client: Client, machines: impl Fn() -> Vec<Arc<Machine>>, view: View, pace: Pace) {
+pub(crate) async fn run(client: Client, machines: impl Fn() -> Vec<Arc<Machine>>, mut view: View, pace: Pace) {
     let mut kubelets = Kubelets::default();
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
+        view.changed(&mut ticks).await;
         let actions = kubelets.decide(&machines(), pace, Instant::now());
         let booted: Vec<_> = futures::stream::iter(actions)
             .map(|action| apply(&client, action))

@@ -298,6 +298,5 @@ fn manager_options() -> ManagerOptions {
         }),
         dry_run: false,
         patience: PATIENCE,
-        ..ManagerOptions::default()
     }
 }

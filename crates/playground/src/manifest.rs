@@ -52,7 +52,7 @@ mod tests {
         let names = |manifest: Manifest| -> Vec<_> {
             manifest.objects().unwrap().iter().map(|object| object.name_any()).collect()
         };
-        assert_eq!(names(HELLO), ["hello", "hello-1", "hello-2"]);
+        assert_eq!(names(HELLO), ["hello-1", "hello-2", "hello"]);
         assert_eq!(names(HELLO_UDP), ["hello"]);
     }
 }

@@ -40,12 +40,12 @@ struct PodKey {
 }
 
 /// Places Pods, for as long as it is polled.
-pub(crate) async fn run(client: Client, view: View) {
+pub(crate) async fn run(client: Client, mut view: View) {
     view.synced().await;
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
+        view.changed(&mut ticks).await;
         let pods = view.pods();
         if !pods.iter().any(|pod| is_waiting(pod)) {
             continue;

@@ -5,6 +5,7 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::runtime::reflector::{self, Lookup, Store};
@@ -12,11 +13,15 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
+use tokio::time::Interval;
 
 use crate::objects::{Lease, Node, Pod, Service};
 
 /// Where kubelets keep their Leases.
 pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
+
+/// How long changes are gathered before anybody reacts.
+const GATHER: Duration = Duration::from_millis(5);
 
 /// The objects as they were last heard of. Clones are the same view.
 #[derive(Clone)]
@@ -26,17 +31,22 @@ pub(crate) struct View {
     leases: Store<Lease>,
     services: Store<Service>,
     filled: watch::Receiver<bool>,
+    /// Counts what happens to Pods and Services.
+    changes: watch::Receiver<u64>,
 }
 
 impl View {
     /// A view, and the work that keeps it fresh; that never ends by itself.
     pub(crate) fn new(client: &Client) -> (View, impl Future<Output = ()> + Send + use<>) {
-        let (nodes, feed_nodes) = reflect(Api::<Node>::all(client.clone()));
-        let (pods, feed_pods) = reflect(Api::<Pod>::all(client.clone()));
-        let (leases, feed_leases) = reflect(Api::<Lease>::namespaced(client.clone(), LEASE_NAMESPACE));
-        let (services, feed_services) = reflect(Api::<Service>::all(client.clone()));
+        let (count, changes) = watch::channel(0);
+        let counted = Arc::new(count);
+        let (on_pod, on_service) = (counter(&counted), counter(&counted));
+        let (nodes, feed_nodes) = reflect(Api::<Node>::all(client.clone()), || ());
+        let (pods, feed_pods) = reflect(Api::<Pod>::all(client.clone()), on_pod);
+        let (leases, feed_leases) = reflect(Api::<Lease>::namespaced(client.clone(), LEASE_NAMESPACE), || ());
+        let (services, feed_services) = reflect(Api::<Service>::all(client.clone()), on_service);
         let (fill, filled) = watch::channel(false);
-        let view = View { nodes, pods, leases, services, filled };
+        let view = View { nodes, pods, leases, services, filled, changes };
         let full = view.clone();
         let feed = async move {
             tokio::join!(feed_nodes, feed_pods, feed_leases, feed_services, async {
@@ -53,6 +63,20 @@ impl View {
     pub(crate) async fn synced(&self) {
         // An error says that the feed was dropped, and then those who wait are about to be, too.
         let _ = self.filled.clone().wait_for(|filled| *filled).await.is_ok();
+    }
+
+    /// Waits until something happens to a Pod or a Service that this clone has not been told of, or until the next tick. A
+    /// cluster reacts to what it hears; the ticks are for what happens in silence.
+    pub(crate) async fn changed(&mut self, ticks: &mut Interval) {
+        tokio::select! {
+            changed = self.changes.changed() => match changed {
+                // What comes together is seen together.
+                Ok(()) => tokio::time::sleep(GATHER).await,
+                // The feed is gone, and those who wait are about to be, too.
+                Err(_) => std::future::pending().await,
+            },
+            _ = ticks.tick() => {}
+        }
     }
 
     /// Only one may wait for a reflector's store: with several, the waker of one can be lost for the other's.
@@ -96,7 +120,13 @@ where
     objects
 }
 
-fn reflect<K>(api: Api<K>) -> (Store<K>, impl Future<Output = ()> + Send)
+fn counter(count: &Arc<watch::Sender<u64>>) -> impl Fn() + Send + use<> {
+    let count = count.clone();
+    move || count.send_modify(|count| *count = count.wrapping_add(1))
+}
+
+/// A store, and what feeds it and tells of every change.
+fn reflect<K>(api: Api<K>, tell: impl Fn() + Send) -> (Store<K>, impl Future<Output = ()> + Send)
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
@@ -106,10 +136,12 @@ where
         // A third of most objects, and nothing here reads it.
         .modify(|object| object.managed_fields_mut().clear())
         .reflect(writer)
-        .for_each(|event| async {
-            if let Err(error) = event {
-                tracing::debug!(%error, "the watch of a simulated component was cut");
+        .for_each(move |event| {
+            match event {
+                Ok(_) => tell(),
+                Err(error) => tracing::debug!(%error, "the watch of a simulated component was cut"),
             }
+            std::future::ready(())
         });
     (reader, feed)
 }

@@ -94,7 +94,9 @@ impl Balancing<'_> {
             let other = if caps.mixed_protocols && caps.udp { Protocol::Udp } else { first };
             spec.ports = vec![port(0, first), port(1, first), port(2, other)];
             spec.ports.truncate(caps.max_ports.unwrap_or(usize::MAX));
-            spec.source_ranges.extend(caps.source_ranges.then(|| range("192.0.2.0/24")));
+            if caps.source_ranges {
+                spec.source_ranges = vec![range("192.0.2.0/24"), range("10.0.0.0/8")];
+            }
             if caps.session_affinity {
                 spec.session_affinity = SessionAffinity::ClientIp { timeout_seconds: 10800 };
             }

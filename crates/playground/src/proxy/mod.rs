@@ -48,13 +48,13 @@ struct Proxy {
 }
 
 /// Answers on the node ports of these machines, for as long as it is polled.
-pub(crate) async fn run(machines: impl Fn() -> Vec<Arc<Machine>>, view: View) {
+pub(crate) async fn run(machines: impl Fn() -> Vec<Arc<Machine>>, mut view: View) {
     view.synced().await;
     let mut proxy = Proxy::new();
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
+        view.changed(&mut ticks).await;
         let services = view.services();
         let wanted = if services.is_empty() { Doors::new() } else { decide(&services, &view.pods(), &machines()) };
         proxy.become_like(wanted, Instant::now()).await;

@@ -51,7 +51,8 @@ impl Scene<'_> {
         );
         let commands = vec![
             format!("kubectl apply -f {}", HELLO.path),
-            format!("until kubectl get service {SERVICE} | grep '127[.]'; do sleep 1; done"),
+            format!("until {}; do sleep 1; done", curl()),
+            format!("kubectl get service {SERVICE}"),
             format!("for n in 1 2 3 4; do {}; done", curl()),
             format!("kubectl describe service {SERVICE}"),
         ];
@@ -97,7 +98,7 @@ impl Scene<'_> {
             format!(r#"kubectl patch service {SERVICE} -p '{{"spec":{{"externalTrafficPolicy":"Local"}}}}'"#),
             "sleep 2".to_owned(),
             format!("for ip in {}; do curl -sS -w '\\n' http://$ip:$({port})/healthz; done", self.some_addresses()),
-            curl(),
+            format!("until {}; do sleep 1; done", curl()),
         ];
         let claims = vec![Claim::OnlyNodesWithPods(SERVICE.to_owned()), answered(Probe::Http, HTTP, &[STAYS])];
         self.step("Only where a Pod is", what, Act::PolicyLocal(SERVICE.to_owned()), commands, claims)

@@ -139,10 +139,12 @@ pub(in crate::cases) async fn in_progress_is_told(scene: &Scene) -> Verdict {
     if !happens(work.hands().slow().await, "make the cloud slow")? {
         return work.fulfil(&wish).await.map(drop);
     }
-    let plan = work.plan(&wish).await?;
-    let Some(step) = plan.steps.first() else { return broken("nothing is planned for a new Service") };
-    if let Err(error) = work.apply(&wish, step).await {
-        return broken(format!("an error from a sound cloud: {error}"));
+    for step in &work.plan(&wish).await?.steps {
+        match work.apply(&wish, step).await {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::InProgress => break,
+            Err(error) => return broken(format!("an error from a sound cloud: {error}")),
+        }
     }
     let state = work.state(&wish).await?;
     match work.provider()?.plan(&wish, state.as_ref()) {

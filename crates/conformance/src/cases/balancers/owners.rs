@@ -1,6 +1,6 @@
 //! Rules about whose balancer it is.
 
-use bowline_cloud::ErrorKind;
+use bowline_cloud::{Error, ErrorKind};
 use bowline_core::annotations::DeletionPolicy;
 use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerWish};
 
@@ -67,12 +67,7 @@ async fn clashes(work: &Balancing<'_>, wish: &LoadBalancerWish, owner: Option<Lo
     untouched(work, &before).await?;
     match came {
         Ok(_) => require(work.seen(&wish.key).await?.id != foreign.id, || "it took over what is not ours".to_owned())?,
-        Err(error) => {
-            let (kind, text) = (error.kind(), error.to_string());
-            require(kind == ErrorKind::AlreadyExists, || format!("a clash of names is {kind:?}: {text}"))?;
-            let cluster = owner.as_ref().map_or(name.as_str(), |owner| owner.cluster.as_str());
-            require(text.contains(cluster), || format!("it does not say that {cluster:?} stands in the way: {text}"))?;
-        }
+        Err(error) => names(&error, owner.as_ref().map_or(name.as_str(), |owner| owner.cluster.as_str()))?,
     }
     work.remove(wish).await?;
     work.nothing_changed_since(&before).await
@@ -84,20 +79,50 @@ pub(in crate::cases) async fn clusters_do_not_meet(scene: &Scene) -> Verdict {
     let here = work.wish("web", &nodes)?;
     let there = LoadBalancerWish { key: elsewhere(&here.key), ..here.clone() };
     work.fulfil(&here).await?;
-    let ours = work.owned(&here.key).await;
-    let nothing = work.state(&there).await?;
-    require(nothing.is_none(), || format!("another cluster's Service of this UID has our balancer: {nothing:?}"))?;
-    work.fulfil(&there).await?;
+    let ours = work.resources().await;
+    has_nothing(&work, &there, "another cluster's Service of this UID").await?;
+    // As after a restore of a cluster under another name: the UIDs are the same.
+    match work.attempt(&there).await? {
+        Ok(_) => both_clusters_have_their_own(&work, &here, &there).await?,
+        // Where balancers are called by the UID alone, the name is taken.
+        Err(error) => names(&error, here.key.cluster.as_str())?,
+    }
     untouched(&work, &ours).await?;
+    work.remove(&there).await?;
+    work.nothing_changed_since(&ours).await?;
+    let listed = keys(&work, &there.key.cluster).await?;
+    require(listed.is_empty(), || format!("another cluster has nothing, and these are listed: {listed:?}"))
+}
+
+async fn both_clusters_have_their_own(
+    work: &Balancing<'_>,
+    here: &LoadBalancerWish,
+    there: &LoadBalancerWish,
+) -> Verdict {
     let addresses = [work.seen(&here.key).await?.addresses, work.seen(&there.key).await?.addresses];
     let [one, other] = &addresses;
     require(one != other, || format!("two clusters have the same addresses: {addresses:?}"))?;
-    for wish in [&here, &there] {
-        let listed = keys(&work, &wish.key.cluster).await?;
+    for wish in [here, there] {
+        let listed = keys(work, &wish.key.cluster).await?;
         require(listed == [wish.key.clone()], || format!("the balancers of {} are {listed:?}", wish.key.cluster))?;
     }
-    work.remove(&there).await?;
-    work.nothing_changed_since(&ours).await
+    Ok(())
+}
+
+/// Nothing is told of others: a state, if there is one, is about what stands in the way.
+async fn has_nothing(work: &Balancing<'_>, wish: &LoadBalancerWish, who: &str) -> Verdict {
+    let state = work.state(wish).await?;
+    let ingress = state.iter().flat_map(|state| &state.status.ingress).next();
+    require(ingress.is_none(), || format!("{who} has our balancer: {ingress:?}"))?;
+    let gone = work.state(&gone(wish)).await?;
+    require(gone.is_none(), || format!("of {who} there is nothing to remove, and it says {gone:?}"))
+}
+
+/// It says that something stands in the way, and whose it is.
+fn names(error: &Error, owner: &str) -> Verdict {
+    let (kind, text) = (error.kind(), error.to_string());
+    require(kind == ErrorKind::AlreadyExists, || format!("what stands in the way is {kind:?}: {text}"))?;
+    require(text.contains(owner), || format!("it does not say that {owner:?} stands in the way: {text}"))
 }
 
 async fn keys(work: &Balancing<'_>, cluster: &ClusterName) -> Verdict<Vec<LoadBalancerKey>> {
@@ -113,8 +138,7 @@ pub(in crate::cases) async fn a_new_service_of_the_name_is_another(scene: &Scene
     let new = LoadBalancerWish { key: LoadBalancerKey { uid, ..old.key.clone() }, ..old.clone() };
     work.fulfil(&old).await?;
     let before = work.owned(&old.key).await;
-    let nothing = work.state(&new).await?;
-    require(nothing.is_none(), || format!("a new Service has the balancer of an old one of its name: {nothing:?}"))?;
+    has_nothing(&work, &new, "a new Service of the name").await?;
     work.fulfil(&new).await?;
     untouched(&work, &before).await?;
     let made = work.owned(&new.key).await;
