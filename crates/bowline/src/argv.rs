@@ -14,7 +14,7 @@ use clap::{Arg, Command};
 
 /// Flags of the Go managers that nothing is done about yet. They stand in every manifest, so they are taken, and each is
 /// told in the log: some of them switch on what this version does not have.
-const GO_FLAGS: [&str; 74] = [
+const GO_FLAGS: [&str; 73] = [
     "allocate-node-cidrs",
     "allow-untagged-cloud",
     "authentication-kubeconfig",
@@ -30,7 +30,6 @@ const GO_FLAGS: [&str; 74] = [
     "cidr-allocator-type",
     "client-ca-file",
     "cluster-cidr",
-    "concurrent-service-syncs",
     "configure-cloud-routes",
     "contention-profiling",
     "controller-start-interval",

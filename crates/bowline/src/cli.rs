@@ -3,6 +3,7 @@
 
 #[cfg(feature = "provider-local")]
 mod cloud;
+mod look;
 mod manager;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,15 +19,18 @@ use crate::flags::{self, PortRange};
 
 #[cfg(feature = "provider-local")]
 pub(crate) use cloud::{CloudArgs, CloudCommand, EndpointArgs};
-pub(crate) use manager::{CloudCallArgs, GenericArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs};
+pub(crate) use look::{OrphansArgs, Output, PlanArgs};
+pub(crate) use manager::{
+    CloudCallArgs, ControllerArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs,
+};
 
 /// Names the environment variable that selects what is logged.
 pub(crate) const LOG_VARIABLE: &str = "BOWLINE_LOG";
 
 /// A cloud controller manager for Kubernetes, and the tools to try it without a cloud.
 ///
-/// With flags and no command it is the manager: it watches the API server and makes the cluster's nodes match what
-/// their clouds say. Flags that the managers built on k8s.io/cloud-provider have, too, are written as they are there. It
+/// With flags and no command it is the manager: it watches the API server, makes the cluster's nodes match what their
+/// clouds say, and sees to load balancers for its Services. Flags that the managers built on k8s.io/cloud-provider have, too, are written as they are there. It
 /// stops cleanly on SIGINT or SIGTERM.
 #[derive(Debug, Parser)]
 #[command(
@@ -63,6 +67,19 @@ pub(crate) enum Command {
     /// An API server, a small cloud, simulated kubelets and the controllers in one process, and a tour of what they do:
     /// commands to paste and what to look for. Nothing is kept; Ctrl-C ends it.
     Playground(PlaygroundArgs),
+
+    /// Show what the manager would change, in the clouds and in the cluster, and change nothing.
+    ///
+    /// It looks once at all nodes and Services, asks the clouds, and prints what the controllers would do about what is
+    /// there now. The exit code is 0 if that is nothing, 2 if there is something, and 1 if something went wrong, which
+    /// includes flags that cannot work.
+    Plan(Box<PlanArgs>),
+
+    /// List what this cluster has left behind in its clouds: load balancers without a Service.
+    ///
+    /// Each is shown with what it consists of. With --delete they are removed, after a question. The exit code is 1 if
+    /// anything went wrong.
+    Orphans(Box<OrphansArgs>),
 
     /// Run a small cloud on this machine, or change one that runs.
     ///

@@ -1,11 +1,9 @@
 //! `bowline cloud`: the local cloud behind its HTTP API, and the owner's hands on one that runs.
 
-use std::fmt::Write as _;
+mod table;
 
 use anyhow::Context as _;
-use bowline_local::{
-    CallError, CloudError, CloudOptions, FaultSpec, LocalCloud, Machine, MachineState, ManagementClient, NewMachine,
-};
+use bowline_local::{CallError, CloudError, CloudOptions, FaultSpec, LocalCloud, ManagementClient, NewMachine};
 
 use crate::BadInput;
 use crate::cli::{CloudArgs, CloudCommand, EndpointArgs};
@@ -62,7 +60,9 @@ async fn order(client: &ManagementClient, command: &CloudCommand) -> Result<Stri
     let nothing = |()| String::new();
     match command {
         CloudCommand::Add(args) => Ok(format!("{}\n", client.add(&NewMachine::from(args)).await?.spec.id)),
-        CloudCommand::List(_) => Ok(table(&client.list().await?)),
+        CloudCommand::List(_) => Ok(table::machines(&client.list().await?)),
+        CloudCommand::Balancers(_) => Ok(table::balancers(&client.balancers().await?)),
+        CloudCommand::Addresses(_) => Ok(table::addresses(&client.addresses().await?)),
         CloudCommand::Stop(machine) => client.stop(&machine.id).await.map(nothing),
         CloudCommand::Start(machine) => client.start(&machine.id).await.map(nothing),
         CloudCommand::Delete(machine) => client.delete(&machine.id).await.map(nothing),
@@ -82,58 +82,11 @@ impl CloudCommand {
     fn at(&self) -> &EndpointArgs {
         match self {
             CloudCommand::Add(args) => &args.at,
-            CloudCommand::List(at) => at,
+            CloudCommand::List(at) | CloudCommand::Balancers(at) | CloudCommand::Addresses(at) => at,
             CloudCommand::Stop(args) | CloudCommand::Start(args) | CloudCommand::Delete(args) => &args.at,
             CloudCommand::Fault(args) => &args.at,
             CloudCommand::Repair(args) => &args.at,
             CloudCommand::Calls(args) => &args.at,
         }
-    }
-}
-
-/// The machines in columns, as kubectl writes them.
-fn table(machines: &[Machine]) -> String {
-    let head = ["ID", "NAME", "STATE", "TYPE", "ZONE", "ADDRESSES"].map(str::to_owned);
-    let rows: Vec<_> = std::iter::once(head).chain(machines.iter().map(row)).collect();
-    let mut widths = [0; 6];
-    for row in &rows {
-        widths.iter_mut().zip(row).for_each(|(width, cell)| *width = cell.chars().count().max(*width));
-    }
-    let mut text = String::new();
-    for row in &rows {
-        let cells: String = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}   ")).collect();
-        let _ = writeln!(text, "{}", cells.trim_end());
-    }
-    text
-}
-
-fn row(machine: &Machine) -> [String; 6] {
-    let spec = &machine.spec;
-    let state = match machine.state {
-        MachineState::Running => "running",
-        MachineState::Stopped => "stopped",
-    };
-    let addresses: Vec<_> = spec.addresses.iter().map(ToString::to_string).collect();
-    let or_none = |text: &str| if text.is_empty() { "<none>".to_owned() } else { text.to_owned() };
-    [
-        spec.id.clone(),
-        spec.name.clone(),
-        state.to_owned(),
-        or_none(&spec.instance_type),
-        or_none(&spec.zone),
-        or_none(&addresses.join(",")),
-    ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn machines_are_listed_in_columns() {
-        let spec = NewMachine { id: "i-1".to_owned(), name: "worker-1".to_owned(), ..NewMachine::default() };
-        let text = table(&[Machine { spec, state: MachineState::Stopped }]);
-        let head = "ID    NAME       STATE     TYPE     ZONE     ADDRESSES\n";
-        assert_eq!(text, format!("{head}i-1   worker-1   stopped   <none>   <none>   <none>\n"));
     }
 }

@@ -1,7 +1,7 @@
 //! `--controllers`: which of them run (CTRL-1 to CTRL-4).
 
 use bowline_config::{Problem, Problems, nearest};
-use bowline_controllers::{node, node_lifecycle};
+use bowline_controllers::{node, node_lifecycle, service};
 
 /// A controller that the flag may name.
 struct Known {
@@ -18,7 +18,7 @@ struct Known {
 const KNOWN: [Known; 5] = [
     Known { name: node::NAME, alias: "cloud-node", by_default: true, built: true },
     Known { name: node_lifecycle::NAME, alias: "cloud-node-lifecycle", by_default: true, built: true },
-    Known { name: "service-lb-controller", alias: "service", by_default: true, built: false },
+    Known { name: service::NAME, alias: "service", by_default: true, built: true },
     Known { name: "node-route-controller", alias: "route", by_default: true, built: false },
     Known { name: "node-ipam-controller", alias: "nodeipam", by_default: false, built: false },
 ];
@@ -147,12 +147,12 @@ mod tests {
     #[test]
     fn what_does_not_run_is_said_once() {
         assert_eq!(
-            select(&["cloud-node", "service"]).0.remarks(),
+            select(&["cloud-node", "service", "route"]).0.remarks(),
             [
                 "\"cloud-node-lifecycle-controller\" is disabled",
-                "Skipping \"service-lb-controller\": it is not part of this version",
+                "Skipping \"node-route-controller\": it is not part of this version",
             ]
         );
-        assert!(select(&["cloud-node", "cloud-node-lifecycle"]).0.remarks().is_empty());
+        assert!(select(&["cloud-node", "cloud-node-lifecycle", "service"]).0.remarks().is_empty());
     }
 }

@@ -1,18 +1,15 @@
 //! The manager: flags become settings, settings become clouds, a client and controllers, and those run until a signal.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::{CloudProvider, Clouds};
-use bowline_config::{Problem, Problems};
+use bowline_cloud::Clouds;
+use bowline_config::Problems;
 use bowline_controllers::manager;
-use bowline_kube::ConnectError;
 use bowline_runtime::{Clock, Shutdown, Supervisor};
 
-use crate::BadInput;
 use crate::admin::Admin;
 use crate::cli::ManagerArgs;
-use crate::providers;
+use crate::reach::{Reached, check_routing};
 use crate::serve::stopped_by_signals;
 use crate::settings::Settings;
 
@@ -33,41 +30,30 @@ pub(crate) async fn run(args: &ManagerArgs, problems: Problems) -> anyhow::Resul
 /// All that the manager needs; nothing of it has called anybody yet.
 struct Prepared {
     settings: Settings,
-    providers: Vec<Arc<dyn CloudProvider>>,
-    client: kube::Client,
+    reached: Reached,
 }
 
 impl Prepared {
     /// Looks at everything there is to look at, and starts nothing.
     async fn new(args: &ManagerArgs, mut problems: Problems) -> anyhow::Result<Prepared> {
         let settings = Settings::resolve(args, &mut problems);
-        let providers = providers::build(&settings.providers, &settings.cluster, &providers::registry(), &mut problems);
-        let client = match bowline_kube::connect(&settings.client).await {
-            Ok(client) => Some(client),
-            Err(ConnectError::Config(message)) => {
-                problems.push(Problem::new(message));
-                None
-            }
-            Err(error) if problems.is_empty() => return Err(error.into()),
-            Err(_) => None,
-        };
-        match client {
-            Some(client) if problems.is_empty() => Ok(Prepared { settings, providers, client }),
-            _ => Err(BadInput::from(problems).into()),
-        }
+        let reached = Reached::new(&settings.reach, problems).await?;
+        Ok(Prepared { settings, reached })
     }
 
     /// Runs until shutdown is requested.
     async fn run(self, shutdown: Shutdown) -> anyhow::Result<()> {
         let metrics = prometheus::Registry::new();
-        let clouds = Clouds::around(self.providers, &self.settings.layers, &metrics);
+        let Reached { providers, client } = self.reached;
+        let clouds = Clouds::around(providers, &self.settings.reach.layers, &metrics);
+        check_routing(&clouds, &self.settings.manager)?;
         let patience = self.settings.manager.patience + MARGIN;
         let mut tasks = Supervisor::new(shutdown.clone());
         if let Some(address) = self.settings.metrics_listen {
             tasks.spawn("metrics", Admin::bind(address, metrics.clone()).await?.serve(shutdown.clone()));
         }
         tracing::info!(version = env!("CARGO_PKG_VERSION"), clouds = ?names(&clouds), "starting");
-        let manager = manager::run(self.client, clouds, self.settings.manager, Clock::system(), metrics, shutdown);
+        let manager = manager::run(client, clouds, self.settings.manager, Clock::system(), metrics, shutdown);
         tasks.spawn("manager", manager);
         tasks.run(patience).await?;
         tracing::info!("stopped");

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bowline_config::{Problem, parse_duration};
+use bowline_core::service::NodeSet;
 use clap::builder::TypedValueParser;
 use ipnet::IpNet;
 
@@ -97,6 +98,15 @@ pub(crate) fn go_bool(text: &str) -> Result<bool, &'static str> {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
         _ => Err("expected true or false"),
+    }
+}
+
+/// Which nodes become targets of load balancers.
+pub(crate) fn node_set(text: &str) -> Result<NodeSet, &'static str> {
+    match text {
+        "initialized" => Ok(NodeSet::Initialized),
+        "all" => Ok(NodeSet::All),
+        _ => Err("expected initialized or all"),
     }
 }
 

@@ -3,7 +3,8 @@
 //! ```text
 //! argv ──► cli (clap: flags, help, exit code 2) ──► serve (start, write kubeconfig, wait for a signal, stop)
 //!   │                                                 ├─ playground (the same, and what to try)
-//!   │                                                 └─ cloud (the same for a cloud, or one change to a running one)
+//!   │                                                 ├─ cloud (the same for a cloud, or one change to a running one)
+//!   │                                                 └─ plan, orphans (look once at a cluster and its clouds)
 //!   └─ flags only: the manager
 //!      argv (Go's spelling) ──► cli ──► settings ──► providers ──► daemon
 //!                 └──── Problems ─────────┴─────────────┘ all at once, exit code 2, nothing started
@@ -22,8 +23,11 @@ mod daemon;
 mod exposition;
 mod flags;
 mod kubeconfig;
+mod orphans;
+mod plan;
 mod playground;
 mod providers;
+mod reach;
 mod serve;
 mod settings;
 
@@ -67,7 +71,7 @@ pub fn main() -> ExitCode {
     }
     remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
     match logging.map_err(anyhow::Error::from).and_then(|()| run(cli, problems)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // No macro: a closed standard error must not turn into a panic.
             let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("error: {error:#}\n"));
@@ -96,8 +100,11 @@ impl Invocation {
             true => argv::tidy(arguments, &mut command),
             false => argv::Argv { arguments, ..argv::Argv::default() },
         };
-        let matches = command.try_get_matches_from_mut(argv.arguments).unwrap_or_else(|error| error.exit());
-        let cli = cli::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        let is_plan = argv.arguments.get(1).is_some_and(|command| command == "plan");
+        let matches = command.try_get_matches_from_mut(argv.arguments);
+        let read = matches.and_then(|matches| Ok((cli::Cli::from_arg_matches(&matches)?, matches)));
+        let exit = |error: clap::Error| if is_plan { plan::exit(&error) } else { error.exit() };
+        let (cli, matches) = read.unwrap_or_else(exit);
         Invocation { cli, flags: values(&command, &matches), remarks: argv.remarks, problems: argv.problems }
     }
 }
@@ -112,17 +119,20 @@ fn values(command: &clap::Command, matches: &clap::ArgMatches) -> Vec<String> {
     command.get_arguments().filter_map(value).collect()
 }
 
-fn run(cli: cli::Cli, problems: Problems) -> anyhow::Result<()> {
+fn run(cli: cli::Cli, problems: Problems) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("the operating system refused the threads to run on")?;
+    let success = |()| ExitCode::SUCCESS;
     match cli.command {
-        None => runtime.block_on(daemon::run(&cli.manager, problems)),
-        Some(cli::Command::Apiserver(args)) => runtime.block_on(serve::run(args)),
-        Some(cli::Command::Playground(args)) => runtime.block_on(playground::run(args)),
+        None => runtime.block_on(daemon::run(&cli.manager, problems)).map(success),
+        Some(cli::Command::Apiserver(args)) => runtime.block_on(serve::run(args)).map(success),
+        Some(cli::Command::Playground(args)) => runtime.block_on(playground::run(args)).map(success),
+        Some(cli::Command::Plan(args)) => runtime.block_on(plan::run(&args)),
+        Some(cli::Command::Orphans(args)) => runtime.block_on(orphans::run(&args)),
         #[cfg(feature = "provider-local")]
-        Some(cli::Command::Cloud(args)) => runtime.block_on(cloud::run(args)),
+        Some(cli::Command::Cloud(args)) => runtime.block_on(cloud::run(args)).map(success),
     }
 }
 

@@ -7,12 +7,13 @@ use std::time::Duration;
 use bowline_cloud::layers::LayerOptions;
 use bowline_config::{Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
-use bowline_controllers::{node, node_lifecycle};
+use bowline_controllers::service::DefaultCloud;
+use bowline_controllers::{node, node_lifecycle, service};
 use bowline_core::ClusterName;
 use bowline_core::lifecycle::Policy;
 use bowline_kube::ClientOptions;
 
-use crate::cli::{CloudCallArgs, GenericArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs};
+use crate::cli::{CloudCallArgs, ControllerArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs};
 use crate::controllers::Selection;
 use crate::flags::Given;
 use crate::providers::{self, Wanted};
@@ -25,48 +26,81 @@ const PATIENCE: Duration = Duration::from_secs(20);
 // upstream: the defaults of --kube-api-qps and --kube-api-burst.
 const KUBE_API_RATE: (f64, i32) = (20.0, 30);
 
-/// All that the manager is made from.
+/// What is said at the start, so that nobody waits for something to happen.
+const DRY_RUN_REMARK: &str = "dry run: nothing is changed, neither in the cluster nor in a cloud";
+
+/// How the cluster and its clouds are reached.
 #[derive(Debug)]
-pub(crate) struct Settings {
+pub(crate) struct Reach {
     pub(crate) providers: Vec<Wanted>,
     pub(crate) cluster: ClusterName,
     pub(crate) client: ClientOptions,
-    pub(crate) manager: ManagerOptions,
     pub(crate) layers: LayerOptions,
+}
+
+/// All that the manager is made from.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) reach: Reach,
+    pub(crate) manager: ManagerOptions,
     pub(crate) metrics_listen: Option<SocketAddr>,
     /// What a person should know about them, to be logged.
     pub(crate) remarks: Vec<String>,
 }
 
-impl Settings {
-    /// Works out what the flags come to. What is wrong goes to `problems`, with something harmless in its place, so
-    /// that the rest can be looked at, too; who gets problems does not use the settings.
-    pub(crate) fn resolve(args: &ManagerArgs, problems: &mut Problems) -> Settings {
-        let generic = &args.generic;
-        let controllers = Selection::new(&list(&generic.controllers), problems);
-        let mut remarks = controllers.remarks();
-        remarks.extend(election_remark(&generic.leader_elect, problems));
-        let cluster = taken(&generic.cluster_name, problems).unwrap_or_default();
-        let node = node_options(&args.node, problems);
-        let node_lifecycle = node_lifecycle_options(&args.node_lifecycle, problems);
-        Settings {
-            providers: providers::wanted(&list(&generic.cloud_provider), &generic.cloud_config, problems),
+// Both work out what flags come to. What is wrong goes to `problems`, with something harmless in its place, so that the
+// rest can be looked at, too; who gets problems does not use the result.
+
+impl Reach {
+    pub(crate) fn resolve(args: &ReachArgs, problems: &mut Problems) -> Reach {
+        let cluster = taken(&args.cluster_name, problems).unwrap_or_default();
+        Reach {
+            providers: providers::wanted(&list(&args.cloud_provider), &args.cloud_config, problems),
             cluster: ClusterName::from(cluster.as_str()),
-            client: client_options(generic, problems),
-            manager: ManagerOptions {
-                node: controllers.has(node::NAME).then_some(node),
-                node_lifecycle: controllers.has(node_lifecycle::NAME).then_some(node_lifecycle),
-                patience: PATIENCE,
-                ..ManagerOptions::default()
-            },
-            layers: layer_options(&args.cloud, problems),
+            client: client_options(args, problems),
+            layers: layer_options(&args.calls, problems),
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn resolve(args: &ManagerArgs, problems: &mut Problems) -> Settings {
+        let reach = Reach::resolve(&args.reach, problems);
+        let generic = &args.generic;
+        let (manager, mut remarks) = manager_options(&args.controllers, &reach.cluster, problems);
+        remarks.extend(election_remark(&generic.leader_elect, problems));
+        let dry_run = taken(&generic.dry_run, problems).unwrap_or(true);
+        remarks.extend(dry_run.then(|| DRY_RUN_REMARK.to_owned()));
+        Settings {
+            reach: Reach { layers: LayerOptions { dry_run, ..reach.layers }, ..reach },
+            manager: ManagerOptions { dry_run, ..manager },
             metrics_listen: generic.metrics_listen.as_ref().and_then(|address| taken(address, problems)),
             remarks,
         }
     }
 }
 
-fn client_options(args: &GenericArgs, problems: &mut Problems) -> ClientOptions {
+/// The controllers, and what a person should know about the choice of them.
+pub(crate) fn manager_options(
+    args: &ControllerArgs,
+    cluster: &ClusterName,
+    problems: &mut Problems,
+) -> (ManagerOptions, Vec<String>) {
+    let selection = Selection::new(&list(&args.selection.controllers), problems);
+    let node = node_options(&args.node, problems);
+    let node_lifecycle = node_lifecycle_options(&args.node_lifecycle, problems);
+    let service = service_options(&args.service, cluster, problems);
+    let options = ManagerOptions {
+        node: selection.has(node::NAME).then_some(node),
+        node_lifecycle: selection.has(node_lifecycle::NAME).then_some(node_lifecycle),
+        service: selection.has(service::NAME).then_some(service),
+        dry_run: false,
+        patience: PATIENCE,
+    };
+    (options, selection.remarks())
+}
+
+fn client_options(args: &ReachArgs, problems: &mut Problems) -> ClientOptions {
     ClientOptions {
         kubeconfig: args.kubeconfig.clone().filter(|path: &PathBuf| !path.as_os_str().is_empty()),
         master: args.master.clone().filter(|url| !url.is_empty()),
@@ -75,7 +109,7 @@ fn client_options(args: &GenericArgs, problems: &mut Problems) -> ClientOptions 
     }
 }
 
-fn kube_api_rate(args: &GenericArgs, problems: &mut Problems) -> Option<(f64, u32)> {
+fn kube_api_rate(args: &ReachArgs, problems: &mut Problems) -> Option<(f64, u32)> {
     let rate = args.kube_api_qps.as_ref().and_then(|rate| taken(rate, problems));
     let burst = args.kube_api_burst.as_ref().and_then(|burst| taken(burst, problems));
     if rate.is_none() && burst.is_none() {
@@ -122,6 +156,30 @@ fn node_lifecycle_options(args: &NodeLifecycleArgs, problems: &mut Problems) -> 
         policy: policy(args, problems).unwrap_or(defaults.policy),
         delete_unclaimed: taken(&args.delete_unclaimed_nodes, problems).unwrap_or(defaults.delete_unclaimed),
     }
+}
+
+fn service_options(args: &ServiceArgs, cluster: &ClusterName, problems: &mut Problems) -> service::Options {
+    let defaults = service::Options::default();
+    let at_once = args.concurrent_service_syncs.as_ref().and_then(|number| taken(number, problems));
+    // upstream: takes 0 and less, and then does nothing.
+    if at_once.is_some_and(|number| number < 1) {
+        problems.push(Problem::new("concurrent-service-syncs must be a positive number"));
+    }
+    let default_cloud = args.load_balancer_default_cloud.as_ref().and_then(|name| taken(name, problems));
+    service::Options {
+        cluster: cluster.clone(),
+        concurrency: at_once.map_or(defaults.concurrency, size),
+        nodes: taken(&args.load_balancer_nodes, problems).unwrap_or(defaults.nodes),
+        drain: taken(&args.load_balancer_drain_period, problems).unwrap_or(defaults.drain),
+        gather: taken(&args.load_balancer_node_gather_period, problems).unwrap_or(defaults.gather),
+        classes: taken(&args.load_balancer_classes, problems).unwrap_or(defaults.classes),
+        default_cloud: default_cloud.map_or(defaults.default_cloud, default_cloud_of),
+        refresh: taken(&args.load_balancer_refresh_period, problems).unwrap_or(defaults.refresh),
+    }
+}
+
+fn default_cloud_of(name: String) -> DefaultCloud {
+    if name == "none" { DefaultCloud::Nobody } else { DefaultCloud::Named(name) }
 }
 
 /// `None` if any part of it is wrong.
@@ -176,6 +234,7 @@ fn size(number: i32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bowline_core::service::NodeSet;
     use clap::Parser as _;
 
     /// What these flags and a provider come to, or all that is wrong.
@@ -191,10 +250,13 @@ mod tests {
     #[test]
     fn c01_without_flags_the_defaults_hold() {
         let settings = resolve(&[]).unwrap();
-        assert_eq!(settings.providers, [Wanted { name: "local".to_owned(), config: None }]);
-        assert_eq!(settings.cluster.to_string(), "kubernetes");
-        assert_eq!((settings.client.kubeconfig, settings.client.master, settings.client.rate), (None, None, None));
-        assert_eq!((settings.layers.rate, settings.layers.burst), (None, 20));
+        assert_eq!(settings.reach.providers, [Wanted { name: "local".to_owned(), config: None }]);
+        assert_eq!(settings.reach.cluster.to_string(), "kubernetes");
+        assert_eq!(
+            (settings.reach.client.kubeconfig, settings.reach.client.master, settings.reach.client.rate),
+            (None, None, None)
+        );
+        assert_eq!((settings.reach.layers.rate, settings.reach.layers.burst), (None, 20));
         assert_eq!(settings.metrics_listen, None);
         let node = settings.manager.node.unwrap();
         assert_eq!((node.concurrency, node.status_concurrency), (16, 16));
@@ -202,6 +264,41 @@ mod tests {
         let lifecycle = settings.manager.node_lifecycle.unwrap();
         assert_eq!((lifecycle.concurrency, lifecycle.monitor_period), (16, Duration::from_secs(5)));
         assert_eq!((lifecycle.policy, lifecycle.delete_unclaimed), (Policy::default(), false));
+        let service = settings.manager.service.unwrap();
+        assert_eq!(format!("{service:?}"), format!("{:?}", service::Options::default()));
+        assert!(!settings.manager.dry_run && !settings.reach.layers.dry_run);
+    }
+
+    #[test]
+    fn every_flag_about_services_reaches_its_place() {
+        let settings = resolve(&[
+            "--cluster-name=harbour",
+            "--concurrent-service-syncs=6",
+            "--load-balancer-nodes=all",
+            "--load-balancer-drain-period=0",
+            "--load-balancer-node-gather-period=1s",
+            "--load-balancer-classes=false",
+            "--load-balancer-default-cloud=local",
+            "--load-balancer-refresh-period=1h",
+            "--dry-run",
+        ])
+        .unwrap();
+        assert!(settings.manager.dry_run && settings.reach.layers.dry_run);
+        let service = settings.manager.service.unwrap();
+        assert_eq!((service.cluster.as_str(), service.concurrency), ("harbour", 6));
+        assert_eq!((service.nodes, service.classes), (NodeSet::All, false));
+        let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
+        assert_eq!((service.drain, service.gather, service.refresh), (Duration::ZERO, second, hour));
+        assert_eq!(service.default_cloud, DefaultCloud::Named("local".to_owned()));
+        let nobody = resolve(&["--load-balancer-default-cloud=none"]).unwrap().manager.service.unwrap();
+        assert_eq!(nobody.default_cloud, DefaultCloud::Nobody);
+        assert!(resolve(&["--controllers=*,-service"]).unwrap().manager.service.is_none());
+    }
+
+    #[test]
+    fn a_dry_run_is_said_at_the_start() {
+        let said = |flags: &[&str]| resolve(flags).unwrap().remarks.iter().any(|remark| remark.contains("dry run"));
+        assert!(said(&["--dry-run"]) && !said(&[]) && !said(&["--dry-run=false"]));
     }
 
     #[test]
@@ -229,12 +326,12 @@ mod tests {
             "--leader-elect=false",
         ])
         .unwrap();
-        assert_eq!(settings.providers, [Wanted { name: "local".to_owned(), config: Some("local.yaml".into()) }]);
-        assert_eq!(settings.cluster.to_string(), "harbour");
-        assert_eq!(settings.client.kubeconfig, Some("kc".into()));
-        assert_eq!(settings.client.master.as_deref(), Some("https://10.0.0.1:6443"));
-        assert_eq!(settings.client.rate, Some((7.5, 8)));
-        assert_eq!((settings.layers.rate, settings.layers.burst), (Some(2.0), 3));
+        assert_eq!(settings.reach.providers, [Wanted { name: "local".to_owned(), config: Some("local.yaml".into()) }]);
+        assert_eq!(settings.reach.cluster.to_string(), "harbour");
+        assert_eq!(settings.reach.client.kubeconfig, Some("kc".into()));
+        assert_eq!(settings.reach.client.master.as_deref(), Some("https://10.0.0.1:6443"));
+        assert_eq!(settings.reach.client.rate, Some((7.5, 8)));
+        assert_eq!((settings.reach.layers.rate, settings.reach.layers.burst), (Some(2.0), 3));
         assert_eq!(settings.metrics_listen, Some("127.0.0.1:0".parse().unwrap()));
         let node = settings.manager.node.unwrap();
         assert_eq!((node.concurrency, node.status_concurrency), (3, 4));
@@ -271,7 +368,7 @@ mod tests {
             (&["--kube-api-qps=-1", "--kube-api-burst=5"], None),
         ];
         for (flags, expected) in cases {
-            assert_eq!(resolve(flags).unwrap().client.rate, expected, "{flags:?}");
+            assert_eq!(resolve(flags).unwrap().reach.client.rate, expected, "{flags:?}");
         }
     }
 
@@ -295,6 +392,10 @@ mod tests {
                 "--concurrent-node-lifecycle-syncs=-5",
                 "concurrent-node-lifecycle-syncs must be at least 1, but got -5",
             ),
+            ("SVC-4", "--concurrent-service-syncs=0", "concurrent-service-syncs must be a positive number"),
+            ("", "--load-balancer-nodes=some", "expected initialized or all"),
+            ("", "--load-balancer-default-cloud=", "it is empty"),
+            ("", "--dry-run=perhaps", "expected true or false"),
             ("C18", "--cloud-provider=", "--cloud-provider cannot be empty"),
             ("C9", "--controllers=red-controller", "\"red-controller\" is not in the list of known controllers"),
             (
@@ -337,7 +438,7 @@ mod tests {
         let settings =
             resolve(&["--cluster-name=a", "--cluster-name=b", "--controllers=cloud-node", "--controllers=-service"]);
         let settings = settings.unwrap();
-        assert_eq!(settings.cluster.to_string(), "b");
+        assert_eq!(settings.reach.cluster.to_string(), "b");
         assert!(settings.manager.node.is_some() && settings.manager.node_lifecycle.is_none());
         let none = resolve(&["--controllers="]).unwrap().manager;
         assert!(none.node.is_none() && none.node_lifecycle.is_none(), "C11");

@@ -329,7 +329,7 @@ fn bad_input_ends_it_with_two_before_anything_starts() {
     let folder = format!("--cloud-config={}", by.scratch.path("").display());
     let binary = format!("--cloud-config={}", by.scratch.file("binary.yaml", b"a: b\nc: \xff\n").display());
     let local = "--cloud-provider=local";
-    let cases: [(&[&str], &[&str]); 16] = [
+    let cases: [(&[&str], &[&str]); 17] = [
         (&["--cluster-name=harbour"], &["--cloud-provider cannot be empty"]),
         (&["--cloud-provider="], &["--cloud-provider cannot be empty"]),
         (&["--cloud-provider=locl"], &["unknown cloud provider \"locl\"; did you mean local?"]),
@@ -344,6 +344,10 @@ fn bad_input_ends_it_with_two_before_anything_starts() {
         (&[local, "--cloud-qsp=8"], &["--cloud-qsp: there is no such flag; did you mean --cloud-qps?"]),
         (&[local, "--node-monitor-period=1d"], &["--node-monitor-period: \"1d\"", "write 24h"]),
         (&[local, "--concurrent-node-syncs", "0"], &["concurrent-node-syncs must be a positive number"]),
+        (
+            &[local, "--load-balancer-default-cloud=moon"],
+            &["--load-balancer-default-cloud: there is no cloud \"moon\""],
+        ),
         (&[local, "sail"], &["does not take any arguments, got \"sail\""]),
         (&["--cloud-provider=local,local"], &["both local and local claim nodes", "\"local://\""]),
     ];

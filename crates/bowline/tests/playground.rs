@@ -6,6 +6,7 @@
 mod client;
 mod support;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -38,16 +39,21 @@ fn the_tour_by_itself_takes_every_step_and_ends_well() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&output.stderr));
     let titles = [
-        "[1/9] Before",
-        "[2/9] After",
-        "[3/9] Stop a machine",
-        "[4/9] The cloud lies",
-        "[5/9] Start the machine again",
-        "[6/9] Delete the machine",
-        "[7/9] Add a machine",
-        "[8/9] Too much vanishes",
-        "[9/9] Release the brake",
-        "All 9 steps came out as they should.",
+        "[1/14] Before",
+        "[2/14] After",
+        "[3/14] Ask for a load balancer",
+        "[4/14] Stop a backend",
+        "[5/14] Speak UDP, too",
+        "[6/14] Only where a Pod is",
+        "[7/14] Give the address back",
+        "[8/14] Stop a machine",
+        "[9/14] The cloud lies",
+        "[10/14] Start the machine again",
+        "[11/14] Delete the machine",
+        "[12/14] Add a machine",
+        "[13/14] Too much vanishes",
+        "[14/14] Release the brake",
+        "All 14 steps came out as they should.",
     ];
     let mut rest = &said[..];
     for title in titles {
@@ -61,8 +67,8 @@ fn the_tour_by_itself_takes_every_step_and_ends_well() {
 fn shows_what_is_said(page: &str, said: &str) {
     let text = std::fs::read_to_string(workspace().join(page)).unwrap();
     let blocks = text.split("```text\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let of_the_tour = blocks.filter(|block| block.contains("/9] "));
-    let differs = |line: &str| line.contains("KUBECONFIG") || line.contains("127.0.0.1:") || line.contains(" after 0.");
+    let of_the_tour = blocks.filter(|block| block.contains("/14] "));
+    let differs = |line: &str| line.contains("KUBECONFIG") || line.contains("127.") || line.contains(" after 0.");
     let lines: Vec<_> =
         of_the_tour.flat_map(str::lines).filter(|line| line.trim() != "..." && !differs(line)).collect();
     assert!(lines.len() > 5, "{page} shows nothing of the tour");
@@ -110,8 +116,10 @@ fn the_commands_of_the_tour_do_what_it_says() {
     let Some(kubectl) = kubectls.iter().rfind(|program| program.since(29)) else {
         return skip("no kubectl of 1.29 or newer");
     };
-    if Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_err() {
-        return skip("no curl");
+    for program in ["curl", "bash"] {
+        if Command::new(program).arg("--version").stdout(Stdio::null()).status().is_err() {
+            return skip(&format!("no {program}"));
+        }
     }
     let mut server = Server::start_command("by-hand", "playground", &[]);
     let tour = server.read_until(END_OF_TOUR);
@@ -182,6 +190,8 @@ enum Expected {
     Text(String),
     Word(String, bool),
     Lines(usize),
+    /// Every line is an answer, by these Pods and no others.
+    By(BTreeSet<String>),
 }
 
 impl Expected {
@@ -190,6 +200,10 @@ impl Expected {
             Expected::Text(text) => said == text,
             Expected::Word(word, there) => said.split_whitespace().any(|said| said == word) == *there,
             Expected::Lines(count) => said.lines().count() == *count,
+            Expected::By(pods) => {
+                let pod = |line: &str| line.strip_prefix("hello from ")?.split(' ').next().map(str::to_owned);
+                said.lines().map(pod).collect::<Option<BTreeSet<_>>>().as_ref() == Some(pods)
+            }
         }
     }
 }
@@ -213,6 +227,49 @@ fn question(claim: &str) -> (String, Expected) {
         [node, "has", "the", "provider", "ID", id] => (field(node, ".spec.providerID"), Expected::Text(id.to_owned())),
         ["the", "Node", node, "is", state] => (names, Expected::Word(format!("node/{node}"), state == "there")),
         ["there", "are" | "is", count, "Nodes" | "Node"] => (names, Expected::Lines(count.parse().unwrap())),
-        _ => panic!("this test does not know how to check that {claim}"),
+        ["the", "Service", service, "is", "gone"] => {
+            ("kubectl get services -o name".to_owned(), Expected::Word(format!("service/{service}"), false))
+        }
+        _ => traffic_question(&words).unwrap_or_else(|| panic!("this test does not know how to check that {claim}")),
     }
+}
+
+/// How to ask whether a claim about traffic holds. The address outlives its Service in a file.
+fn traffic_question(words: &[&str]) -> Option<(String, Expected)> {
+    let address = |service: &str| {
+        format!(
+            "kubectl get service {service} -o jsonpath='{{.status.loadBalancer.ingress[0].ip}}' | tee $HOME/address"
+        )
+    };
+    let names =
+        |pods: &[&str]| Expected::By(pods.iter().filter(|pod| **pod != "and").map(|pod| pod.to_string()).collect());
+    match words {
+        ["the", "Service", service, "has", "an", "address"] => Some((address(service), Expected::Lines(1))),
+        ["the", "Service", service, "is", "answered", "over", "HTTP", "on", "port", port, "by", pods @ ..] => {
+            let ask = format!("curl -sS -m 5 http://$({}):{port} || echo nobody", address(service));
+            Some((format!("for n in 1 2 3 4 5 6; do {ask}; done"), names(pods)))
+        }
+        ["the", "Service", service, "is", "answered", "over", "UDP", "on", "port", port, "by", pods @ ..] => {
+            let talk = format!("exec 3<>/dev/udp/$0/{port}; echo ahoy >&3; timeout 5 head -n 1 <&3 || echo nobody");
+            Some((format!("bash -c '{talk}' $({})", address(service)), names(pods)))
+        }
+        ["the", "Nodes", "that", "want", "traffic", "of", "the", "Service", service, ..] => {
+            Some((compare_health(service), Expected::Text("same\n".to_owned())))
+        }
+        ["nobody", "answers", "over", "HTTP", "on", "port", port, ..] => {
+            let ask = format!("curl -sS -m 5 http://$(cat $HOME/address):{port} || echo silence");
+            Some((ask, Expected::Text("silence\n".to_owned())))
+        }
+        _ => None,
+    }
+}
+
+/// Prints `same` if the Nodes that answer 200 on the health-check node port are those that have a Pod.
+fn compare_health(service: &str) -> String {
+    let nodes = r#"kubectl get nodes -o jsonpath='{range .items[*]}{.metadata.name} {.status.addresses[0].address}{"\n"}{end}'"#;
+    let port = format!("$(kubectl get service {service} -o jsonpath='{{.spec.healthCheckNodePort}}')");
+    let status = format!("curl -s -o /dev/null -w '%{{http_code}}' http://$ip:{port}/healthz");
+    let willing = format!(r#"{nodes} | while read -r node ip; do [ "$({status})" = 200 ] && echo $node; done"#);
+    let pods = format!(r#"kubectl get pods -l app={service} -o jsonpath='{{.items[*].spec.nodeName}}'"#);
+    format!(r#"[ "$({willing})" = "$({pods})" ] && echo same || echo other"#)
 }

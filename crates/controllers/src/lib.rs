@@ -6,8 +6,11 @@
 //! | [`node`] | `cloud-node-controller`: initialises Nodes, keeps addresses fresh, mirrors labels |
 //! | [`node_lifecycle`] | `cloud-node-lifecycle-controller`: taints Nodes of stopped machines, deletes those of vanished ones |
 //! | [`service`] | `service-lb-controller`: load balancers for Services |
+//!
+//! [`forecast`] tells what all of them would do, and does nothing.
 
 mod complaints;
+pub mod forecast;
 pub mod manager;
 pub mod node;
 pub mod node_lifecycle;

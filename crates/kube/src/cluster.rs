@@ -1,5 +1,6 @@
 //! Writing to the API server: each write is one targeted request (W-1 to W-10).
 
+mod list;
 mod patches;
 
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! The only crate of the manager that speaks to the API server.
 //!
 //! ```text
-//!  watch (list, watch, again after a cut or a 410) ──► Store<Node> ──► Change, to every listener, in order
-//!  NodeChange, addresses, labels, taints, deletion ──► Cluster: targeted patches (W-1 to W-10)
+//!  watch (list, watch, again after a cut or a 410) ──► Store<Node>, Store<Service> ──► Change, to every listener, in order
+//!  NodeChange, addresses, labels, taints, deletion, ServiceChange ──► Cluster: targeted patches (W-1 to W-10)
 //!  EventSource ──► EventSink: deduplicated, combined, filtered (EV-1 to EV-5) ──► core/v1 Events
 //! ```
 //!

@@ -6,13 +6,14 @@ use std::task::{Context, Poll};
 
 use bowline_apiserver::{ApiServer, Options};
 use bowline_core::initialize::NodeChange;
-use bowline_core::{Address, AddressType, Node, NodeName, ProviderId};
-use bowline_kube::{Cluster, EventSink, EventType, ObjectRef, WriteError};
+use bowline_core::service::{FinalizerChange, ServiceChange};
+use bowline_core::{Address, AddressType, Ingress, LoadBalancerStatus, Node, NodeName, ProviderId};
+use bowline_kube::{Cluster, EventSink, EventType, ObjectRef, Store, WriteError, watch_services};
 use bowline_runtime::{Clock, Shutdown};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
-use k8s_openapi::api::core::v1::{Event, Node as FullNode};
+use k8s_openapi::api::core::v1::{Event, Node as FullNode, Service as FullService};
 use kube::api::{ListParams, PostParams};
 use kube::client::Body;
 use kube::{Api, Client};
@@ -110,6 +111,30 @@ async fn w10_a_node_that_was_deleted_unheard_counts_as_deleted() -> Result<(), F
     let uid = node(&server).await?.ok_or("no node")?.uid;
     Cluster::new(client).delete_node(&name, &uid).await?;
     assert_eq!(node(&server).await?, None);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn w6_a_service_that_was_changed_unheard_is_changed_once() -> Result<(), Failure> {
+    let (server, client, _) = fixture().await?;
+    let web = json!({"metadata": {"name": "web"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}});
+    let services: Api<FullService> = Api::namespaced(server.in_process_client(), "default");
+    services.create(&PostParams::default(), &serde_json::from_value(web)?).await?;
+    let (store, shutdown) = (Store::new(), Shutdown::new());
+    let watch = tokio::spawn(watch_services(server.in_process_client(), store.clone(), shutdown.clone()));
+    store.synced().await;
+    shutdown.request();
+    watch.await?;
+    let before = store.get("default/web").ok_or("no service")?;
+    let start = version(&server).await?;
+    let ingress = vec![Ingress { ip: Some("192.0.2.1".to_owned()), ..Ingress::default() }];
+    let change = ServiceChange {
+        finalizer: Some(FinalizerChange::Add),
+        status: Some(LoadBalancerStatus { ingress }),
+        condition: None,
+    };
+    assert!(Cluster::new(client).change_service(&before, &change).await?.has_finalizer());
+    assert_eq!(version(&server).await? - start, 1);
     Ok(())
 }
 

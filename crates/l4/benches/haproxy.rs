@@ -258,21 +258,24 @@ async fn measure(settings: &Settings) -> Result<()> {
     let idle = settings.idle.min(most_connections());
     println!("{} thread(s) each, median of {} rounds of {} s", settings.threads, settings.rounds, settings.seconds);
     println!("{:<44}{:>12}{:>12}{:>9}", "", "this", "HAProxy", "ratio");
-    let (mut fast, mut new, mut late) = (Pair::default(), Pair::default(), Pair::default());
-    for _ in 0..settings.rounds {
-        for (place, process) in [(0, Some(&ours)), (1, theirs.as_ref())] {
-            let Some(process) = process else { continue };
-            fast.add(place, throughput(process, settings.time()).await?);
-            new.add(place, new_connections(process, settings.time()).await?);
-            late.add(place, added_latency(process, backend.address, settings.time()).await?);
-        }
+    let both = || [(0, Some(&ours)), (1, theirs.as_ref())].into_iter().filter_map(|(place, one)| Some((place, one?)));
+    let mut fast = Pair::default();
+    for (place, process) in (0..settings.rounds).flat_map(|_| both()) {
+        fast.add(place, throughput(process, settings.time()).await?);
     }
     fast.print("throughput, 64 connections, MiB/s", "  processor time, ms/GiB");
+    let mut new = Pair::default();
+    for (place, process) in (0..settings.rounds).flat_map(|_| both()) {
+        new.add(place, new_connections(process, settings.time()).await?);
+    }
     new.print("new connections, 1/s", "  processor time, us each");
+    let mut late = Pair::default();
+    for (place, process) in (0..settings.rounds).flat_map(|_| both()) {
+        late.add(place, added_latency(process, backend.address, settings.time()).await?);
+    }
     late.print("added latency, p99, us", "  added latency, median, us");
     let mut memory = Pair::default();
-    for (place, process) in [(0, Some(&ours)), (1, theirs.as_ref())] {
-        let Some(process) = process else { continue };
+    for (place, process) in both() {
         memory.add(place, memory_of_idle(process, idle).await?);
     }
     memory.print(&format!("memory per idle connection of {idle}, KiB"), "  connections held");

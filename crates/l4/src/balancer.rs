@@ -14,8 +14,9 @@ use crate::filter::SourceFilter;
 use crate::frontend::{Frontend, Rules};
 use crate::health::HealthChecks;
 use crate::pool::Pool;
+use crate::tcp::Acceptor;
 use crate::workers::Workers;
-use crate::{BalancerConfig, BalancerStatus, Limits, ListenerConfig, ListenerStatus, Transport, tcp, udp};
+use crate::{BalancerConfig, BalancerStatus, Limits, ListenerConfig, ListenerStatus, Transport, udp};
 
 /// What all balancers of a data plane share.
 pub(crate) struct Shared {
@@ -181,26 +182,27 @@ impl Drop for Door {
 /// Every worker accepts from the same queue of the kernel.
 fn open_tcp(frontend: &Arc<Frontend>, shared: &Shared) -> Result<Vec<JoinHandle<()>>> {
     let listener = bind::tcp(frontend.address)?;
-    let mut listeners = Vec::new();
-    for worker in shared.workers.all() {
+    let crew = shared.workers.all();
+    let mut acceptors = Vec::new();
+    for here in crew.iter() {
         // From here the socket is watched by the runtime of the worker.
-        let _entered = worker.enter();
-        listeners.push((worker, TcpListener::from_std(listener.try_clone()?)?));
+        let _entered = here.runtime.enter();
+        let listener = TcpListener::from_std(listener.try_clone()?)?;
+        let (frontend, room, crew) = (Arc::clone(frontend), Arc::clone(&shared.room), Arc::clone(crew));
+        acceptors.push(Acceptor { listener, frontend, room, crew, here: here.clone() });
     }
-    let accept = |(worker, listener): (&tokio::runtime::Handle, TcpListener)| {
-        worker.spawn(tcp::serve(listener, Arc::clone(frontend), Arc::clone(&shared.room)))
-    };
-    Ok(listeners.into_iter().map(accept).collect())
+    let spawn = |acceptor: Acceptor| acceptor.here.runtime.clone().spawn(acceptor.serve());
+    Ok(acceptors.into_iter().map(spawn).collect())
 }
 
 /// One worker carries all flows of a socket.
 fn open_udp(frontend: &Arc<Frontend>, shared: &Shared) -> Result<Vec<JoinHandle<()>>> {
     let socket = bind::udp(frontend.address)?;
     let Some(worker) = shared.workers.one(usize::from(frontend.address.port())) else { return Ok(Vec::new()) };
-    let _entered = worker.enter();
+    let _entered = worker.runtime.enter();
     let socket = UdpSocket::from_std(socket)?;
     let task = udp::serve(socket, Arc::clone(frontend), shared.limits.flows, frontend.stop.clone());
-    Ok(vec![worker.spawn(task)])
+    Ok(vec![worker.runtime.spawn(task)])
 }
 
 /// Every listener at each address, in order.

@@ -79,7 +79,11 @@ pub enum Algorithm {
     SourceHash,
 }
 
-/// How targets are asked whether they work.
+/// How targets are asked whether they work. One that was not asked yet is taken to work, and the first answer counts at
+/// once: a node without a pod says so, and must not get traffic until it has said so several times. If none works, nobody
+/// gets anything: connections are reset and datagrams dropped.
+///
+/// Listeners of a balancer that ask the same thing at the same place ask it once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthCheck {
@@ -91,9 +95,9 @@ pub struct HealthCheck {
     pub interval: Duration,
     /// No answer within this is a failure.
     pub timeout: Duration,
-    /// So many answers in a row make a target healthy.
+    /// So many answers in a row make a target healthy that was not; not 0.
     pub rise: u32,
-    /// So many failures in a row make it unhealthy.
+    /// So many failures in a row make it unhealthy that was not; not 0.
     pub fall: u32,
 }
 
@@ -123,7 +127,8 @@ pub enum ProxyProtocol {
 /// What a data plane may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// TCP connections at once, of all balancers; more wait to be accepted.
+    /// TCP connections at once, of all balancers; more wait to be accepted. Where the process may not have two open files
+    /// for each, it is as many as it may.
     pub connections: usize,
     /// UDP flows at once, per listener; the longest silent one makes room.
     pub flows: usize,

@@ -310,6 +310,8 @@ mod tests {
     async fn ten_ports_with_one_health_check_port_ask_each_node_once_per_interval() {
         let (fake, mut listeners) = (Fake::default(), Vec::new());
         listeners.extend((1..=10).map(|port| listener(port, 3, check(Some(32000)))));
+        // One that has that port for its own.
+        listeners.push(listener(2000, 3, check(None)));
         let mut checks = fake.checks();
         checks.set(&listeners);
         for _ in 0..3 {

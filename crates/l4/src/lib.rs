@@ -9,11 +9,22 @@
 //!
 //! * [`DataPlane::set`] is level-triggered: it is told what a balancer is to be, whole, and works out what changes. A
 //!   connection that was established stays with its target, whatever is set, until one of its ends closes it, it idles too
-//!   long, its target is removed, or the listener is removed and its drain time is up.
+//!   long, or its target, listener or balancer is removed and the drain time is up. A target that is named again before
+//!   that keeps its connections. What is set holds for connections that begin after it.
+//! * A listener that is removed lets nobody in from then on. UDP has no connections that could be drained: the flows of a
+//!   removed listener end with it.
 //! * If an address cannot be bound, the rest of the balancer works, and [`BalancerStatus`] says which one and why; it is
 //!   tried again at the next `set`.
-//! * Memory is bounded: connections, UDP flows and affinity entries per balancer have limits ([`Limits`]), and a slow
-//!   reader slows the writer down.
+//! * TCP: the end of one way is passed on and leaves the other way open; a reset is passed on as a reset. A target that
+//!   refuses or does not answer in time is passed over for the next one, each tried once. A client for which there is no
+//!   target, or who may not connect, is reset.
+//! * Memory is bounded: TCP connections, and UDP flows and affinity entries per listener, have limits ([`Limits`]). TCP
+//!   connections over the limit wait in the queue of the kernel. A connection holds a buffer only between reading bytes and
+//!   having written them, so that idle ones are small, and a slow reader slows the writer down.
+//! * A connection has no timer of its own. Four times a second all are looked at, and those that have idled or drained long
+//!   enough are closed; they may go on for that much longer than was asked for.
+//! * With [`Limits::threads`], each of these threads accepts from all listeners and carries about as many connections as
+//!   the others; a connection stays on its thread.
 
 mod affinity;
 mod balancer;
@@ -26,6 +37,7 @@ mod filter;
 mod flows;
 mod frontend;
 mod health;
+mod open_files;
 mod pick;
 mod plane;
 mod pool;

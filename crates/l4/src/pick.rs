@@ -347,11 +347,14 @@ mod tests {
 
     #[test]
     fn an_ipv4_client_keeps_its_target_on_a_dual_stack_socket() {
-        let (mut picker, targets) = (picker(Algorithm::SourceHash), fakes(&[1; 20]));
-        for n in 0..50 {
-            let IpAddr::V4(v4) = client(n) else { panic!("clients here are IPv4") };
-            let mapped = picker.pick(v4.to_ipv6_mapped().into(), &targets, &[], Instant::now()).unwrap().index;
-            assert_eq!(index(&mut picker, n, &targets), Some(mapped));
+        let targets = fakes(&[1; 20]);
+        let affine = Picker::new(Algorithm::RoundRobin, Some(Duration::from_secs(60)), 100);
+        for mut picker in [picker(Algorithm::SourceHash), affine] {
+            for n in 0..50 {
+                let IpAddr::V4(v4) = client(n) else { panic!("clients here are IPv4") };
+                let mapped = picker.pick(v4.to_ipv6_mapped().into(), &targets, &[], Instant::now()).unwrap().index;
+                assert_eq!(index(&mut picker, n, &targets), Some(mapped));
+            }
         }
     }
 

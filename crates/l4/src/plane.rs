@@ -11,7 +11,7 @@ use tokio::time::{self, Instant};
 use crate::balancer::{Balancer, Door, Shared};
 use crate::check::{self, ConfigError, LONGEST};
 use crate::workers::Workers;
-use crate::{BalancerConfig, BalancerStatus, Limits};
+use crate::{BalancerConfig, BalancerStatus, Limits, open_files};
 
 /// How often it is looked whether a connection idles too long or has drained long enough. They may go on for this much
 /// longer than was asked for.
@@ -26,6 +26,8 @@ pub struct DataPlane {
 struct Inner {
     home: Handle,
     shared: Shared,
+    /// How many there is room for.
+    connections: u32,
     /// One change at a time.
     turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
@@ -49,9 +51,11 @@ impl DataPlane {
     pub fn new(limits: Limits) -> DataPlane {
         let home = Handle::current();
         let workers = Workers::start(limits.threads, &home);
-        let room = Arc::new(Semaphore::new(most_connections(&limits)));
+        let connections = most_connections(&limits);
+        let room = Arc::new(Semaphore::new(usize::try_from(connections).unwrap_or(usize::MAX)));
         let shared = Shared { limits, workers, room };
-        let inner = Arc::new(Inner { home, shared, turn: tokio::sync::Mutex::default(), state: Mutex::default() });
+        let (turn, state) = (tokio::sync::Mutex::default(), Mutex::default());
+        let inner = Arc::new(Inner { home, shared, connections, turn, state });
         inner.home.spawn(sweep(Arc::downgrade(&inner)));
         DataPlane { inner }
     }
@@ -137,9 +141,8 @@ impl Inner {
 
     /// Waits until no TCP connection is open: until there is room for all.
     async fn all_closed(&self) {
-        let all = u32::try_from(most_connections(&self.shared.limits)).unwrap_or(u32::MAX);
         // An error would mean that nothing can be let in any more, which is as good.
-        let _ = self.shared.room.acquire_many(all).await;
+        let _ = self.shared.room.acquire_many(self.connections).await;
     }
 }
 
@@ -154,10 +157,14 @@ impl State {
     }
 }
 
-/// As many as a semaphore can count in one go.
-fn most_connections(limits: &Limits) -> usize {
-    let countable = usize::try_from(u32::MAX).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-    limits.connections.min(countable)
+/// As many as were asked for, as the process may have, and as can be counted.
+fn most_connections(limits: &Limits) -> u32 {
+    let possible = open_files::room_for_connections().unwrap_or(usize::MAX);
+    if possible < limits.connections {
+        tracing::info!(limit = limits.connections, possible, "the limit of open files allows for fewer connections");
+    }
+    let countable = limits.connections.min(possible).min(Semaphore::MAX_PERMITS);
+    u32::try_from(countable).unwrap_or(u32::MAX)
 }
 
 /// Goes on for as long as the data plane lives.

@@ -63,9 +63,9 @@ pub struct TargetStatus {
     pub health: Health,
     /// It gets no new connections.
     pub draining: bool,
-    /// Connections or flows that are open now.
+    /// Connections or flows that are open now, through this port at any address of the balancer.
     pub open: u64,
-    /// All that it ever got.
+    /// All that it ever got through this port, at any address of the balancer.
     pub total: u64,
 }
 

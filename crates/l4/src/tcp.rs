@@ -18,52 +18,79 @@ use tokio::time;
 use crate::connections::Progress;
 use crate::frontend::{Frontend, Rules};
 use crate::pool::Lease;
-use crate::proxy;
 use crate::relay::relay;
+use crate::workers::{Load, Worker};
+use crate::{open_files, proxy};
 
 /// How long accepting rests when it cannot go on, such as without a free file descriptor.
 const REST: Duration = Duration::from_millis(100);
 
-/// Accepts connections until the frontend is stopped. `room` bounds those that are open at once.
-pub(crate) async fn serve(listener: TcpListener, frontend: Arc<Frontend>, room: Arc<Semaphore>) {
-    let stop = frontend.stop.clone();
-    stop.run_until_cancelled(accept(&listener, &frontend, &room)).await;
+/// Accepts connections for one frontend, on one worker.
+pub(crate) struct Acceptor {
+    pub(crate) listener: TcpListener,
+    pub(crate) frontend: Arc<Frontend>,
+    /// Bounds the connections that are open at once.
+    pub(crate) room: Arc<Semaphore>,
+    /// Those that may carry what is accepted.
+    pub(crate) crew: Arc<[Worker]>,
+    /// The one that accepts.
+    pub(crate) here: Worker,
 }
 
-async fn accept(listener: &TcpListener, frontend: &Arc<Frontend>, room: &Arc<Semaphore>) {
-    loop {
-        match listener.accept().await {
-            Ok((client, peer)) => admit(client, peer, frontend, room).await,
-            // It was gone before it was accepted; the next one may be fine.
-            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-            Err(error) => {
-                tracing::warn!(listener = %frontend.address, %error, "cannot accept connections; trying again soon");
-                time::sleep(REST).await;
+impl Acceptor {
+    /// Accepts until the frontend is stopped.
+    pub(crate) async fn serve(self) {
+        self.frontend.stop.run_until_cancelled(self.accept()).await;
+    }
+
+    async fn accept(&self) {
+        loop {
+            match self.listener.accept().await {
+                Ok((client, peer)) => self.admit(client, peer).await,
+                // It was gone before it was accepted; the next one may be fine.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    let listener = self.frontend.address;
+                    tracing::warn!(%listener, %error, "cannot accept connections; trying again soon");
+                    time::sleep(REST).await;
+                }
             }
         }
     }
-}
 
-async fn admit(client: TcpStream, peer: SocketAddr, frontend: &Arc<Frontend>, room: &Arc<Semaphore>) {
-    let rules = frontend.rules();
-    if !rules.filter.allows(peer.ip()) {
-        frontend.counters.denied.add(1);
-        return reset(&client);
+    async fn admit(&self, client: TcpStream, peer: SocketAddr) {
+        let rules = self.frontend.rules();
+        if !rules.filter.allows(peer.ip()) {
+            self.frontend.counters.denied.add(1);
+            return reset(&client);
+        }
+        // Only one more than there is room for is taken from the queue of the kernel: it waits here, the others there.
+        let Ok(permit) = Arc::clone(&self.room).acquire_owned().await else { return };
+        let worker = self.here.or_lighter(&self.crew);
+        // It fails only where nothing can be watched any more; the client is closed then.
+        let Ok(client) = self.hand_over(client, worker) else { return };
+        let presence = Presence::new(&self.frontend, worker.carry(), permit);
+        let progress = Arc::new(Progress::new(rules.idle_timeout));
+        let frontend = Arc::clone(&self.frontend);
+        let connection = Connection { frontend, rules, progress: Arc::clone(&progress), peer };
+        self.frontend.connections.enter(progress, |number| {
+            let carried = async move {
+                let _presence = presence.entered(number);
+                connection.carry(client).await;
+            };
+            worker.runtime.spawn(carried).abort_handle()
+        });
     }
-    // Only one more than there is room for is taken from the queue of the kernel: it waits here, the others there.
-    let Ok(permit) = Arc::clone(room).acquire_owned().await else { return };
-    frontend.counters.accepted.add(1);
-    frontend.counters.open.add(1);
-    let progress = Arc::new(Progress::new(rules.idle_timeout));
-    let connection = Connection { frontend: Arc::clone(frontend), rules, progress: Arc::clone(&progress), peer };
-    let presence = Presence { frontend: Arc::clone(frontend), number: None, _permit: permit };
-    frontend.connections.enter(progress, |number| {
-        tokio::spawn(async move {
-            let _presence = presence.entered(number);
-            connection.carry(client).await;
-        })
-        .abort_handle()
-    });
+
+    /// From now on the runtime of that worker watches the connection.
+    fn hand_over(&self, client: TcpStream, worker: &Worker) -> Result<TcpStream> {
+        if worker.is(&self.here) {
+            return Ok(client);
+        }
+        let client = client.into_std()?;
+        let _entered = worker.runtime.enter();
+        TcpStream::from_std(client)
+    }
 }
 
 /// A connection that was let in.
@@ -91,14 +118,24 @@ impl Connection {
     async fn connect(&self, client: &TcpStream) -> Option<(TcpStream, Lease)> {
         let mut refused = Vec::new();
         while let Some(lease) = self.rules.pool.pick(self.peer.ip(), &refused) {
-            match time::timeout(self.rules.connect_timeout, self.dial(lease.address(), client)).await {
-                Ok(Ok(target)) => return Some((target, lease)),
-                Ok(Err(error)) => self.tell(&lease, &error),
-                Err(_) => self.tell(&lease, &Error::from(ErrorKind::TimedOut)),
+            let dialled = time::timeout(self.rules.connect_timeout, self.dial_when_possible(lease.address(), client));
+            match dialled.await.unwrap_or_else(|_| Err(Error::from(ErrorKind::TimedOut))) {
+                Ok(target) => return Some((target, lease)),
+                Err(error) => self.tell(&lease, &error),
             }
             refused.push(lease.address());
         }
         None
+    }
+
+    /// That this process has too many files open is not the fault of the target, and passes.
+    async fn dial_when_possible(&self, target: SocketAddr, client: &TcpStream) -> Result<TcpStream> {
+        loop {
+            match self.dial(target, client).await {
+                Err(error) if open_files::are_too_many(&error) => time::sleep(REST).await,
+                dialled => return dialled,
+            }
+        }
     }
 
     async fn dial(&self, target: SocketAddr, client: &TcpStream) -> Result<TcpStream> {
@@ -128,10 +165,17 @@ impl Connection {
 struct Presence {
     frontend: Arc<Frontend>,
     number: Option<u64>,
+    _load: Load,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Presence {
+    fn new(frontend: &Arc<Frontend>, load: Load, permit: OwnedSemaphorePermit) -> Presence {
+        frontend.counters.accepted.add(1);
+        frontend.counters.open.add(1);
+        Presence { frontend: Arc::clone(frontend), number: None, _load: load, _permit: permit }
+    }
+
     /// Its task runs under this number.
     fn entered(mut self, number: u64) -> Presence {
         self.number = Some(number);

@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::flows::{Flows, Heard, LastHeard};
 use crate::frontend::Frontend;
+use crate::open_files;
 use crate::pool::Lease;
 
 /// No datagram is longer.
@@ -195,12 +196,17 @@ impl Listener {
         true
     }
 
-    async fn connect(&self, client: SocketAddr, except: &[SocketAddr]) -> Option<(Lease, UdpSocket)> {
+    async fn connect(&mut self, client: SocketAddr, except: &[SocketAddr]) -> Option<(Lease, UdpSocket)> {
         let mut tried = except.to_vec();
         loop {
             let lease = self.frontend.pool().pick(client.ip(), &tried)?;
             match connected(lease.address()).await {
                 Ok(upstream) => return Some((lease, upstream)),
+                // No target's fault. One flow less is room for this one, as soon as its task has let go of its socket.
+                Err(error) if open_files::are_too_many(&error) => {
+                    self.end_longest_silent();
+                    return None;
+                }
                 Err(error) => tracing::debug!(target = %lease.address(), %error, "cannot send to target"),
             }
             tried.push(lease.address());
@@ -233,10 +239,12 @@ impl Listener {
     }
 
     fn make_room(&mut self) {
-        while self.flows.len() >= self.limit {
-            let Some((client, _)) = self.flows.longest_silent() else { return };
-            self.flows.remove(client);
-        }
+        while self.flows.len() >= self.limit && self.end_longest_silent() {}
+    }
+
+    fn end_longest_silent(&mut self) -> bool {
+        let longest = self.flows.longest_silent();
+        longest.and_then(|(client, _)| self.flows.remove(client)).is_some()
     }
 
     fn sweep(&mut self, now: Instant) {
@@ -580,19 +588,33 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_longest_silent_flow_makes_room() {
-        let echo = Echo::at(local()).await;
-        let stage = Stage::with(&[&echo], Ipv4Addr::LOCALHOST.into(), 2, |_| {}).await;
-        let clients = [stage.client().await, stage.client().await, stage.client().await];
-        clients[0].ask(b"a").await;
-        clients[1].ask(b"b").await;
-        clients[0].ask(b"a again").await;
-        clients[2].ask(b"c").await;
-        clients[0].ask(b"still here").await;
-        let counters = stage.frontend.counters.read();
-        assert_eq!((counters.accepted, counters.open), (3, 2), "the first one was not begun anew");
-        clients[1].ask(b"b again").await;
-        assert_eq!(stage.frontend.counters.accepted.get(), 4, "the second one was");
+    async fn the_longest_silent_flow_makes_room_and_both_sides_break_the_silence() {
+        for client_speaks in [true, false] {
+            let target = UdpSocket::bind(local()).await.unwrap();
+            let one = |stage: &mut Stage| stage.config.targets = vec![Target::new(target.local_addr().unwrap())];
+            let stage = Stage::with(&[], Ipv4Addr::LOCALHOST.into(), 2, one).await;
+            let clients = [stage.client().await, stage.client().await, stage.client().await];
+            let (first, second) = (reaches(&clients[0], &target).await, reaches(&clients[1], &target).await);
+            assert_ne!(first, second, "each flow has a socket of its own");
+            if client_speaks {
+                assert_eq!(reaches(&clients[0], &target).await, first);
+            } else {
+                target.send_to(b"..unasked", first).await.unwrap();
+                assert_eq!(clients[0].answer().await.1, b"unasked");
+            }
+            reaches(&clients[2], &target).await;
+            assert_eq!(reaches(&clients[0], &target).await, first, "not begun anew");
+            reaches(&clients[1], &target).await;
+            let counters = stage.frontend.counters.read();
+            assert_eq!((counters.accepted, counters.open), (4, 2), "the second one was begun anew");
+        }
+    }
+
+    /// Where a datagram of this client comes from when it arrives.
+    async fn reaches(client: &Client, target: &UdpSocket) -> SocketAddr {
+        client.send(b"ping").await;
+        let mut buffer = [0; 10];
+        timeout(PATIENCE, target.recv_from(&mut buffer)).await.expect("it arrives").unwrap().1
     }
 
     #[tokio::test]
@@ -602,13 +624,24 @@ mod tests {
         let stage = Stage::with(&[&echo], Ipv4Addr::LOCALHOST.into(), 100, short).await;
         stage.client().await.send(b"once").await;
         stage.until("idled", |counters| counters.idled == 1 && counters.open == 0).await;
+        let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        // The target and the listener.
+        let alone = async {
+            while tasks() > 2 {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(PATIENCE, alone).await.expect("nobody waits for answers any more");
         assert_eq!((stage.pool.statuses()[0].open, stage.pool.statuses()[0].total), (0, 1));
     }
 
     #[tokio::test]
     async fn a_flow_moves_when_nothing_listens_at_its_target_any_more() {
         let (first, second) = (Echo::at(local()).await, Echo::at(local()).await);
-        let (stage, other) = (Stage::new(&[&first, &second]).await, second.address.port());
+        // With affinity, by which the client would have its target for good.
+        let affine = |stage: &mut Stage| stage.config.affinity = Some(Duration::from_secs(60));
+        let stage = Stage::with(&[&first, &second], Ipv4Addr::LOCALHOST.into(), 100, affine).await;
+        let other = second.address.port();
         let client = stage.client().await;
         assert_eq!(client.ask(b"hello").await, first.address.port());
         first.stop().await;

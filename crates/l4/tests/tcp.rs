@@ -261,13 +261,13 @@ async fn more_connections_than_there_is_room_for_wait_for_their_turn() {
 
 #[tokio::test]
 async fn ipv6_works_like_ipv4() {
-    let Ok(free) = TcpListener::bind("[::1]:0").await else {
+    if TcpListener::bind("[::1]:0").await.is_err() {
         eprintln!("SKIPPED: this machine has no IPv6 loopback address");
         return;
-    };
-    let address = free.local_addr().unwrap();
-    drop(free);
+    }
     let echo = Echo::start_at("[::1]:0".parse().unwrap()).await;
+    // After the target has its port, so that it cannot be given this one.
+    let address = TcpListener::bind("[::1]:0").await.unwrap().local_addr().unwrap();
     let plane = plane();
     let mut config = balancer(address.ip(), &[echo.address]);
     config.listeners[0].port = address.port();
@@ -291,4 +291,37 @@ async fn a_target_is_told_who_the_client_is_before_anything_else() {
     let mut got = vec![0; expected.len()];
     soon("header", server.read_exact(&mut got)).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&got), expected);
+}
+
+/// In a process of its own, which may have few files open.
+#[test]
+fn accepting_waits_while_there_is_no_file_descriptor_left() {
+    let script = "ulimit -n 200; exec \"$0\" --exact --ignored --nocapture with_few_open_files";
+    let output = std::process::Command::new("sh").arg("-c").arg(script).arg(std::env::current_exe().unwrap()).output();
+    let output = output.unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && told.contains("1 passed"), "{told}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test]
+#[ignore = "is run with a low limit of open files by the test before it"]
+async fn with_few_open_files() {
+    let (plane, address, echo) = (plane(), fresh_address(), Echo::start().await);
+    plane.set("a", balancer(address, &[echo.address])).await.unwrap();
+    let mut hoard = Vec::new();
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        hoard.push(file);
+    }
+    hoard.pop();
+    let client = tokio::spawn(Client::connect(address));
+    // Time for it to be accepted, if it could be.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(counters(&plane).accepted, 0);
+    hoard.truncate(hoard.len() - 1);
+    // One for the client's connection, none for the target's: that waits too, and is not held against the target.
+    eventually("accepted", || counters(&plane).accepted == 1).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(counters(&plane).failed, 0);
+    drop(hoard);
+    client.await.unwrap().talk("at last").await.unwrap();
 }

@@ -21,15 +21,14 @@ use std::time::Duration;
 use bowline_core::well_known::{NO_SCHEDULE, UNINITIALIZED_TAINT};
 use bowline_local::{Machine, MachineState};
 use futures::StreamExt as _;
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::objects::{Lease, Node, Pod, create};
 use crate::time::{Pace, now, now_micro};
-use crate::view::{LEASE_NAMESPACE, View, node_of, phase};
+use crate::view::{LEASE_NAMESPACE, View};
 
 const TICK: Duration = Duration::from_millis(100);
 const CONCURRENCY: usize = 32;
@@ -76,7 +75,7 @@ enum State {
 #[derive(Debug, Clone, PartialEq)]
 enum Action {
     /// Registers the Node.
-    Boot(Box<Machine>),
+    Boot(Arc<Machine>),
     /// Renews the Lease of this Node.
     Renew(String),
     /// Says that this Node is ready.
@@ -93,12 +92,12 @@ enum PodAction {
 }
 
 /// Runs a kubelet on each of the machines, for as long as it is polled.
-pub(crate) async fn run(client: Client, machines: impl Fn() -> Vec<Machine>, view: View, pace: Pace) {
+pub(crate) async fn run(client: Client, machines: impl Fn() -> Vec<Arc<Machine>>, mut view: View, pace: Pace) {
     let mut kubelets = Kubelets::default();
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
+        view.changed(&mut ticks).await;
         let actions = kubelets.decide(&machines(), pace, Instant::now());
         let booted: Vec<_> = futures::stream::iter(actions)
             .map(|action| apply(&client, action))
@@ -113,7 +112,7 @@ pub(crate) async fn run(client: Client, machines: impl Fn() -> Vec<Machine>, vie
 }
 
 impl Kubelets {
-    fn decide(&mut self, machines: &[Machine], pace: Pace, now: Instant) -> Vec<Action> {
+    fn decide(&mut self, machines: &[Arc<Machine>], pace: Pace, now: Instant) -> Vec<Action> {
         self.follow(machines, now);
         let mut actions = Vec::new();
         for machine in machines {
@@ -125,8 +124,9 @@ impl Kubelets {
     }
 
     /// Lets kubelets come, start, stop and go with their machines.
-    fn follow(&mut self, machines: &[Machine], now: Instant) {
-        let present: HashMap<&str, &Machine> = machines.iter().map(|m| (m.spec.id.as_str(), m)).collect();
+    fn follow(&mut self, machines: &[Arc<Machine>], now: Instant) {
+        let present: HashMap<&str, &Machine> =
+            machines.iter().map(|machine| (machine.spec.id.as_str(), &**machine)).collect();
         self.by_machine.retain(|id, _| present.contains_key(id.as_str()));
         for machine in machines {
             let off = || Kubelet { node: machine.spec.name.clone(), state: State::Off };
@@ -162,12 +162,12 @@ impl Kubelet {
         matches!(self.state, State::Up { .. })
     }
 
-    fn decide(&mut self, machine: &Machine, pace: Pace, now: Instant, actions: &mut Vec<Action>) {
+    fn decide(&mut self, machine: &Arc<Machine>, pace: Pace, now: Instant, actions: &mut Vec<Action>) {
         match &mut self.state {
             State::Off => {}
             State::Booting { at } if *at <= now => {
                 *at = now + BOOT_RETRY;
-                actions.push(Action::Boot(Box::new(machine.clone())));
+                actions.push(Action::Boot(machine.clone()));
             }
             State::Booting { .. } => {}
             State::Up { renew, post } => {
@@ -194,7 +194,7 @@ async fn apply(client: &Client, action: Action) -> Option<String> {
         Action::PostStatus(node) => post_status(client, node).await,
     };
     match (done, action) {
-        (Ok(()), Action::Boot(machine)) => Some(machine.spec.id),
+        (Ok(()), Action::Boot(machine)) => Some(machine.spec.id.clone()),
         (Ok(()), _) => None,
         (Err(error), Action::Boot(machine)) => {
             tracing::warn!(%error, machine = machine.spec.id, "the simulated kubelet cannot register its Node");
@@ -209,21 +209,14 @@ async fn apply(client: &Client, action: Action) -> Option<String> {
 
 /// Registers the Node and its Lease. Both may be there from before the machine was stopped; then they stay as they are.
 async fn boot(client: &Client, machine: &Machine) -> kube::Result<()> {
-    let nodes = Api::<Node>::all(client.clone());
-    let node = decode(registration(machine))?;
-    let node = match nodes.create(&PostParams::default(), &node).await {
-        Err(error) if is_conflict(&error) => nodes.get(&machine.spec.name).await?,
+    let node = match create::<Node>(client, None, &registration(machine)).await {
+        Err(error) if is_conflict(&error) => Api::<Node>::all(client.clone()).get(&machine.spec.name).await?,
         created => created?,
     };
-    let leases = Api::<Lease>::namespaced(client.clone(), LEASE_NAMESPACE);
-    match leases.create(&PostParams::default(), &decode(lease_of(&node))?).await {
+    match create::<Lease>(client, Some(LEASE_NAMESPACE), &lease_of(&node)).await {
         Err(error) if is_conflict(&error) => renew(client, &machine.spec.name).await,
         created => created.map(drop),
     }
-}
-
-fn decode<T: serde::de::DeserializeOwned>(value: Value) -> kube::Result<T> {
-    serde_json::from_value(value).map_err(kube::Error::SerdeError)
 }
 
 fn is_conflict(error: &kube::Error) -> bool {
@@ -310,11 +303,11 @@ async fn post_status(client: &Client, node: &str) -> kube::Result<()> {
 fn pod_actions(pods: &[Arc<Pod>], nodes: &HashMap<&str, usize>) -> Vec<(PodAction, String)> {
     let mut actions = Vec::new();
     for (number, pod) in pods.iter().enumerate() {
-        let Some(machine) = node_of(pod).and_then(|node| nodes.get(node)) else { continue };
+        let Some(machine) = pod.node().and_then(|node| nodes.get(node)) else { continue };
         let ip = pod_ip(*machine, number);
         if pod.metadata.deletion_timestamp.is_some() {
             actions.push((PodAction::Remove(pod.clone()), ip));
-        } else if phase(pod) == "Pending" {
+        } else if pod.phase() == "Pending" {
             actions.push((PodAction::Run(pod.clone()), ip));
         }
     }
@@ -345,11 +338,11 @@ async fn apply_pod(client: &Client, (action, ip): (PodAction, String)) {
 
 /// The status of a Pod whose containers all run.
 fn running(pod: &Pod, ip: &str) -> Value {
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let containers = pod.spec.containers.iter();
     let states: Vec<_> = containers
         .map(|container| {
             json!({
-                "name": container.name, "image": container.image.as_deref().unwrap_or_default(), "imageID": "",
+                "name": container.name, "image": container.image, "imageID": "",
                 "ready": true, "started": true, "restartCount": 0, "state": {"running": {"startedAt": now()}},
             })
         })
@@ -367,9 +360,9 @@ mod tests {
     use super::*;
     use bowline_local::NewMachine;
 
-    fn machine(id: &str, state: MachineState) -> Machine {
+    fn machine(id: &str, state: MachineState) -> Arc<Machine> {
         let spec = NewMachine { name: format!("node-{id}"), id: id.to_owned(), ..NewMachine::default() };
-        Machine { spec, state }
+        Arc::new(Machine { spec, state })
     }
 
     fn kinds(actions: &[Action]) -> Vec<&'static str> {

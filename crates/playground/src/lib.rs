@@ -3,25 +3,32 @@
 //! ```text
 //!  ┌─ simulated ──────────────┐                     ┌─ real ─────────────────────────┐
 //!  │ kubelets   node monitor  │ ──► API server ◄──► │ cloud-node-controller          │
-//!  │ scheduler                │     (embedded)      │ cloud-node-lifecycle-controller│
+//!  │ scheduler  node ports    │     (embedded)      │ cloud-node-lifecycle-controller│
 //!  └─────▲────────────────────┘                     └───────────────┬────────────────┘
 //!        └──────── machines ──────── local cloud ◄──────────────────┘
 //! ```
 //!
 //! The controllers are the ones that run in a cluster, and they speak to the API server as they do there. What a cluster
-//! has around them is played: no container is started, no packet is forwarded.
+//! has around them is played: no container is started. But traffic is real: a node port of a Service answers, at the
+//! loopback address that its machine has, in the name of the Pod that kube-proxy would have chosen.
 
 mod claim;
 mod kubelet;
 mod machines;
+mod manifest;
 mod node_monitor;
+mod objects;
+mod proxy;
 mod scheduler;
 mod stage;
+mod subnet;
 mod time;
 mod tour;
+mod traffic;
 mod view;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,16 +36,20 @@ use bowline_apiserver::{ApiServer, StartError};
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds};
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions};
-use bowline_controllers::{node, node_lifecycle};
+use bowline_controllers::{node, node_lifecycle, service};
+use bowline_core::ClusterName;
 use bowline_core::lifecycle::Policy;
-use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider};
+use bowline_local::{BalancerOptions, CloudOptions, Config, LocalCloud, LocalProvider};
 use bowline_runtime::{Clock, Shutdown, Supervisor, TaskFailure};
 use tokio::task::JoinHandle;
 
 pub use claim::{Claim, Snapshot};
 pub use machines::machine;
+pub use manifest::Manifest;
+pub use subnet::Subnet;
 pub use time::Pace;
 pub use tour::{Act, Stage, Step, StepFailure, Tour};
+pub use traffic::{Finding, Findings, Probe};
 
 use view::View;
 
@@ -101,6 +112,9 @@ pub struct Playground {
     /// The cloud.
     pub cloud: LocalCloud,
     options: PlaygroundOptions,
+    held: subnet::Held,
+    /// The addresses that Services have or had.
+    addresses: BTreeMap<String, IpAddr>,
     cloud_server: bowline_local::Server,
     shutdown: Shutdown,
     simulation: JoinHandle<Result<(), TaskFailure>>,
@@ -112,7 +126,8 @@ impl Playground {
     pub async fn start(options: PlaygroundOptions) -> Result<Playground, PlaygroundError> {
         let server = bowline_apiserver::Options { listen: options.listen, ..Default::default() };
         let server = ApiServer::start(server).await?;
-        let cloud = open_cloud(options.nodes)?;
+        let held = subnet::take();
+        let cloud = open_cloud(options.nodes, held.subnet)?;
         let address = options.cloud_listen;
         let cloud_server = bowline_local::serve(cloud.clone(), address)
             .await
@@ -120,8 +135,17 @@ impl Playground {
         let shutdown = Shutdown::new();
         let simulation = simulate(&server, &cloud, Pace::for_nodes(options.nodes), &shutdown);
         let controllers = options.controllers;
-        let mut playground =
-            Playground { server, cloud, options, cloud_server, shutdown, simulation, controllers: None };
+        let mut playground = Playground {
+            server,
+            cloud,
+            options,
+            held,
+            addresses: BTreeMap::new(),
+            cloud_server,
+            shutdown,
+            simulation,
+            controllers: None,
+        };
         if controllers {
             playground.start_controllers().await?;
         }
@@ -147,9 +171,14 @@ impl Playground {
         format!("http://{}", self.cloud_server.address())
     }
 
+    /// Where its machines and balancers are.
+    pub fn subnet(&self) -> Subnet {
+        self.held.subnet
+    }
+
     /// The tour of this playground.
     pub fn tour(&self) -> Tour {
-        Tour::new(self.options.nodes, Pace::for_nodes(self.options.nodes), &self.cloud_url())
+        Tour::new(self.options.nodes, Pace::for_nodes(self.options.nodes), &self.cloud_url(), self.subnet())
     }
 
     /// Waits until a part ends that should not, and says why. As long as all is well, this waits for ever.
@@ -193,12 +222,19 @@ fn why<E: Into<PlaygroundError>>(
     }
 }
 
-fn open_cloud(machines: usize) -> Result<LocalCloud, PlaygroundError> {
+fn open_cloud(machines: usize, subnet: Subnet) -> Result<LocalCloud, PlaygroundError> {
     let refused = |error: &dyn std::fmt::Display| PlaygroundError::Cloud(error.to_string());
-    let options = CloudOptions { latency: Duration::from_millis(5), ..CloudOptions::default() };
+    let [pool, internal] = subnet.balancers().map(|pool| vec![pool.into()]);
+    let balancers = BalancerOptions {
+        pool,
+        internal_pool: internal,
+        data_plane: subnet.is_reachable(),
+        ..BalancerOptions::default()
+    };
+    let options = CloudOptions { latency: Duration::from_millis(5), balancers, ..CloudOptions::default() };
     let cloud = LocalCloud::open(options).map_err(|error| refused(&error))?;
     for number in 1..=machines {
-        cloud.add(machine(number)).map_err(|error| refused(&error))?;
+        cloud.add(machine(number, subnet)).map_err(|error| refused(&error))?;
     }
     Ok(cloud)
 }
@@ -212,11 +248,13 @@ fn simulate(
 ) -> JoinHandle<Result<(), TaskFailure>> {
     let client = server.in_process_client();
     let (view, feed) = View::new(&client);
-    let cloud = cloud.clone();
-    let kubelets = kubelet::run(client.clone(), move || cloud.machines(), view.clone(), pace);
+    let machines = |cloud: LocalCloud| move || cloud.fleet();
+    let kubelets = kubelet::run(client.clone(), machines(cloud.clone()), view.clone(), pace);
+    let proxy = proxy::run(machines(cloud.clone()), view.clone());
     let mut parts = Supervisor::new(shutdown.clone());
     parts.spawn("view", until(shutdown, feed));
     parts.spawn("kubelets", until(shutdown, kubelets));
+    parts.spawn("node ports", until(shutdown, proxy));
     parts.spawn("node monitor", until(shutdown, node_monitor::run(client.clone(), view.clone(), pace)));
     parts.spawn("scheduler", until(shutdown, scheduler::run(client, view)));
     tokio::spawn(parts.run(PATIENCE))
@@ -252,6 +290,13 @@ fn manager_options() -> ManagerOptions {
     ManagerOptions {
         node: Some(node::Options { status_period: Duration::from_secs(10), ..Default::default() }),
         node_lifecycle: Some(node_lifecycle::Options { monitor_period, policy, ..Default::default() }),
+        service: Some(service::Options {
+            cluster: ClusterName::from("playground"),
+            drain: Duration::from_secs(2),
+            gather: Duration::from_millis(300),
+            ..Default::default()
+        }),
+        dry_run: false,
         patience: PATIENCE,
     }
 }

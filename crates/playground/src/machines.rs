@@ -3,6 +3,8 @@
 use bowline_core::{Address, AddressType};
 use bowline_local::NewMachine;
 
+use crate::subnet::Subnet;
+
 /// The region that all machines are in.
 const REGION: &str = "harbour";
 
@@ -12,8 +14,8 @@ const TYPES: [&str; 2] = ["dinghy.2cpu.4g", "sloop.4cpu.16g"];
 /// The failure domains, in turn.
 const ZONES: [&str; 3] = ["harbour-east", "harbour-north", "harbour-west"];
 
-/// The machine of this number, from 1: `m-1`, which becomes the Node `node-1`.
-pub fn machine(number: usize) -> NewMachine {
+/// The machine of this number in this subnet, from 1: `m-1`, which becomes the Node `node-1`.
+pub fn machine(number: usize, subnet: Subnet) -> NewMachine {
     let name = format!("node-{number}");
     let turn =
         |names: &[&str]| names.get((number + names.len() - 1) % names.len()).copied().unwrap_or_default().to_owned();
@@ -25,7 +27,7 @@ pub fn machine(number: usize) -> NewMachine {
         region: REGION.to_owned(),
         // 198.18.0.0/15 is set aside for laboratories: it looks public and leads nowhere.
         addresses: vec![
-            Address::new(AddressType::InternalIP, format!("10.240.{high}.{low}")),
+            Address::new(AddressType::InternalIP, subnet.machine(number).to_string()),
             Address::new(AddressType::ExternalIP, format!("198.18.{high}.{low}")),
             Address::new(AddressType::Hostname, name.clone()),
         ],
@@ -43,7 +45,7 @@ mod tests {
     fn no_two_machines_share_a_name_or_an_address() {
         let mut seen = BTreeSet::new();
         for number in 1..=5_000 {
-            let machine = machine(number);
+            let machine = machine(number, Subnet::Loopback(64));
             assert!(seen.insert(machine.id.clone()) && seen.insert(machine.name), "{}", machine.id);
             let own: BTreeSet<_> = machine.addresses.into_iter().take(2).map(|address| address.address).collect();
             assert!(own.into_iter().all(|address| seen.insert(address)), "{}", machine.id);

@@ -13,15 +13,14 @@ use std::time::Duration;
 
 use bowline_core::well_known::NO_SCHEDULE;
 use futures::StreamExt as _;
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::objects::{Lease, Node, Pod, Taint};
 use crate::time::{Pace, now};
-use crate::view::{View, node_of, readiness, ready_condition, taints};
+use crate::view::View;
 
 const CONCURRENCY: usize = 16;
 
@@ -64,7 +63,8 @@ struct Pulse {
 impl Pulses {
     /// The Nodes that have been silent for too long, and do not say so yet.
     fn silent(&mut self, nodes: &[Arc<Node>], leases: &[Arc<Lease>], grace: Duration, now: Instant) -> Vec<Arc<Node>> {
-        let beats: HashMap<String, String> = leases.iter().map(|lease| (lease.name_any(), beat(lease))).collect();
+        let beats: HashMap<String, String> =
+            leases.iter().map(|lease| (lease.name_any(), lease.spec.renew_time.clone())).collect();
         let present: HashSet<String> = nodes.iter().map(|node| node.name_any()).collect();
         self.0.retain(|name, _| present.contains(name));
         let is_silent = |node: &&Arc<Node>| {
@@ -86,15 +86,9 @@ impl Pulses {
     }
 }
 
-/// What changes with every renewal.
-fn beat(lease: &Lease) -> String {
-    let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref());
-    renewed.map(|time| time.0.to_string()).unwrap_or_default()
-}
-
 /// Somebody said something of the Node's readiness that is not "unknown", or nobody has said anything yet.
 fn readiness_is_claimed(node: &Node) -> bool {
-    ready_condition(node).is_none() || readiness(node) != "Unknown"
+    node.ready_condition().is_none() || node.readiness() != "Unknown"
 }
 
 async fn mark_unknown(client: &Client, node: Arc<Node>) {
@@ -107,8 +101,7 @@ async fn mark_unknown(client: &Client, node: Arc<Node>) {
 
 // upstream: these reasons and messages.
 fn unknown_conditions(node: &Node) -> Vec<Value> {
-    let present = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    let is_present = |kind: &str| present.iter().any(|condition| condition.type_ == kind);
+    let is_present = |kind: &str| node.status.conditions.iter().any(|condition| condition.kind == kind);
     let unknown = |kind: &str| {
         let (reason, message) = match is_present(kind) {
             true => ("NodeStatusUnknown", "Kubelet stopped posting node status."),
@@ -123,7 +116,7 @@ fn unknown_conditions(node: &Node) -> Vec<Value> {
 
 /// The taint that a Node has for its readiness.
 fn readiness_taint(node: &Node) -> Option<&'static str> {
-    match readiness(node) {
+    match node.readiness() {
         "True" => None,
         "False" => Some(NOT_READY),
         _ => Some(UNREACHABLE),
@@ -132,15 +125,16 @@ fn readiness_taint(node: &Node) -> Option<&'static str> {
 
 /// The taints that the Node should have, if those are others; the ones of others stay, in their order.
 fn wanted_taints(node: &Node) -> Option<Vec<Taint>> {
-    ready_condition(node)?;
+    node.ready_condition()?;
     let wanted = readiness_taint(node);
     let is_ours = |taint: &Taint| taint.effect == NO_SCHEDULE && [NOT_READY, UNREACHABLE].contains(&&*taint.key);
     let is_wanted = |taint: &Taint| is_ours(taint) && wanted == Some(&*taint.key);
-    let mut list: Vec<_> = taints(node).iter().filter(|taint| !is_ours(taint) || is_wanted(taint)).cloned().collect();
+    let mut list: Vec<_> =
+        node.spec.taints.iter().filter(|taint| !is_ours(taint) || is_wanted(taint)).cloned().collect();
     if let Some(key) = wanted.filter(|_| !list.iter().any(is_wanted)) {
         list.push(Taint { key: key.to_owned(), effect: NO_SCHEDULE.to_owned(), ..Taint::default() });
     }
-    (list != taints(node)).then_some(list)
+    (list != node.spec.taints).then_some(list)
 }
 
 async fn retaint(client: &Client, node: &Node) {
@@ -157,7 +151,7 @@ async fn retaint(client: &Client, node: &Node) {
 /// The Pods of Nodes that are gone.
 fn orphans(pods: &[Arc<Pod>], nodes: &[Arc<Node>]) -> Vec<Arc<Pod>> {
     let present: HashSet<String> = nodes.iter().map(|node| node.name_any()).collect();
-    let is_orphan = |pod: &&Arc<Pod>| node_of(pod).is_some_and(|node| !present.contains(node));
+    let is_orphan = |pod: &&Arc<Pod>| pod.node().is_some_and(|node| !present.contains(node));
     pods.iter().filter(is_orphan).cloned().collect()
 }
 
@@ -225,7 +219,7 @@ mod tests {
             let mut node = (*node(ready)).clone();
             let taint =
                 |key: &&str| Taint { key: (*key).to_owned(), effect: NO_SCHEDULE.to_owned(), ..Taint::default() };
-            node.spec.get_or_insert_default().taints = Some(before.iter().map(taint).collect());
+            node.spec.taints = before.iter().map(taint).collect();
             let wanted = wanted_taints(&node);
             let keys = wanted.as_ref().map(|taints| taints.iter().map(|taint| &*taint.key).collect::<Vec<_>>());
             assert_eq!(keys, after, "{ready} with {before:?}");
@@ -241,6 +235,6 @@ mod tests {
         };
         let pods = [pod("a"), pod("gone"), pod("")];
         let found = orphans(&pods, &[node("True")]);
-        assert_eq!(found.iter().filter_map(|pod| node_of(pod)).collect::<Vec<_>>(), ["gone"]);
+        assert_eq!(found.iter().filter_map(|pod| pod.node()).collect::<Vec<_>>(), ["gone"]);
     }
 }

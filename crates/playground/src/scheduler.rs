@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
+use crate::objects::{Node, Pod, Taint, Toleration};
 use crate::time::now;
-use crate::view::{View, node_of, phase, readiness, taints};
+use crate::view::View;
 
 const TICK: Duration = Duration::from_millis(100);
 const CONCURRENCY: usize = 16;
@@ -40,12 +40,12 @@ struct PodKey {
 }
 
 /// Places Pods, for as long as it is polled.
-pub(crate) async fn run(client: Client, view: View) {
+pub(crate) async fn run(client: Client, mut view: View) {
     view.synced().await;
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
+        view.changed(&mut ticks).await;
         let pods = view.pods();
         if !pods.iter().any(|pod| is_waiting(pod)) {
             continue;
@@ -57,7 +57,7 @@ pub(crate) async fn run(client: Client, view: View) {
 
 fn decide(pods: &[Arc<Pod>], nodes: &[Arc<Node>]) -> Vec<Decision> {
     let mut load: HashMap<String, usize> = HashMap::new();
-    for node in pods.iter().filter_map(|pod| node_of(pod)) {
+    for node in pods.iter().filter_map(|pod| pod.node()) {
         *load.entry(node.to_owned()).or_default() += 1;
     }
     let mut decisions = Vec::new();
@@ -78,11 +78,11 @@ fn decide(pods: &[Arc<Pod>], nodes: &[Arc<Node>]) -> Vec<Decision> {
 }
 
 fn is_waiting(pod: &Pod) -> bool {
-    let scheduler = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref());
-    node_of(pod).is_none()
+    let scheduler = &*pod.spec.scheduler_name;
+    pod.node().is_none()
         && pod.metadata.deletion_timestamp.is_none()
-        && phase(pod) == "Pending"
-        && scheduler.is_none_or(|name| name == "default-scheduler")
+        && pod.phase() == "Pending"
+        && (scheduler.is_empty() || scheduler == "default-scheduler")
 }
 
 /// The Node with the fewest Pods among those that will have this one, or why there is none.
@@ -110,42 +110,39 @@ fn complaint(nodes: usize, obstacles: &BTreeMap<String, usize>) -> String {
 
 /// What keeps this Pod off this Node.
 fn obstacle(pod: &Pod, node: &Node) -> Option<String> {
-    let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default();
     let repels = |taint: &&Taint| {
         matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute")
-            && !tolerations.iter().any(|toleration| tolerates(toleration, taint))
+            && !pod.spec.tolerations.iter().any(|toleration| tolerates(toleration, taint))
     };
-    if let Some(taint) = taints(node).iter().find(repels) {
+    if let Some(taint) = node.spec.taints.iter().find(repels) {
         let value = taint.value.as_deref().unwrap_or_default();
         return Some(format!("node(s) had untolerated taint {{{}: {value}}}", taint.key));
     }
-    if node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default() {
+    if node.spec.unschedulable {
         return Some("node(s) were unschedulable".to_owned());
     }
-    if readiness(node) != "True" {
+    if node.readiness() != "True" {
         return Some("node(s) were not ready".to_owned());
     }
     (!is_selected(pod, node)).then(|| "node(s) didn't match Pod's node affinity/selector".to_owned())
 }
 
 fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let key = toleration.key.as_deref().unwrap_or_default();
-    let effect = toleration.effect.as_deref().unwrap_or_default();
-    let any_value = toleration.operator.as_deref() == Some("Exists");
-    (effect.is_empty() || effect == taint.effect)
-        && (key == taint.key || (key.is_empty() && any_value))
-        && (any_value || toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default())
+    let Toleration { key, operator, value, effect } = toleration;
+    let any_value = operator == "Exists";
+    (effect.is_empty() || *effect == taint.effect)
+        && (*key == taint.key || (key.is_empty() && any_value))
+        && (any_value || value == taint.value.as_deref().unwrap_or_default())
 }
 
 fn is_selected(pod: &Pod, node: &Node) -> bool {
-    let selector = pod.spec.as_ref().and_then(|spec| spec.node_selector.as_ref());
-    selector.into_iter().flatten().all(|(key, value)| node.labels().get(key) == Some(value))
+    pod.spec.node_selector.iter().all(|(key, value)| node.labels().get(key) == Some(value))
 }
 
 /// The reason that the Pod was given last.
 fn explained(pod: &Pod) -> Option<&String> {
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    conditions.iter().find(|condition| condition.type_ == "PodScheduled")?.message.as_ref()
+    let scheduled = pod.status.conditions.iter().find(|condition| condition.kind == "PodScheduled");
+    scheduled.map(|condition| &condition.message)
 }
 
 /// A failure needs no more than a line: the next tick decides anew, on what is true then.

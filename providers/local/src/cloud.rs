@@ -16,6 +16,7 @@ use bowline_core::{Address, LoadBalancerKey, Protocol};
 use serde::{Deserialize, Serialize};
 
 use crate::balancers::{BalancerOptions, Balancers, Whose, protocol_name};
+use crate::data_plane::Sockets;
 use crate::faults::{Fault, FaultSpec, Faults, Injected, Mishap};
 use crate::fleet::Fleet;
 use crate::snapshot;
@@ -100,6 +101,7 @@ pub(crate) struct Shared {
     snapshot: Option<PathBuf>,
     page_size: usize,
     pub(crate) balancing: BalancerOptions,
+    pub(crate) sockets: Option<Sockets>,
     now: Mutex<Now>,
 }
 
@@ -155,9 +157,9 @@ pub enum CloudError {
     /// There are no addresses left.
     #[error("{0}")]
     Exhausted(String),
-    /// The cloud is at work on the balancer for this long.
-    #[error("the balancer {0:?} is being changed")]
-    Busy(String, Duration),
+    /// The cloud is at work on an earlier change for this long.
+    #[error("the cloud is still at work on an earlier change of this balancer")]
+    Busy(Duration),
     /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
@@ -167,7 +169,8 @@ pub enum CloudError {
 }
 
 impl LocalCloud {
-    /// A cloud with what its snapshot holds, if it has one.
+    /// A cloud with what its snapshot holds, if it has one. With a data plane this must be called on a Tokio runtime, on
+    /// which the sockets then are.
     pub fn open(options: CloudOptions) -> Result<LocalCloud, CloudError> {
         if options.page_size == 0 {
             return Err(CloudError::Invalid("a page must hold at least one machine".to_owned()));
@@ -176,7 +179,10 @@ impl LocalCloud {
         let (faults, work) = (Faults::new(options.seed), Workload::new(options.balancers.work_time));
         let now = Mutex::new(Now { world, work, faults, latency: options.latency, calls: BTreeMap::new() });
         let CloudOptions { snapshot, page_size, balancers: balancing, .. } = options;
-        Ok(LocalCloud { shared: Arc::new(Shared { snapshot, page_size, balancing, now }) })
+        let sockets = balancing.data_plane.then(Sockets::open).transpose()?;
+        let cloud = LocalCloud { shared: Arc::new(Shared { snapshot, page_size, balancing, sockets, now }) };
+        cloud.serve_soon(cloud.all_balancer_ids());
+        Ok(cloud)
     }
 
     /// Makes a machine, running.
@@ -225,6 +231,11 @@ impl LocalCloud {
     /// All machines, by ID.
     pub fn machines(&self) -> Vec<Machine> {
         self.now().world.fleet.iter().map(|machine| Machine::clone(machine)).collect()
+    }
+
+    /// All machines, by ID, without a copy of any: for those who look often.
+    pub fn fleet(&self) -> Vec<Arc<Machine>> {
+        self.now().world.fleet.iter().cloned().collect()
     }
 
     /// How many machines one page of a listing holds, and how many one lookup may name.
@@ -305,7 +316,11 @@ impl LocalCloud {
     }
 
     fn edit_fleet<T>(&self, edit: impl FnOnce(&mut Fleet) -> Result<T, CloudError>) -> Result<T, CloudError> {
-        self.edit(&mut self.now(), |world| edit(&mut world.fleet))
+        let outcome = self.edit(&mut self.now(), |world| edit(&mut world.fleet))?;
+        if self.shared.sockets.is_some() {
+            self.serve_soon(self.read(|world| world.balancers.of_machines()));
+        }
+        Ok(outcome)
     }
 
     /// Changes what there is and saves it; either both or neither.

@@ -6,6 +6,8 @@
 //!     └─ HTTP API (serve) ── client ┴─► LocalProvider: the contract
 //! ```
 //!
+//! Balancers are records, and with [`BalancerOptions::data_plane`] sockets that carry traffic as well.
+//!
 //! The cloud is real in that it has state, an API, paging, throttling and failures of its own, and survives a restart;
 //! controller tests use it in place of mocks.
 
@@ -15,6 +17,7 @@ mod balancing;
 mod client;
 mod cloud;
 mod config;
+mod data_plane;
 mod error;
 mod faults;
 mod fleet;

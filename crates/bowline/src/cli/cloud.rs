@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_core::{Address, AddressType};
-use bowline_local::{CloudOptions, Config, Fault, FaultSpec, NewMachine};
-use clap::{Args, Subcommand};
+use bowline_local::{BalancerOptions, CloudOptions, Config, Fault, FaultSpec, NewMachine};
+use clap::{ArgAction, Args, Subcommand};
+use ipnet::IpNet;
 
 use crate::flags;
 
@@ -20,7 +21,7 @@ pub(crate) struct CloudArgs {
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7480", value_parser = flags::loopback)]
     pub(crate) listen: SocketAddr,
 
-    /// Where its machines survive a restart; made if it is not there. Without it they are kept in memory only.
+    /// Where its machines and load balancers survive a restart; made if it is not there. Without it they are kept in memory only.
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,
 
@@ -40,6 +41,44 @@ pub(crate) struct CloudArgs {
     /// What makes chance repeatable.
     #[arg(long, value_name = "N", default_value_t = CloudOptions::default().seed)]
     pub(crate) seed: u64,
+
+    /// Where the addresses of load balancers come from. A list: separated by commas, or the flag given again. Every
+    /// address of 127.0.0.0/8 is this machine, so that no rights are needed to listen there.
+    #[arg(
+        long,
+        value_name = "CIDR",
+        value_delimiter = ',',
+        default_values_t = BalancerOptions::default().pool,
+        value_parser = flags::cidr,
+    )]
+    pub(crate) pool: Vec<IpNet>,
+
+    /// The same for load balancers that are reached from inside only.
+    #[arg(
+        long,
+        value_name = "CIDR",
+        value_delimiter = ',',
+        default_values_t = BalancerOptions::default().internal_pool,
+        value_parser = flags::cidr,
+    )]
+    pub(crate) internal_pool: Vec<IpNet>,
+
+    /// Let load balancers listen and carry traffic. Without it they are records only.
+    #[arg(
+        long,
+        value_name = "true|false",
+        action = ArgAction::Set,
+        default_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = flags::go_bool,
+    )]
+    pub(crate) data_plane: bool,
+
+    /// How long the cloud is at work after each change of a load balancer, and takes no further one.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = flags::duration)]
+    pub(crate) work_time: Duration,
 }
 
 #[derive(Debug, Subcommand)]
@@ -54,6 +93,10 @@ pub(crate) enum CloudCommand {
     Start(MachineArgs),
     /// Remove a machine.
     Delete(MachineArgs),
+    /// List all load balancers: whose they are, where they listen, who takes their traffic, and how much of it.
+    Balancers(EndpointArgs),
+    /// List all addresses of load balancers, and whose they are.
+    Addresses(EndpointArgs),
     /// Make the cloud go wrong from now on, and print the number that takes it back.
     Fault(FaultArgs),
     /// Take a fault back, or all of them.
@@ -113,19 +156,14 @@ pub(crate) struct AddArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct FaultArgs {
-    /// What goes wrong: slow=2s, throttled, throttled=5s (in Retry-After), failing=503, hanging, empty (shows no
-    /// machines), stale (answers as things are now), garbled.
+    /// What goes wrong: slow=2s, throttled, throttled=5s (in Retry-After), failing=503, hanging, empty (shows nothing),
+    /// stale (answers as things are now), answer-lost (does it, and the answer never arrives), garbled.
     #[arg(value_parser = fault)]
     pub(crate) fault: Fault,
 
-    /// The kind of call that it strikes; find and list unless given.
-    #[arg(
-        long,
-        value_name = "KIND",
-        default_value = "",
-        value_parser = ["", "find", "list", "get"],
-        hide_possible_values = true
-    )]
+    /// The kind of call that it strikes, as `bowline cloud calls` names them: find, list, observe-balancers,
+    /// delete-balancer and so on. All that a provider makes unless given.
+    #[arg(long, value_name = "KIND", default_value = "")]
     pub(crate) call: String,
 
     /// How often it strikes, from 0 to 1.
@@ -135,6 +173,10 @@ pub(crate) struct FaultArgs {
     /// How many times it strikes; for ever unless given.
     #[arg(long, value_name = "N")]
     pub(crate) times: Option<u64>,
+
+    /// How many calls it lets pass first.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) after: u64,
 
     #[command(flatten)]
     pub(crate) at: EndpointArgs,
@@ -166,7 +208,12 @@ impl From<&CloudArgs> for CloudOptions {
             latency: args.latency,
             page_size: args.page_size as usize,
             seed: args.seed,
-            ..CloudOptions::default()
+            balancers: BalancerOptions {
+                pool: args.pool.clone(),
+                internal_pool: args.internal_pool.clone(),
+                data_plane: args.data_plane,
+                work_time: args.work_time,
+            },
         }
     }
 }
@@ -187,11 +234,12 @@ impl From<&AddArgs> for NewMachine {
 
 impl From<&FaultArgs> for FaultSpec {
     fn from(args: &FaultArgs) -> FaultSpec {
-        let FaultArgs { fault, call, probability, times, .. } = args;
+        let FaultArgs { fault, call, probability, times, after, .. } = args;
         FaultSpec {
             call: call.clone(),
             probability: *probability,
             times: *times,
+            after: *after,
             ..FaultSpec::always(fault.clone())
         }
     }
@@ -233,9 +281,10 @@ fn fault(text: &str) -> Result<Fault, String> {
         ("hanging", None) => Ok(Fault::Hanging),
         ("empty", None) => Ok(Fault::Empty),
         ("stale", None) => Ok(Fault::Stale),
+        ("answer-lost", None) => Ok(Fault::AnswerLost),
         ("garbled", None) => Ok(Fault::Garbled),
-        _ => Err("expected slow=DURATION, throttled, throttled=DURATION, failing=STATUS, hanging, empty, stale or \
-                  garbled"
+        _ => Err("expected slow=DURATION, throttled, throttled=DURATION, failing=STATUS, hanging, empty, stale, \
+                  answer-lost or garbled"
             .to_owned()),
     }
 }

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use bowline_cloud::layers::LayerOptions;
 use bowline_config::format_duration;
-use bowline_controllers::{node, node_lifecycle};
+use bowline_controllers::{node, node_lifecycle, service};
+use bowline_core::service::NodeSet;
 use clap::{ArgAction, Args};
 
 use crate::flags::{self, Given, given};
@@ -19,18 +20,17 @@ use crate::flags::{self, Given, given};
 #[derive(Debug, Args)]
 pub(crate) struct ManagerArgs {
     #[command(flatten)]
+    pub(crate) reach: ReachArgs,
+    #[command(flatten)]
     pub(crate) generic: GenericArgs,
     #[command(flatten)]
-    pub(crate) node: NodeArgs,
-    #[command(flatten)]
-    pub(crate) node_lifecycle: NodeLifecycleArgs,
-    #[command(flatten)]
-    pub(crate) cloud: CloudCallArgs,
+    pub(crate) controllers: ControllerArgs,
 }
 
+/// How the cluster and its clouds are reached: the manager's way, and that of the commands that look for it.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Manager")]
-pub(crate) struct GenericArgs {
+#[command(next_help_heading = "Cluster and clouds")]
+pub(crate) struct ReachArgs {
     /// The clouds, in the order in which a node without provider ID is offered to them. A list: separated by commas, or
     /// the flag given again. A name may stand in it twice, for two clouds of a kind.
     #[arg(long, value_name = "NAMES")]
@@ -53,11 +53,6 @@ pub(crate) struct GenericArgs {
     #[arg(long, value_name = "URL")]
     pub(crate) master: Option<String>,
 
-    /// The controllers to run: * for all, NAME for one, -NAME for all but one. A list: separated by commas, or the flag
-    /// given again; what names a controller first counts.
-    #[arg(long, value_name = "NAMES", default_value = "*")]
-    pub(crate) controllers: Vec<String>,
-
     /// Requests per second to the API server, with --kube-api-burst; 0 for no limit. Unless one of the two is given,
     /// the API server's own flow control is all that limits.
     // upstream: 20 by default, a limit that nothing on the server's side asks for.
@@ -68,6 +63,35 @@ pub(crate) struct GenericArgs {
     #[arg(long, value_name = "N", value_parser = given(flags::int32))]
     pub(crate) kube_api_burst: Option<Given<i32>>,
 
+    #[command(flatten)]
+    pub(crate) calls: CloudCallArgs,
+}
+
+/// Which controllers, and how each is set.
+#[derive(Debug, Args)]
+pub(crate) struct ControllerArgs {
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
+    #[command(flatten)]
+    pub(crate) node_lifecycle: NodeLifecycleArgs,
+    #[command(flatten)]
+    pub(crate) service: ServiceArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Controllers")]
+pub(crate) struct SelectionArgs {
+    /// The controllers to run: * for all, NAME for one, -NAME for all but one. A list: separated by commas, or the flag
+    /// given again; what names a controller first counts.
+    #[arg(long, value_name = "NAMES", default_value = "*")]
+    pub(crate) controllers: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Manager")]
+pub(crate) struct GenericArgs {
     /// Run only while holding a lease. There is no election yet: run one replica, and say false.
     #[arg(
         long,
@@ -80,6 +104,20 @@ pub(crate) struct GenericArgs {
         value_parser = given(flags::go_bool),
     )]
     pub(crate) leader_elect: Given<bool>,
+
+    /// Change nothing, neither in the cluster nor in a cloud: log what would be done. What depends on an earlier change
+    /// having been made is not reached; `bowline plan` shows more of it, once.
+    #[arg(
+        long,
+        value_name = "true|false",
+        action = ArgAction::Set,
+        default_value = "false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = given(flags::go_bool),
+    )]
+    pub(crate) dry_run: Given<bool>,
 
     /// Serve /metrics in plain HTTP at this address of this machine, such as 127.0.0.1:10257; off unless given.
     #[arg(long, value_name = "IP:PORT", value_parser = given(flags::loopback))]
@@ -178,6 +216,65 @@ pub(crate) struct NodeLifecycleArgs {
         value_parser = given(flags::go_bool),
     )]
     pub(crate) delete_unclaimed_nodes: Given<bool>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "service-lb-controller")]
+pub(crate) struct ServiceArgs {
+    /// Load balancers that are written at once; 16 unless given.
+    // upstream: 1 by default.
+    #[arg(long, value_name = "N", value_parser = given(flags::int32))]
+    pub(crate) concurrent_service_syncs: Option<Given<i32>>,
+
+    /// Which nodes become targets: those that are initialised and in the balancer's cloud, or all, at once, as the Go
+    /// managers do.
+    #[arg(long, value_name = "initialized|all", default_value = "initialized", value_parser = given(flags::node_set))]
+    pub(crate) load_balancer_nodes: Given<NodeSet>,
+
+    /// How long a node that is leaving keeps its connections, where the cloud can drain. 0 takes it out when something
+    /// else calls for an update, as the Go managers do.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = format_duration(service::Options::default().drain),
+        value_parser = given(flags::duration),
+    )]
+    pub(crate) load_balancer_drain_period: Given<Duration>,
+
+    /// New nodes become targets once none has come for this long, so that many of them make one update.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = format_duration(service::Options::default().gather),
+        value_parser = given(flags::duration),
+    )]
+    pub(crate) load_balancer_node_gather_period: Given<Duration>,
+
+    /// Take Services of the class bowline.dev/CLOUD, too, each by the cloud that its class names.
+    #[arg(
+        long,
+        value_name = "true|false",
+        action = ArgAction::Set,
+        default_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = given(flags::go_bool),
+    )]
+    pub(crate) load_balancer_classes: Given<bool>,
+
+    /// The cloud that takes Services without a class, or none; the first that has load balancers unless given.
+    #[arg(long, value_name = "NAME|none", value_parser = given(flags::not_empty))]
+    pub(crate) load_balancer_default_cloud: Option<Given<String>>,
+
+    /// How often a load balancer that nothing happens to is compared with the cloud; 0 for never.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = format_duration(service::Options::default().refresh),
+        value_parser = given(flags::duration),
+    )]
+    pub(crate) load_balancer_refresh_period: Given<Duration>,
 }
 
 #[derive(Debug, Args)]

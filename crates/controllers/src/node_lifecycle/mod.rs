@@ -19,7 +19,7 @@ mod pace;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::{Error, ErrorKind, Freshness, Nobody, Sighting};
+use bowline_cloud::{Clouds, Error, ErrorKind, Freshness, Nobody, Sighting};
 use bowline_core::lifecycle::{self, Answer, Fleet, Glance, Held, Look, Memory, Moment, Policy};
 use bowline_core::{InstanceRef, InstanceState, Node, NodeName};
 use bowline_kube::{Change, EventSource, EventType, ObjectRef};
@@ -127,15 +127,7 @@ impl NodeLifecycleController {
 
     /// All Nodes, and whose they are.
     fn fleet(&self) -> Fleet {
-        let owner = |node: &Node| match &node.provider_id {
-            Some(id) => self.context.clouds.owner(id).map(|cloud| cloud.name().clone()),
-            // Which cloud a Node of nobody counts against is a convention: the first that was asked.
-            None if self.options.delete_unclaimed => {
-                self.context.clouds.iter().next().map(|cloud| cloud.name().clone())
-            }
-            None => None,
-        };
-        Fleet::new(self.context.nodes.all(), owner)
+        fleet(self.context.nodes.all(), &self.context.clouds, &self.options)
     }
 
     /// Asks about these machines (LIFE-5, LIFE-7): one read says whether they exist and whether they run.
@@ -147,20 +139,15 @@ impl NodeLifecycleController {
 
     fn answer(&self, node: &Node, sighting: Result<Sighting, Error>) -> Answer {
         self.metrics.answered(&sighting);
-        match sighting {
-            Ok(Sighting::Owned { state, .. }) => match state {
-                InstanceState::Running(_) => self.well(node, Answer::Running),
-                InstanceState::Stopped(_) => self.well(node, Answer::Stopped),
-                InstanceState::Gone => Answer::Gone,
-                InstanceState::NotMine => Answer::Nobodys,
-            },
-            Ok(Sighting::Nobody(Nobody::Unclaimed)) if self.options.delete_unclaimed => Answer::Gone,
-            Ok(Sighting::Nobody(_)) => Answer::Nobodys,
-            Err(error) => {
-                self.tell_failure(node, &error);
-                Answer::Failed
-            }
+        if let Err(error) = &sighting {
+            self.tell_failure(node, error);
         }
+        let answer = answer(sighting, &self.options);
+        if answer.is_visible() {
+            // The machine is there: an earlier complaint is settled.
+            self.complaints.forget(&node.name);
+        }
+        answer
     }
 
     fn now(&self) -> Moment {
@@ -169,18 +156,14 @@ impl NodeLifecycleController {
 
     // ---- what people are told, each cause once
 
-    /// The machine is there: an earlier complaint is settled.
-    fn well(&self, node: &Node, answer: Answer) -> Answer {
-        self.complaints.forget(&node.name);
-        answer
-    }
-
     /// As long as a Node is uninitialised, the cloud-node-controller asks about it, too, and tells of the same failure.
     fn tell_failure(&self, node: &Node, error: &Error) {
         if node.is_uninitialized() {
             return;
         }
-        if error.kind() == ErrorKind::Cancelled || !self.complaints.is_news(&node.name, &node.uid, error.kind().as_str()) {
+        if error.kind() == ErrorKind::Cancelled
+            || !self.complaints.is_news(&node.name, &node.uid, error.kind().as_str())
+        {
             return;
         }
         let advice = error.kind().advice();
@@ -200,5 +183,31 @@ impl NodeLifecycleController {
                 self.events.emit(&ObjectRef::node(&node), EventType::Warning, "DeletionHeldBack", held);
             }
         }
+    }
+}
+
+/// These Nodes, and whose they are.
+pub(crate) fn fleet(nodes: impl IntoIterator<Item = Arc<Node>>, clouds: &Clouds, options: &Options) -> Fleet {
+    let owner = |node: &Node| match &node.provider_id {
+        Some(id) => clouds.owner(id).map(|cloud| cloud.name().clone()),
+        // Which cloud a Node of nobody counts against is a convention: the first that was asked.
+        None if options.delete_unclaimed => clouds.iter().next().map(|cloud| cloud.name().clone()),
+        None => None,
+    };
+    Fleet::new(nodes, owner)
+}
+
+/// What it means for a Node that its cloud said this of its machine.
+pub(crate) fn answer(sighting: Result<Sighting, Error>, options: &Options) -> Answer {
+    match sighting {
+        Ok(Sighting::Owned { state, .. }) => match state {
+            InstanceState::Running(_) => Answer::Running,
+            InstanceState::Stopped(_) => Answer::Stopped,
+            InstanceState::Gone => Answer::Gone,
+            InstanceState::NotMine => Answer::Nobodys,
+        },
+        Ok(Sighting::Nobody(Nobody::Unclaimed)) if options.delete_unclaimed => Answer::Gone,
+        Ok(Sighting::Nobody(_)) => Answer::Nobodys,
+        Err(_) => Answer::Failed,
     }
 }

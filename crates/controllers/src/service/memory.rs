@@ -108,6 +108,11 @@ impl Memory {
         self.lock().get(key).map(|entry| entry.owed.clone()).unwrap_or_default()
     }
 
+    /// The names of Services that are gone and whose balancers are not.
+    pub(super) fn debtors(&self) -> Vec<ServiceKey> {
+        self.lock().iter().filter(|(_, entry)| !entry.owed.is_empty()).map(|(key, _)| key.clone()).collect()
+    }
+
     /// Nothing is left in the cloud for the Service with this UID.
     pub(super) fn released(&self, key: &ServiceKey, uid: &str) {
         let mut memory = self.lock();

@@ -19,10 +19,10 @@ mod balancers;
 mod crowd;
 mod memory;
 mod metrics;
-mod pass;
+pub(crate) mod pass;
 mod routing;
 mod tell;
-mod trouble;
+pub(crate) mod trouble;
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -324,7 +324,8 @@ impl Shared {
         if concerned {
             let services = self.context.services.all().into_iter().filter(|service| selects(service));
             let selectors = services.filter_map(|service| service::read(&service).settings.ok()?.target_nodes);
-            let labels = selectors.flat_map(|selector| selector.keys().map(str::to_owned).collect::<Vec<_>>()).collect();
+            let labels =
+                selectors.flat_map(|selector| selector.keys().map(str::to_owned).collect::<Vec<_>>()).collect();
             *self.selecting.write().unwrap_or_else(PoisonError::into_inner) = labels;
         }
     }
@@ -401,18 +402,18 @@ impl Shared {
         }
     }
 
-    /// Compares all balancers with the cloud, now and then.
+    /// Compares all balancers with the cloud, now and then. Those that rest are among them: what is in their way may be in
+    /// the cloud, of which nobody is told.
     async fn refresh(&self) {
         if self.options.refresh.is_zero() {
             return std::future::pending().await;
         }
         loop {
             tokio::time::sleep(self.options.refresh).await;
-            let services = self.context.services.all().into_iter();
-            let ours = services.filter(|service| service::wants_balancer(service, &self.scope) && !service.deleting);
+            let services = self.context.services.all().into_iter().filter(|service| self.concerns(service));
+            let keys = services.map(|service| service.key()).chain(self.memory.debtors());
             // One in back-off has its own time.
-            let ours = ours.map(|service| service.key()).filter(|key| self.queue.failures(key) == 0);
-            ours.for_each(|key| self.queue.add(key, Priority::Low));
+            keys.filter(|key| self.queue.failures(key) == 0).for_each(|key| self.queue.add(key, Priority::Low));
         }
     }
 }

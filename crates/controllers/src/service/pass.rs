@@ -199,6 +199,9 @@ impl Pass<'_> {
             }
             existed |= removed.changed;
         }
+        if !existed && self.may_be_anothers(service) {
+            return Ok(Done::Settled);
+        }
         let mut change = ServiceChange::default().without_finalizer(service);
         if !service.deleting {
             change = change.with_status(service, &LoadBalancerStatus::default());
@@ -210,6 +213,15 @@ impl Pass<'_> {
             self.shared.tell_deleted(service);
         }
         Ok(Done::Settled)
+    }
+
+    /// Nothing says that the finalizer, which all managers share, is ours: Services without a class are somebody else's, and
+    /// the class that would have told is gone with the type.
+    fn may_be_anothers(&self, service: &Service) -> bool {
+        !self.shared.scope.unset
+            && service.class.is_none()
+            && service.condition(LOAD_BALANCER_READY).is_none()
+            && self.shared.memory.held(self.key, &service.uid).is_none()
     }
 
     /// The clouds that may have a balancer for this Service. Its class, which says which, is gone once its type is another.
@@ -367,7 +379,7 @@ impl Pass<'_> {
 
 /// What the annotations of a Service that is to have no balancer say. A slip in one that does not count now is no reason to
 /// keep the balancer; one in the policy is.
-fn cleanup_settings(service: &Service) -> Result<LoadBalancerSettings, Trouble> {
+pub(crate) fn cleanup_settings(service: &Service) -> Result<LoadBalancerSettings, Trouble> {
     let held_back = |cause| Trouble { task: Task::Delete, cause };
     let settings = service::read(service).cleanup;
     let settings = settings.map_err(|mistakes| held_back(Cause::UnclearPolicy(mistakes)))?;
@@ -378,9 +390,13 @@ fn cleanup_settings(service: &Service) -> Result<LoadBalancerSettings, Trouble> 
 }
 
 /// The user's word on how nodes treat the address goes before the provider's.
-fn with_ip_mode(mut status: LoadBalancerStatus, settings: &LoadBalancerSettings) -> LoadBalancerStatus {
+pub(crate) fn with_ip_mode(mut status: LoadBalancerStatus, settings: &LoadBalancerSettings) -> LoadBalancerStatus {
     if let Some(mode) = settings.ip_mode {
-        status.ingress.iter_mut().filter(|ingress| ingress.ip.is_some()).for_each(|ingress| ingress.ip_mode = Some(mode));
+        status
+            .ingress
+            .iter_mut()
+            .filter(|ingress| ingress.ip.is_some())
+            .for_each(|ingress| ingress.ip_mode = Some(mode));
     }
     status
 }

@@ -20,12 +20,7 @@ const NAMES: usize = 20;
 
 impl Shared {
     /// Why there may be something to do in this pass.
-    pub(super) fn reason(
-        &self,
-        key: &ServiceKey,
-        before: Option<&Vec<TargetNode>>,
-        targets: &[TargetNode],
-    ) -> Reason {
+    pub(super) fn reason(&self, key: &ServiceKey, before: Option<&Vec<TargetNode>>, targets: &[TargetNode]) -> Reason {
         if self.memory.is_news(key) {
             Reason::News
         } else if before.is_some_and(|before| before.as_slice() != targets) {

@@ -9,15 +9,15 @@ use bowline_kube::WriteError;
 
 /// What was being done, and what kept it from being done.
 #[derive(Debug)]
-pub(super) struct Trouble {
-    pub(super) task: Task,
-    pub(super) cause: Cause,
+pub(crate) struct Trouble {
+    pub(crate) task: Task,
+    pub(crate) cause: Cause,
 }
 
 /// What was being done.
 // upstream: the words are those of its errors, which people look for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Task {
+pub(crate) enum Task {
     AddFinalizer,
     Ensure,
     CheckBeforeCleanup,
@@ -28,7 +28,7 @@ pub(super) enum Task {
 
 /// What is in the way.
 #[derive(Debug)]
-pub(super) enum Cause {
+pub(crate) enum Cause {
     /// The cloud.
     Cloud(Error),
     /// The API server.
@@ -43,7 +43,7 @@ pub(super) enum Cause {
 
 /// When there is another try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
+pub(crate) enum Next {
     /// Later and later.
     Backoff,
     /// After this long.
@@ -54,17 +54,17 @@ pub(super) enum Next {
 
 impl Trouble {
     /// With the cloud.
-    pub(super) fn cloud(task: Task) -> impl Fn(Error) -> Trouble {
+    pub(crate) fn cloud(task: Task) -> impl Fn(Error) -> Trouble {
         move |error| Trouble { task, cause: Cause::Cloud(error) }
     }
 
     /// With the API server.
-    pub(super) fn cluster(task: Task) -> impl Fn(WriteError) -> Trouble {
+    pub(crate) fn cluster(task: Task) -> impl Fn(WriteError) -> Trouble {
         move |error| Trouble { task, cause: Cause::Cluster(error) }
     }
 
     /// When there is another try.
-    pub(super) fn next(&self) -> Next {
+    pub(crate) fn next(&self) -> Next {
         match &self.cause {
             Cause::Cloud(error) => match error.retry_advice() {
                 Retry::Backoff => Next::Backoff,
@@ -77,17 +77,17 @@ impl Trouble {
     }
 
     /// Nothing is wrong: the cloud is at work, or we are stopping.
-    pub(super) fn is_calm(&self) -> bool {
+    pub(crate) fn is_calm(&self) -> bool {
         self.is_kind(ErrorKind::InProgress) || self.is_kind(ErrorKind::Cancelled)
     }
 
     /// The cloud says this.
-    pub(super) fn is_kind(&self, kind: ErrorKind) -> bool {
+    pub(crate) fn is_kind(&self, kind: ErrorKind) -> bool {
         matches!(&self.cause, Cause::Cloud(error) if error.kind() == kind)
     }
 
     /// A CamelCase word for programs.
-    pub(super) fn reason(&self) -> String {
+    pub(crate) fn reason(&self) -> String {
         match &self.cause {
             Cause::Cloud(error) => format!("{:?}", error.kind()),
             Cause::Cluster(_) => "ApiServer".to_owned(),
@@ -97,7 +97,7 @@ impl Trouble {
     }
 
     /// What a person can do.
-    pub(super) fn advice(&self) -> &'static str {
+    pub(crate) fn advice(&self) -> &'static str {
         match &self.cause {
             Cause::Cloud(error) => error.kind().advice(),
             Cause::Cluster(WriteError::Rejected { code: 403, .. }) => {

@@ -13,6 +13,7 @@ mod provided_ip;
 mod queue;
 mod service_crashes;
 mod service_nodes;
+mod service_order;
 mod service_trouble;
 mod services;
 mod world;

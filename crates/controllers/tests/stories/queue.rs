@@ -64,7 +64,7 @@ async fn wq3_a_node_that_fails_is_tried_later_and_later_and_at_once_after_a_succ
 }
 
 #[tokio::test(start_paused = true)]
-async fn wq4_wq5_the_queue_is_keyed_by_node_and_has_its_upstream_name() {
+async fn wq4_wq5_queues_are_keyed_by_object_and_have_their_upstream_names() {
     let mut world = World::new().await;
     for name in ["node0", "node1"] {
         world.cloud().add(machine(name, &format!("i-{name}"), &[])).unwrap();
@@ -73,10 +73,17 @@ async fn wq4_wq5_the_queue_is_keyed_by_node_and_has_its_upstream_name() {
     world.start();
     world.initialized("node0").await;
     world.initialized("node1").await;
+    for name in ["one", "two", "three"] {
+        world.serve(name).await;
+        world.addressed(name).await;
+    }
     let families = world.metrics.gather();
     let adds = families.iter().find(|family| family.name() == "workqueue_adds_total").unwrap();
-    let [metric] = adds.get_metric() else { panic!("one queue: {adds:?}") };
-    let [name] = metric.get_label() else { panic!("one label: {metric:?}") };
-    assert_eq!((name.name(), name.value()), ("name", "Nodes"));
-    assert!(metric.get_counter().get_value() >= 2.0);
+    let named = |name: &str| {
+        let is_named = |label: &prometheus::proto::LabelPair| (label.name(), label.value()) == ("name", name);
+        let of_queue = adds.get_metric().iter().find(|metric| metric.get_label().iter().any(is_named));
+        of_queue.map(|metric| metric.get_counter().get_value())
+    };
+    assert!(named("Nodes").unwrap() >= 2.0);
+    assert_eq!(named("service"), Some(3.0));
 }

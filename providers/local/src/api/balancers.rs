@@ -1,6 +1,7 @@
 //! Balancers over the API: what users ask and order, and what the owner sees.
 
 use bowline_core::{ClusterName, LoadBalancerKey};
+use bowline_l4::BalancerStatus;
 use serde::{Deserialize, Serialize};
 
 use crate::balancers::{Asking, Balancer, Change, CloudAddress, Observation};
@@ -67,6 +68,9 @@ pub struct BalancerView {
     pub balancer: Balancer,
     /// Its addresses.
     pub addresses: Vec<CloudAddress>,
+    /// How it is doing; `None` if the cloud has no data plane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<BalancerStatus>,
 }
 
 pub(super) async fn find(cloud: &LocalCloud, asked: FindBalancersRequest) -> Outcome {
@@ -94,7 +98,7 @@ pub(super) async fn owners(cloud: &LocalCloud, asked: OwnersRequest) -> Outcome 
 pub(super) async fn change(cloud: &LocalCloud, ordered: ChangeRequest) -> Outcome {
     let ChangeRequest { asking, change } = ordered;
     let kind = change.kind();
-    order(cloud, kind, async { good(&cloud.carry_out(&asking, change)?) }).await
+    order(cloud, kind, async { good(&cloud.order(&asking, change).await?) }).await
 }
 
 /// All balancers, with how they are doing.
@@ -106,5 +110,5 @@ pub(super) fn all(cloud: &LocalCloud) -> ListBalancersReply {
 pub(super) fn view(cloud: &LocalCloud, balancer: Balancer) -> BalancerView {
     let addresses = cloud
         .read(|world| world.balancers.addresses_of(&balancer).map(|address| CloudAddress::clone(address)).collect());
-    BalancerView { balancer, addresses }
+    BalancerView { status: cloud.balancer_status(&balancer.id), balancer, addresses }
 }

@@ -25,7 +25,7 @@ use bowline_core::{ClusterName, LoadBalancerKey};
 use crate::cloud::CloudError;
 
 pub(crate) use changes::{AddressWish, Asking, Change, has_another, other_group_address, outside_pool};
-pub(crate) use observation::{Adoptee, Observation, Standing};
+pub(crate) use observation::{Adoptee, ListenerError, Observation, Standing};
 pub use pools::BalancerOptions;
 pub use records::{Balancer, BalancerCheck, BalancerSettings, BalancerTarget, CloudAddress, Listener, NewBalancer};
 pub(crate) use records::{Whose, family_of, protocol_name};
@@ -131,6 +131,12 @@ impl Balancers {
 
     fn at(&self, ip: &IpAddr) -> Option<&Arc<CloudAddress>> {
         self.addresses.get(self.ips.get(ip)?)
+    }
+
+    /// The IDs of balancers with targets that are found by their machine alone.
+    pub(crate) fn of_machines(&self) -> Vec<String> {
+        let by_machine = |balancer: &&Arc<Balancer>| balancer.targets.iter().any(|target| target.addresses.is_empty());
+        self.balancers.values().filter(by_machine).map(|balancer| balancer.id.clone()).collect()
     }
 
     /// At most `limit` owners of this cluster that come after this one, in order, and whether there are more.

@@ -1,20 +1,27 @@
 //! What must hold after a step of the tour: a claim about the cluster, checked against what is there.
 
+mod traffic;
+
+use std::collections::BTreeSet;
 use std::fmt;
 
 use bowline_core::Address;
-use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
 
-use crate::view::{node_of, phase, readiness, taints};
+use crate::objects::{Node, Pod, Service};
+use crate::traffic::{Finding, Findings, Probe};
 
 /// What is there at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// All Nodes.
-    pub nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
     /// The Pods of the namespace `default`.
-    pub pods: Vec<Pod>,
+    pub(crate) pods: Vec<Pod>,
+    /// The Services of the namespace `default`.
+    pub(crate) services: Vec<Service>,
+    /// What came of trying Services out.
+    pub(crate) findings: Findings,
 }
 
 /// One thing that must hold.
@@ -46,6 +53,16 @@ pub enum Claim {
     PodWaits(String),
     /// This Pod runs on some Node.
     PodRuns(String),
+    /// This Service has been given an address.
+    HasAddress(String),
+    /// Every try is answered, and among the answers is one of each of these Pods and of no other.
+    AnsweredBy(Probe, BTreeSet<String>),
+    /// Of the Nodes that were asked, exactly those that have a Pod of this Service say that they want its traffic.
+    OnlyNodesWithPods(String),
+    /// This Service is not there.
+    NoService(String),
+    /// Nobody answers at the address that the Service has or had.
+    Silent(Probe),
 }
 
 impl Claim {
@@ -53,6 +70,15 @@ impl Claim {
     pub fn check(&self, snapshot: &Snapshot) -> Result<(), String> {
         let seen = self.seen(snapshot);
         if seen.0 { Ok(()) } else { Err(seen.1) }
+    }
+
+    /// What has to be tried out for it.
+    pub(crate) fn probe(&self) -> Option<Probe> {
+        match self {
+            Claim::AnsweredBy(probe, _) | Claim::Silent(probe) => Some(probe.clone()),
+            Claim::OnlyNodesWithPods(service) => Some(Probe::Health(service.clone())),
+            _ => None,
+        }
     }
 
     /// Whether it holds, and what there is to see.
@@ -68,8 +94,12 @@ impl Claim {
                     if found { "it is there" } else { "it is gone" }.to_owned(),
                 )
             }
-            Claim::PodWaits(name) => on_pod(snapshot, name, |pod| node_of(pod).is_none() && phase(pod) == "Pending"),
-            Claim::PodRuns(name) => on_pod(snapshot, name, |pod| node_of(pod).is_some() && phase(pod) == "Running"),
+            Claim::PodWaits(name) => on_pod(snapshot, name, |pod| pod.node().is_none() && pod.phase() == "Pending"),
+            Claim::PodRuns(name) => on_pod(snapshot, name, |pod| pod.node().is_some() && pod.phase() == "Running"),
+            Claim::HasAddress(name) | Claim::NoService(name) => self.on_service(snapshot, name),
+            Claim::AnsweredBy(probe, pods) => traffic::answered_by(snapshot, probe, pods),
+            Claim::Silent(probe) => traffic::silent(snapshot, probe),
+            Claim::OnlyNodesWithPods(name) => traffic::only_nodes_with_pods(snapshot, name),
             Claim::Tainted(name, _)
             | Claim::Untainted(name, _)
             | Claim::ProviderId(name, _)
@@ -82,13 +112,22 @@ impl Claim {
         }
     }
 
+    fn on_service(&self, snapshot: &Snapshot, name: &str) -> (bool, String) {
+        let wants_none = matches!(self, Claim::NoService(_));
+        match snapshot.service(name).map(Service::address) {
+            None => (wants_none, format!("there is no Service {name}")),
+            Some(None) => (false, "it is there, without an address".to_owned()),
+            Some(Some(address)) => (!wants_none, format!("it is there, with the address {address}")),
+        }
+    }
+
     fn on_node(&self, node: &Node) -> (bool, String) {
         match self {
             Claim::Tainted(_, key) => (has_taint(node, key), taint_list(node)),
             Claim::Untainted(_, key) => (!has_taint(node, key), taint_list(node)),
             Claim::ProviderId(_, wanted) => {
-                let found = node.spec.as_ref().and_then(|spec| spec.provider_id.clone());
-                (found == *wanted, format!("provider ID {}", found.as_deref().unwrap_or("none")))
+                let found = &node.spec.provider_id;
+                (found == wanted, format!("provider ID {}", found.as_deref().unwrap_or("none")))
             }
             Claim::Label(_, key, wanted) => {
                 let found = node.labels().get(*key);
@@ -98,7 +137,7 @@ impl Claim {
                 let found = addresses(node);
                 (found == list(wanted), format!("addresses {}", if found.is_empty() { "none" } else { &found }))
             }
-            Claim::Ready(_, wanted) => (readiness(node) == *wanted, format!("Ready is {}", readiness(node))),
+            Claim::Ready(_, wanted) => (node.readiness() == *wanted, format!("Ready is {}", node.readiness())),
             _ => (false, "not a claim about one Node".to_owned()),
         }
     }
@@ -107,6 +146,14 @@ impl Claim {
 impl Snapshot {
     fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| node.metadata.name.as_deref() == Some(name))
+    }
+
+    fn service(&self, name: &str) -> Option<&Service> {
+        self.services.iter().find(|service| service.metadata.name.as_deref() == Some(name))
+    }
+
+    fn findings(&self, probe: &Probe) -> &[Finding] {
+        self.findings.get(probe).map(Vec::as_slice).unwrap_or_default()
     }
 }
 
@@ -125,21 +172,21 @@ fn on_pod(snapshot: &Snapshot, name: &str, holds: impl Fn(&Pod) -> bool) -> (boo
     let Some(pod) = snapshot.pods.iter().find(|pod| pod.metadata.name.as_deref() == Some(name)) else {
         return (false, format!("there is no Pod {name}"));
     };
-    (holds(pod), format!("{} on {}", phase(pod), node_of(pod).unwrap_or("no Node")))
+    (holds(pod), format!("{} on {}", pod.phase(), pod.node().unwrap_or("no Node")))
 }
 
 fn has_taint(node: &Node, key: &str) -> bool {
-    taints(node).iter().any(|taint| taint.key == key)
+    node.spec.taints.iter().any(|taint| taint.key == key)
 }
 
 fn taint_list(node: &Node) -> String {
-    let taints: Vec<_> = taints(node).iter().map(|taint| format!("{}:{}", taint.key, taint.effect)).collect();
+    let taints: Vec<_> = node.spec.taints.iter().map(|taint| format!("{}:{}", taint.key, taint.effect)).collect();
     if taints.is_empty() { "no taints".to_owned() } else { format!("taints {}", taints.join(", ")) }
 }
 
 fn addresses(node: &Node) -> String {
-    let found = node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
-    found.iter().map(|found| format!("{}={}", found.type_, found.address)).collect::<Vec<_>>().join(" ")
+    let found = node.status.addresses.iter();
+    found.map(|found| format!("{}={}", found.kind, found.address)).collect::<Vec<_>>().join(" ")
 }
 
 fn list(wanted: &[Address]) -> String {
@@ -165,6 +212,17 @@ impl fmt::Display for Claim {
             Claim::Gone(node) => write!(f, "the Node {node} is gone"),
             Claim::PodWaits(pod) => write!(f, "the Pod {pod} is Pending"),
             Claim::PodRuns(pod) => write!(f, "the Pod {pod} is Running"),
+            Claim::HasAddress(service) => write!(f, "the Service {service} has an address"),
+            Claim::AnsweredBy(probe, pods) => {
+                write!(f, "the Service {} is answered {probe} by {}", probe.service(), traffic::words(pods))
+            }
+            Claim::OnlyNodesWithPods(service) => {
+                write!(f, "the Nodes that want traffic of the Service {service} are those with a Pod of it")
+            }
+            Claim::NoService(service) => write!(f, "the Service {service} is gone"),
+            Claim::Silent(probe) => {
+                write!(f, "nobody answers {probe} where the Service {} was", probe.service())
+            }
         }
     }
 }
@@ -189,6 +247,7 @@ mod tests {
         Snapshot {
             nodes: vec![serde_json::from_value(node).unwrap()],
             pods: vec![decode(pod("waits", "", "Pending")), decode(pod("runs", "a", "Running"))],
+            ..Snapshot::default()
         }
     }
 

@@ -1,0 +1,52 @@
+//! The flags of the commands that look at a cluster and its clouds once: `plan` and `orphans`.
+
+use clap::{Args, ValueEnum};
+
+use super::manager::{ControllerArgs, ReachArgs};
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) reach: ReachArgs,
+    #[command(flatten)]
+    pub(crate) controllers: ControllerArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OrphansArgs {
+    /// Remove them, after a question on the terminal.
+    #[arg(long)]
+    pub(crate) delete: bool,
+
+    /// Remove them without a question.
+    #[arg(long, requires = "delete")]
+    pub(crate) yes: bool,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) reach: ReachArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OutputArgs {
+    /// How to print: text for people, json for programs.
+    #[arg(
+        short = 'o',
+        long,
+        value_name = "text|json",
+        value_enum,
+        default_value = "text",
+        hide_possible_values = true
+    )]
+    pub(crate) output: Output,
+}
+
+/// How to print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Text,
+    Json,
+}

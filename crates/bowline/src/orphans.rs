@@ -1,0 +1,167 @@
+//! `bowline orphans`: balancers in a cloud that carry this cluster's mark and whose Service is gone.
+//!
+//! ```text
+//!  clouds: whose balancers are there? ──► cluster: which of those Services live? ──► the others are orphans
+//!                                                                                   │ --delete, and a yes
+//!                                   for each: is the owner still absent? ──► observe ──► plan ──► apply ◄─┘
+//! ```
+//!
+//! The clouds are asked first: a Service is older than its balancer, so each balancer that was listed has its Service in
+//! the list that follows, if it lives. If either list fails, nothing is an orphan.
+
+mod print;
+mod remove;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, IsTerminal as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use bowline_cloud::{Cloud, Clouds, Error};
+use bowline_config::Problems;
+use bowline_core::service::ServiceType;
+use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerWish, Plan, Service};
+use bowline_kube::Cluster;
+
+use crate::BadInput;
+use crate::cli::{OrphansArgs, Output};
+use crate::plan::plain;
+use crate::reach::Reached;
+use crate::serve::say;
+use crate::settings::Reach;
+
+/// A balancer without a Service.
+struct Orphan {
+    cloud: Cloud,
+    key: LoadBalancerKey,
+    /// What has to be done to be rid of it, which is what it consists of.
+    plan: Result<Plan, Error>,
+    outcome: Outcome,
+}
+
+/// What became of an orphan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Outcome {
+    /// Nobody asked for anything.
+    Listed,
+    Deleted,
+    /// It has an owner after all.
+    Owned,
+    Failed(String),
+}
+
+/// What was found.
+struct Findings {
+    cluster: ClusterName,
+    orphans: Vec<Orphan>,
+    /// The clouds that did not say what they have.
+    silent: Vec<(Arc<str>, Error)>,
+}
+
+/// Lists them, and removes them if that is wished.
+pub(crate) async fn run(args: &OrphansArgs) -> anyhow::Result<ExitCode> {
+    let mut problems = Problems::new();
+    let reach = Reach::resolve(&args.reach, &mut problems);
+    let Reached { providers, client } = Reached::new(&reach, problems).await?;
+    let clouds = Clouds::around(providers, &reach.layers, &prometheus::Registry::new());
+    let cluster = Cluster::new(client);
+    let mut findings = find(&clouds, &cluster, &reach.cluster).await?;
+    let is_text = args.output.output == Output::Text;
+    if is_text {
+        say(format_args!("{}", plain(&print::list(&findings))));
+    }
+    if args.delete && !findings.orphans.is_empty() && is_agreed(&findings, args.yes)? {
+        for orphan in &mut findings.orphans {
+            orphan.outcome = remove::remove(orphan, &cluster).await;
+            if is_text {
+                say(format_args!("{}\n", plain(&print::outcome(orphan))));
+            }
+        }
+    }
+    if !is_text {
+        say(format_args!("{:#}\n", print::json(&findings)));
+    }
+    Ok(if findings.is_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Asks, unless the answer was given with the command.
+fn is_agreed(findings: &Findings, yes: bool) -> anyhow::Result<bool> {
+    if yes {
+        return Ok(true);
+    }
+    let input = std::io::stdin();
+    if !input.is_terminal() {
+        let why =
+            "--delete asks before it deletes, and standard input is no terminal; say --yes to delete without asking";
+        return Err(BadInput(why.to_owned()).into());
+    }
+    let (count, cluster) = (findings.orphans.len(), &findings.cluster);
+    // On standard error, so that standard output stays readable by scripts.
+    let question = format!("Delete these {count} load balancers of the cluster {cluster} for good? [y/N] ");
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), question.as_bytes());
+    let mut answer = String::new();
+    input.lock().read_line(&mut answer).context("cannot read the answer")?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
+}
+
+// ---- finding
+
+async fn find(clouds: &Clouds, cluster: &Cluster, name: &ClusterName) -> anyhow::Result<Findings> {
+    let (mut marked, mut silent) = (Vec::new(), Vec::new());
+    for cloud in clouds.iter().filter(|cloud| cloud.has_load_balancers()) {
+        match cloud.layers().list_load_balancers(name).await {
+            Ok(keys) => marked.extend(keys.into_iter().map(|key| (cloud.clone(), key))),
+            Err(error) => silent.push((cloud.name().clone(), error)),
+        }
+    }
+    let services = cluster.list_services().await.context("cannot list Services, so nothing is taken for an orphan")?;
+    let owners = owners(&services);
+    marked.retain(|(_, key)| key.cluster == *name && !owners.contains(key.uid.as_str()));
+    let mut orphans = Vec::new();
+    for (cloud, key) in marked {
+        orphans.extend(Orphan::observed(cloud, key).await);
+    }
+    Ok(Findings { cluster: name.clone(), orphans, silent })
+}
+
+/// The UIDs of the Services that have, or may have, a balancer.
+fn owners(services: &[Arc<Service>]) -> BTreeSet<&str> {
+    services.iter().filter(|service| is_owner(service)).map(|service| service.uid.as_str()).collect()
+}
+
+/// Whatever its class: one that is nobody's today may be somebody's after the next change of a flag.
+fn is_owner(service: &Service) -> bool {
+    service.kind == ServiceType::LoadBalancer || service.has_finalizer()
+}
+
+impl Orphan {
+    /// `None` if nothing is left of it.
+    async fn observed(cloud: Cloud, key: LoadBalancerKey) -> Option<Orphan> {
+        let plan = plan(&cloud, &key).await.transpose()?;
+        Some(Orphan { cloud, key, plan, outcome: Outcome::Listed })
+    }
+}
+
+/// How to be rid of all that the cloud has for this key; `None` if that is nothing.
+async fn plan(cloud: &Cloud, key: &LoadBalancerKey) -> Result<Option<Plan>, Error> {
+    let wish = LoadBalancerWish { key: key.clone(), annotations: Arc::default(), settings: Arc::default(), spec: None };
+    match cloud.layers().observe_load_balancer(&wish).await? {
+        Some(state) => cloud.layers().plan_load_balancer(&wish, Some(&state)).map(Some),
+        None => Ok(None),
+    }
+}
+
+impl Findings {
+    fn is_failed(&self) -> bool {
+        let is_failed = |orphan: &Orphan| matches!(orphan.outcome, Outcome::Failed(_)) || orphan.is_unclear();
+        !self.silent.is_empty() || self.orphans.iter().any(is_failed)
+    }
+}
+
+impl Orphan {
+    /// Nobody could say what it consists of, and nobody has removed it since.
+    fn is_unclear(&self) -> bool {
+        self.plan.is_err() && self.outcome == Outcome::Listed
+    }
+}

@@ -1,0 +1,77 @@
+//! `bowline plan`: what the manager would do about what is there now, printed and not done.
+//!
+//! ```text
+//!  flags ──► settings ──► list Nodes and Services ──► forecast (asks the clouds) ──► text or JSON ──► exit code
+//! ```
+
+mod print;
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use bowline_cloud::Clouds;
+use bowline_cloud::layers::LayerOptions;
+use bowline_config::Problems;
+use bowline_controllers::forecast::{self, Forecast, Snapshot, Summary};
+use bowline_controllers::manager::ManagerOptions;
+use bowline_core::lifecycle::Moment;
+use bowline_kube::Cluster;
+use bowline_runtime::Clock;
+
+use crate::cli::{Output, PlanArgs};
+use crate::reach::{Reached, check_routing};
+use crate::serve::say;
+use crate::settings::{self, Reach};
+
+pub(crate) use print::{indented, plain, steps_json};
+
+/// The exit code for "something would change".
+const CHANGES: u8 = 2;
+
+/// Prints what would change. Whatever goes wrong is a failure and not bad input: its exit code would mean changes.
+pub(crate) async fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
+    let forecast = made(args).await.map_err(|error| anyhow::anyhow!("{error:#}"))?;
+    match args.output.output {
+        Output::Text => say(format_args!("{}", plain(&print::text(&forecast)))),
+        Output::Json => say(format_args!("{:#}\n", print::json(&forecast))),
+    }
+    Ok(exit_code(forecast.summary()))
+}
+
+/// Ends the program with what clap has to say. As above, 2 means changes, so it is not for a flag that is wrong.
+pub(crate) fn exit(error: &clap::Error) -> ! {
+    let _ = error.print();
+    std::process::exit(i32::from(error.use_stderr()))
+}
+
+fn exit_code(summary: Summary) -> ExitCode {
+    match summary {
+        Summary { failed: 1.., .. } => ExitCode::FAILURE,
+        summary if summary.is_unchanged() => ExitCode::SUCCESS,
+        _ => ExitCode::from(CHANGES),
+    }
+}
+
+async fn made(args: &PlanArgs) -> anyhow::Result<Forecast> {
+    let mut problems = Problems::new();
+    let reach = Reach::resolve(&args.reach, &mut problems);
+    let (options, _) = settings::manager_options(&args.controllers, &reach.cluster, &mut problems);
+    let Reached { providers, client } = Reached::new(&reach, problems).await?;
+    // Nothing here applies anything; if something did, the layers would not let it through.
+    let layers = LayerOptions { dry_run: true, ..reach.layers };
+    let clouds = Clouds::around(providers, &layers, &prometheus::Registry::new());
+    check_routing(&clouds, &options)?;
+    let snapshot = snapshot(&Cluster::new(client), &options).await?;
+    let clock = Clock::system();
+    let now = Moment { instant: clock.instant(), wall: clock.now() };
+    Ok(forecast::forecast(&snapshot, &clouds, &options, now).await?)
+}
+
+async fn snapshot(cluster: &Cluster, options: &ManagerOptions) -> anyhow::Result<Snapshot> {
+    let nodes = cluster.list_nodes().await.context("cannot list Nodes")?;
+    let services = match options.service {
+        Some(_) => cluster.list_services().await.context("cannot list Services")?,
+        None => Vec::new(),
+    };
+    Ok(Snapshot { nodes, services })
+}

@@ -1,0 +1,159 @@
+//! What is told, the exit codes, and that nothing is written anywhere.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::support::bowline;
+use crate::world::{World, address, text};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_tells_what_would_change_and_changes_nothing() {
+    let world = World::start("plan").await;
+    let quiet = world.run("plan", &[]);
+    assert_eq!(
+        (quiet.status.code(), text(&quiet.stdout)),
+        (Some(0), "Nothing would change.\n".to_owned()),
+        "{quiet:?}"
+    );
+
+    world.cloud(&["add", "worker-1", "--id=one", "--zone=quay-1", "--address=InternalIP=10.0.0.1"]);
+    world.create_node("worker-1").await;
+    world.create_node("stranger").await;
+    world.cloud_writes();
+    let before = world.versions().await;
+
+    let plan = world.run("plan", &[]);
+    assert_eq!(plan.status.code(), Some(2), "{plan:?}");
+    let told = text(&plan.stdout);
+    for part in [
+        "Node worker-1 (local)\n  in the cluster:\n    update Node worker-1\n",
+        "spec.providerID: local://one\n",
+        "label topology.kubernetes.io/zone: quay-1\n",
+        "status.addresses: InternalIP=10.0.0.1\n",
+        "Node stranger\n  refused: no cloud here knows a machine of this name",
+        "0 things would change in clouds, 2 objects in the cluster; 1 refused.\n",
+    ] {
+        assert!(told.contains(part), "{part:?} is missing in {told}");
+    }
+
+    let json = world.run("plan", &["-o", "json"]);
+    assert_eq!(json.status.code(), Some(2));
+    let document: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(document["version"], 1);
+    assert_eq!(
+        document["items"][1]["inCluster"][0]["changes"][0],
+        json!({"field": "spec.providerID", "to": "local://one"})
+    );
+
+    assert_eq!(world.versions().await, before, "nothing is written to the cluster");
+    assert_eq!(world.cloud_writes(), [""; 0], "nothing is written to the cloud");
+
+    // What was planned is what is done, and then there is nothing left to plan.
+    let mut manager = world.manager("plan", &[]);
+    let nodes: Api<Node> = Api::all(world.client.clone());
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    while nodes.get_status("worker-1").await.unwrap().status.is_none_or(|status| status.addresses.is_none()) {
+        assert!(tokio::time::Instant::now() < deadline, "{}", manager.said());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(manager.stop("-TERM").code(), Some(0));
+    let settled = world.run("plan", &[]);
+    assert_eq!(settled.status.code(), Some(0), "{}", text(&settled.stdout));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_wrong_with_a_plan_is_one() {
+    let world = World::start("plan-wrong").await;
+    world.cloud(&["add", "worker-1", "--id=one"]);
+    world.create_node("worker-1").await;
+    world.cloud(&["fault", "failing=403"]);
+    let plan = world.run("plan", &[]);
+    assert_eq!(plan.status.code(), Some(1), "{plan:?}");
+    assert!(text(&plan.stdout).contains("failed: ") && text(&plan.stdout).contains("1 failed."), "{plan:?}");
+
+    // Two would mean that something changes.
+    for flags in
+        [&["--knots=8"][..], &["--node-monitor-period=1d"], &["--load-balancer-default-cloud=moon"], &["-o", "xml"]]
+    {
+        let plan = world.run("plan", flags);
+        assert_eq!((plan.status.code(), plan.stdout.len()), (Some(1), 0), "{flags:?}: {plan:?}");
+    }
+    let help = bowline(&["plan", "--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    let nowhere = bowline(&["plan", "--cloud-provider=local", "--master=http://127.0.0.1:1"]);
+    assert_eq!(nowhere.status.code(), Some(1), "{nowhere:?}");
+    assert!(text(&nowhere.stderr).contains("cannot list Nodes"), "{nowhere:?}");
+    drop(world.server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_says_what_it_would_do_and_writes_nothing() {
+    let world = World::start("dry-run").await;
+    world.cloud(&["add", "worker-1", "--id=one", "--address=InternalIP=10.0.0.1"]);
+    world.create_node("worker-1").await;
+    world.cloud_writes();
+    let before = world.versions().await;
+    let mut manager = world.manager("dry-run", &["--dry-run"]);
+    manager.says("dry run: nothing is changed");
+    // The decision was made, and its Event told, in the log alone.
+    manager.says("Node synced successfully");
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    assert_eq!(world.versions().await, before, "{}", manager.said());
+    assert_eq!(world.cloud_writes(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn balancers_are_planned_as_they_are_then_made_and_removed() {
+    let world = World::start("plan-services").await;
+    world.create_service("web", json!({})).await;
+    world.create_service("wrong", json!({"bowline.dev/internal": "perhaps"})).await;
+    world.cloud_writes();
+    let before = world.versions().await;
+    let plan = world.run("plan", &["-o", "json"]);
+    assert_eq!(plan.status.code(), Some(2), "{plan:?}");
+    let document: Value = serde_json::from_slice(&plan.stdout).unwrap();
+    let (web, wrong) = (&document["items"][0], &document["items"][1]);
+    assert_eq!(
+        (&web["name"], &web["cloud"], &web["inCloud"][0]["verb"]),
+        (&json!("web"), &json!("local"), &json!("create"))
+    );
+    assert_eq!(web["inCluster"][0]["changes"][0]["to"], "service.kubernetes.io/load-balancer-cleanup");
+    assert_eq!(wrong["remarks"][0]["kind"], "refused", "{document:#}");
+    assert_eq!(world.versions().await, before, "nothing is written to the cluster");
+    assert_eq!(world.cloud_writes(), [""; 0], "nothing is written to the cloud");
+
+    let mut manager = world.manager("plan-services", &[]);
+    world.until("web", &manager, |service| service.is_some_and(|service| address(&service).is_some())).await;
+    let is_told = |service: Option<Service>| service.unwrap().status.unwrap().conditions.is_some();
+    world.until("wrong", &manager, is_told).await;
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    let settled = world.run("plan", &[]);
+    assert_eq!(settled.status.code(), Some(0), "{}", text(&settled.stdout));
+    assert!(text(&settled.stdout).contains("refused: "), "{}", text(&settled.stdout));
+
+    world.services().delete("web", &DeleteParams::default()).await.unwrap();
+    let leaving = text(&world.run("plan", &[]).stdout);
+    for part in ["Service default/web (local)\n  in the cloud:\n", "    delete ", "load-balancer-cleanup (removed)\n"] {
+        assert!(leaving.contains(part), "{part:?} is missing in {leaving}");
+    }
+    // A Service that is kept needs a plan, too: its annotation is out of the way first.
+    let patch = json!({"metadata": {"annotations": {"bowline.dev/internal": null}}});
+    world.services().patch("wrong", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    assert!(text(&world.run("plan", &[]).stdout).contains("Service default/wrong (local)\n  in the cloud:\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_makes_no_balancer() {
+    let world = World::start("dry-balancer").await;
+    world.create_service("web", json!({})).await;
+    world.cloud_writes();
+    let before = world.versions().await;
+    let mut manager = world.manager("dry-balancer", &["--dry-run"]);
+    manager.says("dry run, not done: create ");
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    assert_eq!(world.versions().await, before, "{}", manager.said());
+    assert_eq!(world.cloud_writes(), [""; 0]);
+}

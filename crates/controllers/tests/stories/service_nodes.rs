@@ -1,0 +1,268 @@
+//! The Nodes behind balancers (9.7): who is a target, and what coming and going costs.
+
+use std::time::Duration;
+
+use bowline_core::service::NodeSet;
+use bowline_local::{Fault, FaultSpec};
+use serde_json::{Value, json};
+
+use crate::balancing::targets;
+use crate::world::{World, machine};
+
+const WHILE: Duration = Duration::from_secs(20);
+/// Longer than a Node drains.
+const DRAINED: Duration = Duration::from_secs(60);
+
+/// The nodes a, b and c, and so many Services, all with addresses, of which every second has the policy Local.
+async fn three_nodes_and(services: usize) -> World {
+    let mut world = World::with_nodes(&["a", "b", "c"]).await;
+    world.start();
+    for index in 0..services {
+        let policy = if index % 2 == 0 { "Cluster" } else { "Local" };
+        world.serve_with(&format!("web-{index}"), json!({"spec": {"externalTrafficPolicy": policy}})).await;
+    }
+    for index in 0..services {
+        world.addressed(&format!("web-{index}")).await;
+    }
+    world.pass(WHILE).await;
+    world.cloud().reset_calls();
+    world
+}
+
+/// Takes a taint on or, with `None`, all off.
+async fn taint(world: &World, node: &str, key: Option<&str>) {
+    let taints: Vec<Value> = key.into_iter().map(|key| json!({"key": key, "effect": "NoSchedule"})).collect();
+    world.patch(node, json!({"spec": {"taints": taints}})).await;
+}
+
+async fn exclude(world: &World, node: &str, value: Option<&str>) {
+    let label = json!({"node.kubernetes.io/exclude-from-external-load-balancers": value});
+    world.patch(node, json!({"metadata": {"labels": label}})).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn q02_q04_q06_a_node_that_joins_is_one_update_of_each_balancer_and_of_nothing_else() {
+    let mut world = three_nodes_and(3).await;
+    world.serve_with("inside", json!({"spec": {"type": "ClusterIP"}})).await;
+    world.serve_with("ports", json!({"spec": {"type": "NodePort"}})).await;
+    world.join_machine("d", 3).await;
+    world.targets_are(&["a", "b", "c", "d"]).await;
+    world.pass(WHILE).await;
+    assert_eq!((world.called("update-targets"), world.cloud().writes()), (3, 3));
+    for index in 0..3 {
+        assert_eq!(world.told(&format!("web-{index}"), "UpdatedLoadBalancer").await.count, Some(1));
+    }
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn q05_q07_q11_q13_y1_y3_y4_y5_what_does_not_matter_to_a_balancer_reaches_no_cloud() {
+    let world = three_nodes_and(2).await;
+    world.set_ready("b", "False").await;
+    world.pass(WHILE).await;
+    world.set_ready("b", "Unknown").await;
+    world.set_ready("b", "True").await;
+    taint(&world, "b", Some("example.com/other")).await;
+    world.patch("b", json!({"metadata": {"labels": {"example.com/other": "x"}}})).await;
+    world.pass(WHILE).await;
+    taint(&world, "b", None).await;
+    world.pass(WHILE).await;
+    assert_eq!((world.called("observe-balancers"), world.cloud().writes()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn q08_q09_y2_y6_y8_a_node_that_leaves_is_drained_and_then_gone() {
+    let world = three_nodes_and(1).await;
+    taint(&world, "b", Some("ToBeDeletedByClusterAutoscaler")).await;
+    world.targets_are(&["a", "b (draining)", "c"]).await;
+    world.targets_are(&["a", "c"]).await;
+    world.pass(DRAINED).await;
+    assert_eq!(world.cloud().writes(), 2, "draining, gone");
+    taint(&world, "b", None).await;
+    world.targets_are(&["a", "b", "c"]).await;
+    exclude(&world, "c", Some("")).await;
+    world.targets_are(&["a", "b", "c (draining)"]).await;
+    world.targets_are(&["a", "b"]).await;
+    exclude(&world, "c", Some("false")).await;
+    world.targets_are(&["a", "b", "c"]).await;
+    world.patch("a", json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
+    world.delete("a").await;
+    world.targets_are(&["a (draining)", "b", "c"]).await;
+    world.patch("a", json!({"metadata": {"finalizers": null}})).await;
+    world.targets_are(&["b", "c"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_has_drained_is_not_taken_in_again_by_a_new_process() {
+    let mut world = three_nodes_and(2).await;
+    exclude(&world, "b", Some("true")).await;
+    world.targets_are(&["a", "c"]).await;
+    world.stop().await;
+    world.cloud().reset_calls();
+    world.start();
+    world.pass(DRAINED * 2).await;
+    assert_eq!(world.cloud().writes(), 0);
+    assert_eq!(targets(&world.cloud().balancers()[0]), ["a", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn q08_y8_y12_without_draining_the_autoscalers_taint_counts_when_something_else_happens() {
+    let mut world = World::with_nodes(&["a", "b", "c"]).await;
+    world.options.service.as_mut().unwrap().drain = Duration::ZERO;
+    world.start();
+    world.serve("web").await;
+    world.addressed("web").await;
+    world.pass(WHILE).await;
+    world.cloud().reset_calls();
+    taint(&world, "b", Some("ToBeDeletedByClusterAutoscaler")).await;
+    world.pass(WHILE).await;
+    assert_eq!(world.cloud().writes(), 0);
+    exclude(&world, "c", Some("true")).await;
+    world.targets_are(&["a"]).await;
+    world.pass(WHILE).await;
+    assert_eq!(world.cloud().writes(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_cannot_drain_drops_a_leaving_node_at_once() {
+    let mut world = World::with_nodes(&["a", "b"]).await;
+    world.clouds[0].0.load_balancers.drain = false;
+    world.start();
+    world.serve("web").await;
+    world.addressed("web").await;
+    world.cloud().reset_calls();
+    taint(&world, "b", Some("ToBeDeletedByClusterAutoscaler")).await;
+    world.targets_are(&["a"]).await;
+    world.pass(DRAINED).await;
+    assert_eq!(world.cloud().writes(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn q10_a_node_that_is_deleted_is_no_target_any_more() {
+    let world = three_nodes_and(2).await;
+    world.delete("c").await;
+    world.targets_are(&["a", "b"]).await;
+    world.pass(WHILE).await;
+    assert_eq!(world.cloud().writes(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn q12_y7_another_machine_of_the_same_name_is_another_target() {
+    let world = three_nodes_and(1).await;
+    world.delete("c").await;
+    world.cloud().delete("i-c").unwrap();
+    world.cloud().add(machine("c", "i-new", &["I10.0.9.9"])).unwrap();
+    world.join("c", "local://i-new", "True").await;
+    world
+        .eventually("the new machine", async || {
+            world.balancer().targets.iter().any(|target| target.machine.as_deref() == Some("i-new")).then_some(())
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn q15_each_set_of_nodes_is_told_once() {
+    let world = three_nodes_and(2).await;
+    for (index, names) in [["d", "e"], ["f", "g"]].iter().enumerate() {
+        for (place, name) in names.iter().enumerate() {
+            world.join_machine(name, 10 + index * 2 + place).await;
+        }
+        world.pass(WHILE).await;
+        assert_eq!(world.called("update-targets"), 2 * (index as u64 + 1));
+    }
+    world.targets_are(&["a", "b", "c", "d", "e", "f", "g"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn q16_a_full_sync_that_has_the_new_node_already_is_not_followed_by_an_update() {
+    let world = three_nodes_and(2).await;
+    world.cloud().set_latency(Duration::from_millis(1500));
+    world.join_machine("d", 3).await;
+    // Before the nodes are gathered, the user changes one of the Services.
+    world.patch_service("web-1", json!({"spec": {"ports": [{"port": 81}]}})).await;
+    world.targets_are(&["a", "b", "c", "d"]).await;
+    world.pass(WHILE).await;
+    assert_eq!((world.called("update-balancer"), world.called("update-targets")), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn q18_q19_an_update_that_fails_is_told_with_the_nodes_and_tried_again() {
+    let world = three_nodes_and(1).await;
+    world.cloud().inject(FaultSpec::always(Fault::Failing(400)).on("update-targets").times(1));
+    for index in 0..22 {
+        world.join_machine(&format!("n{index:02}"), 10 + index).await;
+    }
+    let event = world.told("web-0", "UpdateLoadBalancerFailed").await;
+    let message = event.message.unwrap();
+    let start = "Error updating load balancer with new hosts [a b c n00 ";
+    let end = "n16 <5 more>] [node names limited, total number of nodes: 25], error: ";
+    assert!(message.starts_with(start) && message.contains(end), "{message}");
+    world.eventually("all of them", async || (world.balancer().targets.len() == 25).then_some(())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_nodes_that_join_one_after_the_other_are_one_update_of_each_balancer() {
+    let mut world = three_nodes_and(4).await;
+    for index in 0..100 {
+        world.cloud().add(machine(&format!("n{index:03}"), "", &[&format!("I10.1.0.{index}")])).unwrap();
+        world.register(&format!("n{index:03}")).await;
+        world.pass(Duration::from_millis(100)).await;
+    }
+    world
+        .eventually("all of them", async || {
+            world.cloud().balancers().iter().all(|balancer| balancer.targets.len() == 103).then_some(())
+        })
+        .await;
+    world.pass(WHILE).await;
+    assert_eq!(world.called("update-targets"), 4);
+    assert_eq!(world.cloud().writes(), 4);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_a_target_once_it_is_initialised_or_at_once_if_the_switch_says_so() {
+    for (nodes, wanted) in [(NodeSet::Initialized, &["a"][..]), (NodeSet::All, &["a", "raw"])] {
+        let mut world = World::with_nodes(&["a"]).await;
+        world.options.node = None;
+        world.options.node_lifecycle = None;
+        world.options.service.as_mut().unwrap().nodes = nodes;
+        world.register("raw").await;
+        world.start();
+        world.serve("web").await;
+        world.addressed("web").await;
+        assert_eq!(targets(&world.balancer()), wanted, "{nodes:?}");
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_balancer_has_nodes_of_its_own_cloud_only() {
+    let mut world = World::with_prefixes(&["east", "west"]).await;
+    for (index, (name, prefix)) in [("e", "east"), ("w", "west"), ("x", "elsewhere")].into_iter().enumerate() {
+        if let Some((_, cloud)) = world.clouds.get(index) {
+            cloud.add(machine(name, &format!("i-{name}"), &["I10.0.0.1"])).unwrap();
+        }
+        world.join(name, &format!("{prefix}://i-{name}"), "True").await;
+    }
+    world.start();
+    world.serve_with("web", json!({"spec": {"loadBalancerClass": "bowline.dev/local-west"}})).await;
+    world.addressed("web").await;
+    assert_eq!(targets(&world.clouds[1].1.balancers()[0]), ["w"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_selector_chooses_targets_and_follows_their_labels() {
+    let mut world = World::with_nodes(&["a", "b", "c"]).await;
+    let colour = |colour: &str| json!({"metadata": {"labels": {"colour": colour}}});
+    world.patch("a", colour("red")).await;
+    world.patch("b", colour("blue")).await;
+    world.start();
+    let selector = json!({"metadata": {"annotations": {"bowline.dev/target-nodes": "colour in (red, green)"}}});
+    world.serve_with("web", selector).await;
+    world.addressed("web").await;
+    assert_eq!(targets(&world.balancer()), ["a"]);
+    world.patch("c", colour("green")).await;
+    world.targets_are(&["a", "c"]).await;
+    world.patch("a", colour("black")).await;
+    world.targets_are(&["c"]).await;
+}

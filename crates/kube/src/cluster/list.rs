@@ -1,0 +1,85 @@
+//! Reading once, without a watch: for commands that look, tell and end.
+
+use std::sync::Arc;
+
+use bowline_core::{Node, Service, ServiceKey};
+use http::StatusCode;
+use kube::Resource;
+use kube::api::{GetParams, ListParams};
+use serde::Deserialize;
+
+use super::{Cluster, WriteError, read, unsendable};
+use crate::wire::{Wire, WireNode, WireService};
+
+/// Objects per page.
+const PAGE: u32 = 500;
+
+/// How often a list is begun again because the API server has forgotten where it stood.
+const BEGINNINGS: u32 = 3;
+
+/// A page of a list.
+#[derive(Deserialize)]
+struct Page<W> {
+    #[serde(default)]
+    metadata: PageMetadata,
+    items: Vec<W>,
+}
+
+#[derive(Default, Deserialize)]
+struct PageMetadata {
+    #[serde(rename = "continue", default)]
+    next: Option<String>,
+}
+
+impl Cluster {
+    /// All Nodes, as they are now.
+    pub async fn list_nodes(&self) -> Result<Vec<Arc<Node>>, WriteError> {
+        self.list::<WireNode>().await
+    }
+
+    /// All Services, as they are now.
+    pub async fn list_services(&self) -> Result<Vec<Arc<Service>>, WriteError> {
+        self.list::<WireService>().await
+    }
+
+    /// The Service as it is now; `None` if there is none.
+    pub async fn service(&self, key: &ServiceKey) -> Result<Option<Service>, WriteError> {
+        let services = kube::core::Request::new(WireService::url_path(&(), Some(&key.namespace)));
+        let request = services.get(&key.name, &GetParams::default()).map_err(unsendable)?;
+        match self.ask(&request).await {
+            Ok(body) => read::<WireService>(&body).map(Some),
+            Err(WriteError::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn list<W: Wire>(&self) -> Result<Vec<Arc<W::Kept>>, WriteError> {
+        let mut beginning = 1;
+        loop {
+            match self.pages::<W>().await {
+                Err(WriteError::Rejected { code, .. }) if code == StatusCode::GONE && beginning < BEGINNINGS => {
+                    beginning += 1;
+                }
+                listed => return listed,
+            }
+        }
+    }
+
+    /// All pages, or nothing: half a list must not be taken for a whole one.
+    async fn pages<W: Wire>(&self) -> Result<Vec<Arc<W::Kept>>, WriteError> {
+        let requests = kube::core::Request::new(W::url_path(&(), None));
+        let (mut objects, mut next) = (Vec::new(), None);
+        loop {
+            let params = ListParams { limit: Some(PAGE), continue_token: next, ..ListParams::default() };
+            let body = self.ask(&requests.list(&params).map_err(unsendable)?).await?;
+            let page: Page<W> = serde_json::from_slice(&body).map_err(|error| {
+                WriteError::Unavailable(format!("the API server's answer is not a list of {}s: {error}", W::kind(&())))
+            })?;
+            objects.extend(page.items.into_iter().filter_map(W::kept).map(Arc::new));
+            next = page.metadata.next.filter(|next| !next.is_empty());
+            if next.is_none() {
+                return Ok(objects);
+            }
+        }
+    }
+}
