@@ -14,7 +14,7 @@ use crate::scene::{Scene, Stop, Verdict, broken, require};
 /// No creation, update or deletion takes more calls.
 const MANY_CALLS: u64 = 500;
 /// Enough to drop a call at each of its waits, in a simulator of the same process.
-const MANY_POLLS: usize = 60;
+const MANY_POLLS: usize = 24;
 const NINE: Duration = Duration::from_secs(9);
 
 /// Each trouble, and the kind of error that it is. That there is nothing at all cannot be told from an empty account.
