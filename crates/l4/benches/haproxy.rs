@@ -2,13 +2,13 @@
 //! figures; asserts nothing.
 //!
 //! ```text
-//! cargo bench -p bowline-l4 --bench haproxy [-- --seconds 3 --rounds 5 --threads 1 --idle 10000]
+//! cargo bench -p bowline-l4 --bench haproxy [-- --seconds 3 --rounds 5 --threads 1 --idle 10000 --only latency]
 //! ```
 //!
 //! Four processes: this one is the client, and starts the backend, this data plane and HAProxy (from `PATH` or
 //! `BOWLINE_HAPROXY`; without it its column says SKIPPED). The client and the backend have one thread each and do the same
-//! for both balancers. Rounds alternate between the two, and the median is printed, so that what else the machine does hits
-//! both alike. Beside what the clock says stands the processor time that the balancer used, which says more on a machine
+//! for both balancers. Rounds alternate between the two, so that what else the machine does hits both alike. The median is
+//! printed; of latencies the lowest, as what else the machine does can only make them longer. Beside what the clock says stands the processor time that the balancer used, which says more on a machine
 //! where client, backend and balancer share few processors.
 
 use std::error::Error;
@@ -44,28 +44,30 @@ fn main() -> Result<()> {
     }
 }
 
-#[derive(Clone, Copy)]
 struct Settings {
     seconds: u64,
     rounds: usize,
     threads: usize,
     idle: usize,
+    only: Option<String>,
 }
 
 impl Settings {
     fn from_arguments() -> Settings {
         let arguments: Vec<String> = std::env::args().collect();
-        let value = |name: &str, default: usize| {
+        let text = |name: &str| {
             let at = arguments.iter().position(|argument| argument == name);
-            at.and_then(|at| arguments.get(at + 1)).and_then(|value| value.parse().ok()).unwrap_or(default)
+            at.and_then(|at| arguments.get(at + 1)).cloned()
         };
+        let value = |name: &str, default: usize| text(name).and_then(|value| value.parse().ok()).unwrap_or(default);
         let seconds = u64::try_from(value("--seconds", 3)).unwrap_or(3);
-        Settings {
-            seconds,
-            rounds: value("--rounds", 5),
-            threads: value("--threads", 1),
-            idle: value("--idle", 10_000),
-        }
+        let (rounds, threads, idle) = (value("--rounds", 5), value("--threads", 1), value("--idle", 10_000));
+        Settings { seconds, rounds, threads, idle, only: text("--only") }
+    }
+
+    /// How often this is measured.
+    fn rounds(&self, what: &str) -> usize {
+        if self.only.as_deref().is_none_or(|only| only == what) { self.rounds } else { 0 }
     }
 
     fn time(&self) -> Duration {
@@ -168,7 +170,7 @@ impl Process {
         Ok(Process { child, address: SocketAddr::from((ip, PORT)) })
     }
 
-    async fn haproxy(settings: Settings) -> Result<Option<Process>> {
+    async fn haproxy(settings: &Settings) -> Result<Option<Process>> {
         let program = std::env::var_os(HAPROXY).map_or_else(|| PathBuf::from("haproxy"), PathBuf::from);
         if Command::new(&program).arg("-v").stdout(Stdio::null()).status().is_err() {
             eprintln!("SKIPPED: HAProxy is neither in PATH nor named by {HAPROXY}");
@@ -220,7 +222,7 @@ fn with_open_files(program: PathBuf) -> Command {
     command
 }
 
-fn haproxy_config(settings: Settings) -> String {
+fn haproxy_config(settings: &Settings) -> String {
     let (listen, target) = (SocketAddr::from((THEIRS_IP, PORT)), SocketAddr::from((BACKEND_IP, PORT)));
     format!(
         "global\n  nbthread {}\n  maxconn {}\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  \
@@ -254,31 +256,32 @@ async fn measure(settings: &Settings) -> Result<()> {
     }
     let backend = Process::start("backend", BACKEND_IP)?;
     let ours = Process::start("balancer", OURS_IP)?;
-    let theirs = Process::haproxy(*settings).await?;
+    let theirs = Process::haproxy(settings).await?;
     let idle = settings.idle.min(most_connections());
     println!("{} thread(s) each, median of {} rounds of {} s", settings.threads, settings.rounds, settings.seconds);
     println!("{:<44}{:>12}{:>12}{:>9}", "", "this", "HAProxy", "ratio");
     let both = || [(0, Some(&ours)), (1, theirs.as_ref())].into_iter().filter_map(|(place, one)| Some((place, one?)));
+    let rounds = |what: &str| (0..settings.rounds(what)).flat_map(|_| both());
     let mut fast = Pair::default();
-    for (place, process) in (0..settings.rounds).flat_map(|_| both()) {
+    for (place, process) in rounds("throughput") {
         fast.add(place, throughput(process, settings.time()).await?);
     }
-    fast.print("throughput, 64 connections, MiB/s", "  processor time, ms/GiB");
+    fast.print(["throughput, 64 connections, MiB/s", "  processor time, ms/GiB"], median);
     let mut new = Pair::default();
-    for (place, process) in (0..settings.rounds).flat_map(|_| both()) {
+    for (place, process) in rounds("connections") {
         new.add(place, new_connections(process, settings.time()).await?);
     }
-    new.print("new connections, 1/s", "  processor time, us each");
+    new.print(["new connections, 1/s", "  processor time, us each"], median);
     let mut late = Pair::default();
-    for (place, process) in (0..settings.rounds).flat_map(|_| both()) {
+    for (place, process) in rounds("latency") {
         late.add(place, added_latency(process, backend.address, settings.time()).await?);
     }
-    late.print("added latency, p99, us", "  added latency, median, us");
+    late.print(["added latency, p99, us", "  added latency, median, us"], lowest);
     let mut memory = Pair::default();
-    for (place, process) in both() {
+    for (place, process) in both().filter(|_| settings.rounds("memory") > 0) {
         memory.add(place, memory_of_idle(process, idle).await?);
     }
-    memory.print(&format!("memory per idle connection of {idle}, KiB"), "  connections held");
+    memory.print([&format!("memory per idle connection of {idle}, KiB"), "  connections held"], median);
     if idle < settings.idle {
         println!("({} connections do not fit into the limit of open files here, which is hard)", settings.idle);
     }
@@ -303,18 +306,17 @@ impl Pair {
         }
     }
 
-    fn print(&self, value: &str, cost: &str) {
-        self.print_one(value, |figure| figure.value);
-        self.print_one(cost, |figure| figure.cost);
+    fn print(&self, [value, cost]: [&str; 2], of_rounds: fn(Vec<f64>) -> Option<f64>) {
+        self.print_one(value, |figure| figure.value, of_rounds);
+        self.print_one(cost, |figure| figure.cost, of_rounds);
     }
 
-    fn print_one(&self, name: &str, of: fn(&Figure) -> f64) {
-        let [ours, theirs] =
-            [0, 1].map(|place| self.0.get(place).and_then(|figures| median(figures.iter().map(of).collect())));
-        let ours = ours.unwrap_or(f64::NAN);
-        match theirs {
-            Some(theirs) => println!("{name:<44}{ours:>12.1}{theirs:>12.1}{:>9.2}", ours / theirs),
-            None => println!("{name:<44}{ours:>12.1}{:>12}", "SKIPPED"),
+    fn print_one(&self, name: &str, of: fn(&Figure) -> f64, of_rounds: fn(Vec<f64>) -> Option<f64>) {
+        let [ours, theirs] = self.0.each_ref().map(|figures| of_rounds(figures.iter().map(of).collect()));
+        match (ours, theirs) {
+            (Some(ours), Some(theirs)) => println!("{name:<44}{ours:>12.1}{theirs:>12.1}{:>9.2}", ours / theirs),
+            (Some(ours), None) => println!("{name:<44}{ours:>12.1}{:>12}", "SKIPPED"),
+            (None, _) => {}
         }
     }
 }
@@ -322,6 +324,10 @@ impl Pair {
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
+}
+
+fn lowest(values: Vec<f64>) -> Option<f64> {
+    values.into_iter().min_by(f64::total_cmp)
 }
 
 async fn ask(address: SocketAddr, what: u8) -> Result<TcpStream> {
@@ -380,37 +386,36 @@ async fn connect_until(address: SocketAddr, end: Instant) -> Result<u32> {
     Ok(count)
 }
 
-/// How much later answers come than from the backend itself; both are asked in the same moments.
+/// How much later answers come than from the backend itself: each client asks both in turn.
 async fn added_latency(process: &Process, backend: SocketAddr, time: Duration) -> Result<Figure> {
     let end = Instant::now() + time;
-    let asking = |address| (0..8).map(|_| tokio::spawn(ask_until(address, end))).collect::<Vec<_>>();
-    let (through, direct) = (asking(process.address), asking(backend));
-    let (through, direct) = (gather(through).await?, gather(direct).await?);
-    let added = |share: f64| percentile(&through, share) - percentile(&direct, share);
-    Ok(Figure { value: added(0.99), cost: added(0.5) })
+    let clients: Vec<_> = (0..8).map(|_| tokio::spawn(ask_both_until(process.address, backend, end))).collect();
+    let mut added = Vec::new();
+    for client in clients {
+        added.extend(client.await??);
+    }
+    added.sort_by(f64::total_cmp);
+    Ok(Figure { value: percentile(&added, 0.99), cost: percentile(&added, 0.5) })
 }
 
-async fn ask_until(address: SocketAddr, end: Instant) -> Result<Vec<f64>> {
-    let mut stream = ask(address, ECHO).await?;
-    stream.read_u8().await?;
-    let (mut message, mut times) = ([1; 64], Vec::new());
+async fn ask_both_until(balancer: SocketAddr, backend: SocketAddr, end: Instant) -> Result<Vec<f64>> {
+    let (mut through, mut direct) = (ask(balancer, ECHO).await?, ask(backend, ECHO).await?);
+    through.read_u8().await?;
+    direct.read_u8().await?;
+    let mut added = Vec::new();
     while Instant::now() < end {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        let begun = Instant::now();
-        stream.write_all(&message).await?;
-        stream.read_exact(&mut message).await?;
-        times.push(begun.elapsed().as_secs_f64() * 1e6);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let (long, short) = (round_trip(&mut through).await?, round_trip(&mut direct).await?);
+        added.push((long.as_secs_f64() - short.as_secs_f64()) * 1e6);
     }
-    Ok(times)
+    Ok(added)
 }
 
-async fn gather(tasks: Vec<tokio::task::JoinHandle<Result<Vec<f64>>>>) -> Result<Vec<f64>> {
-    let mut all = Vec::new();
-    for task in tasks {
-        all.extend(task.await??);
-    }
-    all.sort_by(f64::total_cmp);
-    Ok(all)
+async fn round_trip(stream: &mut TcpStream) -> Result<Duration> {
+    let (mut message, begun) = ([1; 64], Instant::now());
+    stream.write_all(&message).await?;
+    stream.read_exact(&mut message).await?;
+    Ok(begun.elapsed())
 }
 
 fn percentile(sorted: &[f64], share: f64) -> f64 {

@@ -130,8 +130,13 @@ impl Soak {
                 Err(error) => assert!(takers.is_empty(), "{spot}: {error}"),
             }
         }
-        // Whether it arrives is up to the allow list and the targets; that it leaves nothing behind is not.
-        UdpClient::connect(self.addresses[0]).await.send("into the blue").await;
+        let client = UdpClient::connect(self.addresses[0]).await;
+        let carried = self.config.listeners.iter().any(|listener| listener.transport == Transport::Udp);
+        if carried && allowed && self.config.addresses.contains(&self.addresses[0]) {
+            assert_eq!(client.ask("are you there?").await, self.datagrams.address);
+        } else {
+            client.send("into the blue").await;
+        }
     }
 
     /// Some clients go.

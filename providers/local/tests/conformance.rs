@@ -390,7 +390,7 @@ fn least() -> LoadBalancerConfig {
     }
 }
 
-const LEAST_SKIPPED: [&str; 24] = [
+const LEAST_SKIPPED: [&str; 26] = [
     "observing_many_saves_calls",
     "udp_is_balanced",
     "sctp_is_balanced",
@@ -415,6 +415,8 @@ const LEAST_SKIPPED: [&str; 24] = [
     "only_adoption_takes_over",
     "the_owned_is_not_adopted",
     "retained_is_released",
+    "release_survives_every_crash",
+    "adoption_survives_every_crash",
 ];
 
 fn check(report: &Report, setting: &Setting) {
