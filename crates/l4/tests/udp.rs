@@ -113,18 +113,11 @@ async fn the_limit_of_flows_holds() {
     assert_eq!(targets(&plane)[0].open, 3);
 }
 
-/// In a process of its own, which may have few files open.
 #[test]
 fn the_longest_silent_flow_makes_room_when_there_is_no_file_descriptor_left() {
-    let script = "ulimit -n 200; exec \"$0\" --exact --ignored --nocapture with_few_open_files";
-    let output = std::process::Command::new("sh").arg("-c").arg(script).arg(std::env::current_exe().unwrap()).output();
-    let output = output.unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && told.contains("1 passed"), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    with_few_files("the_longest_silent_flow_makes_room_when_there_is_no_file_descriptor_left", with_few_open_files());
 }
 
-#[tokio::test]
-#[ignore = "is run with a low limit of open files by the test before it"]
 async fn with_few_open_files() {
     let (plane, address, echo) = (plane(), fresh_address(), UdpEcho::start().await);
     plane.set("a", datagrams(address, &[echo.address])).await.unwrap();
