@@ -86,7 +86,7 @@ pub(crate) enum Command {
     /// It has machines, an API with pages, throttling and failures of its own, and it serves the provider `local`.
     /// It prints one line when it is ready, and stops cleanly on SIGINT or SIGTERM.
     #[cfg(feature = "provider-local")]
-    Cloud(CloudArgs),
+    Cloud(Box<CloudArgs>),
 }
 
 #[derive(Debug, Args)]

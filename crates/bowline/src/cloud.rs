@@ -9,9 +9,9 @@ use crate::BadInput;
 use crate::cli::{CloudArgs, CloudCommand, EndpointArgs};
 use crate::serve::{say, stopped_by_signals};
 
-pub(crate) async fn run(args: CloudArgs) -> anyhow::Result<()> {
+pub(crate) async fn run(args: &CloudArgs) -> anyhow::Result<()> {
     match &args.command {
-        None => serve(&args).await,
+        None => serve(args).await,
         Some(command) => manage(command).await,
     }
 }

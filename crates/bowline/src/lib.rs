@@ -132,7 +132,7 @@ fn run(cli: cli::Cli, problems: Problems) -> anyhow::Result<ExitCode> {
         Some(cli::Command::Plan(args)) => runtime.block_on(plan::run(&args)),
         Some(cli::Command::Orphans(args)) => runtime.block_on(orphans::run(&args)),
         #[cfg(feature = "provider-local")]
-        Some(cli::Command::Cloud(args)) => runtime.block_on(cloud::run(args)).map(success),
+        Some(cli::Command::Cloud(args)) => runtime.block_on(cloud::run(&args)).map(success),
     }
 }
 

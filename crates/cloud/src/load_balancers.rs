@@ -95,6 +95,8 @@ pub enum Applied {
 ///   nothing doubled.
 /// - `update_survives_every_crash`: the same, and the address stays.
 /// - `deletion_survives_every_crash`: the same, and nothing is left.
+/// - `release_survives_every_crash`: what is let go in several steps is let go in the end, all of it.
+/// - `adoption_survives_every_crash`: what is taken over in several steps is taken over in the end, all of it.
 /// - `a_dropped_call_is_forgotten`: a call may be dropped at any `await`; the next one finds what is there.
 /// - `balancer_errors_have_a_kind`: refused credentials, refused rights, throttling, a broken cloud and a garbled answer
 ///   are told apart.

@@ -138,16 +138,20 @@ async fn a_removed_listener_lets_nobody_in_and_its_connections_drain() {
     let (plane, address, echo) = (plane(), fresh_address(), Echo::start().await);
     let mut config = balancer(address, &[echo.address]);
     config.listeners.push(listener(PORT + 1, &[echo.address]));
+    config.listeners.push(listener(PORT + 2, &[echo.address]));
     plane.set("a", config.clone()).await.unwrap();
-    let mut client = Client::connect(address).await;
-    let mut other = Client::try_connect(SocketAddr::new(address, PORT + 1)).await.unwrap();
+    let mut slow = Client::connect(address).await;
+    let quick = Client::try_connect(SocketAddr::new(address, PORT + 1)).await.unwrap();
+    let mut kept = Client::try_connect(SocketAddr::new(address, PORT + 2)).await.unwrap();
+    config.listeners.remove(0);
+    plane.set("a", config.clone()).await.unwrap();
+    assert!(refused(address).await);
     config.listeners.remove(0);
     config.drain = SHORT;
     plane.set("a", config).await.unwrap();
-    assert!(refused(address).await);
-    client.talk("still here").await.unwrap();
-    client.closed().await;
-    other.talk("not concerned").await.unwrap();
+    quick.closed().await;
+    slow.talk("still here").await.unwrap();
+    kept.talk("not concerned").await.unwrap();
 }
 
 #[tokio::test]
@@ -167,12 +171,22 @@ async fn connections_of_a_removed_balancer_drain() {
     let (plane, address, echo) = (plane(), fresh_address(), Echo::start().await);
     plane.set("a", balancer(address, &[echo.address])).await.unwrap();
     let mut client = Client::connect(address).await;
-    plane.remove("a", SHORT).await;
+    plane.remove("a", PATIENCE * 10).await;
     assert!(refused(address).await);
     assert_eq!((plane.status("a"), plane.names()), (None, vec![]));
     client.talk("still here").await.unwrap();
-    client.closed().await;
+    // One that is not there is removed already, and what drains is not concerned.
+    plane.remove("a", Duration::ZERO).await;
+    client.talk("still here").await.unwrap();
+}
+
+#[tokio::test]
+async fn connections_of_a_removed_balancer_are_closed_when_its_drain_time_is_up() {
+    let (plane, address, echo) = (plane(), fresh_address(), Echo::start().await);
+    plane.set("a", balancer(address, &[echo.address])).await.unwrap();
+    let client = Client::connect(address).await;
     plane.remove("a", SHORT).await;
+    client.closed().await;
 }
 
 #[tokio::test]

@@ -41,9 +41,14 @@ impl LocalCloud {
         Change::KINDS.iter().filter_map(|kind| calls.get(*kind)).sum()
     }
 
-    /// How long the cloud is at work on a balancer after each change from now on.
+    /// How long the cloud is at work after each change for a Service from now on.
     pub fn set_work_time(&self, time: Duration) {
         self.now().work.set_time(time);
+    }
+
+    /// The cloud is done at once with all that it is at work on.
+    pub fn finish_work(&self) {
+        self.now().work.finish();
     }
 
     /// What a user gets to see of this world, which may be a past one.
@@ -54,7 +59,7 @@ impl LocalCloud {
 
     fn look(&self, now: &Now, world: &World, asking: &Asking) -> Observation {
         let mut seen = world.balancers.observe(&self.shared.balancing, asking);
-        let rest = seen.balancer.as_ref().and_then(|balancer| now.work.rest(&balancer.id));
+        let rest = now.work.rest(&asking.key);
         // A part of a millisecond is a whole one, or the asker would come back too early.
         seen.busy_millis = rest.map(|rest| rest.as_micros().div_ceil(1000) as u64);
         if let (Some(sockets), Some(balancer)) = (&self.shared.sockets, &seen.balancer) {
@@ -65,24 +70,24 @@ impl LocalCloud {
 
     /// Carries out a user's call, down to the sockets; all that there is for the asker afterwards.
     pub(crate) async fn order(&self, asking: &Asking, change: Change) -> Result<Observation, CloudError> {
-        let named = change.balancer().map(str::to_owned);
-        let made = self.carry_out(asking, change)?;
-        if let Some(id) = named.or(made) {
+        let existing = change.balancer().map(str::to_owned);
+        self.carry_out(asking, change)?;
+        let made = || self.read(|world| world.balancers.balancer_of(&asking.key).map(|made| made.id.clone()));
+        if let Some(id) = existing.or_else(made) {
             self.serve(&id).await;
         }
         Ok(self.observe(None, asking))
     }
 
-    fn carry_out(&self, asking: &Asking, change: Change) -> Result<Option<String>, CloudError> {
+    fn carry_out(&self, asking: &Asking, change: Change) -> Result<(), CloudError> {
         let now = &mut *self.now();
-        if let Some((id, rest)) = change.balancer().and_then(|id| Some((id, now.work.rest(id)?))) {
-            return Err(CloudError::Busy(id.to_owned(), rest));
+        if let Some(rest) = now.work.rest(&asking.key) {
+            return Err(CloudError::Busy(rest));
         }
-        let touched = self.edit(now, |world| world.balancers.carry_out(&self.shared.balancing, asking, change))?;
-        if let Some(id) = &touched {
-            now.work.begin(id);
+        if self.edit(now, |world| world.balancers.carry_out(&self.shared.balancing, asking, change))? {
+            now.work.begin(&asking.key);
         }
-        Ok(touched)
+        Ok(())
     }
 
     fn edit_balancers<T>(&self, edit: impl FnOnce(&mut Balancers) -> Result<T, CloudError>) -> Result<T, CloudError> {

@@ -157,9 +157,9 @@ pub enum CloudError {
     /// There are no addresses left.
     #[error("{0}")]
     Exhausted(String),
-    /// The cloud is at work on the balancer for this long.
-    #[error("the balancer {0:?} is being changed")]
-    Busy(String, Duration),
+    /// The cloud is at work on an earlier change for this long.
+    #[error("the cloud is still at work on an earlier change of this balancer")]
+    Busy(Duration),
     /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),

@@ -168,15 +168,13 @@ impl Faults {
     pub(crate) fn strike(&mut self, call: &str) -> Mishap {
         let mut mishap = Mishap::default();
         for fault in &mut self.injected {
-            if !fault.strikes(call) {
+            // Each counts the calls that it lets pass, whatever the others make of them.
+            if !fault.is_concerned(call) || fault.lets_pass() || mishap.ending.is_some() || !fault.strikes() {
                 continue;
             }
             match fault.ending() {
                 Ok(delay) => mishap.delay = mishap.delay.saturating_add(delay),
-                Err(ending) => {
-                    mishap.ending = Some(ending);
-                    break;
-                }
+                Err(ending) => mishap.ending = Some(ending),
             }
         }
         self.injected.retain(|fault| fault.left != Some(0));
@@ -185,20 +183,25 @@ impl Faults {
 }
 
 impl Injected {
-    /// Whether it strikes this call; if so, one time fewer is left.
-    fn strikes(&mut self, call: &str) -> bool {
-        let concerned = if self.spec.call.is_empty() { call != "get" } else { self.spec.call == call };
-        if !concerned || self.left == Some(0) {
-            return false;
-        }
-        if self.passing > 0 {
-            self.passing -= 1;
-            return false;
-        }
+    /// Whether it is about such calls, and not used up.
+    fn is_concerned(&self, call: &str) -> bool {
+        let meant = if self.spec.call.is_empty() { call != "get" } else { self.spec.call == call };
+        meant && self.left != Some(0)
+    }
+
+    /// Whether it lets this call pass because it comes too early; if so, one fewer is too early.
+    fn lets_pass(&mut self) -> bool {
+        let early = self.passing > 0;
+        self.passing = self.passing.saturating_sub(1);
+        early
+    }
+
+    /// Whether chance has it strike; if so, one time fewer is left.
+    fn strikes(&mut self) -> bool {
         if self.chance.f64() >= self.spec.probability {
             return false;
         }
-        self.left = self.left.map(|left| left - 1);
+        self.left = self.left.map(|left| left.saturating_sub(1));
         true
     }
 
@@ -244,5 +247,36 @@ mod optional_millis {
     }
     pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
         Option::<u64>::deserialize(deserializer).map(|value| value.map(Duration::from_millis))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What becomes of calls, as letters: `.` well, `f`ailing, `l`ost.
+    fn ended(faults: &mut Faults, calls: &[&str]) -> String {
+        let letter = |call: &&str| match faults.strike(call).ending {
+            None => '.',
+            Some(Ending::Failing(_)) => 'f',
+            Some(Ending::AnswerLost) => 'l',
+            other => panic!("{other:?}"),
+        };
+        calls.iter().map(letter).collect()
+    }
+
+    #[test]
+    fn a_crash_lets_calls_pass_loses_one_answer_and_lets_nothing_pass_then() {
+        let mut faults = Faults::new(0);
+        faults.inject(FaultSpec::always(Fault::AnswerLost).after(2).times(1), &World::default());
+        faults.inject(FaultSpec::always(Fault::Failing(500)).after(3), &World::default());
+        assert_eq!(ended(&mut faults, &["find", "get", "delete-address", "list", "list", "get", "find"]), "...lf.f");
+    }
+
+    #[test]
+    fn only_calls_of_its_kind_count_for_a_fault() {
+        let mut faults = Faults::new(0);
+        faults.inject(FaultSpec::always(Fault::Failing(500)).on("update-targets").after(1), &World::default());
+        assert_eq!(ended(&mut faults, &["find", "update-targets", "find", "update-targets"]), "...f");
     }
 }

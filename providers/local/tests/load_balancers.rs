@@ -163,14 +163,13 @@ async fn every_setting_reaches_the_balancer_in_one_call() {
         settings.proxy_protocol = Some(ProxyProtocol::V2);
         settings.idle_timeout = Some(Duration::from_secs(90));
         settings.health_check_interval = Some(Duration::from_secs(1));
-        settings.health_check_path = Some("/elsewhere".to_owned());
     });
     assert_eq!(world.converge(&wish).await.unwrap(), ["update-balancer 1"]);
     let wanted = BalancerSettings {
         internal: false,
         listeners: vec![
-            Listener { protocol: Protocol::Tcp, port: 80, node_port: 30080 },
             Listener { protocol: Protocol::Udp, port: 53, node_port: 30053 },
+            Listener { protocol: Protocol::Tcp, port: 80, node_port: 30080 },
         ],
         source_ranges: vec!["10.0.0.0/8".parse().unwrap()],
         affinity_seconds: Some(60),
@@ -184,9 +183,10 @@ async fn every_setting_reaches_the_balancer_in_one_call() {
     };
     assert_eq!(world.only().settings, wanted);
     assert_eq!(world.only().targets.len(), 1);
-    let wish = changed(&wish, |spec| spec.health_check = None);
+    let wish = set(&wish, |settings| settings.health_check_path = Some("/elsewhere".to_owned()));
     assert_eq!(world.converge(&wish).await.unwrap(), ["update-balancer 1"]);
-    assert_eq!(world.only().settings.health_check.unwrap().path.unwrap(), "/elsewhere");
+    let check = world.only().settings.health_check.unwrap();
+    assert_eq!((check.path.as_deref(), check.port), (Some("/elsewhere"), Some(31000)), "the user's word counts");
 }
 
 #[tokio::test]
@@ -416,19 +416,21 @@ async fn while_the_cloud_is_at_work_there_is_no_plan() {
     let world = World::with(BalancerOptions { work_time, ..BalancerOptions::default() });
     let wish = web();
     let plan = world.plan(&wish).await.unwrap();
-    let mut last = Applied::Done;
-    for step in &plan.steps {
-        last = world.provider.apply(&wish.key, step).await.unwrap();
-    }
-    let Applied::Seen(Some(state)) = last else { panic!("{last:?}") };
+    let half = world.provider.apply(&wish.key, &plan.steps[0]).await.unwrap();
+    let Applied::Seen(Some(state)) = half else { panic!("{half:?}") };
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let later = changed(&wish, |spec| drop(spec.targets.pop()));
-    for wish in [&wish, &later, &gone(&wish)] {
-        let error = world.plan(wish).await.unwrap_err();
-        assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::InProgress, Retry::After(work_time * 2 / 3)));
+    let rest = (ErrorKind::InProgress, Retry::After(work_time * 2 / 3));
+    let told = |error: Error| (error.kind(), error.retry_advice());
+    for wish in [&wish, &gone(&wish)] {
+        assert_eq!(told(world.plan(wish).await.unwrap_err()), rest);
         assert_eq!(world.provider.plan(wish, Some(&state)).unwrap_err().kind(), ErrorKind::InProgress);
     }
+    assert_eq!(told(world.provider.apply(&wish.key, &plan.steps[1]).await.unwrap_err()), rest);
+    assert!(!world.plan(&wish_of("shop/other")).await.unwrap().is_empty(), "others need not wait");
     tokio::time::sleep(Duration::from_secs(20)).await;
+    world.provider.apply(&wish.key, &plan.steps[1]).await.unwrap();
+    tokio::time::sleep(work_time).await;
+    let later = changed(&wish, |spec| drop(spec.targets.pop()));
     let plan = world.plan(&later).await.unwrap();
     world.provider.apply(&wish.key, &plan.steps[0]).await.unwrap();
     let error = world.provider.apply(&wish.key, &plan.steps[0]).await.unwrap_err();

@@ -29,25 +29,47 @@ fn machine(machine: &Machine) -> [String; 6] {
 
 /// All balancers.
 pub(super) fn balancers(balancers: &[BalancerView]) -> String {
-    let head = ["ID", "NAME", "OWNER", "ADDRESSES", "PORTS", "TARGETS"];
+    let head = ["ID", "NAME", "OWNER", "ADDRESSES", "PORTS", "TARGETS", "OPEN", "ACCEPTED", "IN", "OUT"];
     table(head, balancers.iter().map(balancer))
 }
 
-fn balancer(view: &BalancerView) -> [String; 6] {
+fn balancer(view: &BalancerView) -> [String; 10] {
     let balancer = &view.balancer;
     let ports = balancer.settings.listeners.iter().map(|port| format!("{}/{}", port.port, protocol(port.protocol)));
+    let [open, accepted, inwards, outwards] = traffic(view);
     [
         balancer.id.clone(),
         balancer.name.clone(),
         owner(balancer.owner.as_ref()),
         joined(view.addresses.iter().map(|address| address.ip)),
         joined(ports),
-        joined(balancer.targets.iter().map(target)),
+        joined(balancer.targets.iter().map(|it| target(it, view))),
+        open,
+        accepted,
+        inwards,
+        outwards,
     ]
 }
 
-fn target(target: &BalancerTarget) -> String {
-    format!("{}{}", target.name, if target.draining { "(draining)" } else { "" })
+/// What went through all of its listeners; nothing is known without a data plane.
+fn traffic(view: &BalancerView) -> [String; 4] {
+    let Some(status) = &view.status else { return [(); 4].map(|()| "-".to_owned()) };
+    let counters = status.listeners.iter().map(|listener| listener.counters);
+    let sums = counters.fold([0; 4], |[open, accepted, inwards, outwards], it| {
+        [open + it.open, accepted + it.accepted, inwards + it.bytes_in, outwards + it.bytes_out]
+    });
+    sums.map(|sum| sum.to_string())
+}
+
+/// A target and how it is doing: as the worst of the ports sees it.
+fn target(target: &BalancerTarget, view: &BalancerView) -> String {
+    let listeners = view.status.iter().flat_map(|status| &status.listeners);
+    let seen = listeners.flat_map(|listener| &listener.targets);
+    let seen = seen.filter(|seen| target.addresses.contains(&seen.address.ip()));
+    let mut healths: Vec<_> = seen.map(|seen| format!("{:?}", seen.health).to_lowercase()).collect();
+    healths.sort_by_key(|health| health != "unhealthy");
+    let health = healths.first().map(|health| format!("({health})")).unwrap_or_default();
+    format!("{}{health}{}", target.name, if target.draining { "(draining)" } else { "" })
 }
 
 /// All addresses.
@@ -101,6 +123,7 @@ fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]
 mod tests {
     use super::*;
     use bowline_local::NewMachine;
+    use serde_json::json;
 
     #[test]
     fn machines_are_listed_in_columns() {
@@ -108,5 +131,39 @@ mod tests {
         let text = machines(&[Machine { spec, state: MachineState::Stopped }]);
         let head = "ID    NAME       STATE     TYPE     ZONE     ADDRESSES\n";
         assert_eq!(text, format!("{head}i-1   worker-1   stopped   <none>   <none>   <none>\n"));
+    }
+    #[test]
+    fn a_balancer_is_listed_with_the_health_of_its_targets_and_what_went_through() {
+        let key = json!({"cluster": "kubernetes", "namespace": "default", "service": "web", "uid": "u-1"});
+        let target = |name: &str, ip: &str| json!({"name": name, "addresses": [ip]});
+        let seen = |ip: &str, health: &str| json!({"address": format!("{ip}:30080"), "health": health, "draining": false, "open": 1, "total": 2});
+        let counters = json!({
+            "accepted": 7, "open": 2, "denied": 0, "failed": 0, "idled": 0, "bytesIn": 10, "bytesOut": 20,
+        });
+        let listener = json!({
+            "address": "127.0.32.1", "transport": "TCP", "port": 80, "counters": counters,
+            "targets": [seen("10.0.0.1", "healthy"), seen("10.0.0.2", "unhealthy")],
+        });
+        let view = json!({
+            "balancer": {
+                "id": "lb-0002",
+                "name": "a1",
+                "owner": key,
+                "addresses": ["ip-0001"],
+                "settings": {"listeners": [{"protocol": "TCP", "port": 80, "nodePort": 30080}]},
+                "targets": [target("n1", "10.0.0.1"), target("n2", "10.0.0.2")],
+            },
+            "addresses": [{"id": "ip-0001", "ip": "127.0.32.1", "owners": [key]}],
+            "status": {"listeners": [listener, listener]},
+        });
+        let view: BalancerView = serde_json::from_value(view).unwrap();
+        let cells = |text: &str| text.lines().nth(1).unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let owner = "kubernetes:default/web";
+        let targets = "n1(healthy),n2(unhealthy)";
+        let expected = ["lb-0002", "a1", owner, "127.0.32.1", "80/TCP", targets, "4", "14", "20", "40"];
+        assert_eq!(cells(&balancers(std::slice::from_ref(&view))), expected);
+        assert_eq!(cells(&addresses(&view.addresses)), ["ip-0001", "127.0.32.1", "false", "<none>", owner]);
+        let record = BalancerView { status: None, ..view };
+        assert_eq!(cells(&balancers(&[record]))[5..], ["n1,n2", "-", "-", "-", "-"]);
     }
 }

@@ -19,9 +19,9 @@ pub(super) fn text(forecast: &Forecast) -> String {
         true => write!(text, "Nothing would change"),
         false => write!(
             text,
-            "{} would change in clouds, {} in the cluster",
-            counted(summary.in_clouds, "thing"),
-            counted(summary.in_cluster, "object")
+            "{} in clouds and {} in the cluster would be taken",
+            counted(summary.in_clouds, "step"),
+            summary.in_cluster
         ),
     };
     let others = [(summary.held_back, "held back"), (summary.refused, "refused"), (summary.failed, "failed")];
@@ -150,7 +150,7 @@ mod tests {
         port: 80
   held back: why [31m
 
-1 thing would change in clouds, 1 object in the cluster; 1 held back.
+1 step in clouds and 1 in the cluster would be taken; 1 held back.
 ";
         assert_eq!(plain(&text(&forecast())), expected);
         assert_eq!(text(&Forecast::default()), "Nothing would change.\n");

@@ -23,6 +23,10 @@ async fn what_was_left_behind_is_shown_and_removed_when_told_to_and_nothing_else
     let world = World::start("orphans").await;
     world.balance("kept").await;
     world.balance("lost").await;
+    let balancers = world.cloud(&["balancers"]);
+    assert!(balancers.contains("kubernetes:default/kept") && balancers.lines().count() == 3, "{balancers}");
+    let addresses = world.cloud(&["addresses"]);
+    assert!(addresses.contains("kubernetes:default/lost") && addresses.contains("127.0.32.1"), "{addresses}");
     let none = world.run("orphans", &[]);
     assert_eq!(none.status.code(), Some(0), "{none:?}");
     let sentence = "No load balancer of the cluster kubernetes is without its Service.\n";

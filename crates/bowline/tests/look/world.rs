@@ -110,6 +110,18 @@ impl World {
         all.map(|object| format!("{:?} {:?}", object.name, object.resource_version)).collect()
     }
 
+    /// How many requests have asked the API server to change something, from its own count.
+    pub(crate) async fn api_writes(&self) -> u64 {
+        let request = hyper::Request::get("/metrics").body(Vec::new()).unwrap();
+        let told = self.client.request_text(request).await.unwrap();
+        let counts = told.lines().filter(|line| line.starts_with("apiserver_request_total{"));
+        let is_read =
+            |line: &&str| ["GET", "LIST", "WATCH"].iter().any(|verb| line.contains(&format!("verb=\"{verb}\"")));
+        let writes =
+            counts.filter(|line| !is_read(line)).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        writes.sum::<f64>() as u64
+    }
+
     /// The calls that changed something in the cloud since the last time that this was asked.
     pub(crate) fn cloud_writes(&self) -> Vec<String> {
         let is_read = |line: &&str| ["find", "list", "get", "observe-"].iter().any(|read| line.starts_with(read));

@@ -134,6 +134,8 @@ static CASES: &[Case] = &[
     case!(balancers::trouble::creation_survives_every_crash, [Has(LoadBalancers)]),
     case!(balancers::trouble::update_survives_every_crash, [Has(LoadBalancers)]),
     case!(balancers::trouble::deletion_survives_every_crash, [Has(LoadBalancers)]),
+    case!(balancers::trouble::release_survives_every_crash, [Has(Retention)]),
+    case!(balancers::trouble::adoption_survives_every_crash, [Has(Adoption)]),
     case!(balancers::trouble::a_dropped_call_is_forgotten, [Has(LoadBalancers)]),
     case!(balancers::trouble::failed_observation_is_no_answer, [Has(LoadBalancers)]),
     case!(balancers::trouble::balancer_errors_have_a_kind, [Has(LoadBalancers)]),

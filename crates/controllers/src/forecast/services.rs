@@ -92,7 +92,7 @@ impl<'a> Scene<'a> {
             Ok(settings) => {
                 let targets = self.targets(cloud, &settings);
                 let wish = service::wish(&self.options.cluster, service, &settings, targets).map_err(mistakes);
-                (settings, wish)
+                (settings, wish.and_then(|wish| possible(cloud, wish)))
             }
             Err(wrong) => (LoadBalancerSettings::default(), Err(mistakes(wrong))),
         };
@@ -126,6 +126,12 @@ impl<'a> Scene<'a> {
         let drains = |_: &Node| can_drain && rules.drain;
         service::targets(&self.snapshot.nodes, rules, settings.target_nodes.as_ref(), is_local, drains)
     }
+}
+
+/// The wish, if the cloud can do all of it as far as that can be said without asking.
+fn possible(cloud: &Cloud, wish: LoadBalancerWish) -> std::result::Result<LoadBalancerWish, Trouble> {
+    cloud.layers().check_load_balancer(&wish).map_err(Trouble::cloud(Task::Ensure))?;
+    Ok(wish)
 }
 
 /// Asks one cloud about all of its balancers, and plans each.
@@ -164,10 +170,12 @@ impl Case<'_> {
         let wish = match self.wish {
             Ok(wish) => wish,
             Err(trouble) => {
-                tell_trouble(&mut item, self.service, &trouble);
+                tell_trouble(&mut item, self.service, &trouble, Vec::new());
                 return item;
             }
         };
+        // It is there before the cloud is asked, whatever comes of that.
+        let finalizer: Vec<_> = wish.spec.iter().filter_map(|_| missing_finalizer(self.service)).collect();
         let task = if wish.spec.is_some() { Task::Ensure } else { Task::Delete };
         let mut states = Vec::new();
         for (cloud, sight) in self.sights {
@@ -180,10 +188,13 @@ impl Case<'_> {
                     item.in_cloud.steps.extend(sight.plan.steps);
                 }
                 // Somebody else sees to it.
-                Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => return item,
+                Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => {
+                    item.update(finalizer);
+                    return item;
+                }
                 Err(error) => {
                     item.cloud = Some(cloud);
-                    tell_trouble(&mut item, self.service, &Trouble::cloud(task)(error));
+                    tell_trouble(&mut item, self.service, &Trouble::cloud(task)(error), finalizer);
                     return item;
                 }
             }
@@ -198,7 +209,7 @@ impl Case<'_> {
 }
 
 /// What is in the way, and what the Service says of it.
-fn tell_trouble(item: &mut Item, service: &Service, trouble: &Trouble) {
+fn tell_trouble(item: &mut Item, service: &Service, trouble: &Trouble, mut changes: Vec<FieldChange>) {
     let kind = match (&trouble.cause, trouble.next()) {
         (Cause::Protected | Cause::UnclearPolicy(_), _) => RemarkKind::HeldBack,
         _ if trouble.is_calm() => RemarkKind::Note,
@@ -208,8 +219,9 @@ fn tell_trouble(item: &mut Item, service: &Service, trouble: &Trouble) {
     item.remark(kind, trouble.to_string());
     // What only fails now may work by the time that a controller tries.
     if matches!(kind, RemarkKind::HeldBack | RemarkKind::Refused) {
-        item.update(condition(service, "False").into_iter().collect());
+        changes.extend(condition(service, "False"));
     }
+    item.update(changes);
 }
 
 /// What is written to a Service whose balancer becomes as wanted.
@@ -219,10 +231,7 @@ fn ensured(
     plan: &Plan,
     state: Option<LoadBalancerState>,
 ) -> Vec<FieldChange> {
-    let mut changes = Vec::new();
-    if !service.has_finalizer() {
-        changes.push(changed("finalizer", None, Some(LOAD_BALANCER_CLEANUP.to_owned())));
-    }
+    let mut changes: Vec<_> = missing_finalizer(service).into_iter().collect();
     let status_now = state.map(|state| with_ip_mode(state.status, settings));
     let change = ServiceChange::default();
     let differs = status_now.as_ref().is_none_or(|status| !change.with_status(service, status).is_empty());
@@ -251,6 +260,10 @@ fn removed(service: &Service) -> Vec<FieldChange> {
         changes.push(changed("finalizer", Some(LOAD_BALANCER_CLEANUP.to_owned()), None));
     }
     changes
+}
+
+fn missing_finalizer(service: &Service) -> Option<FieldChange> {
+    (!service.has_finalizer()).then(|| changed("finalizer", None, Some(LOAD_BALANCER_CLEANUP.to_owned())))
 }
 
 fn condition(service: &Service, to: &str) -> Option<FieldChange> {

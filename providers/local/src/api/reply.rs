@@ -161,12 +161,12 @@ impl From<CloudError> for Refusal {
             CloudError::PortTaken(..) => (StatusCode::CONFLICT, "port_taken"),
             CloudError::InUse(..) => (StatusCode::CONFLICT, "in_use"),
             CloudError::Changed(_) => (StatusCode::CONFLICT, "changed"),
-            CloudError::Busy(..) => (StatusCode::CONFLICT, "busy"),
+            CloudError::Busy(_) => (StatusCode::CONFLICT, "busy"),
             CloudError::Exhausted(_) => (StatusCode::INSUFFICIENT_STORAGE, "exhausted"),
             CloudError::Invalid(_) => (StatusCode::BAD_REQUEST, "invalid"),
             CloudError::Snapshot(..) => (StatusCode::INTERNAL_SERVER_ERROR, "snapshot"),
         };
-        let retry_after = if let CloudError::Busy(_, rest) = &error { Some(*rest) } else { None };
+        let retry_after = if let CloudError::Busy(rest) = &error { Some(*rest) } else { None };
         Refusal { retry_after, ..Refusal::new(status, code, error.to_string()) }
     }
 }

@@ -129,38 +129,39 @@ impl AddressWish {
 }
 
 impl Balancers {
-    /// Carries out a call; the ID of the balancer that it made or changed.
+    /// Carries out a call; whether it changed anything.
     pub(crate) fn carry_out(
         &mut self,
         options: &BalancerOptions,
         asking: &Asking,
         change: Change,
-    ) -> Result<Option<String>, CloudError> {
+    ) -> Result<bool, CloudError> {
         let key = &asking.key;
         match change {
-            Change::CreateAddress { wish } => self.allocate(options, key, &wish).map(|_| None),
+            Change::CreateAddress { wish } => self.allocate(options, key, &wish).map(|(_, new)| new),
             Change::CreateBalancer { name, settings, targets } => self.create(asking, name, settings, targets),
-            Change::UpdateBalancer { id, settings, targets } => self.update(asking, &id, settings, targets).map(Some),
-            Change::UpdateTargets { id, targets } => self.update_targets(key, &id, targets).map(Some),
-            Change::AdoptBalancer { id } => self.adopt(key, &id).map(|()| None),
-            Change::ReleaseBalancer { id } => self.release(key, &id).map(|()| None),
-            Change::DeleteBalancer { id } => self.delete(key, &id).map(|()| None),
-            Change::ReleaseAddress { id } => self.unmark_address(key, &id).map(|()| None),
-            Change::DeleteAddress { id } => self.give_back(key, &id).map(|()| None),
+            Change::UpdateBalancer { id, settings, targets } => self.update(asking, &id, settings, targets),
+            Change::UpdateTargets { id, targets } => self.update_targets(key, &id, targets),
+            Change::AdoptBalancer { id } => self.adopt(key, &id),
+            Change::ReleaseBalancer { id } => self.release(key, &id),
+            Change::DeleteBalancer { id } => self.delete(key, &id),
+            Change::ReleaseAddress { id } => self.unmark_address(key, &id),
+            Change::DeleteAddress { id } => self.give_back(key, &id),
         }
     }
 
     // ---- addresses
 
-    /// The address with this mark that is wanted: the one that there is, the group's, or a new one.
+    /// The address with this mark that is wanted: the one that there is, the group's, or a new one. Whether the mark is
+    /// new on it comes with it.
     fn allocate(
         &mut self,
         options: &BalancerOptions,
         key: &LoadBalancerKey,
         wish: &AddressWish,
-    ) -> Result<String, CloudError> {
+    ) -> Result<(String, bool), CloudError> {
         if let Some(own) = self.owned_addresses(key).find(|address| wish.fits(address)) {
-            return Ok(own.id.clone());
+            return Ok((own.id.clone(), false));
         }
         let shared = self.addresses().find(|address| wish.is_of_group(key, address)).map(|found| (**found).clone());
         let mut address = match shared {
@@ -169,7 +170,7 @@ impl Balancers {
             None => self.new_address(options, wish)?,
         };
         address.owners.push(key.clone());
-        Ok(self.put_address(address).id.clone())
+        Ok((self.put_address(address).id.clone(), true))
     }
 
     fn new_address(&mut self, options: &BalancerOptions, wish: &AddressWish) -> Result<CloudAddress, CloudError> {
@@ -192,27 +193,31 @@ impl Balancers {
     }
 
     /// Takes the mark away. An address that does not carry it has lost it already.
-    fn unmark_address(&mut self, key: &LoadBalancerKey, id: &str) -> Result<(), CloudError> {
+    fn unmark_address(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, CloudError> {
         let mut address = CloudAddress::clone(self.address(id)?);
+        if !address.is_owned_by(key) {
+            return Ok(false);
+        }
         address.owners.retain(|owner| owner != key);
         self.put_address(address);
-        Ok(())
+        Ok(true)
     }
 
-    fn give_back(&mut self, key: &LoadBalancerKey, id: &str) -> Result<(), CloudError> {
-        let marked = self.address(id)?.is_owned_by(key);
+    fn give_back(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, CloudError> {
         if let Some(user) = self.users_of(id).find(|user| user.owner.as_ref() == Some(key)) {
             return Err(CloudError::InUse(id.to_owned(), user.name.clone()));
         }
-        self.unmark_address(key, id)?;
-        self.free_if_unused(id, marked);
-        Ok(())
+        let marked = self.unmark_address(key, id)?;
+        // One that was nobody's before was left behind on purpose.
+        if marked {
+            self.free_if_unused(id);
+        }
+        Ok(marked)
     }
 
-    fn free_if_unused(&mut self, id: &str, was_marked: bool) {
+    fn free_if_unused(&mut self, id: &str) {
         let nobodys = self.addresses.get(id).is_some_and(|address| address.owners.is_empty());
-        // One that was nobody's before was left behind on purpose.
-        if was_marked && nobodys && !self.users.contains_key(id) {
+        if nobodys && !self.users.contains_key(id) {
             self.take_address(id);
         }
     }
@@ -226,12 +231,12 @@ impl Balancers {
         name: String,
         settings: BalancerSettings,
         targets: Vec<BalancerTarget>,
-    ) -> Result<Option<String>, CloudError> {
+    ) -> Result<bool, CloudError> {
         if self.balancer_of(&asking.key).is_some() {
-            return Ok(None);
+            return Ok(false);
         }
         let addresses = self.marked_for(asking)?;
-        self.make(name, Some(asking.key.clone()), addresses, settings, targets).map(Some)
+        self.make(name, Some(asking.key.clone()), addresses, settings, targets).map(|_| true)
     }
 
     fn make(
@@ -259,13 +264,13 @@ impl Balancers {
         id: &str,
         settings: BalancerSettings,
         targets: Vec<BalancerTarget>,
-    ) -> Result<String, CloudError> {
+    ) -> Result<bool, CloudError> {
         let old = self.own(&asking.key, id)?;
         let addresses = self.marked_for(asking)?;
         check_settings(&settings)?;
         self.check_ports(Some(id), &addresses, &settings.listeners)?;
         self.put_balancer(Balancer { addresses, settings, targets, ..old });
-        Ok(id.to_owned())
+        Ok(true)
     }
 
     fn update_targets(
@@ -273,16 +278,16 @@ impl Balancers {
         key: &LoadBalancerKey,
         id: &str,
         targets: Vec<BalancerTarget>,
-    ) -> Result<String, CloudError> {
+    ) -> Result<bool, CloudError> {
         let old = self.own(key, id)?;
         self.put_balancer(Balancer { targets, ..old });
-        Ok(id.to_owned())
+        Ok(true)
     }
 
-    fn adopt(&mut self, key: &LoadBalancerKey, id: &str) -> Result<(), CloudError> {
+    fn adopt(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, CloudError> {
         let mut balancer = Balancer::clone(self.balancer(id)?);
         match (&balancer.owner, self.balancer_of(key)) {
-            (Some(owner), _) if owner == key => return Ok(()),
+            (Some(owner), _) if owner == key => return Ok(false),
             (Some(owner), _) => return Err(CloudError::Foreign(balancer.name, Some(owner.clone()))),
             (None, Some(own)) => return Err(CloudError::Invalid(has_another(&own.name, &balancer.name))),
             (None, None) => balancer.owner = Some(key.clone()),
@@ -291,7 +296,7 @@ impl Balancers {
             self.put_address(CloudAddress { owners: vec![key.clone()], ..address });
         }
         self.put_balancer(balancer);
-        Ok(())
+        Ok(true)
     }
 
     /// The addresses of a balancer that is nobody's, which must be nobody's as well.
@@ -304,22 +309,22 @@ impl Balancers {
         unowned.collect()
     }
 
-    fn release(&mut self, key: &LoadBalancerKey, id: &str) -> Result<(), CloudError> {
+    fn release(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, CloudError> {
         if self.balancer(id)?.owner.is_none() {
-            return Ok(());
+            return Ok(false);
         }
         let balancer = Balancer { owner: None, ..self.own(key, id)? };
         for address in &balancer.addresses {
             self.unmark_address(key, address)?;
         }
         self.put_balancer(balancer);
-        Ok(())
+        Ok(true)
     }
 
-    fn delete(&mut self, key: &LoadBalancerKey, id: &str) -> Result<(), CloudError> {
+    fn delete(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, CloudError> {
         self.own(key, id)?;
         self.take_balancer(id);
-        Ok(())
+        Ok(true)
     }
 
     // ---- by hand
@@ -356,7 +361,7 @@ impl Balancers {
         wish: &AddressWish,
     ) -> Result<String, CloudError> {
         match &new.owner {
-            Some(owner) => self.allocate(options, owner, wish),
+            Some(owner) => self.allocate(options, owner, wish).map(|(id, _)| id),
             None => {
                 let address = self.new_address(options, wish)?;
                 Ok(self.put_address(address).id.clone())
@@ -372,7 +377,7 @@ impl Balancers {
             if let Some(owner) = &gone.owner {
                 self.unmark_address(owner, address)?;
             }
-            self.free_if_unused(address, true);
+            self.free_if_unused(address);
         }
         Ok(())
     }

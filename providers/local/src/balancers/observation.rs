@@ -18,7 +18,7 @@ pub(crate) struct Observation {
     pub(crate) addresses: Vec<Arc<CloudAddress>>,
     /// The balancer with its mark.
     pub(crate) balancer: Option<Arc<Balancer>>,
-    /// The cloud is at work on the balancer for this long.
+    /// The cloud is at work on an earlier change for this long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) busy_millis: Option<u64>,
     /// What the balancer cannot listen on.

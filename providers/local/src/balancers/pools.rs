@@ -21,7 +21,7 @@ pub struct BalancerOptions {
     /// Whether there is a data plane: sockets that carry traffic. Without one a balancer is a record. With one the cloud
     /// must be opened on a Tokio runtime.
     pub data_plane: bool,
-    /// After a change of a balancer the cloud is at work on it for this long, and takes no further change.
+    /// After each change for a Service the cloud is at work for this long, and takes no further change for that Service.
     pub work_time: Duration,
 }
 

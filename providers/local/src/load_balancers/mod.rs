@@ -23,10 +23,12 @@ use bowline_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::LocalProvider;
 use crate::api::{ChangeRequest, FindBalancersRequest, OwnersRequest};
 use crate::balancers::{Asking, Change, CloudAddress, Listener, Observation};
 use crate::error::CallError;
+use crate::{Config, LocalProvider};
+
+use wanted::TargetRules;
 
 const OBSERVE: &str = "observe balancers";
 const LIST: &str = "list balancers";
@@ -88,7 +90,8 @@ impl LoadBalancers for LocalProvider {
             Some(state) => serde_json::from_value(state.resources.clone()).map_err(|error| unreadable(&error))?,
             None => Observation::nothing(wish.key.clone()),
         };
-        plan::plan(wish, seen, &self.config.id_prefix)
+        let Config { id_prefix, load_balancers, .. } = &self.config;
+        plan::plan(wish, seen, TargetRules { prefix: id_prefix, drain: load_balancers.drain })
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {

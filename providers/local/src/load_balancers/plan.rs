@@ -12,7 +12,8 @@ use crate::balancers::{
     Observation, Standing, Whose, has_another, other_group_address, outside_pool, protocol_name,
 };
 
-use super::{PLAN, Payload, ip_mode, wanted};
+use super::wanted::{self, TargetRules};
+use super::{PLAN, Payload, ip_mode};
 
 const ADDRESS: &str = "address";
 const BALANCER: &str = "balancer";
@@ -33,8 +34,8 @@ struct Steps {
     plan: Plan,
 }
 
-/// How to get from what is seen to what is wished; `prefix` is what the provider IDs of this cloud's machines start with.
-pub(super) fn plan(wish: &LoadBalancerWish, seen: Observation, prefix: &str) -> Result<Plan> {
+/// How to get from what is seen to what is wished.
+pub(super) fn plan(wish: &LoadBalancerWish, seen: Observation, rules: TargetRules<'_>) -> Result<Plan> {
     if let Some(rest) = seen.busy_millis {
         let message = "the cloud is still at work on an earlier change of this balancer";
         let error = Error::new(ErrorKind::InProgress, PLAN, message);
@@ -43,7 +44,7 @@ pub(super) fn plan(wish: &LoadBalancerWish, seen: Observation, prefix: &str) -> 
     let asking = wanted::asking(wish).map_err(|error| error.explain(PLAN))?;
     let mut steps = Steps { asking, ip_mode: ip_mode(wish), plan: Plan::default() };
     match &wish.spec {
-        Some(spec) => steps.build(wish, spec, seen, prefix)?,
+        Some(spec) => steps.build(wish, spec, seen, rules)?,
         None if wish.settings.policy == DeletionPolicy::Retain => steps.release(&seen),
         None => steps.tear_down(&seen),
     }
@@ -65,7 +66,7 @@ impl Steps {
         wish: &LoadBalancerWish,
         spec: &LoadBalancerSpec,
         mut seen: Observation,
-        prefix: &str,
+        rules: TargetRules<'_>,
     ) -> Result<()> {
         let wanted = Wanted {
             name: self.asking.name.clone().unwrap_or_default(),
@@ -76,7 +77,7 @@ impl Steps {
         check_way(&wanted, &seen)?;
         self.create_addresses(&wanted, &seen);
         let had = seen.balancer.as_ref().map_or(&[][..], |balancer| &balancer.targets);
-        let targets = wanted::targets(spec, had, prefix);
+        let targets = wanted::targets(spec, had, rules);
         match &seen.balancer {
             None => self.create_balancer(&wanted, targets),
             Some(balancer) => self.update_balancer(&wanted, &seen, balancer, targets),

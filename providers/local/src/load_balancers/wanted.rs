@@ -85,10 +85,16 @@ fn requested(spec: &LoadBalancerSpec) -> Result<Option<IpAddr>, Impossible> {
 /// What the balancer is to do.
 pub(super) fn settings(wish: &LoadBalancerWish, spec: &LoadBalancerSpec) -> Result<BalancerSettings, Impossible> {
     let settings = &wish.settings;
+    // Their order means nothing, so another order must not look like a change.
+    let mut listeners = spec.ports.iter().map(listener).collect::<Result<Vec<_>, _>>()?;
+    listeners.sort_by_key(|listener| (listener.port, listener.protocol));
+    let mut source_ranges = spec.source_ranges.clone();
+    source_ranges.sort_unstable();
+    source_ranges.dedup();
     Ok(BalancerSettings {
         internal: settings.internal,
-        listeners: spec.ports.iter().map(listener).collect::<Result<_, _>>()?,
-        source_ranges: spec.source_ranges.clone(),
+        listeners,
+        source_ranges,
         affinity_seconds: match spec.session_affinity {
             SessionAffinity::None => None,
             SessionAffinity::ClientIp { timeout_seconds } => Some(timeout_seconds),
@@ -109,42 +115,41 @@ fn listener(port: &PortSpec) -> Result<Listener, Impossible> {
     Ok(Listener { protocol, port, node_port: node_port.ok_or_else(missing)? })
 }
 
-/// With the policy Local the node itself says whether it wants traffic, and no annotation may point elsewhere: nodes
-/// without a pod would get traffic. Otherwise a node whose port takes no connection gets none.
+/// With the policy Local the node itself says whether it wants traffic, unless the user names another to ask. Without
+/// either a node whose port takes no connection gets none.
 fn health_check(wish: &LoadBalancerWish, spec: &LoadBalancerSpec) -> BalancerCheck {
-    let settings = &wish.settings;
-    let interval_millis =
-        settings.health_check_interval.map_or(CHECK_INTERVAL_MILLIS, |pause| pause.as_millis() as u64);
-    match &spec.health_check {
-        Some(check) => BalancerCheck { path: Some(check.path.clone()), port: Some(check.port), interval_millis },
-        None => BalancerCheck {
-            path: settings.health_check_path.clone(),
-            port: settings.health_check_port,
-            interval_millis,
-        },
+    let (settings, own) = (&wish.settings, spec.health_check.as_ref());
+    let interval = settings.health_check_interval.map(|pause| pause.as_millis() as u64);
+    BalancerCheck {
+        path: settings.health_check_path.clone().or_else(|| own.map(|own| own.path.clone())),
+        port: settings.health_check_port.or_else(|| own.map(|own| own.port)),
+        interval_millis: interval.unwrap_or(CHECK_INTERVAL_MILLIS),
     }
 }
 
-/// Who is to take the traffic, by name. One that is leaving stays where it is and goes nowhere else.
-///
-/// `prefix` is what the provider IDs of this cloud's machines start with.
-pub(super) fn targets(spec: &LoadBalancerSpec, had: &[BalancerTarget], prefix: &str) -> Vec<BalancerTarget> {
+/// How nodes become targets.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TargetRules<'a> {
+    /// What the provider IDs of this cloud's machines start with.
+    pub(super) prefix: &'a str,
+    /// One that is leaving may keep its connections.
+    pub(super) drain: bool,
+}
+
+/// Who is to take the traffic, by name. One that is leaving stays where it is, if it may, and goes nowhere else.
+pub(super) fn targets(spec: &LoadBalancerSpec, had: &[BalancerTarget], rules: TargetRules<'_>) -> Vec<BalancerTarget> {
     let has = |target: &TargetNode| had.iter().any(|had| target.node == had.name.as_str());
-    let kept = spec.targets.iter().filter(|target| !target.draining || has(target));
-    let mut targets: Vec<_> = kept.map(|node| target(node, prefix)).collect();
+    let kept = spec.targets.iter().filter(|target| !target.draining || rules.drain && has(target));
+    let mut targets: Vec<_> = kept.map(|node| target(node, rules.prefix)).collect();
     targets.sort_by(|left, right| left.name.cmp(&right.name));
     targets
 }
 
 fn target(node: &TargetNode, prefix: &str) -> BalancerTarget {
+    let own = node.provider_id.as_ref().filter(|id| id.prefix() == Some(prefix));
     BalancerTarget {
         name: node.node.as_str().to_owned(),
-        machine: node
-            .provider_id
-            .as_ref()
-            .filter(|id| id.prefix() == Some(prefix))
-            .and_then(ProviderId::rest)
-            .map(str::to_owned),
+        machine: own.and_then(ProviderId::rest).map(str::to_owned),
         addresses: reached_at(&node.addresses),
         draining: node.draining,
     }

@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use bowline_cloud::{Error, ErrorKind, Retry};
 use bowline_core::LoadBalancerWish;
+use bowline_core::annotations::DeletionPolicy;
 use futures::future::join_all;
 
-use crate::balancing::{Balancing, gone, happens};
-use crate::bench::Trouble;
-use crate::scene::{Scene, Verdict, broken, require};
+use crate::balancing::{Balancing, gone, happens, set};
+use crate::bench::{ForeignBalancer, Trouble};
+use crate::scene::{Scene, Stop, Verdict, broken, require};
 
 /// No creation, update or deletion takes more calls.
 const MANY_CALLS: u64 = 500;
 /// Enough to drop a call at each of its waits, in a simulator of the same process.
-const MANY_POLLS: usize = 60;
+const MANY_POLLS: usize = 24;
 const NINE: Duration = Duration::from_secs(9);
 
 /// Each trouble, and the kind of error that it is. That there is nothing at all cannot be told from an empty account.
@@ -79,6 +80,50 @@ pub(in crate::cases) async fn deletion_survives_every_crash(scene: &Scene) -> Ve
         work.fulfil(&wish).await?;
         let unharmed = crashes(&mut work, &gone(&wish), calls).await?;
         work.remove(&wish).await?;
+        work.nothing_changed_since(&before).await?;
+        if unharmed {
+            return Ok(());
+        }
+    }
+    broken(format!("it takes more than {MANY_CALLS} calls"))
+}
+
+pub(in crate::cases) async fn release_survives_every_crash(scene: &Scene) -> Verdict {
+    let mut work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    for calls in 1..MANY_CALLS {
+        // Another Service each time: what is let go keeps its name.
+        let wish = work.everything(&format!("web-{calls}"), &nodes)?;
+        let kept = set(&wish, |settings| settings.policy = DeletionPolicy::Retain);
+        work.fulfil(&kept).await?;
+        let mut released = work.resources().await;
+        released.iter_mut().for_each(|resource| resource.owners.retain(|owner| *owner != kept.key));
+        let unharmed = crashes(&mut work, &gone(&kept), calls).await?;
+        work.converge(&gone(&kept)).await?;
+        work.nothing_changed_since(&released).await?;
+        if unharmed {
+            return Ok(());
+        }
+    }
+    broken(format!("it takes more than {MANY_CALLS} calls"))
+}
+
+pub(in crate::cases) async fn adoption_survives_every_crash(scene: &Scene) -> Verdict {
+    let mut work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    let before = work.resources().await;
+    let wish = work.wish("heir", &nodes)?;
+    for calls in 1..MANY_CALLS {
+        let lonely = ForeignBalancer { name: format!("lonely-{calls}"), ..ForeignBalancer::default() };
+        let Some(lonely) = work.hands().put_foreign(&lonely).await else {
+            return Err(Stop::BenchCannot("put a balancer of somebody else".to_owned()));
+        };
+        let adopting = set(&wish, |settings| settings.adopt = Some(lonely.name));
+        let unharmed = crashes(&mut work, &adopting, calls).await?;
+        work.fulfil(&adopting).await?;
+        let id = work.seen(&adopting.key).await?.id;
+        require(id == lonely.id, || format!("{} was to be adopted, and after a crash it is {id}", lonely.id))?;
+        work.remove(&adopting).await?;
         work.nothing_changed_since(&before).await?;
         if unharmed {
             return Ok(());

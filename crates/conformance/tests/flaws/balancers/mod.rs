@@ -82,6 +82,8 @@ enum Flaw {
     ChoosesAddressesItself,
     SharesWithOtherNamespaces,
     StaysBusy,
+    ReleasesFromTheTop,
+    ForgetsWhatItAdopted,
 }
 
 fn everything() -> LoadBalancerCapabilities {
@@ -125,7 +127,7 @@ async fn report(flaw: Flaw, numbers: LoadBalancerCapabilities) -> Report {
 }
 
 /// Each flaw of a provider that claims everything, and a case that is there to catch it.
-const CAUGHT: [(Flaw, &str); 66] = [
+const CAUGHT: [(Flaw, &str); 68] = [
     (Flaw::AnswersInItsOwnOrder, "one_state_each"),
     (Flaw::ObservesOneByOne, "observing_many_saves_calls"),
     (Flaw::ListsOnlyWhole, "list_names_what_is_ours"),
@@ -192,6 +194,8 @@ const CAUGHT: [(Flaw, &str); 66] = [
     (Flaw::ChoosesAddressesItself, "services_at_once_have_their_own"),
     (Flaw::SharesWithOtherNamespaces, "a_group_shares_an_address"),
     (Flaw::StaysBusy, "a_dropped_call_is_forgotten"),
+    (Flaw::ReleasesFromTheTop, "release_survives_every_crash"),
+    (Flaw::ForgetsWhatItAdopted, "adoption_survives_every_crash"),
 ];
 
 #[tokio::test]

@@ -71,6 +71,9 @@ fn release(toy: &Toy, view: &View, key: &LoadBalancerKey) -> Vec<Op> {
     let mine = view.listeners.iter().filter(|one| one.owner.is_some()).cloned();
     let mut ops: Vec<_> = mine.map(|one| Op::Change(Listener { owner: None, ..one })).collect();
     ops.extend(view.balancer.as_ref().map(|balancer| leave(balancer, key)));
+    if toy.has(Flaw::ReleasesFromTheTop) {
+        ops.reverse();
+    }
     ops
 }
 

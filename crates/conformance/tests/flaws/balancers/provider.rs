@@ -120,7 +120,10 @@ impl Toy {
         for one in listeners {
             let mine = one.owner.as_ref().is_some_and(|mark| self.is(mark, key));
             let here = Some(&one.balancer) == home.as_ref();
-            if mine || here && one.owner.is_none() {
+            let found = mine && (home.is_some() || !self.has(Flaw::ReleasesFromTheTop));
+            let taken =
+                here && one.owner.is_none() && (view.balancer.is_none() || !self.has(Flaw::ForgetsWhatItAdopted));
+            if found || taken {
                 view.listeners.push(one.clone());
             } else if here || Some(&one.balancer) == named.as_ref() {
                 view.others.push((one.settings.protocol, one.settings.port));
