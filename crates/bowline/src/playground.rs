@@ -64,7 +64,8 @@ Now look for yourself, in another terminal, in this folder:
 
   export KUBECONFIG={}
 {look}{}
-Kubelets and scheduler are simulated, and containers do not run; the controllers and the API are real.
+Kubelets and scheduler are simulated, and containers do not run: nodes answer for them. The API, the controllers, the
+balancers and their traffic are real.
 Nothing is kept: Ctrl-C stops it, and the next start is new.
 ",
         kubeconfig.display(),

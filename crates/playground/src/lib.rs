@@ -45,7 +45,7 @@ use tokio::task::JoinHandle;
 
 pub use claim::{Claim, Snapshot};
 pub use machines::machine;
-pub use manifest::Manifest;
+pub use manifest::{Manifest, Ports};
 pub use subnet::Subnet;
 pub use time::Pace;
 pub use tour::{Act, Stage, Step, StepFailure, Tour};
@@ -178,7 +178,10 @@ impl Playground {
 
     /// The tour of this playground.
     pub fn tour(&self) -> Tour {
-        Tour::new(self.options.nodes, Pace::for_nodes(self.options.nodes), &self.cloud_url(), self.subnet())
+        let (nodes, subnet) = (self.options.nodes, self.subnet());
+        let [pool, _] = subnet.balancers();
+        let ports = pool.hosts().next().map_or(Ports::USUAL, |first| Ports::free(first.into()));
+        Tour::new(nodes, Pace::for_nodes(nodes), &self.cloud_url(), subnet, ports)
     }
 
     /// Waits until a part ends that should not, and says why. As long as all is well, this waits for ever.

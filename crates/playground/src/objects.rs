@@ -265,6 +265,11 @@ impl Service {
         self.status.load_balancer.ingress.first()?.ip.parse().ok()
     }
 
+    /// Whether nodes have anything to do with it.
+    pub(crate) fn has_node_ports(&self) -> bool {
+        self.spec.ports.iter().any(|port| port.node_port != 0)
+    }
+
     /// Whether this Pod of the same namespace is one of its own. Without a selector there are none.
     pub(crate) fn selects(&self, pod: &Pod) -> bool {
         let selector = &self.spec.selector;

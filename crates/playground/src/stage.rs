@@ -28,7 +28,7 @@ impl Stage for Playground {
         match act {
             Act::CreatePod => self.create_pod().await.map_err(text),
             Act::StartControllers => self.start_controllers().await.map_err(text),
-            Act::Apply(manifest) => manifest.apply(&self.server.in_process_client()).await,
+            Act::Apply(manifest, ports) => manifest.apply(*ports, &self.server.in_process_client()).await,
             Act::DeletePod(name) => self.delete_pod(name).await.map_err(text),
             Act::PolicyLocal(name) => self.make_local(name).await.map_err(text),
             Act::DeleteService(name) => self.delete_service(name).await.map_err(text),

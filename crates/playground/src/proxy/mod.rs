@@ -55,7 +55,8 @@ pub(crate) async fn run(machines: impl Fn() -> Vec<Arc<Machine>>, mut view: View
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         view.changed(&mut ticks).await;
-        let services = view.services();
+        let mut services = view.services();
+        services.retain(|service| service.has_node_ports());
         let wanted = if services.is_empty() { Doors::new() } else { decide(&services, &view.pods(), &machines()) };
         proxy.become_like(wanted, Instant::now()).await;
     }

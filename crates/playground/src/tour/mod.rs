@@ -22,7 +22,7 @@ use bowline_local::NewMachine;
 use tokio::time::Instant;
 
 use crate::claim::{Claim, Snapshot};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Ports};
 use crate::subnet::Subnet;
 use crate::time::Pace;
 use crate::traffic::Probe;
@@ -41,8 +41,8 @@ pub enum Act {
     CreatePod,
     /// Starts the controllers.
     StartControllers,
-    /// Applies the objects of a file.
-    Apply(Manifest),
+    /// Applies the objects of a file, with these ports.
+    Apply(Manifest, Ports),
     /// Deletes the Pod of this name.
     DeletePod(String),
     /// Gives the Service of this name the external traffic policy `Local`.
@@ -114,10 +114,10 @@ pub struct Tour {
 }
 
 impl Tour {
-    /// The tour of a playground with this many Nodes, at least one, whose cloud is at this URL and whose machines
-    /// are in this subnet.
-    pub fn new(nodes: usize, pace: Pace, cloud: &str, subnet: Subnet) -> Tour {
-        let scene = Scene { nodes, pace, cloud, subnet };
+    /// The tour of a playground with this many Nodes, at least one, whose cloud is at this URL, whose machines are in this
+    /// subnet, and in which a Service can have these ports.
+    pub fn new(nodes: usize, pace: Pace, cloud: &str, subnet: Subnet, ports: Ports) -> Tour {
+        let scene = Scene { nodes, pace, cloud, subnet, ports };
         Tour { steps: [arrival::steps(&scene), traffic::steps(&scene), trouble::steps(&scene)].concat() }
     }
 
@@ -309,7 +309,8 @@ mod tests {
     #[test]
     fn every_step_of_the_tour_says_what_must_hold_and_all_but_the_first_how_to_do_it() {
         for nodes in [1, 3, 1_000] {
-            let tour = Tour::new(nodes, Pace::for_nodes(nodes), "http://127.0.0.1:1", Subnet::Loopback(64));
+            let tour =
+                Tour::new(nodes, Pace::for_nodes(nodes), "http://127.0.0.1:1", Subnet::Loopback(64), Ports::USUAL);
             for (number, step) in (1..).zip(tour.steps()) {
                 assert!(!step.claims.is_empty(), "{}", step.title);
                 assert_eq!(step.commands.is_empty(), number == 1, "{}", step.title);
@@ -321,7 +322,7 @@ mod tests {
     #[test]
     fn a_lie_needs_a_second_node_to_be_seen_through() {
         let lies = |nodes| {
-            Tour::new(nodes, Pace::for_nodes(nodes), "", Subnet::Loopback(64))
+            Tour::new(nodes, Pace::for_nodes(nodes), "", Subnet::Loopback(64), Ports::USUAL)
                 .steps()
                 .iter()
                 .any(|step| step.act == Act::Lie)
@@ -331,7 +332,8 @@ mod tests {
 
     #[test]
     fn the_invitation_names_each_step_its_commands_and_what_to_look_for() {
-        let text = Tour::new(3, Pace::for_nodes(3), "http://127.0.0.1:7480", Subnet::Loopback(64)).invitation(3);
+        let text =
+            Tour::new(3, Pace::for_nodes(3), "http://127.0.0.1:7480", Subnet::Loopback(64), Ports::USUAL).invitation(3);
         for part in [
             "[8/14] Stop a machine",
             "  curl -sS -X POST http://127.0.0.1:7480/v1/instances/m-3/stop\n",

@@ -7,6 +7,7 @@ use bowline_local::NewMachine;
 use super::{Act, Step};
 use crate::claim::Claim;
 use crate::machines::machine;
+use crate::manifest::Ports;
 use crate::subnet::Subnet;
 use crate::time::Pace;
 
@@ -19,6 +20,8 @@ pub(super) struct Scene<'a> {
     pub(super) pace: Pace,
     pub(super) cloud: &'a str,
     pub(super) subnet: Subnet,
+    /// Of the Service `hello`.
+    pub(super) ports: Ports,
 }
 
 impl Scene<'_> {

@@ -15,10 +15,6 @@ const SERVICE: &str = "hello";
 const GOES: &str = "hello-1";
 const STAYS: &str = "hello-2";
 
-/// Its ports.
-const HTTP: u16 = 4080;
-const UDP: u16 = 4081;
-
 /// How long nobody may be sent to a Pod that is gone, to be believed.
 const MOVED: Duration = Duration::from_secs(1);
 
@@ -38,26 +34,28 @@ fn answered(probe: fn(String, u16) -> Probe, port: u16, pods: &[&str]) -> Claim 
     Claim::AnsweredBy(probe(SERVICE.to_owned(), port), pods.iter().map(|pod| (*pod).to_owned()).collect())
 }
 
-fn curl() -> String {
-    format!("curl -sS http://$({ADDRESS}):{HTTP}")
-}
-
 impl Scene<'_> {
+    fn curl(&self) -> String {
+        format!("curl -sS http://$({ADDRESS}):{}", self.ports.http)
+    }
+
     fn ask(&self) -> Step {
         let what = format!(
             "Two Pods and a Service of type LoadBalancer are applied. The cloud makes a balancer with an address of its\n\
              own, the Nodes are behind it, and the Service says where it is. Whoever connects there reaches a Pod, in turn:\n\
-             first the balancer chooses a Node, and then the Node chooses a Pod. Port {HTTP} needs no root."
+             first the balancer chooses a Node, and then the Node chooses a Pod. Port {} needs no root.",
+            self.ports.http
         );
         let commands = vec![
-            format!("kubectl apply -f {}", HELLO.path),
-            format!("until {}; do sleep 1; done", curl()),
+            HELLO.command(self.ports),
+            format!("until {}; do sleep 1; done", self.curl()),
             format!("kubectl get service {SERVICE}"),
-            format!("for n in 1 2 3 4; do {}; done", curl()),
+            format!("for n in 1 2 3 4; do {}; done", self.curl()),
             format!("kubectl describe service {SERVICE}"),
         ];
-        let claims = vec![Claim::HasAddress(SERVICE.to_owned()), answered(Probe::Http, HTTP, &[GOES, STAYS])];
-        self.step("Ask for a load balancer", what, Act::Apply(HELLO), commands, claims)
+        let claims =
+            vec![Claim::HasAddress(SERVICE.to_owned()), answered(Probe::Http, self.ports.http, &[GOES, STAYS])];
+        self.step("Ask for a load balancer", what, Act::Apply(HELLO, self.ports), commands, claims)
     }
 
     fn move_away(&self) -> Step {
@@ -67,10 +65,10 @@ impl Scene<'_> {
         );
         let commands = vec![
             format!("kubectl delete pod {GOES}"),
-            format!("for n in 1 2 3 4; do {}; done", curl()),
+            format!("for n in 1 2 3 4; do {}; done", self.curl()),
             "kubectl get pods -o wide".to_owned(),
         ];
-        let claims = vec![answered(Probe::Http, HTTP, &[STAYS])];
+        let claims = vec![answered(Probe::Http, self.ports.http, &[STAYS])];
         let step = self.step("Stop a backend", what, Act::DeletePod(GOES.to_owned()), commands, claims);
         Step { lasting: MOVED, ..step }
     }
@@ -78,14 +76,15 @@ impl Scene<'_> {
     fn datagrams(&self) -> Step {
         let what = "The Service gets a second port, for UDP. The balancer is changed while it works: it keeps its address,\n\
                     and whoever is connected stays connected.";
-        let talk = format!("exec 3<>/dev/udp/$0/{UDP}; echo ahoy >&3; timeout 5 head -n 2 <&3");
+        let talk = format!("exec 3<>/dev/udp/$0/{}; echo ahoy >&3; timeout 5 head -n 2 <&3", self.ports.udp);
         let commands = vec![
-            format!("kubectl apply -f {}", HELLO_UDP.path),
+            HELLO_UDP.command(self.ports),
             format!("until bash -c '{talk}' $({ADDRESS}); do sleep 1; done"),
             format!("kubectl get service {SERVICE}"),
         ];
-        let claims = vec![answered(Probe::Udp, UDP, &[STAYS]), answered(Probe::Http, HTTP, &[STAYS])];
-        self.step("Speak UDP, too", what.to_owned(), Act::Apply(HELLO_UDP), commands, claims)
+        let claims =
+            vec![answered(Probe::Udp, self.ports.udp, &[STAYS]), answered(Probe::Http, self.ports.http, &[STAYS])];
+        self.step("Speak UDP, too", what.to_owned(), Act::Apply(HELLO_UDP, self.ports), commands, claims)
     }
 
     fn only_local(&self) -> Step {
@@ -98,9 +97,10 @@ impl Scene<'_> {
             format!(r#"kubectl patch service {SERVICE} -p '{{"spec":{{"externalTrafficPolicy":"Local"}}}}'"#),
             "sleep 2".to_owned(),
             format!("for ip in {}; do curl -sS -w '\\n' http://$ip:$({port})/healthz; done", self.some_addresses()),
-            format!("until {}; do sleep 1; done", curl()),
+            format!("until {}; do sleep 1; done", self.curl()),
         ];
-        let claims = vec![Claim::OnlyNodesWithPods(SERVICE.to_owned()), answered(Probe::Http, HTTP, &[STAYS])];
+        let claims =
+            vec![Claim::OnlyNodesWithPods(SERVICE.to_owned()), answered(Probe::Http, self.ports.http, &[STAYS])];
         self.step("Only where a Pod is", what, Act::PolicyLocal(SERVICE.to_owned()), commands, claims)
     }
 
@@ -116,7 +116,8 @@ impl Scene<'_> {
         let commands =
             vec![format!("kubectl delete service {SERVICE} --timeout=60s"), "kubectl get services".to_owned()];
         let service = SERVICE.to_owned();
-        let claims = vec![Claim::NoService(service.clone()), Claim::Silent(Probe::Http(service.clone(), HTTP))];
+        let claims =
+            vec![Claim::NoService(service.clone()), Claim::Silent(Probe::Http(service.clone(), self.ports.http))];
         self.step("Give the address back", what.to_owned(), Act::DeleteService(service), commands, claims)
     }
 }
