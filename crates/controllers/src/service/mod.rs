@@ -446,7 +446,11 @@ impl Shared {
         if trouble.is_kind(ErrorKind::Cancelled) {
             return self.metrics.passed("cancelled");
         }
-        self.metrics.passed(if trouble.is_calm() { "in_progress" } else { "failure" });
+        self.metrics.passed(match trouble {
+            trouble if trouble.is_calm() => "in_progress",
+            trouble if trouble.is_gone() => "gone",
+            _ => "failure",
+        });
         let delay = match trouble.next() {
             Next::Backoff => Some(self.queue.retry(key.clone())),
             Next::After(delay) => {
@@ -458,8 +462,10 @@ impl Shared {
                 None
             }
         };
-        if let Some(service) = service {
-            self.tell_failure(pass, service, trouble, delay).await;
+        match service {
+            Some(_) if trouble.is_gone() => tracing::info!(controller = NAME, %key, "{trouble}"),
+            Some(service) => self.tell_failure(pass, service, trouble, delay).await,
+            None => {}
         }
     }
 }

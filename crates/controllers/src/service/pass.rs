@@ -202,11 +202,10 @@ impl Pass<'_> {
         if !existed && self.may_be_anothers(service) {
             return Ok(Done::Settled);
         }
-        let mut change = ServiceChange::default().without_finalizer(service);
-        if !service.deleting {
-            change = change.with_status(service, &LoadBalancerStatus::default());
-            change = change.without_condition(service, LOAD_BALANCER_READY);
-        }
+        // Also of a Service that is going: it stays for as long as somebody else's finalizer holds it.
+        let change = ServiceChange::default().without_finalizer(service);
+        let change = change.with_status(service, &LoadBalancerStatus::default());
+        let change = change.without_condition(service, LOAD_BALANCER_READY);
         self.write(service, &change, Task::RemoveFinalizer).await?;
         self.shared.memory.released(self.key, &service.uid);
         if existed {
