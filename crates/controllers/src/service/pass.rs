@@ -8,7 +8,7 @@ use bowline_core::annotations::LoadBalancerSettings;
 use bowline_core::service::{self, ServiceChange};
 use bowline_core::{LoadBalancerState, LoadBalancerWish, Plan, Service, ServiceKey, TargetNode};
 use bowline_kube::WriteError;
-use bowline_runtime::Shutdown;
+use bowline_runtime::{Priority, Shutdown};
 use tokio::time::Instant;
 
 use super::balancers::{SharedBalancer, Turn};
@@ -22,7 +22,7 @@ use super::{Reason, Shared};
 const ROUNDS: usize = 5;
 
 /// What was seen of the cloud this long ago is looked at again before anything is written: the turn came late.
-const STALE: Duration = Duration::from_secs(2);
+const STALE: Duration = Duration::from_secs(5);
 
 /// One pass over the balancer of one Service.
 pub(super) struct Pass<'a> {
@@ -303,7 +303,9 @@ impl Pass<'_> {
             let withheld = !sight.plan.is_empty();
             return Ok(Outcome { state: sight.state, changed: false, withheld });
         }
-        let _slot = self.shutdown.or(self.shared.slots.acquire()).await.ok_or_else(stopping)?;
+        let somebody_waits = self.shared.memory.is_news(self.key);
+        let priority = if somebody_waits { Priority::High } else { Priority::Low };
+        let _slot = self.shutdown.or(self.shared.slots.take(priority)).await.ok_or_else(stopping)?;
         if sight.at.elapsed() > STALE {
             let wish = again().unwrap_or(sight.wish);
             sight = self.look(cloud, wish).await?;
