@@ -21,7 +21,7 @@ pub(crate) fn ready(problems: &[String], now: Timestamp) -> Condition {
 /// The ports that do not work.
 pub(crate) fn problems(status: &LoadBalancerStatus) -> Vec<String> {
     let ports = status.ingress.iter().flat_map(|ingress| &ingress.ports);
-    ports.filter_map(|port| Some(format!("port {}/{:?}: {}", port.port, port.protocol, port.error.as_ref()?))).collect()
+    ports.filter_map(|port| Some(format!("port {}/{}: {}", port.port, port.protocol, port.error.as_ref()?))).collect()
 }
 
 /// Something is in the way: what, and when the next try is.

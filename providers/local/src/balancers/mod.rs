@@ -28,7 +28,7 @@ pub(crate) use changes::{AddressWish, Asking, Change, has_another, other_group_a
 pub(crate) use observation::{Adoptee, ListenerError, Observation, Standing};
 pub use pools::BalancerOptions;
 pub use records::{Balancer, BalancerCheck, BalancerSettings, BalancerTarget, CloudAddress, Listener, NewBalancer};
-pub(crate) use records::{Whose, family_of, protocol_name};
+pub(crate) use records::{Whose, family_of};
 
 /// All balancers and addresses. Cloning it is cheap enough to keep an old one beside the present one: records are shared.
 #[derive(Debug, Clone, Default)]
