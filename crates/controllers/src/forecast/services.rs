@@ -5,14 +5,15 @@
 //!                └─ not ours: nothing to tell            └─ what is wrong with the Service: refused
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bowline_cloud::{Cloud, Clouds, ErrorKind, Result};
 use bowline_core::service::{self, ConditionChange, FinalizerChange, ServiceChange, status_equal};
 use bowline_core::well_known::{LOAD_BALANCER_CLEANUP, LOAD_BALANCER_READY};
 use bowline_core::{
-    FieldChange, Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Plan, Service,
+    FieldChange, Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Plan, PortStatus, Protocol,
+    Service,
 };
 use futures::stream::{self, StreamExt as _};
 use jiff::Timestamp;
@@ -210,22 +211,38 @@ impl Scene<'_> {
     }
 }
 
-/// The status when the plan is carried out. One that the Service has already stays, as far as anybody can tell now.
+/// The status when the plan is carried out. Addresses that the Service has already stay, as far as anybody can tell now.
 fn status_then(
     service: &Service,
     wish: &LoadBalancerWish,
     state: Option<LoadBalancerState>,
     plan: &Plan,
 ) -> std::result::Result<LoadBalancerStatus, Trouble> {
+    let seen = |state: LoadBalancerState| decide::with_ip_mode(state.status, &wish.settings);
     if plan.is_empty() {
-        return Ok(decide::with_ip_mode(decide::made(state)?.status, &wish.settings));
+        return decide::made(state).map(seen);
     }
-    let now = state.map(|state| decide::with_ip_mode(state.status, &wish.settings));
-    let unknown = || {
-        let ingress = Ingress { hostname: Some(KNOWN_AFTERWARDS.to_owned()), ..Ingress::default() };
-        LoadBalancerStatus { ingress: vec![ingress] }
+    let stays = state.map(seen).filter(|seen| status_equal(seen, &service.status));
+    Ok(stays.map_or_else(known_afterwards, |status| with_ports(status, wish)))
+}
+
+fn known_afterwards() -> LoadBalancerStatus {
+    let ingress = Ingress { hostname: Some(KNOWN_AFTERWARDS.to_owned()), ..Ingress::default() };
+    LoadBalancerStatus { ingress: vec![ingress] }
+}
+
+/// Where a provider lists ports, it lists those that are wished.
+fn with_ports(mut status: LoadBalancerStatus, wish: &LoadBalancerWish) -> LoadBalancerStatus {
+    let wished = wish.spec.iter().flat_map(|spec| &spec.ports).map(|port| (port.port, port.protocol));
+    let wished: BTreeSet<(u16, Protocol)> = wished.collect();
+    let differs = |ingress: &&mut Ingress| {
+        let listed: BTreeSet<_> = ingress.ports.iter().map(|port| (port.port, port.protocol)).collect();
+        !listed.is_empty() && listed != wished
     };
-    Ok(now.filter(|now| status_equal(now, &service.status)).unwrap_or_else(unknown))
+    for ingress in status.ingress.iter_mut().filter(differs) {
+        ingress.ports = wished.iter().map(|&(port, protocol)| PortStatus { port, protocol, error: None }).collect();
+    }
+    status
 }
 
 /// What is written, field by field.
@@ -258,15 +275,21 @@ fn condition_field(service: &Service, change: &ConditionChange) -> FieldChange {
     }
 }
 
-/// Where clients connect, and how if that is said.
+/// Where clients connect, and how as far as that is said.
 fn places(status: &LoadBalancerStatus) -> String {
-    let place = |ingress: &Ingress| {
-        let place = ingress.ip.as_ref().or(ingress.hostname.as_ref()).map(String::as_str).unwrap_or_default();
-        match ingress.ip_mode {
-            Some(IpMode::Vip) => format!("{place} (VIP)"),
-            Some(IpMode::Proxy) => format!("{place} (Proxy)"),
-            None => place.to_owned(),
-        }
-    };
     status.ingress.iter().map(place).collect::<Vec<_>>().join(", ")
+}
+
+fn place(ingress: &Ingress) -> String {
+    let place = ingress.ip.as_ref().or(ingress.hostname.as_ref()).map(String::as_str).unwrap_or_default();
+    let mode = ingress.ip_mode.map(|mode| match mode {
+        IpMode::Vip => "VIP".to_owned(),
+        IpMode::Proxy => "Proxy".to_owned(),
+    });
+    let ports = ingress.ports.iter().map(|port| match &port.error {
+        Some(error) => format!("{}/{} {error}", port.port, port.protocol),
+        None => format!("{}/{}", port.port, port.protocol),
+    });
+    let details: Vec<String> = mode.into_iter().chain(ports).collect();
+    if details.is_empty() { place.to_owned() } else { format!("{place} ({})", details.join(" ")) }
 }
