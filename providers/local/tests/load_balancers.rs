@@ -520,7 +520,8 @@ async fn a_plan_for_what_the_cloud_cannot_do_is_refused() {
     for wish in table {
         assert_eq!(world.plan(&wish).await.unwrap_err().kind(), ErrorKind::Unsupported);
     }
-    let state = LoadBalancerState { status: Default::default(), resources: serde_json::json!({"key": 7}) };
+    let resources = serde_json::json!({"key": 7});
+    let state = LoadBalancerState { status: Default::default(), problems: Vec::new(), resources };
     assert_eq!(world.provider.plan(&web(), Some(&state)).unwrap_err().kind(), ErrorKind::Unexpected);
     let mut step = world.plan(&web()).await.unwrap().steps.remove(0);
     assert_eq!(

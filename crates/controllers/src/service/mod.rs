@@ -134,6 +134,8 @@ struct Shared {
     remarks: Complaints<ServiceKey>,
     /// Of whose balancer it was said that it has no targets.
     targetless: Complaints<ServiceKey>,
+    /// What was said of balancers that are made and do not work.
+    ailing: Complaints<ServiceKey>,
     /// The update of all balancers that is under way because of Nodes.
     node_sync: Mutex<Option<NodeSync>>,
     /// The labels of Nodes that Services choose targets by.
@@ -181,6 +183,7 @@ impl ServiceController {
             complaints: Complaints::default(),
             remarks: Complaints::default(),
             targetless: Complaints::default(),
+            ailing: Complaints::default(),
             node_sync: Mutex::default(),
             selecting: RwLock::default(),
             starving: AtomicBool::new(false),
@@ -308,6 +311,7 @@ impl Shared {
         self.complaints.forget(&key);
         self.remarks.forget(&key);
         self.targetless.forget(&key);
+        self.ailing.forget(&key);
         self.queue.forget(&key);
         if self.memory.gone(&key, &service.uid) {
             self.queue.add(key, Priority::High);

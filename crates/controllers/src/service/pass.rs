@@ -8,7 +8,7 @@ use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings, Mistake};
 use bowline_core::service::{self, ServiceChange};
 use bowline_core::well_known::LOAD_BALANCER_READY;
 use bowline_core::{
-    LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Plan, Service, ServiceKey, ServiceType, TargetNode,
+    LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Plan, Service, ServiceKey, ServiceType, Step, TargetNode,
 };
 use bowline_kube::WriteError;
 use bowline_runtime::Shutdown;
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::Shared;
 use super::balancers::{SharedBalancer, Turn};
 use super::memory::Held;
+use super::tell;
 use super::trouble::{Cause, Task, Trouble};
 
 /// A plan is made and carried out so many times in one pass; a cloud that is still not as wished then never will be.
@@ -145,12 +146,14 @@ impl Pass<'_> {
         let missing = || Error::new(ErrorKind::Unexpected, "observe load balancer", "there is none after it was made");
         let state = outcome.state.ok_or_else(missing).map_err(Trouble::cloud(Task::Ensure))?;
         self.shared.tell_ensured(service, reason, outcome.changed, targets);
+        let problems = tell::problems(&state);
+        self.shared.remark_problems(service, &problems);
         let status = with_ip_mode(state.status, settings);
         let has_address = service.status.ingress.is_empty() && !status.ingress.is_empty();
         let mut change = ServiceChange::default().with_status(service, &status);
         // A Service that is as wanted and never was in trouble is not written to for the sake of a condition.
         if !change.is_empty() || service.condition(LOAD_BALANCER_READY).is_some() {
-            change = change.with_condition(service, self.shared.ready(&status));
+            change = change.with_condition(service, self.shared.ready(&problems));
         }
         self.write(service, &change, Task::UpdateStatus).await?;
         if has_address {

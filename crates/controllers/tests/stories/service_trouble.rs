@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::balancing::{FINALIZER, finalizers, ingress, ports};
 use crate::world::World;
-use crate::wrappers::{Forgetful, Steer, Steered};
+use crate::wrappers::{Ailing, Forgetful, Steer, Steered};
 
 const WHILE: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(3 * 3600);
@@ -280,6 +280,22 @@ async fn services_of_a_share_group_have_one_address_until_the_last_is_gone() {
     world.delete_service("two").await;
     world.service_gone("two").await;
     assert!(world.cloud().addresses().is_empty());
+}
+
+// ---- what does not work
+
+#[tokio::test(start_paused = true)]
+async fn ports_that_do_not_work_are_told_once_with_their_cause() {
+    let mut world = World::with_nodes(&["a"]).await;
+    world.wrap = Box::new(|inner| Arc::new(Ailing { inner }));
+    world.start();
+    world.serve("web").await;
+    let message = world.told("web", "PortsFailed").await.message.unwrap();
+    assert_eq!(message, "Not all ports work: port 80/TCP: no permission to listen.");
+    let condition = world.condition("web").await.unwrap();
+    assert_eq!(condition, ("False".to_owned(), "PortsFailed".to_owned(), message));
+    world.pass(LONG).await;
+    assert_eq!(world.reasons("web").await["PortsFailed"], 1);
 }
 
 // ---- answers of other kinds
