@@ -535,6 +535,22 @@ async fn a_plan_for_what_the_cloud_cannot_do_is_refused() {
 }
 
 #[tokio::test]
+async fn a_time_that_the_cloud_cannot_keep_is_refused_with_the_annotation() {
+    let world = World::new();
+    for time in [Duration::from_micros(999), Duration::from_secs(366 * 24 * 3600)] {
+        let idle = set(&web(), |settings| settings.idle_timeout = Some(time));
+        let check = set(&web(), |settings| settings.health_check_interval = Some(time));
+        for (wish, annotation) in [(idle, "bowline.dev/idle-timeout"), (check, "bowline.dev/health-check-interval")] {
+            let error = world.plan(&wish).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+            let message = error.to_string();
+            let told = format!("{annotation}: this cloud keeps times from 1ms to 8760h");
+            assert!(message.contains(&told), "{message}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_status_says_how_nodes_treat_the_address_and_what_it_listens_on() {
     let world = World::new();
     world.converge(&web()).await.unwrap();
