@@ -349,7 +349,7 @@ impl Pass<'_> {
             if self.shutdown.is_requested() {
                 return Err(stopping());
             }
-            tracing::info!(controller = super::NAME, key = %self.key, provider = %cloud.name(), "{step}");
+            tracing::info!(controller = super::NAME, key = %self.key, provider = %cloud.name(), "{}", in_one_line(step));
             last = cloud.layers().apply_load_balancer(&sight.wish.key, step).await?;
         }
         Ok(last)
@@ -404,6 +404,36 @@ pub(crate) fn with_ip_mode(mut status: LoadBalancerStatus, settings: &LoadBalanc
     status
 }
 
+/// For the log, whose readers look for lines.
+fn in_one_line(step: &Step) -> String {
+    let text = step.to_string();
+    let mut lines = text.lines().map(str::trim);
+    let head = lines.next().unwrap_or_default().to_owned();
+    let changes: Vec<&str> = lines.collect();
+    if changes.is_empty() { head } else { format!("{head}: {}", changes.join("; ")) }
+}
+
 fn stopping() -> Error {
     Error::new(ErrorKind::Cancelled, "sync load balancer", "the manager is stopping")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bowline_core::{FieldChange, Verb};
+
+    #[test]
+    fn a_step_is_one_line_in_the_log() {
+        let change = |field: &str, to: &str| FieldChange { field: field.into(), from: None, to: Some(to.into()) };
+        let step = |changes| Step {
+            verb: Verb::Create,
+            kind: "balancer".into(),
+            name: "b1".into(),
+            changes,
+            payload: serde_json::Value::Null,
+        };
+        assert_eq!(in_one_line(&step(vec![])), "create balancer b1");
+        let changes = vec![change("owner", "default/web"), change("target a", "10.0.0.1")];
+        assert_eq!(in_one_line(&step(changes)), "create balancer b1: owner: default/web; target a: 10.0.0.1");
+    }
 }

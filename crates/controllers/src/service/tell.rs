@@ -136,7 +136,6 @@ impl Shared {
         if trouble.is_calm() {
             tracing::debug!(controller = NAME, key = %pass.key, "{message}");
         } else if delay.is_some() || self.complaints.is_news(pass.key, &service.uid, &message) {
-            tracing::warn!(controller = NAME, key = %pass.key, ?delay, "{message}");
             let message = format!("Error syncing load balancer: {message}");
             self.event(service, EventType::Warning, "SyncLoadBalancerFailed", &message);
         }
