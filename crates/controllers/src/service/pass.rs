@@ -158,6 +158,9 @@ impl Pass<'_> {
         self.write(service, &change, Task::UpdateStatus).await?;
         if has_address {
             self.shared.addressed(service);
+        } else if outcome.changed && reason == super::Reason::News {
+            // A port or an address that it no longer has.
+            self.shared.let_go();
         }
         self.shared.memory.settled(self.key);
         Ok(Done::Settled)
@@ -214,6 +217,7 @@ impl Pass<'_> {
         self.shared.memory.released(self.key, &service.uid);
         if existed {
             self.shared.tell_deleted(service);
+            self.shared.let_go();
         }
         Ok(Done::Settled)
     }
@@ -268,6 +272,7 @@ impl Pass<'_> {
         })?;
         if removed.changed {
             self.shared.tell_deleted(service);
+            self.shared.let_go();
         }
         if removed.withheld {
             return Ok(Done::DryRun);
