@@ -21,6 +21,7 @@ mod memory;
 mod metrics;
 pub(crate) mod pass;
 mod routing;
+mod slots;
 mod tell;
 pub(crate) mod trouble;
 mod waiting;
@@ -37,7 +38,7 @@ use bowline_core::service::{self, NodeSet, Scope, TargetRules};
 use bowline_core::{ClusterName, Node, Service, ServiceKey, TargetNode};
 use bowline_kube::{Change, EventSource};
 use bowline_runtime::{Backoff, Priority, Queue, Shutdown, Work};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
@@ -49,6 +50,7 @@ use crowd::Crowd;
 use memory::Memory;
 use metrics::Metrics;
 use pass::{Done, Pass};
+use slots::Slots;
 use trouble::{Next, Trouble};
 use waiting::{For, Waiting};
 
@@ -69,8 +71,11 @@ const TARGET_NODES: &str = "bowline.dev/target-nodes";
 /// How long a Service that failed waits for its next try.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), max: Duration::from_secs(300) };
 
-/// So many passes for each that may write are under way: while one writes, others read, together.
+/// So many passes for each that may write are under way: while one writes, others read.
 const AHEAD: usize = 4;
+
+/// Where many Services wait, so many begin together, because what they read is then read together.
+const LOT: u32 = 16;
 
 /// How the controller is set.
 #[derive(Debug, Clone)]
@@ -125,7 +130,7 @@ struct Shared {
     events: EventSource,
     queue: Queue<ServiceKey>,
     /// Places for those who write to a cloud.
-    slots: Semaphore,
+    slots: Slots,
     balancers: Balancers,
     memory: Memory,
     crowd: Crowd,
@@ -178,7 +183,7 @@ impl ServiceController {
             rules: TargetRules { nodes: options.nodes, drain: !options.drain.is_zero() },
             events: context.events.source(COMPONENT),
             queue: Queue::new(QUEUE, BACKOFF, &context.queues).with_flows(namespace_of),
-            slots: Semaphore::new(options.concurrency.max(1)),
+            slots: Slots::new(options.concurrency),
             balancers: Balancers::default(),
             memory: Memory::default(),
             crowd: Crowd::new(options.gather, options.drain),
@@ -215,15 +220,16 @@ impl ServiceController {
 /// Works until shutdown is requested, and then finishes what is in hand.
 async fn work(shared: &Arc<Shared>, shutdown: &Shutdown) {
     let mut passes = JoinSet::new();
-    let places = Arc::new(Semaphore::new(shared.options.concurrency.max(1) * AHEAD));
-    loop {
-        let Some(Ok(place)) = shutdown.or(places.clone().acquire_owned()).await else { break };
-        let Some(Some(work)) = shutdown.or(shared.queue.next()).await else { break };
-        let (shared, shutdown) = (shared.clone(), shutdown.clone());
-        passes.spawn(async move {
-            shared.sync(&work, &shutdown).await;
-            drop(place);
-        });
+    let places = shared.options.concurrency.saturating_mul(AHEAD).clamp(2 * LOT as usize, Semaphore::MAX_PERMITS);
+    let places = Arc::new(Semaphore::new(places));
+    while let Some(lot) = shutdown.or(next_lot(shared, &places)).await {
+        for (work, place) in lot {
+            let (shared, shutdown) = (shared.clone(), shutdown.clone());
+            passes.spawn(async move {
+                shared.sync(&work, &shutdown).await;
+                drop(place);
+            });
+        }
         while let Some(ended) = passes.try_join_next() {
             pass_on_panic(ended);
         }
@@ -232,6 +238,15 @@ async fn work(shared: &Arc<Shared>, shutdown: &Shutdown) {
     while let Some(ended) = passes.join_next().await {
         pass_on_panic(ended);
     }
+}
+
+/// The Services whose turn it is, each with a place for its pass.
+async fn next_lot(shared: &Shared, places: &Arc<Semaphore>) -> Vec<(Work<ServiceKey>, Option<OwnedSemaphorePermit>)> {
+    let size = if shared.queue.len() < LOT as usize { 1 } else { LOT };
+    // Nobody closes it.
+    let mut free = places.clone().acquire_many_owned(size).await.ok();
+    let lot = shared.queue.next_batch(size as usize).await;
+    lot.into_iter().map(|work| (work, free.as_mut().and_then(|free| free.split(1)))).collect()
 }
 
 /// A pass that panicked takes the manager down, rather than leaving a balancer that nobody works on any more.
@@ -474,7 +489,11 @@ impl Shared {
         if trouble.is_kind(ErrorKind::Cancelled) {
             return self.metrics.passed("cancelled");
         }
-        self.metrics.passed(if trouble.is_calm() { "in_progress" } else { "failure" });
+        self.metrics.passed(match trouble {
+            trouble if trouble.is_calm() => "in_progress",
+            trouble if trouble.is_gone() => "gone",
+            _ => "failure",
+        });
         let delay = match trouble.next() {
             Next::Backoff => Some(self.queue.retry(key.clone())),
             Next::After(delay) => {
@@ -486,8 +505,10 @@ impl Shared {
                 None
             }
         };
-        if let Some(service) = service {
-            self.tell_failure(pass, service, trouble, delay).await;
+        match service {
+            Some(_) if trouble.is_gone() => tracing::info!(controller = NAME, %key, "{trouble}"),
+            Some(service) => self.tell_failure(pass, service, trouble, delay).await,
+            None => {}
         }
     }
 }

@@ -11,7 +11,7 @@ use bowline_core::{
     LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Plan, Service, ServiceKey, ServiceType, Step, TargetNode,
 };
 use bowline_kube::WriteError;
-use bowline_runtime::Shutdown;
+use bowline_runtime::{Priority, Shutdown};
 use tokio::time::Instant;
 
 use super::Shared;
@@ -24,7 +24,7 @@ use super::trouble::{Cause, Task, Trouble};
 const ROUNDS: usize = 5;
 
 /// What was seen of the cloud this long ago is looked at again before anything is written: the turn came late.
-const STALE: Duration = Duration::from_secs(2);
+const STALE: Duration = Duration::from_secs(5);
 
 /// One pass over the balancer of one Service.
 pub(super) struct Pass<'a> {
@@ -208,11 +208,10 @@ impl Pass<'_> {
         if !existed && self.may_be_anothers(service) {
             return Ok(Done::Settled);
         }
-        let mut change = ServiceChange::default().without_finalizer(service);
-        if !service.deleting {
-            change = change.with_status(service, &LoadBalancerStatus::default());
-            change = change.without_condition(service, LOAD_BALANCER_READY);
-        }
+        // Also of a Service that is going: it stays for as long as somebody else's finalizer holds it.
+        let change = ServiceChange::default().without_finalizer(service);
+        let change = change.with_status(service, &LoadBalancerStatus::default());
+        let change = change.without_condition(service, LOAD_BALANCER_READY);
         self.write(service, &change, Task::RemoveFinalizer).await?;
         self.shared.memory.released(self.key, &service.uid);
         if existed {
@@ -309,7 +308,9 @@ impl Pass<'_> {
             return Ok(Outcome { state: sight.state, changed: false, withheld: true });
         }
         tell(&sight.plan);
-        let slot = self.shutdown.or(self.shared.slots.acquire()).await;
+        let somebody_waits = self.shared.memory.is_news(self.key);
+        let priority = if somebody_waits { Priority::High } else { Priority::Low };
+        let slot = self.shutdown.or(self.shared.slots.take(priority)).await;
         let _slot = slot.ok_or_else(stopping).map_err(look)?;
         if sight.at.elapsed() > STALE {
             let wish = again().unwrap_or(sight.wish);

@@ -81,6 +81,12 @@ impl Trouble {
         self.is_kind(ErrorKind::InProgress) || self.is_kind(ErrorKind::Cancelled)
     }
 
+    /// The Service is gone, or is another one of the same name. The store hears of it in a moment; if it does not, there is
+    /// another try.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(&self.cause, Cause::Cluster(WriteError::NotFound(_)))
+    }
+
     /// The cloud says this.
     pub(crate) fn is_kind(&self, kind: ErrorKind) -> bool {
         matches!(&self.cause, Cause::Cloud(error) if error.kind() == kind)

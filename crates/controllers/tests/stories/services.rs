@@ -134,6 +134,26 @@ async fn s05_a_service_that_is_deleted_goes_when_its_balancer_has_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn s05_a_service_that_somebody_else_holds_no_longer_shows_the_address_of_its_balancer() {
+    let mut world = World::with_nodes(&["a"]).await;
+    world.start();
+    world.serve_with("web", json!({"metadata": {"finalizers": ["example.com/audit"]}})).await;
+    world.addressed("web").await;
+    let before = world.patches();
+    world.delete_service("web").await;
+    world
+        .eventually("our finalizer is gone", async || {
+            (finalizers(&world.service("web").await) == ["example.com/audit"]).then_some(())
+        })
+        .await;
+    assert!(ingress(&world.service("web").await).is_empty());
+    assert_eq!(world.condition("web").await, None);
+    assert_eq!(world.patches() - before, 1);
+    world.patch_service("web", json!({"metadata": {"finalizers": null}})).await;
+    world.service_gone("web").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn s06_a_status_that_cannot_be_written_is_told_and_tried_again() {
     let mut world = World::with_nodes(&["a"]).await;
     world.serve_with("web", json!({"metadata": {"finalizers": [FINALIZER]}})).await;
@@ -250,6 +270,23 @@ async fn s27_without_its_finalizer_a_service_has_nothing_in_the_cloud() {
     let start = "Error syncing load balancer: failed to add load balancer cleanup finalizer: ";
     assert!(message.starts_with(start), "{message}");
     assert_eq!((world.called("observe-balancers"), world.cloud().writes()), (0, 0));
+    world.addressed("web").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn s27_a_service_that_went_before_it_got_its_finalizer_is_no_failure() {
+    let mut world = World::with_nodes(&["a"]).await;
+    world.fail("patch", "services", 404, Some(1));
+    world.start();
+    world.serve("web").await;
+    world.told("web", "EnsuringLoadBalancer").await;
+    world.pass(Duration::from_secs(4)).await;
+    assert_eq!((world.called("observe-balancers"), world.cloud().writes(), world.patches()), (0, 0, 0));
+    let refused =
+        world.server.requests().into_iter().filter(|(kind, _)| kind.resource == "services" && kind.code == 404);
+    assert_eq!(refused.map(|(_, count)| count).sum::<u64>(), 1, "the finalizer, and no condition for nobody");
+    assert_eq!(world.event("web", "SyncLoadBalancerFailed").await.map(|event| event.message), None);
+    // Should it be there after all, it is served.
     world.addressed("web").await;
 }
 
