@@ -159,10 +159,10 @@ impl Scene<'_> {
                 Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => return Ok(()),
                 sight => sight.map_err(Trouble::cloud(Task::Ensure))?,
             };
-            let status = status_then(service, wish, sight.state, &sight.plan)?;
-            let ready = condition::ready(&condition::problems(&status), self.now);
+            let then = state_then(service, wish, sight.state, &sight.plan)?;
+            let ready = condition::ready(&condition::problems(&then), self.now);
             item.in_cloud = sight.plan;
-            item.update(fields(service, &decide::ensured(service, &status, ready)));
+            item.update(fields(service, &decide::ensured(service, &then.status, ready)));
         }
         Ok(())
     }
@@ -211,19 +211,24 @@ impl Scene<'_> {
     }
 }
 
-/// The status when the plan is carried out. Addresses that the Service has already stay, as far as anybody can tell now.
-fn status_then(
+/// What the cloud has when the plan is carried out, as far as a Service is told. Addresses that the Service has already stay,
+/// as far as anybody can tell now.
+fn state_then(
     service: &Service,
     wish: &LoadBalancerWish,
     state: Option<LoadBalancerState>,
     plan: &Plan,
-) -> std::result::Result<LoadBalancerStatus, Trouble> {
-    let seen = |state: LoadBalancerState| decide::with_ip_mode(state.status, &wish.settings);
+) -> std::result::Result<LoadBalancerState, Trouble> {
+    let told = |state: LoadBalancerState| {
+        let status = decide::with_ip_mode(state.status, &wish.settings);
+        LoadBalancerState { status, ..state }
+    };
     if plan.is_empty() {
-        return decide::made(state).map(seen);
+        return decide::made(state).map(told);
     }
-    let stays = state.map(seen).filter(|seen| status_equal(seen, &service.status));
-    Ok(stays.map_or_else(known_afterwards, |status| with_ports(status, wish)))
+    let stays = state.map(told).filter(|state| status_equal(&state.status, &service.status));
+    let status = stays.map_or_else(known_afterwards, |state| with_ports(state.status, wish));
+    Ok(LoadBalancerState { status, problems: Vec::new(), resources: Default::default() })
 }
 
 fn known_afterwards() -> LoadBalancerStatus {

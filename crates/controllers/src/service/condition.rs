@@ -2,25 +2,36 @@
 
 use std::time::Duration;
 
-use bowline_core::LoadBalancerStatus;
+use bowline_core::LoadBalancerState;
 use bowline_core::service::Condition;
 use bowline_core::well_known::LOAD_BALANCER_READY;
 use jiff::Timestamp;
 
 use super::trouble::Trouble;
 
+/// The reason of a condition and an Event: ports that do not work although all is made.
+pub(super) const PORTS_FAILED: &str = "PortsFailed";
+
 /// All is made that was to be made. That some of it does not work is a problem all the same.
 pub(crate) fn ready(problems: &[String], now: Timestamp) -> Condition {
     if problems.is_empty() {
         condition("True", "Ensured", "The load balancer is as the Service wants it.".to_owned(), now)
     } else {
-        condition("False", "PortsFailed", format!("Not all ports work: {}.", problems.join("; ")), now)
+        condition("False", PORTS_FAILED, not_all_work(problems), now)
     }
 }
 
-/// The ports that do not work.
-pub(crate) fn problems(status: &LoadBalancerStatus) -> Vec<String> {
-    let ports = status.ingress.iter().flat_map(|ingress| &ingress.ports);
+/// For people.
+pub(super) fn not_all_work(problems: &[String]) -> String {
+    format!("Not all ports work: {}.", problems.join("; "))
+}
+
+/// What does not work: the provider's words, or else those of the status.
+pub(crate) fn problems(state: &LoadBalancerState) -> Vec<String> {
+    if !state.problems.is_empty() {
+        return state.problems.clone();
+    }
+    let ports = state.status.ingress.iter().flat_map(|ingress| &ingress.ports);
     ports.filter_map(|port| Some(format!("port {}/{}: {}", port.port, port.protocol, port.error.as_ref()?))).collect()
 }
 

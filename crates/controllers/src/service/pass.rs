@@ -6,7 +6,7 @@ use std::time::Duration;
 use bowline_cloud::{Applied, Cloud, Error, ErrorKind};
 use bowline_core::annotations::LoadBalancerSettings;
 use bowline_core::service::{self, ServiceChange};
-use bowline_core::{LoadBalancerState, LoadBalancerWish, Plan, Service, ServiceKey, TargetNode};
+use bowline_core::{LoadBalancerState, LoadBalancerWish, Plan, Service, ServiceKey, Step, TargetNode};
 use bowline_kube::WriteError;
 use bowline_runtime::{Priority, Shutdown};
 use tokio::time::Instant;
@@ -180,12 +180,17 @@ impl Pass<'_> {
     ) -> Result<Done, Trouble> {
         let state = decide::made(outcome.state)?;
         self.shared.tell_ensured(service, occasion.reason, outcome.changed, &occasion.targets);
+        let problems = condition::problems(&state);
+        self.shared.remark_problems(service, &problems);
         let status = decide::with_ip_mode(state.status, settings);
-        let ready = condition::ready(&condition::problems(&status), self.shared.context.clock.now());
+        let ready = condition::ready(&problems, self.shared.context.clock.now());
         let change = decide::ensured(service, &status, ready);
         self.write(service, &change, Task::UpdateStatus).await?;
         if service.status.ingress.is_empty() && !status.ingress.is_empty() {
             self.shared.addressed(service);
+        } else if outcome.changed && occasion.reason == Reason::News {
+            // A port or an address that it no longer has.
+            self.shared.let_go();
         }
         self.shared.memory.settled(self.key);
         Ok(Done::Settled)
@@ -213,6 +218,7 @@ impl Pass<'_> {
         self.shared.memory.released(self.key, &service.uid);
         if existed {
             self.shared.tell_deleted(service);
+            self.shared.let_go();
         }
         Ok(Done::Settled)
     }
@@ -265,6 +271,7 @@ impl Pass<'_> {
         })?;
         if removed.changed {
             self.shared.tell_deleted(service);
+            self.shared.let_go();
         }
         if removed.withheld {
             return Ok(Done::DryRun);
@@ -341,7 +348,7 @@ impl Pass<'_> {
             if self.shutdown.is_requested() {
                 return Err(stopping());
             }
-            tracing::info!(controller = super::NAME, key = %self.key, provider = %cloud.name(), "{step}");
+            tracing::info!(controller = super::NAME, key = %self.key, provider = %cloud.name(), "{}", in_one_line(step));
             last = cloud.layers().apply_load_balancer(&sight.wish.key, step).await?;
         }
         Ok(last)
@@ -372,6 +379,36 @@ impl Pass<'_> {
     }
 }
 
+/// For the log, whose readers look for lines.
+fn in_one_line(step: &Step) -> String {
+    let text = step.to_string();
+    let mut lines = text.lines().map(str::trim);
+    let head = lines.next().unwrap_or_default().to_owned();
+    let changes: Vec<&str> = lines.collect();
+    if changes.is_empty() { head } else { format!("{head}: {}", changes.join("; ")) }
+}
+
 fn stopping() -> Error {
     Error::new(ErrorKind::Cancelled, "sync load balancer", "the manager is stopping")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bowline_core::{FieldChange, Verb};
+
+    #[test]
+    fn a_step_is_one_line_in_the_log() {
+        let change = |field: &str, to: &str| FieldChange { field: field.into(), from: None, to: Some(to.into()) };
+        let step = |changes| Step {
+            verb: Verb::Create,
+            kind: "balancer".into(),
+            name: "b1".into(),
+            changes,
+            payload: serde_json::Value::Null,
+        };
+        assert_eq!(in_one_line(&step(vec![])), "create balancer b1");
+        let changes = vec![change("owner", "default/web"), change("target a", "10.0.0.1")];
+        assert_eq!(in_one_line(&step(changes)), "create balancer b1: owner: default/web; target a: 10.0.0.1");
+    }
 }

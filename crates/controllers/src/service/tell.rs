@@ -132,7 +132,6 @@ impl Shared {
         if trouble.is_calm() {
             tracing::debug!(controller = NAME, key = %pass.key, "{message}");
         } else if delay.is_some() || self.complaints.is_news(pass.key, &service.uid, &message) {
-            tracing::warn!(controller = NAME, key = %pass.key, ?delay, "{message}");
             let message = format!("Error syncing load balancer: {message}");
             self.event(service, EventType::Warning, "SyncLoadBalancerFailed", &message);
         }
@@ -142,6 +141,18 @@ impl Shared {
         // The condition says what is wrong; that it cannot be said is no further trouble.
         if let Err(error) = pass.write(&service, &change, Task::UpdateStatus).await {
             tracing::debug!(controller = NAME, key = %pass.key, %error, "the condition cannot be written");
+        }
+    }
+
+    /// All is made, and yet something does not work. Told once.
+    pub(super) fn remark_problems(&self, service: &Service, problems: &[String]) {
+        let key = service.key();
+        if problems.is_empty() {
+            return self.ailing.forget(&key);
+        }
+        let message = condition::not_all_work(problems);
+        if self.ailing.is_news(&key, &service.uid, &message) {
+            self.event(service, EventType::Warning, condition::PORTS_FAILED, &message);
         }
     }
 
