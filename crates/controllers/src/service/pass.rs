@@ -75,14 +75,19 @@ impl Pass<'_> {
                 return Ok(Done::Waiting);
             }
         }
-        let Some(stored) = self.shared.context.services.get(&self.key.to_string()) else { return Ok(Done::Settled) };
-        let service = self.shared.memory.latest(self.key, stored);
+        let Some(service) = self.current() else { return Ok(Done::Settled) };
         let outcome = match decide::need(&service, &self.shared.routing, self.held(&service).is_some()) {
             Need::Balancer(cloud) => self.ensure(cloud, &service).await,
             Need::Cleanup => self.clean_up(&service).await,
             Need::Nothing => Ok(Done::Settled),
         };
         outcome.map_err(|trouble| (Some(service), trouble))
+    }
+
+    /// The Service as far as we know by now.
+    fn current(&self) -> Option<Arc<Service>> {
+        let stored = self.shared.context.services.get(&self.key.to_string())?;
+        Some(self.shared.memory.latest(self.key, stored))
     }
 
     /// The balancer that was begun for this Service.
@@ -179,6 +184,10 @@ impl Pass<'_> {
         occasion: &Occasion,
     ) -> Result<Done, Trouble> {
         let state = decide::made(outcome.state)?;
+        // Changed its mind meanwhile: the next pass is queued, and the API server takes no address for another type.
+        if self.current().is_some_and(|now| now.uid == service.uid && !self.shared.wants_balancer(&now)) {
+            return Ok(Done::Settled);
+        }
         self.shared.tell_ensured(service, occasion.reason, outcome.changed, &occasion.targets);
         let problems = condition::problems(&state);
         self.shared.remark_problems(service, &problems);
