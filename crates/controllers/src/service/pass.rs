@@ -69,8 +69,7 @@ impl Pass<'_> {
                 return Ok(Done::Waiting);
             }
         }
-        let Some(stored) = self.shared.context.services.get(&self.key.to_string()) else { return Ok(Done::Settled) };
-        let service = self.shared.memory.latest(self.key, stored);
+        let Some(service) = self.current() else { return Ok(Done::Settled) };
         let outcome = if self.is_wanted(&service) {
             self.ensure(&service).await
         } else if self.may_have_balancer(&service) {
@@ -79,6 +78,12 @@ impl Pass<'_> {
             Ok(Done::Settled)
         };
         outcome.map_err(|trouble| (Some(service), trouble))
+    }
+
+    /// The Service as far as we know by now.
+    fn current(&self) -> Option<Arc<Service>> {
+        let stored = self.shared.context.services.get(&self.key.to_string())?;
+        Some(self.shared.memory.latest(self.key, stored))
     }
 
     /// A balancer is wanted. Not for a Service that is going, finalizer or not (SVC-15).
@@ -144,6 +149,10 @@ impl Pass<'_> {
     ) -> Result<Done, Trouble> {
         let missing = || Error::new(ErrorKind::Unexpected, "observe load balancer", "there is none after it was made");
         let state = outcome.state.ok_or_else(missing).map_err(Trouble::cloud(Task::Ensure))?;
+        // Changed its mind meanwhile: the next pass is queued, and the API server takes no address for another type.
+        if self.current().is_some_and(|now| now.uid == service.uid && !self.is_wanted(&now)) {
+            return Ok(Done::Settled);
+        }
         self.shared.tell_ensured(service, reason, outcome.changed, targets);
         let status = with_ip_mode(state.status, settings);
         let has_address = service.status.ingress.is_empty() && !status.ingress.is_empty();
