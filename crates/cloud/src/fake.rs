@@ -150,7 +150,7 @@ impl Fake {
             return Err(fault);
         }
         let resources = serde_json::json!([wish.key.service, wish.annotations]);
-        Ok(Some(LoadBalancerState { status: LoadBalancerStatus::default(), resources }))
+        Ok(Some(LoadBalancerState { status: LoadBalancerStatus::default(), problems: Vec::new(), resources }))
     }
 
     /// The truth.

@@ -117,8 +117,8 @@ impl LoadBalancers for Provider {
         let state = |wish: &LoadBalancerWish| match wish.key.service.as_str() {
             "broken" => Err(Error::new(ErrorKind::Unavailable, "observe", "the harbour is closed")),
             name if name.starts_with("made") => {
-                let state = LoadBalancerState { status: status(&["192.0.2.1"]), resources: serde_json::Value::Null };
-                Ok(Some(state))
+                let status = status(&["192.0.2.1"]);
+                Ok(Some(LoadBalancerState { status, problems: Vec::new(), resources: serde_json::Value::Null }))
             }
             _ => Ok(None),
         };

@@ -152,6 +152,10 @@ pub struct TargetNode {
 pub struct LoadBalancerState {
     /// What the Service's status says while this is so.
     pub status: LoadBalancerStatus,
+    /// What does not work although all is made, each with its cause and what to do, in words for people. The status has
+    /// room for a word per port only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
     /// The things in the cloud, as the provider reads and writes them; only its own `plan` looks inside.
     pub resources: serde_json::Value,
 }

@@ -520,7 +520,8 @@ async fn a_plan_for_what_the_cloud_cannot_do_is_refused() {
     for wish in table {
         assert_eq!(world.plan(&wish).await.unwrap_err().kind(), ErrorKind::Unsupported);
     }
-    let state = LoadBalancerState { status: Default::default(), resources: serde_json::json!({"key": 7}) };
+    let resources = serde_json::json!({"key": 7});
+    let state = LoadBalancerState { status: Default::default(), problems: Vec::new(), resources };
     assert_eq!(world.provider.plan(&web(), Some(&state)).unwrap_err().kind(), ErrorKind::Unexpected);
     let mut step = world.plan(&web()).await.unwrap().steps.remove(0);
     assert_eq!(
@@ -531,6 +532,22 @@ async fn a_plan_for_what_the_cloud_cannot_do_is_refused() {
     step.payload = serde_json::Value::Null;
     assert_eq!(world.provider.apply(&web().key, &step).await.unwrap_err().kind(), ErrorKind::Unexpected);
     assert!(world.is_empty());
+}
+
+#[tokio::test]
+async fn a_time_that_the_cloud_cannot_keep_is_refused_with_the_annotation() {
+    let world = World::new();
+    for time in [Duration::from_micros(999), Duration::from_secs(366 * 24 * 3600)] {
+        let idle = set(&web(), |settings| settings.idle_timeout = Some(time));
+        let check = set(&web(), |settings| settings.health_check_interval = Some(time));
+        for (wish, annotation) in [(idle, "bowline.dev/idle-timeout"), (check, "bowline.dev/health-check-interval")] {
+            let error = world.plan(&wish).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+            let message = error.to_string();
+            let told = format!("{annotation}: this cloud keeps times from 1ms to 8760h");
+            assert!(message.contains(&told), "{message}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -236,6 +236,9 @@ async fn a_port_that_cannot_be_listened_on_is_told_in_the_status() {
     assert_eq!(entry.ip_mode, Some(IpMode::Proxy));
     let errors: Vec<_> = entry.ports.iter().map(|port| (port.port, port.error.as_deref())).collect();
     assert_eq!(errors, [(8080, None), (taken, Some("CannotListen"))]);
+    let place = format!("{}.1", world.net);
+    let cause = format!("something else listens on {place}:{taken}; stop it, or use another address or port");
+    assert_eq!(state.problems, [format!("port {taken}/TCP of {place}: address in use: {cause}")]);
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ mod routing;
 mod slots;
 mod tell;
 pub(crate) mod trouble;
+mod waiting;
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -51,6 +52,7 @@ use metrics::Metrics;
 use pass::{Done, Pass};
 use slots::Slots;
 use trouble::{Next, Trouble};
+use waiting::{For, Waiting};
 
 pub use routing::{DefaultCloud, Routing, RoutingError};
 
@@ -132,6 +134,7 @@ struct Shared {
     balancers: Balancers,
     memory: Memory,
     crowd: Crowd,
+    waiting: Waiting,
     metrics: Metrics,
     /// What was said of a Service that rests.
     complaints: Complaints<ServiceKey>,
@@ -139,6 +142,8 @@ struct Shared {
     remarks: Complaints<ServiceKey>,
     /// Of whose balancer it was said that it has no targets.
     targetless: Complaints<ServiceKey>,
+    /// What was said of balancers that are made and do not work.
+    ailing: Complaints<ServiceKey>,
     /// The update of all balancers that is under way because of Nodes.
     node_sync: Mutex<Option<NodeSync>>,
     /// The labels of Nodes that Services choose targets by.
@@ -182,10 +187,12 @@ impl ServiceController {
             balancers: Balancers::default(),
             memory: Memory::default(),
             crowd: Crowd::new(options.gather, options.drain),
+            waiting: Waiting::default(),
             metrics: Metrics::register(&context.metrics)?,
             complaints: Complaints::default(),
             remarks: Complaints::default(),
             targetless: Complaints::default(),
+            ailing: Complaints::default(),
             node_sync: Mutex::default(),
             selecting: RwLock::default(),
             starving: AtomicBool::new(false),
@@ -323,6 +330,8 @@ impl Shared {
         self.complaints.forget(&key);
         self.remarks.forget(&key);
         self.targetless.forget(&key);
+        self.ailing.forget(&key);
+        self.waiting.forget(&key);
         self.queue.forget(&key);
         if self.memory.gone(&key, &service.uid) {
             self.queue.add(key, Priority::High);
@@ -443,6 +452,7 @@ impl Shared {
     async fn sync(&self, work: &Work<ServiceKey>, shutdown: &Shutdown) {
         let key = work.key();
         let pass = Pass { shared: self, key, shutdown };
+        let freed = self.waiting.freed();
         let outcome = pass.run().await;
         self.node_sync_goes_on(key);
         match outcome {
@@ -450,10 +460,28 @@ impl Shared {
             Ok(done) => {
                 self.metrics.passed(if done == Done::DryRun { "dry_run" } else { "success" });
                 self.complaints.forget(key);
+                self.waiting.forget(key);
                 self.queue.forget(key);
             }
-            Err((service, trouble)) => self.failed(&pass, service.as_ref(), &trouble).await,
+            Err((service, trouble)) => {
+                self.failed(&pass, service.as_ref(), &trouble).await;
+                self.wait(key, &trouble, freed);
+            }
         }
+    }
+
+    /// Keeps in mind that this Service waits for what another one may let go.
+    fn wait(&self, key: &ServiceKey, trouble: &Trouble, freed: u64) {
+        match For::of(trouble) {
+            Some(what) if self.waiting.add(key, what, freed) => {}
+            Some(_) => self.queue.add(key.clone(), Priority::Low),
+            None => self.waiting.forget(key),
+        }
+    }
+
+    /// Something in a cloud is free again: those who wait for it try.
+    fn let_go(&self) {
+        self.waiting.let_go().into_iter().for_each(|key| self.queue.add(key, Priority::Low));
     }
 
     async fn failed(&self, pass: &Pass<'_>, service: Option<&Arc<Service>>, trouble: &Trouble) {

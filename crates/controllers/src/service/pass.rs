@@ -8,7 +8,7 @@ use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings, Mistake};
 use bowline_core::service::{self, ServiceChange};
 use bowline_core::well_known::LOAD_BALANCER_READY;
 use bowline_core::{
-    LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Plan, Service, ServiceKey, ServiceType, TargetNode,
+    LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Plan, Service, ServiceKey, ServiceType, Step, TargetNode,
 };
 use bowline_kube::WriteError;
 use bowline_runtime::{Priority, Shutdown};
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::Shared;
 use super::balancers::{SharedBalancer, Turn};
 use super::memory::Held;
+use super::tell;
 use super::trouble::{Cause, Task, Trouble};
 
 /// A plan is made and carried out so many times in one pass; a cloud that is still not as wished then never will be.
@@ -154,16 +155,21 @@ impl Pass<'_> {
             return Ok(Done::Settled);
         }
         self.shared.tell_ensured(service, reason, outcome.changed, targets);
+        let problems = tell::problems(&state);
+        self.shared.remark_problems(service, &problems);
         let status = with_ip_mode(state.status, settings);
         let has_address = service.status.ingress.is_empty() && !status.ingress.is_empty();
         let mut change = ServiceChange::default().with_status(service, &status);
         // A Service that is as wanted and never was in trouble is not written to for the sake of a condition.
         if !change.is_empty() || service.condition(LOAD_BALANCER_READY).is_some() {
-            change = change.with_condition(service, self.shared.ready(&status));
+            change = change.with_condition(service, self.shared.ready(&problems));
         }
         self.write(service, &change, Task::UpdateStatus).await?;
         if has_address {
             self.shared.addressed(service);
+        } else if outcome.changed && reason == super::Reason::News {
+            // A port or an address that it no longer has.
+            self.shared.let_go();
         }
         self.shared.memory.settled(self.key);
         Ok(Done::Settled)
@@ -219,6 +225,7 @@ impl Pass<'_> {
         self.shared.memory.released(self.key, &service.uid);
         if existed {
             self.shared.tell_deleted(service);
+            self.shared.let_go();
         }
         Ok(Done::Settled)
     }
@@ -273,6 +280,7 @@ impl Pass<'_> {
         })?;
         if removed.changed {
             self.shared.tell_deleted(service);
+            self.shared.let_go();
         }
         if removed.withheld {
             return Ok(Done::DryRun);
@@ -356,7 +364,7 @@ impl Pass<'_> {
             if self.shutdown.is_requested() {
                 return Err(stopping());
             }
-            tracing::info!(controller = super::NAME, key = %self.key, provider = %cloud.name(), "{step}");
+            tracing::info!(controller = super::NAME, key = %self.key, provider = %cloud.name(), "{}", in_one_line(step));
             last = cloud.layers().apply_load_balancer(&sight.wish.key, step).await?;
         }
         Ok(last)
@@ -411,6 +419,36 @@ pub(crate) fn with_ip_mode(mut status: LoadBalancerStatus, settings: &LoadBalanc
     status
 }
 
+/// For the log, whose readers look for lines.
+fn in_one_line(step: &Step) -> String {
+    let text = step.to_string();
+    let mut lines = text.lines().map(str::trim);
+    let head = lines.next().unwrap_or_default().to_owned();
+    let changes: Vec<&str> = lines.collect();
+    if changes.is_empty() { head } else { format!("{head}: {}", changes.join("; ")) }
+}
+
 fn stopping() -> Error {
     Error::new(ErrorKind::Cancelled, "sync load balancer", "the manager is stopping")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bowline_core::{FieldChange, Verb};
+
+    #[test]
+    fn a_step_is_one_line_in_the_log() {
+        let change = |field: &str, to: &str| FieldChange { field: field.into(), from: None, to: Some(to.into()) };
+        let step = |changes| Step {
+            verb: Verb::Create,
+            kind: "balancer".into(),
+            name: "b1".into(),
+            changes,
+            payload: serde_json::Value::Null,
+        };
+        assert_eq!(in_one_line(&step(vec![])), "create balancer b1");
+        let changes = vec![change("owner", "default/web"), change("target a", "10.0.0.1")];
+        assert_eq!(in_one_line(&step(changes)), "create balancer b1: owner: default/web; target a: 10.0.0.1");
+    }
 }

@@ -8,7 +8,7 @@ use bowline_cloud::{Error, ErrorKind};
 use bowline_core::annotations::Unknown;
 use bowline_core::service::{Condition, ServiceChange};
 use bowline_core::well_known::LOAD_BALANCER_READY;
-use bowline_core::{LoadBalancerStatus, Service, ServiceKey, TargetNode};
+use bowline_core::{LoadBalancerState, PortStatus, Service, ServiceKey, TargetNode};
 use bowline_kube::{EventType, ObjectRef};
 
 use super::pass::Pass;
@@ -17,6 +17,9 @@ use super::{NAME, Reason, Shared};
 
 /// So many nodes are named in an Event.
 const NAMES: usize = 20;
+
+/// The reason of a condition and an Event: ports that do not work although all is made.
+const PORTS_FAILED: &str = "PortsFailed";
 
 impl Shared {
     /// Why there may be something to do in this pass.
@@ -133,7 +136,6 @@ impl Shared {
         if trouble.is_calm() {
             tracing::debug!(controller = NAME, key = %pass.key, "{message}");
         } else if delay.is_some() || self.complaints.is_news(pass.key, &service.uid, &message) {
-            tracing::warn!(controller = NAME, key = %pass.key, ?delay, "{message}");
             let message = format!("Error syncing load balancer: {message}");
             self.event(service, EventType::Warning, "SyncLoadBalancerFailed", &message);
         }
@@ -147,15 +149,23 @@ impl Shared {
     }
 
     /// The condition of a Service whose balancer is as wanted.
-    pub(super) fn ready(&self, status: &LoadBalancerStatus) -> Condition {
-        let broken = status.ingress.iter().flat_map(|ingress| &ingress.ports);
-        let broken: Vec<String> = broken
-            .filter_map(|port| Some(format!("port {}/{:?}: {}", port.port, port.protocol, port.error.as_ref()?)))
-            .collect();
-        if broken.is_empty() {
+    pub(super) fn ready(&self, problems: &[String]) -> Condition {
+        if problems.is_empty() {
             self.condition("True", "Ensured", "The load balancer is as the Service wants it.".to_owned())
         } else {
-            self.condition("False", "PortsFailed", format!("Not all ports work: {}.", broken.join("; ")))
+            self.condition("False", PORTS_FAILED, not_all_work(problems))
+        }
+    }
+
+    /// All is made, and yet something does not work. Told once.
+    pub(super) fn remark_problems(&self, service: &Service, problems: &[String]) {
+        let key = service.key();
+        if problems.is_empty() {
+            return self.ailing.forget(&key);
+        }
+        let message = not_all_work(problems);
+        if self.ailing.is_news(&key, &service.uid, &message) {
+            self.event(service, EventType::Warning, PORTS_FAILED, &message);
         }
     }
 
@@ -190,6 +200,23 @@ impl Shared {
     fn event(&self, service: &Service, kind: EventType, reason: &'static str, message: &str) {
         self.events.emit(&ObjectRef::service(service).at(&service.resource_version), kind, reason, message);
     }
+}
+
+/// What does not work: the provider's words, or else those of the status.
+pub(super) fn problems(state: &LoadBalancerState) -> Vec<String> {
+    if !state.problems.is_empty() {
+        return state.problems.clone();
+    }
+    let ports = state.status.ingress.iter().flat_map(|ingress| &ingress.ports);
+    let told = |port: &PortStatus| {
+        let protocol = format!("{:?}", port.protocol).to_uppercase();
+        Some(format!("port {}/{protocol}: {}", port.port, port.error.as_ref()?))
+    };
+    ports.filter_map(told).collect()
+}
+
+fn not_all_work(problems: &[String]) -> String {
+    format!("Not all ports work: {}.", problems.join("; "))
 }
 
 /// The first names, sorted, and how many there are beside them, as Go prints a list.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::balancing::{FINALIZER, finalizers, ingress, ports};
 use crate::world::World;
-use crate::wrappers::{Forgetful, Steer, Steered};
+use crate::wrappers::{Ailing, Forgetful, Steer, Steered};
 
 const WHILE: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(3 * 3600);
@@ -280,6 +280,73 @@ async fn services_of_a_share_group_have_one_address_until_the_last_is_gone() {
     world.delete_service("two").await;
     world.service_gone("two").await;
     assert!(world.cloud().addresses().is_empty());
+}
+
+// ---- what another one has
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_what_another_service_has_gets_it_when_that_one_lets_go() {
+    let mut world = World::with_nodes(&["a"]).await;
+    world.options.service.as_mut().unwrap().refresh = Duration::ZERO;
+    world.start();
+    world.serve("one").await;
+    let address = world.addressed("one").await;
+    world.serve_with("two", json!({"spec": {"loadBalancerIP": address}})).await;
+    world.told("two", "SyncLoadBalancerFailed").await;
+    world.pass(WHILE).await;
+    world.delete_service("one").await;
+    assert_eq!(world.addressed("two").await, address);
+    // And a change lets go as much as a deletion.
+    world.serve_with("three", json!({"spec": {"loadBalancerIP": address}})).await;
+    world.told("three", "SyncLoadBalancerFailed").await;
+    world.pass(WHILE).await;
+    let elsewhere =
+        json!({"metadata": {"annotations": {"bowline.dev/internal": "true"}}, "spec": {"loadBalancerIP": null}});
+    world.patch_service("two", elsewhere).await;
+    assert_eq!(world.addressed("three").await, address);
+}
+
+#[tokio::test(start_paused = true)]
+async fn room_that_is_freed_goes_to_who_has_waited_longest() {
+    let full = Arc::new(AtomicBool::new(false));
+    let mut world = World::with_nodes(&["a"]).await;
+    world.options.service.as_mut().unwrap().refresh = Duration::ZERO;
+    let steer: Steer = {
+        let full = full.clone();
+        // Without a try of their own, they have what they get from being woken.
+        let error = Error::new(ErrorKind::QuotaExceeded, "apply", "no address is left").retry(Retry::Never);
+        Arc::new(move |operation| (operation == "apply" && full.load(Ordering::SeqCst)).then(|| error.clone()))
+    };
+    world.wrap = Box::new(move |inner| Arc::new(Steered { inner, steer: steer.clone() }));
+    world.start();
+    world.serve("one").await;
+    world.addressed("one").await;
+    full.store(true, Ordering::SeqCst);
+    for name in ["early", "late"] {
+        world.serve(name).await;
+        world.told(name, "SyncLoadBalancerFailed").await;
+    }
+    full.store(false, Ordering::SeqCst);
+    world.delete_service("one").await;
+    world.addressed("early").await;
+    world.pass(LONG).await;
+    assert!(ingress(&world.service("late").await).is_empty());
+    world.delete_service("early").await;
+    world.addressed("late").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ports_that_do_not_work_are_told_once_with_their_cause() {
+    let mut world = World::with_nodes(&["a"]).await;
+    world.wrap = Box::new(|inner| Arc::new(Ailing { inner }));
+    world.start();
+    world.serve("web").await;
+    let message = world.told("web", "PortsFailed").await.message.unwrap();
+    assert_eq!(message, "Not all ports work: port 80/TCP: no permission to listen.");
+    let condition = world.condition("web").await.unwrap();
+    assert_eq!(condition, ("False".to_owned(), "PortsFailed".to_owned(), message));
+    world.pass(LONG).await;
+    assert_eq!(world.reasons("web").await["PortsFailed"], 1);
 }
 
 // ---- answers of other kinds

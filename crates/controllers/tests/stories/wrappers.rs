@@ -194,3 +194,63 @@ impl LoadBalancers for Forgetful {
         Ok(Applied::Done)
     }
 }
+
+/// Balancers whose ports do not work, however well they are made.
+pub(crate) struct Ailing {
+    pub(crate) inner: Arc<dyn CloudProvider>,
+}
+
+impl Ailing {
+    fn balancers(&self) -> &dyn LoadBalancers {
+        self.inner.load_balancers().expect("the local cloud has balancers")
+    }
+}
+
+fn ailing(mut state: LoadBalancerState) -> LoadBalancerState {
+    state.problems = vec!["port 80/TCP: no permission to listen".to_owned()];
+    state
+}
+
+#[async_trait]
+impl CloudProvider for Ailing {
+    fn info(&self) -> &ProviderInfo {
+        self.inner.info()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        self.inner.instances()
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        Some(self)
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.inner.check().await
+    }
+}
+
+#[async_trait]
+impl LoadBalancers for Ailing {
+    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
+        let seen = self.balancers().observe(wishes).await.into_iter();
+        seen.map(|state| Ok(state?.map(ailing))).collect()
+    }
+
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
+        self.balancers().list(cluster).await
+    }
+
+    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
+        self.balancers().plan(wish, state)
+    }
+
+    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
+        self.balancers().apply(key, step).await?;
+        Ok(Applied::Done)
+    }
+}

@@ -24,7 +24,7 @@ use bowline_core::{
 use serde::{Deserialize, Serialize};
 
 use crate::api::{ChangeRequest, FindBalancersRequest, OwnersRequest};
-use crate::balancers::{Asking, Change, CloudAddress, Listener, Observation};
+use crate::balancers::{Asking, Change, CloudAddress, Listener, ListenerError, Observation, protocol_name};
 use crate::error::CallError;
 use crate::{Config, LocalProvider};
 
@@ -148,9 +148,9 @@ fn described(seen: Observation, ip_mode: IpMode) -> Result<Option<LoadBalancerSt
     if seen.is_nothing() {
         return Ok(None);
     }
-    let status = status(&seen, ip_mode);
+    let (status, problems) = (status(&seen, ip_mode), problems(&seen));
     let resources = serde_json::to_value(seen).map_err(|error| unreadable(&error))?;
-    Ok(Some(LoadBalancerState { status, resources }))
+    Ok(Some(LoadBalancerState { status, problems, resources }))
 }
 
 /// An entry for each address of the balancer, in its order.
@@ -170,6 +170,14 @@ fn port_status(seen: &Observation, address: &CloudAddress, listener: &Listener) 
     let Listener { protocol, port, .. } = *listener;
     let failed = seen.errors.iter().any(|error| (error.ip, error.protocol, error.port) == (address.ip, protocol, port));
     PortStatus { port, protocol, error: failed.then(|| CANNOT_LISTEN.to_owned()) }
+}
+
+/// The causes of what the status has one word for.
+fn problems(seen: &Observation) -> Vec<String> {
+    let told = |error: &ListenerError| {
+        format!("port {}/{} of {}: {}", error.port, protocol_name(error.protocol), error.ip, error.message)
+    };
+    seen.errors.iter().map(told).collect()
 }
 
 fn unreadable(error: &serde_json::Error) -> Error {

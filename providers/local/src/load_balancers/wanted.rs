@@ -1,8 +1,10 @@
 //! What a wish means in terms of this cloud.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use bowline_cloud::{Error, ErrorKind};
+use bowline_core::annotations::{HEALTH_CHECK_INTERVAL, IDLE_TIMEOUT};
 use bowline_core::service::default_balancer_name;
 use bowline_core::{
     Address, AddressType, IpFamily, LoadBalancerSpec, LoadBalancerWish, PortSpec, Protocol, ProviderId,
@@ -13,6 +15,10 @@ use crate::balancers::{AddressWish, Asking, BalancerCheck, BalancerSettings, Bal
 
 /// The pause between two health checks where the user does not say.
 const CHECK_INTERVAL_MILLIS: u64 = 3000;
+
+/// The times that this cloud can keep.
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Why a wish cannot be fulfilled by this cloud, whatever it has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -99,9 +105,9 @@ pub(super) fn settings(wish: &LoadBalancerWish, spec: &LoadBalancerSpec) -> Resu
             SessionAffinity::None => None,
             SessionAffinity::ClientIp { timeout_seconds } => Some(timeout_seconds),
         },
-        health_check: Some(health_check(wish, spec)),
+        health_check: Some(health_check(wish, spec)?),
         proxy_protocol: settings.proxy_protocol,
-        idle_timeout_millis: settings.idle_timeout.map(|timeout| timeout.as_millis() as u64),
+        idle_timeout_millis: millis(IDLE_TIMEOUT, settings.idle_timeout)?,
     })
 }
 
@@ -117,14 +123,25 @@ fn listener(port: &PortSpec) -> Result<Listener, Impossible> {
 
 /// With the policy Local the node itself says whether it wants traffic, unless the user names another to ask. Without
 /// either a node whose port takes no connection gets none.
-fn health_check(wish: &LoadBalancerWish, spec: &LoadBalancerSpec) -> BalancerCheck {
+fn health_check(wish: &LoadBalancerWish, spec: &LoadBalancerSpec) -> Result<BalancerCheck, Impossible> {
     let (settings, own) = (&wish.settings, spec.health_check.as_ref());
-    let interval = settings.health_check_interval.map(|pause| pause.as_millis() as u64);
-    BalancerCheck {
+    let interval = millis(HEALTH_CHECK_INTERVAL, settings.health_check_interval)?;
+    Ok(BalancerCheck {
         path: settings.health_check_path.clone().or_else(|| own.map(|own| own.path.clone())),
         port: settings.health_check_port.or_else(|| own.map(|own| own.port)),
         interval_millis: interval.unwrap_or(CHECK_INTERVAL_MILLIS),
+    })
+}
+
+/// A time that the cloud can keep.
+fn millis(annotation: &str, time: Option<Duration>) -> Result<Option<u64>, Impossible> {
+    let Some(time) = time else { return Ok(None) };
+    if !(SHORTEST..=LONGEST).contains(&time) {
+        return Err(Impossible::Invalid(format!(
+            "{annotation}: this cloud keeps times from 1ms to 8760h, which is a year"
+        )));
     }
+    Ok(u64::try_from(time.as_millis()).ok())
 }
 
 /// How nodes become targets.

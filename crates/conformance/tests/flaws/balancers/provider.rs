@@ -149,7 +149,8 @@ impl Toy {
         let addresses = view.balancer.iter().flat_map(|balancer| &balancer.addresses);
         let ingress =
             addresses.map(|address| Ingress { ip: Some(address.to_string()), ..Ingress::default() }).collect();
-        LoadBalancerState { status: LoadBalancerStatus { ingress }, resources: serde_json::to_value(view).unwrap() }
+        let resources = serde_json::to_value(view).unwrap();
+        LoadBalancerState { status: LoadBalancerStatus { ingress }, problems: Vec::new(), resources }
     }
 
     async fn look(&self) -> Result<(Vec<Balancer>, Vec<Listener>)> {
