@@ -76,7 +76,7 @@ impl Pass<'_> {
             }
         }
         let Some(service) = self.current() else { return Ok(Done::Settled) };
-        let outcome = match decide::need(&service, &self.shared.routing, self.held(&service).is_some()) {
+        let outcome = match self.need(&service) {
             Need::Balancer(cloud) => self.ensure(cloud, &service).await,
             Need::Cleanup => self.clean_up(&service).await,
             Need::Nothing => Ok(Done::Settled),
@@ -88,6 +88,11 @@ impl Pass<'_> {
     fn current(&self) -> Option<Arc<Service>> {
         let stored = self.shared.context.services.get(&self.key.to_string())?;
         Some(self.shared.memory.latest(self.key, stored))
+    }
+
+    /// What the Service calls for.
+    fn need(&self, service: &Service) -> Need<'_> {
+        decide::need(service, &self.shared.routing, self.held(service).is_some())
     }
 
     /// The balancer that was begun for this Service.
@@ -185,7 +190,8 @@ impl Pass<'_> {
     ) -> Result<Done, Trouble> {
         let state = decide::made(outcome.state)?;
         // Changed its mind meanwhile: the next pass is queued, and the API server takes no address for another type.
-        if self.current().is_some_and(|now| now.uid == service.uid && !self.shared.wants_balancer(&now)) {
+        let is_wanted = |now: &Service| matches!(self.need(now), Need::Balancer(_));
+        if self.current().is_some_and(|now| now.uid == service.uid && !is_wanted(&now)) {
             return Ok(Done::Settled);
         }
         self.shared.tell_ensured(service, occasion.reason, outcome.changed, &occasion.targets);
