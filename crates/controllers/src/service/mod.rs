@@ -19,8 +19,10 @@ mod balancers;
 pub(crate) mod condition;
 mod crowd;
 pub(crate) mod decide;
+mod hear;
 mod memory;
 mod metrics;
+mod nodes;
 mod pass;
 mod routing;
 mod slots;
@@ -28,30 +30,28 @@ mod tell;
 pub(crate) mod trouble;
 mod waiting;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
-use bowline_cloud::{Cloud, ErrorKind};
-use bowline_core::annotations::LoadBalancerSettings;
-use bowline_core::service::{self, NodeSet, TargetRules};
-use bowline_core::{ClusterName, Node, Service, ServiceKey, TargetNode};
-use bowline_kube::{Change, EventSource};
+use bowline_cloud::ErrorKind;
+use bowline_core::service::{NodeSet, TargetRules};
+use bowline_core::{ClusterName, Service, ServiceKey};
+use bowline_kube::EventSource;
 use bowline_runtime::{Backoff, Priority, Queue, Shutdown, Work};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::Instant;
 
 use crate::Context;
 use crate::complaints::Complaints;
 use crate::manager::ManagerError;
 use balancers::Balancers;
 use crowd::Crowd;
-use decide::Need;
 use memory::Memory;
 use metrics::Metrics;
+use nodes::NodeSync;
 use pass::{Done, Pass};
 use slots::Slots;
 use trouble::{Next, Trouble};
@@ -172,12 +172,6 @@ enum Reason {
     Drift,
 }
 
-/// Balancers that have not heard of the Nodes' last movement.
-struct NodeSync {
-    began: Instant,
-    open: BTreeSet<ServiceKey>,
-}
-
 impl ServiceController {
     /// Listens to Services and Nodes from now on; works once it [runs](ServiceController::run). `None` if no cloud has
     /// balancers (SVC-1).
@@ -273,168 +267,9 @@ fn namespace_of(service: &ServiceKey) -> u64 {
     hasher.finish()
 }
 
-// ---- what is heard
+// ---- passes
 
 impl Shared {
-    fn listen(self: &Arc<Shared>) {
-        let listener = Arc::downgrade(self);
-        self.context.services.listen(move |change| {
-            if let Some(shared) = listener.upgrade() {
-                shared.heard_service(change);
-            }
-        });
-        let listener = Arc::downgrade(self);
-        self.context.nodes.listen(move |change| {
-            if let Some(shared) = listener.upgrade() {
-                shared.heard_node(change);
-            }
-        });
-    }
-
-    fn heard_service(&self, change: &Change<Service>) {
-        self.note_selectors(change);
-        match change {
-            Change::Added(service) if self.concerns(service) => self.added(service),
-            Change::Added(_) => {}
-            Change::Updated { old, new } if self.calls_for_work(old, new) => self.changed(new),
-            Change::Updated { .. } => {}
-            Change::Deleted(service) => self.gone(service),
-        }
-    }
-
-    fn concerns(&self, service: &Service) -> bool {
-        !matches!(decide::need(service, &self.routing, false), Need::Nothing)
-    }
-
-    fn wants_balancer(&self, service: &Service) -> bool {
-        matches!(decide::need(service, &self.routing, false), Need::Balancer(_))
-    }
-
-    /// A Service that was served before this process began is no news: it is only looked at.
-    fn added(&self, service: &Service) {
-        let served = service.has_finalizer() && !service.status.ingress.is_empty() && !service.deleting;
-        if served {
-            self.queue.add(service.key(), Priority::Low);
-        } else {
-            self.changed(service);
-        }
-    }
-
-    /// SVC-3, and what upstream sees at the next change only: our finalizer taken away, another policy for a balancer that
-    /// is to go.
-    fn calls_for_work(&self, old: &Service, new: &Service) -> bool {
-        let scope = self.routing.scope();
-        let cleanup = |service: &Service| service::needs_cleanup(service, scope);
-        let lost = old.has_finalizer() && !new.has_finalizer() && self.wants_balancer(new);
-        let going = cleanup(new) && (!cleanup(old) || old.annotations != new.annotations);
-        service::needs_update(old, new, scope) || going || lost
-    }
-
-    fn changed(&self, service: &Service) {
-        let key = service.key();
-        self.memory.news(&key);
-        self.complaints.forget(&key);
-        self.queue.forget(&key);
-        self.queue.add(key, Priority::High);
-    }
-
-    fn gone(&self, service: &Service) {
-        let key = service.key();
-        self.complaints.forget(&key);
-        self.remarks.forget(&key);
-        self.targetless.forget(&key);
-        self.ailing.forget(&key);
-        self.waiting.forget(&key);
-        self.queue.forget(&key);
-        if self.memory.gone(&key, &service.uid) {
-            self.queue.add(key, Priority::High);
-        }
-    }
-
-    /// Keeps the labels in mind that Services choose targets by.
-    fn note_selectors(&self, change: &Change<Service>) {
-        let selects = |service: &Service| service.annotations.contains_key(TARGET_NODES);
-        let concerned = match change {
-            Change::Added(service) | Change::Deleted(service) => selects(service),
-            Change::Updated { old, new } => selects(old) || selects(new),
-        };
-        if concerned {
-            let services = self.context.services.all().into_iter().filter(|service| selects(service));
-            let selectors = services.filter_map(|service| service::read(&service).settings.ok()?.target_nodes);
-            let labels =
-                selectors.flat_map(|selector| selector.keys().map(str::to_owned).collect::<Vec<_>>()).collect();
-            *self.selecting.write().unwrap_or_else(PoisonError::into_inner) = labels;
-        }
-    }
-
-    fn heard_node(&self, change: &Change<Node>) {
-        self.crowd.heard(change, self.rules, &self.selecting.read().unwrap_or_else(PoisonError::into_inner));
-        if self.starving.load(Ordering::Relaxed) {
-            self.crowd.hurry();
-        }
-    }
-}
-
-// ---- the Nodes
-
-impl Shared {
-    /// Queues the balancers whose targets differ, whenever Nodes have come or gone and it is quiet again.
-    async fn follow_nodes(&self) {
-        loop {
-            self.crowd.settled().await;
-            self.starving.store(false, Ordering::Relaxed);
-            let moved = self.moved();
-            tracing::debug!(controller = NAME, balancers = moved.len(), "nodes have come or gone");
-            self.node_sync_begins(&moved);
-            moved.into_iter().for_each(|key| self.queue.add(key, Priority::Low));
-        }
-    }
-
-    /// The Services that were in a pass with other targets than they would have now. One in back-off has its own time.
-    fn moved(&self) -> Vec<ServiceKey> {
-        let mut crowds = HashMap::new();
-        let wanting = self.context.services.all().into_iter().filter(|service| self.wants_balancer(service));
-        let moved = wanting.filter(|service| {
-            let key = service.key();
-            let Some(tried) = self.memory.tried(&key) else { return false };
-            self.queue.failures(&key) == 0 && *tried != *self.targets_of(service, &mut crowds)
-        });
-        moved.map(|service| service.key()).collect()
-    }
-
-    /// As [`targets`](Shared::targets), once for all Services that have the same.
-    fn targets_of(&self, service: &Service, crowds: &mut Crowds) -> Arc<Vec<TargetNode>> {
-        let Some(cloud) = self.routing.cloud(service) else { return Arc::default() };
-        let Ok(settings) = service::read(service).settings else { return Arc::default() };
-        let selector = settings.target_nodes.as_ref().map(|selector| format!("{selector:?}"));
-        let crowd = crowds.entry((cloud.name().clone(), selector));
-        crowd.or_insert_with(|| self.targets(cloud, &settings)).clone()
-    }
-
-    /// The Nodes behind a balancer in this cloud, now (SVC-23).
-    fn targets(&self, cloud: &Cloud, settings: &LoadBalancerSettings) -> Arc<Vec<TargetNode>> {
-        let nodes = self.context.nodes.all();
-        Arc::new(decide::targets(&nodes, cloud, self.rules, settings, |node| self.crowd.drains(node)))
-    }
-
-    fn node_sync_begins(&self, moved: &[ServiceKey]) {
-        let mut sync = self.node_sync.lock().unwrap_or_else(PoisonError::into_inner);
-        let sync = sync.get_or_insert_with(|| NodeSync { began: Instant::now(), open: BTreeSet::new() });
-        sync.open.extend(moved.iter().cloned());
-    }
-
-    /// This balancer has heard of the Nodes' last movement, or failed to (SVC-27).
-    fn node_sync_goes_on(&self, key: &ServiceKey) {
-        let mut sync = self.node_sync.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(under_way) = sync.as_mut()
-            && under_way.open.remove(key)
-            && under_way.open.is_empty()
-        {
-            self.metrics.node_sync_latency.observe(under_way.began.elapsed().as_secs_f64());
-            *sync = None;
-        }
-    }
-
     /// Compares all balancers with the cloud, now and then. Those that rest are among them: what is in their way may be in
     /// the cloud, of which nobody is told.
     async fn refresh(&self) {
@@ -449,14 +284,7 @@ impl Shared {
             keys.filter(|key| self.queue.failures(key) == 0).for_each(|key| self.queue.add(key, Priority::Low));
         }
     }
-}
 
-/// Targets by cloud and selector.
-type Crowds = HashMap<(Arc<str>, Option<String>), Arc<Vec<TargetNode>>>;
-
-// ---- passes
-
-impl Shared {
     /// One pass, and what follows from how it ended (SVC-20).
     async fn sync(&self, work: &Work<ServiceKey>, shutdown: &Shutdown) {
         let key = work.key();

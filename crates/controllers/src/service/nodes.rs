@@ -1,0 +1,81 @@
+//! The balancers that Nodes move when they come and go, and how long it takes until all of them know.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use bowline_cloud::Cloud;
+use bowline_core::annotations::LoadBalancerSettings;
+use bowline_core::{Service, ServiceKey, TargetNode, service};
+use bowline_runtime::Priority;
+use tokio::time::Instant;
+
+use super::{NAME, Shared, decide};
+
+/// Balancers that have not heard of the Nodes' last movement.
+pub(super) struct NodeSync {
+    began: Instant,
+    open: BTreeSet<ServiceKey>,
+}
+
+/// Targets by cloud and selector.
+type Crowds = HashMap<(Arc<str>, Option<String>), Arc<Vec<TargetNode>>>;
+
+impl Shared {
+    /// Queues the balancers whose targets differ, whenever Nodes have come or gone and it is quiet again.
+    pub(super) async fn follow_nodes(&self) {
+        loop {
+            self.crowd.settled().await;
+            self.starving.store(false, Ordering::Relaxed);
+            let moved = self.moved();
+            tracing::debug!(controller = NAME, balancers = moved.len(), "nodes have come or gone");
+            self.node_sync_begins(&moved);
+            moved.into_iter().for_each(|key| self.queue.add(key, Priority::Low));
+        }
+    }
+
+    /// The Services that were in a pass with other targets than they would have now. One in back-off has its own time.
+    fn moved(&self) -> Vec<ServiceKey> {
+        let mut crowds = HashMap::new();
+        let wanting = self.context.services.all().into_iter().filter(|service| self.wants_balancer(service));
+        let moved = wanting.filter(|service| {
+            let key = service.key();
+            let Some(tried) = self.memory.tried(&key) else { return false };
+            self.queue.failures(&key) == 0 && *tried != *self.targets_of(service, &mut crowds)
+        });
+        moved.map(|service| service.key()).collect()
+    }
+
+    /// As [`targets`](Shared::targets), once for all Services that have the same.
+    fn targets_of(&self, service: &Service, crowds: &mut Crowds) -> Arc<Vec<TargetNode>> {
+        let Some(cloud) = self.routing.cloud(service) else { return Arc::default() };
+        let Ok(settings) = service::read(service).settings else { return Arc::default() };
+        let selector = settings.target_nodes.as_ref().map(|selector| format!("{selector:?}"));
+        let crowd = crowds.entry((cloud.name().clone(), selector));
+        crowd.or_insert_with(|| self.targets(cloud, &settings)).clone()
+    }
+
+    /// The Nodes behind a balancer in this cloud, now (SVC-23).
+    pub(super) fn targets(&self, cloud: &Cloud, settings: &LoadBalancerSettings) -> Arc<Vec<TargetNode>> {
+        let nodes = self.context.nodes.all();
+        Arc::new(decide::targets(&nodes, cloud, self.rules, settings, |node| self.crowd.drains(node)))
+    }
+
+    fn node_sync_begins(&self, moved: &[ServiceKey]) {
+        let mut sync = self.node_sync.lock().unwrap_or_else(PoisonError::into_inner);
+        let sync = sync.get_or_insert_with(|| NodeSync { began: Instant::now(), open: BTreeSet::new() });
+        sync.open.extend(moved.iter().cloned());
+    }
+
+    /// This balancer has heard of the Nodes' last movement, or failed to (SVC-27).
+    pub(super) fn node_sync_goes_on(&self, key: &ServiceKey) {
+        let mut sync = self.node_sync.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(under_way) = sync.as_mut()
+            && under_way.open.remove(key)
+            && under_way.open.is_empty()
+        {
+            self.metrics.node_sync_latency.observe(under_way.began.elapsed().as_secs_f64());
+            *sync = None;
+        }
+    }
+}
