@@ -19,6 +19,7 @@ use futures::stream::{self, StreamExt as _};
 
 use super::{Item, RemarkKind, Snapshot, changed};
 use crate::service::pass::{cleanup_settings, with_ip_mode};
+use crate::service::tell::problems;
 use crate::service::trouble::{Cause, Next, Task, Trouble};
 use crate::service::{Options, Routing, RoutingError};
 
@@ -232,6 +233,8 @@ fn ensured(
     state: Option<LoadBalancerState>,
 ) -> Vec<FieldChange> {
     let mut changes: Vec<_> = missing_finalizer(service).into_iter().collect();
+    // What a change will bring is not known; without one, it stays as it is.
+    let works = !plan.is_empty() || state.as_ref().is_none_or(|state| problems(state).is_empty());
     let status_now = state.map(|state| with_ip_mode(state.status, settings));
     let change = ServiceChange::default();
     let differs = status_now.as_ref().is_none_or(|status| !change.with_status(service, status).is_empty());
@@ -242,7 +245,7 @@ fn ensured(
     }
     // A Service that is as wanted and never was in trouble is not written to for the sake of a condition.
     if differs || service.condition(LOAD_BALANCER_READY).is_some() {
-        changes.extend(condition(service, "True"));
+        changes.extend(condition(service, if works { "True" } else { "False" }));
     }
     changes
 }

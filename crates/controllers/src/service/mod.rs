@@ -22,7 +22,7 @@ mod metrics;
 pub(crate) mod pass;
 mod routing;
 mod slots;
-mod tell;
+pub(crate) mod tell;
 pub(crate) mod trouble;
 mod waiting;
 

@@ -156,6 +156,10 @@ impl Pass<'_> {
             change = change.with_condition(service, self.shared.ready(&problems));
         }
         self.write(service, &change, Task::UpdateStatus).await?;
+        if !problems.is_empty() {
+            // Nobody tells when they are over.
+            self.shared.queue.add_after(self.key.clone(), tell::AILING, Priority::Low);
+        }
         if has_address {
             self.shared.addressed(service);
         } else if outcome.changed && reason == super::Reason::News {

@@ -18,6 +18,9 @@ use super::{NAME, Reason, Shared};
 /// So many nodes are named in an Event.
 const NAMES: usize = 20;
 
+/// How often a balancer that does not work is looked at.
+pub(super) const AILING: Duration = Duration::from_secs(30);
+
 /// The reason of a condition and an Event: ports that do not work although all is made.
 const PORTS_FAILED: &str = "PortsFailed";
 
@@ -153,7 +156,8 @@ impl Shared {
         if problems.is_empty() {
             self.condition("True", "Ensured", "The load balancer is as the Service wants it.".to_owned())
         } else {
-            self.condition("False", PORTS_FAILED, not_all_work(problems))
+            let next = format!("It is looked at again every {} s.", AILING.as_secs());
+            self.condition("False", PORTS_FAILED, format!("{} {next}", not_all_work(problems)))
         }
     }
 
@@ -203,7 +207,7 @@ impl Shared {
 }
 
 /// What does not work: the provider's words, or else those of the status.
-pub(super) fn problems(state: &LoadBalancerState) -> Vec<String> {
+pub(crate) fn problems(state: &LoadBalancerState) -> Vec<String> {
     if !state.problems.is_empty() {
         return state.problems.clone();
     }
