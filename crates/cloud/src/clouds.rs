@@ -190,7 +190,7 @@ impl Cloud {
     }
 
     /// It can tell what machines there are.
-    pub fn has_instances(&self) -> bool {
+    fn has_instances(&self) -> bool {
         self.layered.capabilities().instances.is_some()
     }
 

@@ -263,8 +263,8 @@ async fn doubtful_deletions_are_held_back_with_the_reason() {
 #[tokio::test]
 async fn a_new_service_gets_finalizer_balancer_and_status() {
     let forecast = of(vec![], vec![service("default/web")]).await;
-    let expected = "Service default/web: create balancer, update [finalizer: service.kubernetes.io/load-balancer-cleanup; \
-                    status.loadBalancer: (known when the cloud is done); condition bowline.dev/LoadBalancerReady: True]";
+    let expected = "Service default/web: create balancer, update [finalizer: service.kubernetes.io/load-balancer-cleanup], \
+                    update [status.loadBalancer: (known when the cloud is done); condition bowline.dev/LoadBalancerReady: True]";
     assert_eq!(told(&forecast), [expected]);
 }
 
@@ -296,7 +296,7 @@ async fn a_service_that_goes_or_changes_its_type_loses_balancer_and_finalizer() 
     let forecast = of(vec![], vec![retyped, going]).await;
     let finalizer = "finalizer: service.kubernetes.io/load-balancer-cleanup (removed)";
     let expected = [
-        format!("Service a/made1: delete balancer, update [{finalizer}]"),
+        format!("Service a/made1: delete balancer, update [status.loadBalancer: 192.0.2.1 (removed); {finalizer}]"),
         format!("Service a/made2: delete balancer, update [status.loadBalancer: 192.0.2.1 (removed); {finalizer}]"),
     ];
     assert_eq!(told(&forecast), expected);

@@ -15,6 +15,7 @@
 pub mod addresses;
 pub mod annotations;
 mod boolean;
+mod causes;
 mod duration;
 pub mod initialize;
 mod instance;
@@ -31,6 +32,7 @@ pub mod testing;
 pub mod well_known;
 
 pub use boolean::parse_bool;
+pub use causes::with_causes;
 pub use duration::{format_duration, parse_duration};
 pub use instance::{Instance, InstanceRef, InstanceState};
 pub use load_balancer::{

@@ -1,6 +1,7 @@
 //! Load balancers: what a Service wants, and what a cloud has.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -88,6 +89,17 @@ pub enum Protocol {
     /// SCTP.
     #[serde(rename = "SCTP")]
     Sctp,
+}
+
+/// As Kubernetes writes it.
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Protocol::Tcp => "TCP",
+            Protocol::Udp => "UDP",
+            Protocol::Sctp => "SCTP",
+        })
+    }
 }
 
 /// A family of IP addresses.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bowline_core::with_causes;
 use bowline_runtime::TokenBucket;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -18,8 +19,6 @@ use kube::client::{Body, ClientBuilder};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::{BoxError, Service};
-
-use crate::exchange::with_causes;
 
 /// The longest that the API server may take to begin an answer, be it a page of a list; writes have less time.
 const ANSWER_BEGINS_WITHIN: Duration = Duration::from_secs(60);

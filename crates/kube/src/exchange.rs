@@ -3,9 +3,9 @@
 //! Every request that goes through here can be sent twice: a patch with a resourceVersion, a deletion with a UID and a
 //! creation under a fixed name are refused the second time, and the other patches change nothing the second time.
 
-use std::error::Error;
 use std::time::Duration;
 
+use bowline_core::with_causes;
 use bowline_runtime::Shutdown;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -142,19 +142,4 @@ fn refusal(code: StatusCode, body: &[u8]) -> Failure {
 fn fields(details: &Value) -> Vec<String> {
     let causes = details.get("causes").and_then(Value::as_array).into_iter().flatten();
     causes.filter_map(|cause| cause.get("field")?.as_str()).map(str::to_owned).collect()
-}
-
-/// An error with what is behind it, which is where the word of use is: `client error (Connect): tcp connect error: …`.
-pub(crate) fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let said = error.to_string();
-        // Some errors quote their cause themselves.
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        cause = error.source();
-    }
-    text
 }

@@ -17,7 +17,7 @@ use std::collections::HashSet;
 use std::pin::pin;
 use std::time::Duration;
 
-use bowline_core::{Node, Service};
+use bowline_core::{Node, Service, with_causes};
 use bowline_runtime::Shutdown;
 use futures::{Stream, StreamExt};
 use kube::Api;
@@ -25,7 +25,6 @@ use kube::runtime::watcher;
 use tokio::time::Instant;
 
 use crate::Store;
-use crate::exchange::with_causes;
 use crate::store::Stored;
 use crate::wire::{Wire, WireNode, WireService};
 

@@ -8,8 +8,9 @@
 //! Four processes: this one is the client, and starts the backend, this data plane and HAProxy (from `PATH` or
 //! `BOWLINE_HAPROXY`; without it its column says SKIPPED). The client and the backend have one thread each and do the same
 //! for both balancers. Rounds alternate between the two, so that what else the machine does hits both alike. The median is
-//! printed; of latencies the lowest, as what else the machine does can only make them longer. Beside what the clock says stands the processor time that the balancer used, which says more on a machine
-//! where client, backend and balancer share few processors.
+//! printed; of latencies the lowest, as what else the machine does can only make them longer. Beside what the clock says
+//! stands the processor time that the balancer used, which says more on a machine where client, backend and balancer share
+//! few processors.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bowline_core::with_causes;
 use bytes::Bytes;
 use http::{Method, Request, Response, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -155,7 +156,8 @@ impl Transport {
             Transport::InProcess(cloud) => Ok(api::answer(cloud, request.uri(path).body(body).map_err(built)?).await),
             Transport::Http { endpoint, client } => {
                 let request = request.uri(endpoint.uri(path).map_err(built)?).body(Full::new(body)).map_err(built)?;
-                receive(client.request(request).await.map_err(|error| CallError::Unreachable(chain(&error)))?).await
+                receive(client.request(request).await.map_err(|error| CallError::Unreachable(with_causes(&error)))?)
+                    .await
             }
         }
     }
@@ -180,17 +182,6 @@ fn refusal(response: &Response<Bytes>) -> CallError {
 fn retry_after(response: &Response<Bytes>) -> Option<Duration> {
     let text = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
     text.trim().parse().ok().map(Duration::from_secs)
-}
-
-/// An error with all that is below it: hyper says "client error (Connect)" and keeps the reason for itself.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut below = error.source();
-    while let Some(error) = below {
-        text = format!("{text}: {error}");
-        below = error.source();
-    }
-    text
 }
 
 fn listing(page: Option<&str>, parameters: &[(&str, &str)]) -> String {

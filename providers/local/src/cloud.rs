@@ -15,7 +15,7 @@ use std::time::Duration;
 use bowline_core::{Address, LoadBalancerKey, Protocol};
 use serde::{Deserialize, Serialize};
 
-use crate::balancers::{BalancerOptions, Balancers, Whose, protocol_name};
+use crate::balancers::{BalancerOptions, Balancers, Whose};
 use crate::data_plane::Sockets;
 use crate::faults::{Fault, FaultSpec, Faults, Injected, Mishap};
 use crate::fleet::Fleet;
@@ -146,7 +146,7 @@ pub enum CloudError {
     #[error("the address {0} belongs to {owner}", owner = Whose(.1.as_ref()))]
     AddressTaken(IpAddr, Option<LoadBalancerKey>),
     /// Another balancer listens there.
-    #[error("the port {2}/{name} of {0} is taken by {owner}", name = protocol_name(*.1), owner = Whose(.3.as_ref()))]
+    #[error("the port {2}/{1} of {0} is taken by {owner}", owner = Whose(.3.as_ref()))]
     PortTaken(IpAddr, Protocol, u16, Option<LoadBalancerKey>),
     /// A balancer still has the address.
     #[error("the address {0} is in use by the balancer {1:?}; delete that first")]

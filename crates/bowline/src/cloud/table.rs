@@ -35,7 +35,7 @@ pub(super) fn balancers(balancers: &[BalancerView]) -> String {
 
 fn balancer(view: &BalancerView) -> [String; 10] {
     let balancer = &view.balancer;
-    let ports = balancer.settings.listeners.iter().map(|port| format!("{}/{}", port.port, protocol(port.protocol)));
+    let ports = balancer.settings.listeners.iter().map(|port| format!("{}/{}", port.port, port.protocol));
     let [open, accepted, inwards, outwards] = traffic(view);
     [
         balancer.id.clone(),
@@ -90,10 +90,6 @@ fn address(address: &CloudAddress) -> [String; 5] {
 
 fn owner(key: Option<&LoadBalancerKey>) -> String {
     or_none(key.map(|key| format!("{}:{}/{}", key.cluster, key.namespace, key.service)).unwrap_or_default())
-}
-
-fn protocol(protocol: bowline_core::Protocol) -> String {
-    format!("{protocol:?}").to_uppercase()
 }
 
 fn joined<T: ToString>(items: impl IntoIterator<Item = T>) -> String {

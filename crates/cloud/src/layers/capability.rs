@@ -47,12 +47,12 @@ fn ports(spec: &LoadBalancerSpec, caps: &LoadBalancerCapabilities) -> Vec<String
     let protocols: BTreeSet<Protocol> = spec.ports.iter().map(|port| port.protocol).collect();
     let mut refused = Vec::new();
     for protocol in &protocols {
-        let (can, name) = match protocol {
-            Protocol::Tcp => (caps.tcp, "TCP"),
-            Protocol::Udp => (caps.udp, "UDP"),
-            Protocol::Sctp => (caps.sctp, "SCTP"),
+        let can = match protocol {
+            Protocol::Tcp => caps.tcp,
+            Protocol::Udp => caps.udp,
+            Protocol::Sctp => caps.sctp,
         };
-        refuse(&mut refused, !can, || format!("spec.ports: protocol {name}"));
+        refuse(&mut refused, !can, || format!("spec.ports: protocol {protocol}"));
     }
     let mixed = protocols.len() > 1 && !caps.mixed_protocols;
     refuse(&mut refused, mixed, || "spec.ports: several protocols on one balancer".to_owned());

@@ -114,7 +114,7 @@ pub async fn forecast(
 ) -> Result<Forecast, RoutingError> {
     let mut items = nodes::forecast(&snapshot.nodes, clouds, options, now).await;
     if let Some(options) = &options.service {
-        items.extend(services::forecast(snapshot, clouds, options).await?);
+        items.extend(services::forecast(snapshot, clouds, options, now.wall).await?);
     }
     items.retain(|item| !item.is_silent());
     Ok(Forecast { items })

@@ -5,23 +5,23 @@
 //!                └─ not ours: nothing to tell            └─ what is wrong with the Service: refused
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bowline_cloud::{Cloud, Clouds, ErrorKind, Result};
-use bowline_core::annotations::LoadBalancerSettings;
-use bowline_core::service::{self, ServiceChange, ServiceType, TargetRules};
+use bowline_core::service::{self, ConditionChange, FinalizerChange, ServiceChange, status_equal};
 use bowline_core::well_known::{LOAD_BALANCER_CLEANUP, LOAD_BALANCER_READY};
 use bowline_core::{
-    FieldChange, Ingress, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Node, Plan, Service, TargetNode,
+    FieldChange, Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Plan, PortStatus, Protocol,
+    Service,
 };
 use futures::stream::{self, StreamExt as _};
+use jiff::Timestamp;
 
 use super::{Item, RemarkKind, Snapshot, changed};
-use crate::service::pass::{cleanup_settings, with_ip_mode};
-use crate::service::tell::problems;
+use crate::service::decide::{self, Need};
 use crate::service::trouble::{Cause, Next, Task, Trouble};
-use crate::service::{Options, Routing, RoutingError};
+use crate::service::{Options, Routing, RoutingError, condition};
 
 /// How many questions are put to a cloud at once; its own limit may be lower.
 const AT_ONCE: usize = 8;
@@ -34,14 +34,15 @@ pub(super) async fn forecast(
     snapshot: &Snapshot,
     clouds: &Clouds,
     options: &Options,
+    now: Timestamp,
 ) -> std::result::Result<Vec<Item>, RoutingError> {
     let routing = Routing::new(clouds, &options.default_cloud, options.classes)?;
-    let scene = Scene { snapshot, clouds, options, routing: &routing };
+    let scene = Scene { snapshot, clouds, options, routing: &routing, now };
     let mut cases: Vec<_> = snapshot.services.iter().filter_map(|service| scene.case(service)).collect();
     for cloud in clouds.iter() {
         ask(cloud, &mut cases).await;
     }
-    let items: BTreeMap<_, _> = cases.into_iter().map(|case| (case.service.key(), case.told())).collect();
+    let items: BTreeMap<_, _> = cases.into_iter().map(|case| (case.service.key(), scene.told(case))).collect();
     Ok(items.into_values().collect())
 }
 
@@ -51,12 +52,12 @@ struct Scene<'a> {
     clouds: &'a Clouds,
     options: &'a Options,
     routing: &'a Routing,
+    now: Timestamp,
 }
 
 /// A Service, what is wished of which clouds, and what those have for it.
 struct Case<'a> {
     service: &'a Service,
-    settings: LoadBalancerSettings,
     wish: std::result::Result<LoadBalancerWish, Trouble>,
     clouds: Vec<Cloud>,
     sights: Vec<(Arc<str>, Result<Sight>)>,
@@ -72,67 +73,32 @@ struct Sight {
 impl<'a> Scene<'a> {
     /// `None` if the Service is not ours, or needs nothing.
     fn case(&self, service: &'a Service) -> Option<Case<'a>> {
-        let scope = self.routing.scope();
-        let is_ours = service::wants_balancer(service, &scope);
-        if is_ours && !service.deleting {
-            return Some(self.wanted(service, self.routing.cloud(service)?));
-        }
-        (is_ours || service::needs_cleanup(service, &scope)).then(|| self.unwanted(service))
-    }
-
-    /// A balancer is wanted.
-    fn wanted(&self, service: &'a Service, cloud: &Cloud) -> Case<'a> {
-        let mistakes = |mistakes| Trouble { task: Task::Ensure, cause: Cause::Mistakes(mistakes) };
-        let reading = service::read(service);
-        let notes = reading.unknown.iter().map(|unknown| {
-            let near = unknown.nearest.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-            format!("the annotation {} means nothing{near}", unknown.key)
-        });
-        let notes = notes.collect();
-        let (settings, wish) = match reading.settings {
-            Ok(settings) => {
-                let targets = self.targets(cloud, &settings);
-                let wish = service::wish(&self.options.cluster, service, &settings, targets).map_err(mistakes);
-                (settings, wish.and_then(|wish| possible(cloud, wish)))
+        let (wish, clouds, notes) = match decide::need(service, self.routing, false) {
+            Need::Balancer(cloud) => {
+                let notes = service::read(service).unknown.iter().map(ToString::to_string).collect();
+                (self.wish(service, cloud), vec![cloud.clone()], notes)
             }
-            Err(wrong) => (LoadBalancerSettings::default(), Err(mistakes(wrong))),
+            Need::Cleanup => {
+                let clouds = decide::clouds_to_clean(service, self.routing, self.clouds);
+                (self.cleanup_wish(service), clouds, Vec::new())
+            }
+            Need::Nothing => return None,
         };
-        Case { service, settings, wish, clouds: vec![cloud.clone()], sights: Vec::new(), notes }
+        Some(Case { service, wish, clouds, sights: Vec::new(), notes })
     }
 
-    /// No balancer is wanted any more, or ever was.
-    fn unwanted(&self, service: &'a Service) -> Case<'a> {
-        let settings = cleanup_settings(service);
-        let wish = |settings: &LoadBalancerSettings| service::cleanup_wish(&self.options.cluster, service, settings);
-        let (settings, wish) = match settings {
-            Ok(settings) => (settings.clone(), Ok(wish(&settings))),
-            Err(trouble) => (LoadBalancerSettings::default(), Err(trouble)),
-        };
-        Case { service, settings, wish, clouds: self.clouds_of(service), sights: Vec::new(), notes: Vec::new() }
-    }
-
-    /// Its class, which says which cloud it is, is gone once its type is another.
-    fn clouds_of(&self, service: &Service) -> Vec<Cloud> {
-        match service.kind {
-            ServiceType::LoadBalancer => self.routing.cloud(service).cloned().into_iter().collect(),
-            _ => self.clouds.iter().filter(|cloud| cloud.has_load_balancers()).cloned().collect(),
-        }
-    }
-
-    fn targets(&self, cloud: &Cloud, settings: &LoadBalancerSettings) -> Vec<TargetNode> {
-        let can_drain = cloud.layers().capabilities().load_balancers.as_ref().is_some_and(|balancers| balancers.drain);
-        let rules = TargetRules { nodes: self.options.nodes, drain: !self.options.drain.is_zero() };
-        let is_local = |node: &Node| node.provider_id.as_ref().is_some_and(|id| cloud.layers().owns(id));
+    fn wish(&self, service: &Service, cloud: &Cloud) -> std::result::Result<LoadBalancerWish, Trouble> {
+        let settings = service::read(service).settings.map_err(decide::mistaken)?;
         // Since when a Node has been leaving is not known here: it is taken to have just begun.
-        let drains = |_: &Node| can_drain && rules.drain;
-        service::targets(&self.snapshot.nodes, rules, settings.target_nodes.as_ref(), is_local, drains)
+        let rules = self.options.target_rules();
+        let targets = decide::targets(&self.snapshot.nodes, cloud, rules, &settings, |_| true);
+        decide::wish(cloud, &self.options.cluster, service, &settings, targets)
     }
-}
 
-/// The wish, if the cloud can do all of it as far as that can be said without asking.
-fn possible(cloud: &Cloud, wish: LoadBalancerWish) -> std::result::Result<LoadBalancerWish, Trouble> {
-    cloud.layers().check_load_balancer(&wish).map_err(Trouble::cloud(Task::Ensure))?;
-    Ok(wish)
+    fn cleanup_wish(&self, service: &Service) -> std::result::Result<LoadBalancerWish, Trouble> {
+        let settings = decide::cleanup_settings(service)?;
+        Ok(service::cleanup_wish(&self.options.cluster, service, &settings))
+    }
 }
 
 /// Asks one cloud about all of its balancers, and plans each.
@@ -163,120 +129,172 @@ async fn ask(cloud: &Cloud, cases: &mut [Case<'_>]) {
 
 // ---- telling
 
-impl Case<'_> {
-    fn told(self) -> Item {
-        let mut item = Item::of_service(self.service);
-        item.cloud = self.clouds.first().map(|cloud| cloud.name().clone()).filter(|_| self.clouds.len() == 1);
-        self.notes.iter().for_each(|note| item.remark(RemarkKind::Note, note));
-        let wish = match self.wish {
-            Ok(wish) => wish,
-            Err(trouble) => {
-                tell_trouble(&mut item, self.service, &trouble, Vec::new());
-                return item;
-            }
-        };
+impl Scene<'_> {
+    fn told(&self, case: Case<'_>) -> Item {
+        let mut item = Item::of_service(case.service);
+        item.cloud = case.clouds.first().map(|cloud| cloud.name().clone()).filter(|_| case.clouds.len() == 1);
+        case.notes.iter().for_each(|note| item.remark(RemarkKind::Note, note));
+        let told = case.wish.and_then(|wish| match wish.spec {
+            Some(_) => self.ensure(&mut item, case.service, &wish, case.sights),
+            None => self.clean_up(&mut item, case.service, case.sights),
+        });
+        if let Err(trouble) = told {
+            self.trouble(&mut item, case.service, &trouble);
+        }
+        item
+    }
+
+    fn ensure(
+        &self,
+        item: &mut Item,
+        service: &Service,
+        wish: &LoadBalancerWish,
+        sights: Vec<(Arc<str>, Result<Sight>)>,
+    ) -> std::result::Result<(), Trouble> {
         // It is there before the cloud is asked, whatever comes of that.
-        let finalizer: Vec<_> = wish.spec.iter().filter_map(|_| missing_finalizer(self.service)).collect();
-        let task = if wish.spec.is_some() { Task::Ensure } else { Task::Delete };
-        let mut states = Vec::new();
-        for (cloud, sight) in self.sights {
+        item.update(fields(service, &ServiceChange::add_finalizer(service)));
+        for (_, sight) in sights {
+            let sight = match sight {
+                // Somebody else sees to it.
+                Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => return Ok(()),
+                sight => sight.map_err(Trouble::cloud(Task::Ensure))?,
+            };
+            let then = state_then(service, wish, sight.state, &sight.plan)?;
+            let ready = condition::ready(&condition::problems(&then), self.now);
+            item.in_cloud = sight.plan;
+            item.update(fields(service, &decide::ensured(service, &then.status, ready)));
+        }
+        Ok(())
+    }
+
+    fn clean_up(
+        &self,
+        item: &mut Item,
+        service: &Service,
+        sights: Vec<(Arc<str>, Result<Sight>)>,
+    ) -> std::result::Result<(), Trouble> {
+        for (cloud, sight) in sights {
             match sight {
+                Ok(sight) if sight.plan.is_empty() => {}
                 Ok(sight) => {
-                    states.push(sight.state);
-                    if !sight.plan.is_empty() {
-                        item.cloud = Some(cloud);
-                    }
+                    item.cloud = Some(cloud);
                     item.in_cloud.steps.extend(sight.plan.steps);
                 }
-                // Somebody else sees to it.
-                Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => {
-                    item.update(finalizer);
-                    return item;
-                }
+                Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => {}
                 Err(error) => {
                     item.cloud = Some(cloud);
-                    tell_trouble(&mut item, self.service, &Trouble::cloud(task)(error), finalizer);
-                    return item;
+                    return Err(Trouble::cloud(Task::CheckBeforeCleanup)(error));
                 }
             }
         }
-        let changes = match wish.spec {
-            Some(_) => ensured(self.service, &self.settings, &item.in_cloud, states.pop().flatten()),
-            None => removed(self.service),
+        let existed = !item.in_cloud.is_empty();
+        if let Some(change) = decide::removed(service, self.routing.scope(), existed, false) {
+            item.update(fields(service, &change));
+        }
+        Ok(())
+    }
+
+    /// What is in the way, and what the Service says of it.
+    fn trouble(&self, item: &mut Item, service: &Service, trouble: &Trouble) {
+        let kind = match (&trouble.cause, trouble.next()) {
+            (Cause::Protected | Cause::UnclearPolicy(_), _) => RemarkKind::HeldBack,
+            _ if trouble.is_calm() => RemarkKind::Note,
+            (_, Next::Rest) => RemarkKind::Refused,
+            _ => RemarkKind::Failed,
         };
-        item.update(changes);
-        item
+        item.remark(kind, trouble.to_string());
+        // What only fails now may work by the time that a controller tries.
+        if matches!(kind, RemarkKind::HeldBack | RemarkKind::Refused) {
+            let condition = condition::blocked(trouble, None, self.now);
+            item.update(fields(service, &ServiceChange::default().with_condition(service, condition)));
+        }
     }
 }
 
-/// What is in the way, and what the Service says of it.
-fn tell_trouble(item: &mut Item, service: &Service, trouble: &Trouble, mut changes: Vec<FieldChange>) {
-    let kind = match (&trouble.cause, trouble.next()) {
-        (Cause::Protected | Cause::UnclearPolicy(_), _) => RemarkKind::HeldBack,
-        _ if trouble.is_calm() => RemarkKind::Note,
-        (_, Next::Rest) => RemarkKind::Refused,
-        _ => RemarkKind::Failed,
-    };
-    item.remark(kind, trouble.to_string());
-    // What only fails now may work by the time that a controller tries.
-    if matches!(kind, RemarkKind::HeldBack | RemarkKind::Refused) {
-        changes.extend(condition(service, "False"));
-    }
-    item.update(changes);
-}
-
-/// What is written to a Service whose balancer becomes as wanted.
-fn ensured(
+/// What the cloud has when the plan is carried out, as far as a Service is told. Addresses that the Service has already stay,
+/// as far as anybody can tell now.
+fn state_then(
     service: &Service,
-    settings: &LoadBalancerSettings,
-    plan: &Plan,
+    wish: &LoadBalancerWish,
     state: Option<LoadBalancerState>,
-) -> Vec<FieldChange> {
-    let mut changes: Vec<_> = missing_finalizer(service).into_iter().collect();
-    // What a change will bring is not known; without one, it stays as it is.
-    let works = !plan.is_empty() || state.as_ref().is_none_or(|state| problems(state).is_empty());
-    let status_now = state.map(|state| with_ip_mode(state.status, settings));
-    let change = ServiceChange::default();
-    let differs = status_now.as_ref().is_none_or(|status| !change.with_status(service, status).is_empty());
-    if differs {
-        let known = status_now.filter(|_| plan.is_empty());
-        let to = known.as_ref().map_or_else(|| KNOWN_AFTERWARDS.to_owned(), places);
-        changes.push(changed("status.loadBalancer", Some(places(&service.status)), Some(to)));
+    plan: &Plan,
+) -> std::result::Result<LoadBalancerState, Trouble> {
+    let told = |state: LoadBalancerState| {
+        let status = decide::with_ip_mode(state.status, &wish.settings);
+        LoadBalancerState { status, ..state }
+    };
+    if plan.is_empty() {
+        return decide::made(state).map(told);
     }
-    // A Service that is as wanted and never was in trouble is not written to for the sake of a condition.
-    if differs || service.condition(LOAD_BALANCER_READY).is_some() {
-        changes.extend(condition(service, if works { "True" } else { "False" }));
-    }
-    changes
+    let stays = state.map(told).filter(|state| status_equal(&state.status, &service.status));
+    let status = stays.map_or_else(known_afterwards, |state| with_ports(state.status, wish));
+    Ok(LoadBalancerState { status, problems: Vec::new(), resources: Default::default() })
 }
 
-/// What is written to a Service of which nothing is left in a cloud.
-fn removed(service: &Service) -> Vec<FieldChange> {
-    let mut changes = Vec::new();
-    if !service.deleting && service.status != LoadBalancerStatus::default() {
-        changes.push(changed("status.loadBalancer", Some(places(&service.status)), None));
-    }
-    if let Some(condition) = service.condition(LOAD_BALANCER_READY).filter(|_| !service.deleting) {
-        changes.push(changed(format!("condition {LOAD_BALANCER_READY}"), Some(condition.status.clone()), None));
-    }
-    if service.has_finalizer() {
-        changes.push(changed("finalizer", Some(LOAD_BALANCER_CLEANUP.to_owned()), None));
-    }
-    changes
+fn known_afterwards() -> LoadBalancerStatus {
+    let ingress = Ingress { hostname: Some(KNOWN_AFTERWARDS.to_owned()), ..Ingress::default() };
+    LoadBalancerStatus { ingress: vec![ingress] }
 }
 
-fn missing_finalizer(service: &Service) -> Option<FieldChange> {
-    (!service.has_finalizer()).then(|| changed("finalizer", None, Some(LOAD_BALANCER_CLEANUP.to_owned())))
+/// Where a provider lists ports, it lists those that are wished.
+fn with_ports(mut status: LoadBalancerStatus, wish: &LoadBalancerWish) -> LoadBalancerStatus {
+    let wished = wish.spec.iter().flat_map(|spec| &spec.ports).map(|port| (port.port, port.protocol));
+    let wished: BTreeSet<(u16, Protocol)> = wished.collect();
+    let differs = |ingress: &&mut Ingress| {
+        let listed: BTreeSet<_> = ingress.ports.iter().map(|port| (port.port, port.protocol)).collect();
+        !listed.is_empty() && listed != wished
+    };
+    for ingress in status.ingress.iter_mut().filter(differs) {
+        ingress.ports = wished.iter().map(|&(port, protocol)| PortStatus { port, protocol, error: None }).collect();
+    }
+    status
 }
 
-fn condition(service: &Service, to: &str) -> Option<FieldChange> {
-    let from = service.condition(LOAD_BALANCER_READY).map(|condition| condition.status.clone());
+/// What is written, field by field.
+fn fields(service: &Service, change: &ServiceChange) -> Vec<FieldChange> {
+    let finalizer = Some(LOAD_BALANCER_CLEANUP.to_owned());
+    let status = change
+        .status
+        .as_ref()
+        .map(|status| changed("status.loadBalancer", Some(places(&service.status)), Some(places(status))));
+    let condition = change.condition.as_ref().map(|change| condition_field(service, change));
+    let finalizer = change.finalizer.map(|change| match change {
+        FinalizerChange::Add => changed("finalizer", None, finalizer),
+        FinalizerChange::Remove => changed("finalizer", finalizer, None),
+    });
+    status.into_iter().chain(condition).chain(finalizer).collect()
+}
+
+/// Told by its status; by its message if that is what changes.
+fn condition_field(service: &Service, change: &ConditionChange) -> FieldChange {
     let field = format!("condition {LOAD_BALANCER_READY}");
-    (from.as_deref() != Some(to)).then(|| changed(field, from, Some(to.to_owned())))
+    let now = service.condition(LOAD_BALANCER_READY);
+    match (now, change) {
+        (Some(now), ConditionChange::Set(then)) if now.status == then.status => {
+            changed(field, Some(now.message.clone()), Some(then.message.clone()))
+        }
+        (now, ConditionChange::Set(then)) => {
+            changed(field, now.map(|now| now.status.clone()), Some(then.status.clone()))
+        }
+        (now, ConditionChange::Remove(_)) => changed(field, now.map(|now| now.status.clone()), None),
+    }
 }
 
-/// Where clients connect.
+/// Where clients connect, and how as far as that is said.
 fn places(status: &LoadBalancerStatus) -> String {
-    let place = |ingress: &Ingress| ingress.ip.clone().or_else(|| ingress.hostname.clone()).unwrap_or_default();
     status.ingress.iter().map(place).collect::<Vec<_>>().join(", ")
+}
+
+fn place(ingress: &Ingress) -> String {
+    let place = ingress.ip.as_ref().or(ingress.hostname.as_ref()).map(String::as_str).unwrap_or_default();
+    let mode = ingress.ip_mode.map(|mode| match mode {
+        IpMode::Vip => "VIP".to_owned(),
+        IpMode::Proxy => "Proxy".to_owned(),
+    });
+    let ports = ingress.ports.iter().map(|port| match &port.error {
+        Some(error) => format!("{}/{} {error}", port.port, port.protocol),
+        None => format!("{}/{}", port.port, port.protocol),
+    });
+    let details: Vec<String> = mode.into_iter().chain(ports).collect();
+    if details.is_empty() { place.to_owned() } else { format!("{place} ({})", details.join(" ")) }
 }

@@ -43,6 +43,21 @@ struct Written {
     at: Instant,
 }
 
+impl Written {
+    /// The store shows what was there before: a version that we changed, or one that somebody else made in between. That
+    /// one we never saw, and it may say that there is a finalizer or a condition which our write took away.
+    fn replaces(&self, stored: &Service) -> bool {
+        let is_older = || Some(number(stored)? < number(&self.service)?);
+        stored.uid == self.service.uid
+            && (self.outdated.contains(&stored.resource_version) || is_older().unwrap_or_default())
+    }
+}
+
+/// Versions can be compared if they are numbers, which they are in all of Kubernetes' own API servers.
+fn number(service: &Service) -> Option<u64> {
+    service.resource_version.parse().ok()
+}
+
 /// For so long the store may lag behind our own writes. What it shows after that is the truth: of an API server that was
 /// set back, say.
 const LAG: Duration = Duration::from_secs(10);
@@ -149,9 +164,7 @@ impl Memory {
         let mut memory = self.lock();
         let Some(entry) = memory.get_mut(key) else { return stored };
         match &entry.written {
-            Some(written) if written.at.elapsed() < LAG && written.outdated.contains(&stored.resource_version) => {
-                written.service.clone()
-            }
+            Some(written) if written.at.elapsed() < LAG && written.replaces(&stored) => written.service.clone(),
             _ => {
                 entry.written = None;
                 stored
@@ -186,6 +199,21 @@ mod tests {
         memory.wrote(&key, &at("1"), &at("2"));
         tokio::time::advance(LAG).await;
         assert_eq!(latest("1"), "1", "the API server was set back");
+    }
+
+    #[tokio::test]
+    async fn a_version_that_somebody_made_before_our_write_came_is_as_outdated_as_the_one_that_we_changed() {
+        let (memory, key) = (Memory::default(), at("1").key());
+        let wrote = || memory.wrote(&key, &at("8"), &at("10"));
+        let latest = |stored: Arc<Service>| memory.latest(&key, stored).resource_version.clone();
+        wrote();
+        assert_eq!([latest(at("8")), latest(at("9"))], ["10", "10"]);
+        assert_eq!(latest(at("11")), "11");
+        wrote();
+        assert_eq!(latest(at("other")), "other", "what cannot be compared is taken as it comes");
+        wrote();
+        let successor = Service { uid: "another".to_owned(), ..Service::clone(&at("9")) };
+        assert_eq!(latest(Arc::new(successor)), "9", "a new Service of the same name");
     }
 
     #[tokio::test]

@@ -16,13 +16,15 @@
 //! * **Gathered.** Nodes that come and go make one refresh of every balancer, a moment after the last of them.
 
 mod balancers;
+pub(crate) mod condition;
 mod crowd;
+pub(crate) mod decide;
 mod memory;
 mod metrics;
-pub(crate) mod pass;
+mod pass;
 mod routing;
 mod slots;
-pub(crate) mod tell;
+mod tell;
 pub(crate) mod trouble;
 mod waiting;
 
@@ -34,7 +36,7 @@ use std::time::Duration;
 
 use bowline_cloud::{Cloud, ErrorKind};
 use bowline_core::annotations::LoadBalancerSettings;
-use bowline_core::service::{self, NodeSet, Scope, TargetRules};
+use bowline_core::service::{self, NodeSet, TargetRules};
 use bowline_core::{ClusterName, Node, Service, ServiceKey, TargetNode};
 use bowline_kube::{Change, EventSource};
 use bowline_runtime::{Backoff, Priority, Queue, Shutdown, Work};
@@ -47,6 +49,7 @@ use crate::complaints::Complaints;
 use crate::manager::ManagerError;
 use balancers::Balancers;
 use crowd::Crowd;
+use decide::Need;
 use memory::Memory;
 use metrics::Metrics;
 use pass::{Done, Pass};
@@ -115,6 +118,13 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// How Nodes become targets and leave.
+    pub(crate) fn target_rules(&self) -> TargetRules {
+        TargetRules { nodes: self.nodes, drain: !self.drain.is_zero() }
+    }
+}
+
 /// The controller.
 pub struct ServiceController {
     shared: Arc<Shared>,
@@ -125,7 +135,6 @@ struct Shared {
     context: Context,
     options: Options,
     routing: Routing,
-    scope: Scope,
     rules: TargetRules,
     events: EventSource,
     queue: Queue<ServiceKey>,
@@ -179,8 +188,7 @@ impl ServiceController {
             return Ok(None);
         }
         let shared = Arc::new(Shared {
-            scope: routing.scope(),
-            rules: TargetRules { nodes: options.nodes, drain: !options.drain.is_zero() },
+            rules: options.target_rules(),
             events: context.events.source(COMPONENT),
             queue: Queue::new(QUEUE, BACKOFF, &context.queues).with_flows(namespace_of),
             slots: Slots::new(options.concurrency),
@@ -295,7 +303,11 @@ impl Shared {
     }
 
     fn concerns(&self, service: &Service) -> bool {
-        service::wants_balancer(service, &self.scope) || service::needs_cleanup(service, &self.scope)
+        !matches!(decide::need(service, &self.routing, false), Need::Nothing)
+    }
+
+    fn wants_balancer(&self, service: &Service) -> bool {
+        matches!(decide::need(service, &self.routing, false), Need::Balancer(_))
     }
 
     /// A Service that was served before this process began is no news: it is only looked at.
@@ -311,10 +323,11 @@ impl Shared {
     /// SVC-3, and what upstream sees at the next change only: our finalizer taken away, another policy for a balancer that
     /// is to go.
     fn calls_for_work(&self, old: &Service, new: &Service) -> bool {
-        let cleanup = |service: &Service| service::needs_cleanup(service, &self.scope);
-        let lost = old.has_finalizer() && !new.has_finalizer() && service::wants_balancer(new, &self.scope);
+        let scope = self.routing.scope();
+        let cleanup = |service: &Service| service::needs_cleanup(service, scope);
+        let lost = old.has_finalizer() && !new.has_finalizer() && self.wants_balancer(new);
         let going = cleanup(new) && (!cleanup(old) || old.annotations != new.annotations);
-        service::needs_update(old, new, &self.scope) || going || (lost && !new.deleting)
+        service::needs_update(old, new, scope) || going || lost
     }
 
     fn changed(&self, service: &Service) {
@@ -380,8 +393,7 @@ impl Shared {
     /// The Services that were in a pass with other targets than they would have now. One in back-off has its own time.
     fn moved(&self) -> Vec<ServiceKey> {
         let mut crowds = HashMap::new();
-        let wanting = self.context.services.all().into_iter();
-        let wanting = wanting.filter(|service| !service.deleting && service::wants_balancer(service, &self.scope));
+        let wanting = self.context.services.all().into_iter().filter(|service| self.wants_balancer(service));
         let moved = wanting.filter(|service| {
             let key = service.key();
             let Some(tried) = self.memory.tried(&key) else { return false };
@@ -401,11 +413,8 @@ impl Shared {
 
     /// The Nodes behind a balancer in this cloud, now (SVC-23).
     fn targets(&self, cloud: &Cloud, settings: &LoadBalancerSettings) -> Arc<Vec<TargetNode>> {
-        let can_drain = cloud.layers().capabilities().load_balancers.as_ref().is_some_and(|balancers| balancers.drain);
         let nodes = self.context.nodes.all();
-        let is_local = |node: &Node| node.provider_id.as_ref().is_some_and(|id| cloud.layers().owns(id));
-        let drains = |node: &Node| can_drain && self.rules.drain && self.crowd.drains(node);
-        Arc::new(service::targets(&nodes, self.rules, settings.target_nodes.as_ref(), is_local, drains))
+        Arc::new(decide::targets(&nodes, cloud, self.rules, settings, |node| self.crowd.drains(node)))
     }
 
     fn node_sync_begins(&self, moved: &[ServiceKey]) {

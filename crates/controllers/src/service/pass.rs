@@ -4,21 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Applied, Cloud, Error, ErrorKind};
-use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings, Mistake};
+use bowline_core::annotations::LoadBalancerSettings;
 use bowline_core::service::{self, ServiceChange};
-use bowline_core::well_known::LOAD_BALANCER_READY;
-use bowline_core::{
-    LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Plan, Service, ServiceKey, ServiceType, Step, TargetNode,
-};
+use bowline_core::{LoadBalancerState, LoadBalancerWish, Plan, Service, ServiceKey, Step, TargetNode};
 use bowline_kube::WriteError;
 use bowline_runtime::{Priority, Shutdown};
 use tokio::time::Instant;
 
-use super::Shared;
 use super::balancers::{SharedBalancer, Turn};
+use super::condition;
+use super::decide::{self, Need};
 use super::memory::Held;
-use super::tell;
-use super::trouble::{Cause, Task, Trouble};
+use super::trouble::{Task, Trouble};
+use super::{Reason, Shared};
 
 /// A plan is made and carried out so many times in one pass; a cloud that is still not as wished then never will be.
 const ROUNDS: usize = 5;
@@ -45,6 +43,7 @@ pub(super) enum Done {
 }
 
 /// What became of a plan.
+#[derive(Default)]
 struct Outcome {
     /// What the cloud has now.
     state: Option<LoadBalancerState>,
@@ -62,6 +61,12 @@ struct Sight {
     at: Instant,
 }
 
+/// Why there may be something to do, and the targets then.
+struct Occasion {
+    reason: Reason,
+    targets: Arc<Vec<TargetNode>>,
+}
+
 impl Pass<'_> {
     /// Does what the Service, or its absence, calls for (SVC-10 to SVC-18).
     pub(super) async fn run(&self) -> Result<Done, (Option<Arc<Service>>, Trouble)> {
@@ -70,117 +75,57 @@ impl Pass<'_> {
                 return Ok(Done::Waiting);
             }
         }
-        let Some(stored) = self.shared.context.services.get(&self.key.to_string()) else { return Ok(Done::Settled) };
-        let service = self.shared.memory.latest(self.key, stored);
-        let outcome = if self.is_wanted(&service) {
-            self.ensure(&service).await
-        } else if self.may_have_balancer(&service) {
-            self.clean_up(&service).await
-        } else {
-            Ok(Done::Settled)
+        let Some(service) = self.current() else { return Ok(Done::Settled) };
+        let outcome = match self.need(&service) {
+            Need::Balancer(cloud) => self.ensure(cloud, &service).await,
+            Need::Cleanup => self.clean_up(&service).await,
+            Need::Nothing => Ok(Done::Settled),
         };
         outcome.map_err(|trouble| (Some(service), trouble))
     }
 
-    /// A balancer is wanted. Not for a Service that is going, finalizer or not (SVC-15).
-    fn is_wanted(&self, service: &Service) -> bool {
-        !service.deleting && service::wants_balancer(service, &self.shared.scope)
+    /// The Service as far as we know by now.
+    fn current(&self) -> Option<Arc<Service>> {
+        let stored = self.shared.context.services.get(&self.key.to_string())?;
+        Some(self.shared.memory.latest(self.key, stored))
     }
 
-    fn may_have_balancer(&self, service: &Service) -> bool {
-        service::needs_cleanup(service, &self.shared.scope)
-            || service::wants_balancer(service, &self.shared.scope)
-            || self.shared.memory.held(self.key, &service.uid).is_some()
+    /// What the Service calls for.
+    fn need(&self, service: &Service) -> Need<'_> {
+        decide::need(service, &self.shared.routing, self.held(service).is_some())
+    }
+
+    /// The balancer that was begun for this Service.
+    fn held(&self, service: &Service) -> Option<Held> {
+        self.shared.memory.held(self.key, &service.uid)
     }
 
     // ---- a balancer is wanted
 
-    async fn ensure(&self, service: &Arc<Service>) -> Result<Done, Trouble> {
-        let mistakes = |mistakes| Trouble { task: Task::Ensure, cause: Cause::Mistakes(mistakes) };
-        let Some(cloud) = self.shared.routing.cloud(service) else { return Ok(Done::Settled) };
+    async fn ensure(&self, cloud: &Cloud, service: &Arc<Service>) -> Result<Done, Trouble> {
         let reading = service::read(service);
         self.shared.remark_annotations(service, &reading.unknown);
-        let settings = reading.settings.map_err(mistakes)?;
+        let settings = reading.settings.map_err(decide::mistaken)?;
         let Some(_turn) = self.turn(cloud, &settings) else { return Ok(Done::Waiting) };
-        let (wish, targets) = self.wish(cloud, service, &settings).map_err(mistakes)?;
-        cloud.layers().check_load_balancer(&wish).map_err(Trouble::cloud(Task::Ensure))?;
-        self.shared.remark_targets(service, &targets);
-        let before = self.shared.memory.tried(self.key);
-        self.shared.memory.tries(self.key, targets.clone());
-        let reason = self.shared.reason(self.key, before.as_deref(), &targets);
-        self.shared.announce(service);
+        let (wish, targets) = self.wish(cloud, service, &settings)?;
+        let occasion = self.begin(service, targets);
         let service = &self.add_finalizer(service).await?;
         self.shared.memory.hold(self.key, service, cloud);
-        let began = Instant::now();
-        let outcome = self.bring_about(cloud, wish, || {
+        let again = || {
             let (wish, targets) = self.wish(cloud, service, &settings).ok()?;
             self.shared.memory.tries(self.key, targets);
             Some(wish)
-        });
-        let outcome = outcome.await;
-        let failed = outcome.as_ref().is_err_and(|error| error.kind() != ErrorKind::InProgress);
-        if outcome.as_ref().is_ok_and(|outcome| outcome.changed) || failed {
-            self.shared.count(reason, began.elapsed(), failed);
-        }
-        match outcome {
+        };
+        match self.measured(occasion.reason, self.bring_about(cloud, wish, again)).await {
             Ok(outcome) if outcome.withheld => Ok(Done::DryRun),
-            Ok(outcome) => self.ensured(service, &settings, outcome, reason, &targets).await,
+            Ok(outcome) => self.ensured(service, &settings, outcome, &occasion).await,
             // Somebody else makes the balancer and writes the status; the finalizer is theirs, too (SVC-14).
             Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => Ok(Done::Settled),
             Err(error) => {
-                self.shared.tell_update_failure(service, reason, &targets, &error);
+                self.shared.tell_update_failure(service, occasion.reason, &occasion.targets, &error);
                 Err(Trouble::cloud(Task::Ensure)(error))
             }
         }
-    }
-
-    /// The cloud has what is wanted: the Service is told.
-    async fn ensured(
-        &self,
-        service: &Arc<Service>,
-        settings: &LoadBalancerSettings,
-        outcome: Outcome,
-        reason: super::Reason,
-        targets: &[TargetNode],
-    ) -> Result<Done, Trouble> {
-        let missing = || Error::new(ErrorKind::Unexpected, "observe load balancer", "there is none after it was made");
-        let state = outcome.state.ok_or_else(missing).map_err(Trouble::cloud(Task::Ensure))?;
-        self.shared.tell_ensured(service, reason, outcome.changed, targets);
-        let problems = tell::problems(&state);
-        self.shared.remark_problems(service, &problems);
-        let status = with_ip_mode(state.status, settings);
-        let has_address = service.status.ingress.is_empty() && !status.ingress.is_empty();
-        let mut change = ServiceChange::default().with_status(service, &status);
-        // A Service that is as wanted and never was in trouble is not written to for the sake of a condition.
-        if !change.is_empty() || service.condition(LOAD_BALANCER_READY).is_some() {
-            change = change.with_condition(service, self.shared.ready(&problems));
-        }
-        self.write(service, &change, Task::UpdateStatus).await?;
-        if !problems.is_empty() {
-            // Nobody tells when they are over.
-            self.shared.queue.add_after(self.key.clone(), tell::AILING, Priority::Low);
-        }
-        if has_address {
-            self.shared.addressed(service);
-        } else if outcome.changed && reason == super::Reason::News {
-            // A port or an address that it no longer has.
-            self.shared.let_go();
-        }
-        self.shared.memory.settled(self.key);
-        Ok(Done::Settled)
-    }
-
-    /// The right to work on the balancer; `None` if another Service has it in work.
-    fn turn(&self, cloud: &Cloud, settings: &LoadBalancerSettings) -> Option<Option<Turn<'_>>> {
-        match SharedBalancer::of(cloud.name(), self.key, settings) {
-            Some(balancer) => self.shared.balancers.turn(balancer, self.key, &self.shared.queue).map(Some),
-            None => Some(None),
-        }
-    }
-
-    async fn add_finalizer(&self, service: &Arc<Service>) -> Result<Arc<Service>, Trouble> {
-        let change = ServiceChange::add_finalizer(service);
-        Ok(self.write(service, &change, Task::AddFinalizer).await?.unwrap_or_else(|| service.clone()))
     }
 
     /// What is wished of the cloud now, and the targets in it.
@@ -189,16 +134,91 @@ impl Pass<'_> {
         cloud: &Cloud,
         service: &Service,
         settings: &LoadBalancerSettings,
-    ) -> Result<(LoadBalancerWish, Arc<Vec<TargetNode>>), Vec<Mistake>> {
+    ) -> Result<(LoadBalancerWish, Arc<Vec<TargetNode>>), Trouble> {
         let targets = self.shared.targets(cloud, settings);
-        let wish = service::wish(&self.shared.options.cluster, service, settings, targets.to_vec())?;
+        let wish = decide::wish(cloud, &self.shared.options.cluster, service, settings, targets.to_vec())?;
         Ok((wish, targets))
+    }
+
+    /// Tells what there is to tell before anything is done, and keeps these targets in mind.
+    fn begin(&self, service: &Service, targets: Arc<Vec<TargetNode>>) -> Occasion {
+        self.shared.remark_targets(service, &targets);
+        let before = self.shared.memory.tried(self.key);
+        self.shared.memory.tries(self.key, targets.clone());
+        self.shared.announce(service);
+        Occasion { reason: self.shared.reason(self.key, before.as_deref(), &targets), targets }
+    }
+
+    async fn add_finalizer(&self, service: &Arc<Service>) -> Result<Arc<Service>, Trouble> {
+        let change = ServiceChange::add_finalizer(service);
+        Ok(self.write(service, &change, Task::AddFinalizer).await?.unwrap_or_else(|| service.clone()))
+    }
+
+    /// Makes the cloud what is wished; `again` says what is wished by now, if the turn to write comes late.
+    async fn bring_about(
+        &self,
+        cloud: &Cloud,
+        wish: LoadBalancerWish,
+        again: impl Fn() -> Option<LoadBalancerWish>,
+    ) -> Result<Outcome, Error> {
+        let sight = self.look(cloud, wish).await?;
+        self.fulfil(cloud, sight, again).await
+    }
+
+    /// Counts the work and how long it takes, if it changes or fails to change anything.
+    async fn measured(
+        &self,
+        reason: Reason,
+        work: impl Future<Output = Result<Outcome, Error>>,
+    ) -> Result<Outcome, Error> {
+        let began = Instant::now();
+        let outcome = work.await;
+        let failed = outcome.as_ref().is_err_and(|error| error.kind() != ErrorKind::InProgress);
+        if failed || outcome.as_ref().is_ok_and(|outcome| outcome.changed) {
+            self.shared.count(reason, began.elapsed(), failed);
+        }
+        outcome
+    }
+
+    /// The cloud has what is wanted: the Service is told.
+    async fn ensured(
+        &self,
+        service: &Arc<Service>,
+        settings: &LoadBalancerSettings,
+        outcome: Outcome,
+        occasion: &Occasion,
+    ) -> Result<Done, Trouble> {
+        let state = decide::made(outcome.state)?;
+        // Changed its mind meanwhile: the next pass is queued, and the API server takes no address for another type.
+        let is_wanted = |now: &Service| matches!(self.need(now), Need::Balancer(_));
+        if self.current().is_some_and(|now| now.uid == service.uid && !is_wanted(&now)) {
+            return Ok(Done::Settled);
+        }
+        self.shared.tell_ensured(service, occasion.reason, outcome.changed, &occasion.targets);
+        let problems = condition::problems(&state);
+        self.shared.remark_problems(service, &problems);
+        let status = decide::with_ip_mode(state.status, settings);
+        let ready = condition::ready(&problems, self.shared.context.clock.now());
+        let change = decide::ensured(service, &status, ready);
+        self.write(service, &change, Task::UpdateStatus).await?;
+        if !problems.is_empty() {
+            // Nobody tells when they are over.
+            self.shared.queue.add_after(self.key.clone(), condition::AILING, Priority::Low);
+        }
+        if service.status.ingress.is_empty() && !status.ingress.is_empty() {
+            self.shared.addressed(service);
+        } else if outcome.changed && occasion.reason == Reason::News {
+            // A port or an address that it no longer has.
+            self.shared.let_go();
+        }
+        self.shared.memory.settled(self.key);
+        Ok(Done::Settled)
     }
 
     // ---- no balancer is wanted
 
     async fn clean_up(&self, service: &Arc<Service>) -> Result<Done, Trouble> {
-        let settings = cleanup_settings(service)?;
+        let settings = decide::cleanup_settings(service)?;
         let wish = service::cleanup_wish(&self.shared.options.cluster, service, &settings);
         let mut existed = false;
         for cloud in self.clouds_of(service) {
@@ -209,13 +229,10 @@ impl Pass<'_> {
             }
             existed |= removed.changed;
         }
-        if !existed && self.may_be_anothers(service) {
+        let is_held = self.held(service).is_some();
+        let Some(change) = decide::removed(service, self.shared.routing.scope(), existed, is_held) else {
             return Ok(Done::Settled);
-        }
-        // Also of a Service that is going: it stays for as long as somebody else's finalizer holds it.
-        let change = ServiceChange::default().without_finalizer(service);
-        let change = change.with_status(service, &LoadBalancerStatus::default());
-        let change = change.without_condition(service, LOAD_BALANCER_READY);
+        };
         self.write(service, &change, Task::RemoveFinalizer).await?;
         self.shared.memory.released(self.key, &service.uid);
         if existed {
@@ -225,44 +242,42 @@ impl Pass<'_> {
         Ok(Done::Settled)
     }
 
-    /// Nothing says that the finalizer, which all managers share, is ours: Services without a class are somebody else's, and
-    /// the class that would have told is gone with the type.
-    fn may_be_anothers(&self, service: &Service) -> bool {
-        !self.shared.scope.unset
-            && service.class.is_none()
-            && service.condition(LOAD_BALANCER_READY).is_none()
-            && self.shared.memory.held(self.key, &service.uid).is_none()
-    }
-
-    /// The clouds that may have a balancer for this Service. Its class, which says which, is gone once its type is another.
+    /// The clouds that may have a balancer for this Service.
     fn clouds_of(&self, service: &Service) -> Vec<Cloud> {
-        if let Some(held) = self.shared.memory.held(self.key, &service.uid) {
-            return vec![held.cloud];
-        }
-        if service.kind == ServiceType::LoadBalancer {
-            return self.shared.routing.cloud(service).cloned().into_iter().collect();
-        }
-        self.shared.context.clouds.iter().filter(|cloud| cloud.has_load_balancers()).cloned().collect()
+        let Some(held) = self.held(service) else {
+            return decide::clouds_to_clean(service, &self.shared.routing, &self.shared.context.clouds);
+        };
+        vec![held.cloud]
     }
 
     /// Removes what the cloud has.
     async fn remove(&self, cloud: &Cloud, service: &Service, wish: &LoadBalancerWish) -> Result<Outcome, Trouble> {
-        // That cleaning up begins is told once it is known that there is something.
-        let tell = |plan: &Plan| (!plan.is_empty()).then(|| self.shared.tell_deleting(service));
-        match self.bring_about_with(cloud, wish.clone(), || None, tell).await {
-            Ok(outcome) => Ok(outcome),
-            Err((_, error)) if error.kind() == ErrorKind::ImplementedElsewhere => {
-                Ok(Outcome { state: None, changed: false, withheld: false })
-            }
-            Err((task, error)) => Err(Trouble::cloud(task)(error)),
+        match self.try_to_remove(cloud, service, wish).await {
+            // Somebody else sees to it.
+            Err(trouble) if trouble.is_kind(ErrorKind::ImplementedElsewhere) => Ok(Outcome::default()),
+            outcome => outcome,
         }
+    }
+
+    async fn try_to_remove(
+        &self,
+        cloud: &Cloud,
+        service: &Service,
+        wish: &LoadBalancerWish,
+    ) -> Result<Outcome, Trouble> {
+        let sight = self.look(cloud, wish.clone()).await.map_err(Trouble::cloud(Task::CheckBeforeCleanup))?;
+        // That cleaning up begins is told once it is known that there is something.
+        if !sight.plan.is_empty() && !cloud.layers().is_dry_run() {
+            self.shared.tell_deleting(service);
+        }
+        self.fulfil(cloud, sight, || None).await.map_err(Trouble::cloud(Task::Delete))
     }
 
     /// Removes the balancer of a Service that is gone and did not wait for us (SVC-10, SVC-11).
     async fn settle_debt(&self, owed: &Held) -> Result<Done, Trouble> {
         let service = &owed.service;
         // Nobody is left to ask what is wanted, so in doubt the balancer stays; `bowline orphans` shows it.
-        let Ok(settings) = cleanup_settings(service) else {
+        let Ok(settings) = decide::cleanup_settings(service) else {
             self.shared.memory.released(self.key, &service.uid);
             return Ok(Done::Settled);
         };
@@ -286,41 +301,12 @@ impl Pass<'_> {
 
     // ---- the cloud
 
-    /// Makes the cloud what is wished; `again` says what is wished by now, if the turn to write comes late.
-    async fn bring_about(
-        &self,
-        cloud: &Cloud,
-        wish: LoadBalancerWish,
-        again: impl Fn() -> Option<LoadBalancerWish>,
-    ) -> Result<Outcome, Error> {
-        self.bring_about_with(cloud, wish, again, |_| None).await.map_err(|(_, error)| error)
-    }
-
-    async fn bring_about_with(
-        &self,
-        cloud: &Cloud,
-        wish: LoadBalancerWish,
-        again: impl Fn() -> Option<LoadBalancerWish>,
-        tell: impl Fn(&Plan) -> Option<()>,
-    ) -> Result<Outcome, (Task, Error)> {
-        let look = |error| (Task::CheckBeforeCleanup, error);
-        let mut sight = self.look(cloud, wish).await.map_err(look)?;
-        if sight.plan.is_empty() {
-            return Ok(Outcome { state: sight.state, changed: false, withheld: false });
+    /// The right to work on the balancer; `None` if another Service has it in work.
+    fn turn(&self, cloud: &Cloud, settings: &LoadBalancerSettings) -> Option<Option<Turn<'_>>> {
+        match SharedBalancer::of(cloud.name(), self.key, settings) {
+            Some(balancer) => self.shared.balancers.turn(balancer, self.key, &self.shared.queue).map(Some),
+            None => Some(None),
         }
-        if cloud.layers().is_dry_run() {
-            return Ok(Outcome { state: sight.state, changed: false, withheld: true });
-        }
-        tell(&sight.plan);
-        let somebody_waits = self.shared.memory.is_news(self.key);
-        let priority = if somebody_waits { Priority::High } else { Priority::Low };
-        let slot = self.shutdown.or(self.shared.slots.take(priority)).await;
-        let _slot = slot.ok_or_else(stopping).map_err(look)?;
-        if sight.at.elapsed() > STALE {
-            let wish = again().unwrap_or(sight.wish);
-            sight = self.look(cloud, wish).await.map_err(look)?;
-        }
-        self.carry_out(cloud, sight).await.map_err(|error| (Task::Delete, error))
     }
 
     /// Observes and plans.
@@ -329,6 +315,28 @@ impl Pass<'_> {
         let state = observed.ok_or_else(stopping)??;
         let plan = cloud.layers().plan_load_balancer(&wish, state.as_ref())?;
         Ok(Sight { wish, state, plan, at: Instant::now() })
+    }
+
+    /// Does what is to be done about what was seen, once there is a place among those who write; not in a dry run. `again`
+    /// says what is wished by now, if the place comes late.
+    async fn fulfil(
+        &self,
+        cloud: &Cloud,
+        mut sight: Sight,
+        again: impl Fn() -> Option<LoadBalancerWish>,
+    ) -> Result<Outcome, Error> {
+        if sight.plan.is_empty() || cloud.layers().is_dry_run() {
+            let withheld = !sight.plan.is_empty();
+            return Ok(Outcome { state: sight.state, changed: false, withheld });
+        }
+        let somebody_waits = self.shared.memory.is_news(self.key);
+        let priority = if somebody_waits { Priority::High } else { Priority::Low };
+        let _slot = self.shutdown.or(self.shared.slots.take(priority)).await.ok_or_else(stopping)?;
+        if sight.at.elapsed() > STALE {
+            let wish = again().unwrap_or(sight.wish);
+            sight = self.look(cloud, wish).await?;
+        }
+        self.carry_out(cloud, sight).await
     }
 
     /// Carries the plan out, and a further one for what has come up meanwhile, until nothing is left to do.
@@ -388,30 +396,6 @@ impl Pass<'_> {
             Err(error) => Err(Trouble::cluster(task)(error)),
         }
     }
-}
-
-/// What the annotations of a Service that is to have no balancer say. A slip in one that does not count now is no reason to
-/// keep the balancer; one in the policy is.
-pub(crate) fn cleanup_settings(service: &Service) -> Result<LoadBalancerSettings, Trouble> {
-    let held_back = |cause| Trouble { task: Task::Delete, cause };
-    let settings = service::read(service).cleanup;
-    let settings = settings.map_err(|mistakes| held_back(Cause::UnclearPolicy(mistakes)))?;
-    if settings.policy == DeletionPolicy::Protect {
-        return Err(held_back(Cause::Protected));
-    }
-    Ok(settings)
-}
-
-/// The user's word on how nodes treat the address goes before the provider's.
-pub(crate) fn with_ip_mode(mut status: LoadBalancerStatus, settings: &LoadBalancerSettings) -> LoadBalancerStatus {
-    if let Some(mode) = settings.ip_mode {
-        status
-            .ingress
-            .iter_mut()
-            .filter(|ingress| ingress.ip.is_some())
-            .for_each(|ingress| ingress.ip_mode = Some(mode));
-    }
-    status
 }
 
 /// For the log, whose readers look for lines.

@@ -26,6 +26,7 @@ pub enum DefaultCloud {
 pub struct Routing {
     default: Option<Cloud>,
     classes: BTreeMap<String, Cloud>,
+    scope: Scope,
 }
 
 /// The configured default is no cloud with balancers.
@@ -48,8 +49,9 @@ impl Routing {
             DefaultCloud::Named(name) => Some(named(&able, name)?.clone()),
         };
         let class = |cloud: &&Cloud| (format!("{CLASS_PREFIX}{}", cloud.name()), (*cloud).clone());
-        let classes = if classes { able.iter().map(class).collect() } else { BTreeMap::new() };
-        Ok(Routing { default, classes })
+        let classes: BTreeMap<_, _> = if classes { able.iter().map(class).collect() } else { BTreeMap::new() };
+        let scope = Scope { unset: default.is_some(), classes: classes.keys().cloned().collect() };
+        Ok(Routing { default, classes, scope })
     }
 
     /// No cloud has balancers.
@@ -63,8 +65,8 @@ impl Routing {
     }
 
     /// The Services that have a cloud.
-    pub fn scope(&self) -> Scope {
-        Scope { unset: self.default.is_some(), classes: self.classes.keys().cloned().collect() }
+    pub fn scope(&self) -> &Scope {
+        &self.scope
     }
 }
 

@@ -6,23 +6,17 @@ use std::time::Duration;
 
 use bowline_cloud::{Error, ErrorKind};
 use bowline_core::annotations::Unknown;
-use bowline_core::service::{Condition, ServiceChange};
-use bowline_core::well_known::LOAD_BALANCER_READY;
-use bowline_core::{LoadBalancerState, PortStatus, Service, ServiceKey, TargetNode};
+use bowline_core::service::ServiceChange;
+use bowline_core::{Service, ServiceKey, TargetNode};
 use bowline_kube::{EventType, ObjectRef};
 
+use super::condition;
 use super::pass::Pass;
 use super::trouble::{Task, Trouble};
 use super::{NAME, Reason, Shared};
 
 /// So many nodes are named in an Event.
 const NAMES: usize = 20;
-
-/// How often a balancer that does not work is looked at.
-pub(super) const AILING: Duration = Duration::from_secs(30);
-
-/// The reason of a condition and an Event: ports that do not work although all is made.
-const PORTS_FAILED: &str = "PortsFailed";
 
 impl Shared {
     /// Why there may be something to do in this pass.
@@ -134,8 +128,7 @@ impl Shared {
         trouble: &Trouble,
         delay: Option<Duration>,
     ) {
-        let advice = trouble.advice();
-        let message = format!("{trouble}{}{advice}", if advice.is_empty() { "" } else { ". " });
+        let message = trouble.message();
         if trouble.is_calm() {
             tracing::debug!(controller = NAME, key = %pass.key, "{message}");
         } else if delay.is_some() || self.complaints.is_news(pass.key, &service.uid, &message) {
@@ -143,21 +136,11 @@ impl Shared {
             self.event(service, EventType::Warning, "SyncLoadBalancerFailed", &message);
         }
         let service = self.memory.latest(pass.key, service.clone());
-        let condition = self.blocked(trouble, &message, delay);
+        let condition = condition::blocked(trouble, delay, self.context.clock.now());
         let change = ServiceChange::default().with_condition(&service, condition);
         // The condition says what is wrong; that it cannot be said is no further trouble.
         if let Err(error) = pass.write(&service, &change, Task::UpdateStatus).await {
             tracing::debug!(controller = NAME, key = %pass.key, %error, "the condition cannot be written");
-        }
-    }
-
-    /// The condition of a Service whose balancer is as wanted.
-    pub(super) fn ready(&self, problems: &[String]) -> Condition {
-        if problems.is_empty() {
-            self.condition("True", "Ensured", "The load balancer is as the Service wants it.".to_owned())
-        } else {
-            let next = format!("It is looked at again every {} s.", AILING.as_secs());
-            self.condition("False", PORTS_FAILED, format!("{} {next}", not_all_work(problems)))
         }
     }
 
@@ -167,60 +150,15 @@ impl Shared {
         if problems.is_empty() {
             return self.ailing.forget(&key);
         }
-        let message = not_all_work(problems);
+        let message = condition::not_all_work(problems);
         if self.ailing.is_news(&key, &service.uid, &message) {
-            self.event(service, EventType::Warning, PORTS_FAILED, &message);
+            self.event(service, EventType::Warning, condition::PORTS_FAILED, &message);
         }
-    }
-
-    /// The condition of a Service that something is in the way of: what, and when the next try is.
-    fn blocked(&self, trouble: &Trouble, message: &str, delay: Option<Duration>) -> Condition {
-        let next = match delay {
-            // The cloud is asked every few moments; to write that down each time would be a write each time.
-            Some(_) if trouble.is_calm() => "It is looked at again as the cloud advises.".to_owned(),
-            Some(delay) => format!("Next try at {}.", self.time_in(delay)),
-            None => "It rests until the Service or the nodes change.".to_owned(),
-        };
-        let end = if message.ends_with('.') { "" } else { "." };
-        self.condition("False", &trouble.reason(), format!("{message}{end} {next}"))
-    }
-
-    fn condition(&self, status: &str, reason: &str, message: String) -> Condition {
-        Condition {
-            kind: LOAD_BALANCER_READY.to_owned(),
-            status: status.to_owned(),
-            reason: reason.to_owned(),
-            message,
-            last_transition_time: self.time_in(Duration::ZERO),
-        }
-    }
-
-    /// The time after this long, in whole seconds, as Kubernetes writes it.
-    fn time_in(&self, delay: Duration) -> String {
-        let then = self.context.clock.now().saturating_add(delay).unwrap_or(jiff::Timestamp::MAX);
-        jiff::Timestamp::from_second(then.as_second()).unwrap_or_default().to_string()
     }
 
     fn event(&self, service: &Service, kind: EventType, reason: &'static str, message: &str) {
         self.events.emit(&ObjectRef::service(service).at(&service.resource_version), kind, reason, message);
     }
-}
-
-/// What does not work: the provider's words, or else those of the status.
-pub(crate) fn problems(state: &LoadBalancerState) -> Vec<String> {
-    if !state.problems.is_empty() {
-        return state.problems.clone();
-    }
-    let ports = state.status.ingress.iter().flat_map(|ingress| &ingress.ports);
-    let told = |port: &PortStatus| {
-        let protocol = format!("{:?}", port.protocol).to_uppercase();
-        Some(format!("port {}/{protocol}: {}", port.port, port.error.as_ref()?))
-    };
-    ports.filter_map(told).collect()
-}
-
-fn not_all_work(problems: &[String]) -> String {
-    format!("Not all ports work: {}.", problems.join("; "))
 }
 
 /// The first names, sorted, and how many there are beside them, as Go prints a list.

@@ -102,8 +102,14 @@ impl Trouble {
         }
     }
 
+    /// What is in the way, and what a person can do about it.
+    pub(crate) fn message(&self) -> String {
+        let advice = self.advice();
+        format!("{self}{}{advice}", if advice.is_empty() { "" } else { ". " })
+    }
+
     /// What a person can do.
-    pub(crate) fn advice(&self) -> &'static str {
+    fn advice(&self) -> &'static str {
         match &self.cause {
             Cause::Cloud(error) => error.kind().advice(),
             Cause::Cluster(WriteError::Rejected { code: 403, .. }) => {

@@ -9,6 +9,8 @@ mod doubt;
 mod faults;
 mod initialize;
 mod lifecycle;
+mod noted;
+mod plans;
 mod provided_ip;
 mod queue;
 mod service_crashes;

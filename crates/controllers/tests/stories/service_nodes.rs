@@ -56,6 +56,17 @@ async fn q02_q04_q06_a_node_that_joins_is_one_update_of_each_balancer_and_of_not
 }
 
 #[tokio::test(start_paused = true)]
+async fn q03_a_service_that_is_gone_before_the_nodes_are_gathered_is_skipped() {
+    let world = three_nodes_and(2).await;
+    world.join_machine("d", 3).await;
+    world.delete_service("web-1").await;
+    world.service_gone("web-1").await;
+    world.targets_are(&["a", "b", "c", "d"]).await;
+    world.pass(WHILE).await;
+    assert_eq!((world.called("update-targets"), world.cloud().balancers().len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn q05_q07_q11_q13_y1_y3_y4_y5_what_does_not_matter_to_a_balancer_reaches_no_cloud() {
     let world = three_nodes_and(2).await;
     world.set_ready("b", "False").await;
@@ -161,6 +172,22 @@ async fn q12_y7_another_machine_of_the_same_name_is_another_target() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn q14_while_it_is_not_known_which_nodes_there_are_no_balancer_is_touched() {
+    let mut world = three_nodes_and(2).await;
+    world.stop().await;
+    world.join_machine("d", 3).await;
+    world.cloud().reset_calls();
+    // upstream: a lister that fails makes every Service wait for a retry; here nothing begins without the Nodes.
+    world.fail("list", "nodes", 500, Some(3));
+    world.start();
+    world.eventually("the failures", async || (world.answered("list", "nodes", 500) == 3).then_some(())).await;
+    assert_eq!((world.called("observe-balancers"), world.cloud().writes()), (0, 0));
+    world.targets_are(&["a", "b", "c", "d"]).await;
+    world.pass(WHILE).await;
+    assert_eq!(world.called("update-targets"), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn q15_each_set_of_nodes_is_told_once() {
     let world = three_nodes_and(2).await;
     for (index, names) in [["d", "e"], ["f", "g"]].iter().enumerate() {
@@ -183,6 +210,17 @@ async fn q16_a_full_sync_that_has_the_new_node_already_is_not_followed_by_an_upd
     world.targets_are(&["a", "b", "c", "d"]).await;
     world.pass(WHILE).await;
     assert_eq!((world.called("update-balancer"), world.called("update-targets")), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn q17_a_balancer_that_is_no_longer_there_is_no_failed_update() {
+    let world = three_nodes_and(1).await;
+    world.cloud().delete_balancer(&world.balancer().id).unwrap();
+    world.join_machine("d", 3).await;
+    // upstream: it stays away until the Service changes; here it is made again.
+    world.targets_are(&["a", "b", "c", "d"]).await;
+    world.pass(WHILE).await;
+    assert_eq!(world.event("web-0", "UpdateLoadBalancerFailed").await, None);
 }
 
 #[tokio::test(start_paused = true)]

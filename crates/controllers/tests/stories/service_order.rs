@@ -1,110 +1,19 @@
 //! Many Services at once: who goes first, how many at a time, and what becomes of them when the manager stops.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use bowline_cloud::{Applied, Capabilities, CloudProvider, Instances, LoadBalancers, ProviderInfo, Result};
-use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, Step};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
 
 use crate::balancing::ingress;
+use crate::noted::{Noted, Notes};
 use crate::world::World;
 
 const WHILE: Duration = Duration::from_secs(20);
-
-/// Notes who applies, in which order, and how many at once.
-#[derive(Default)]
-struct Notes {
-    at_once: AtomicUsize,
-    most_at_once: AtomicUsize,
-    doubled: AtomicUsize,
-    busy: Mutex<BTreeMap<String, usize>>,
-    order: Mutex<Vec<String>>,
-}
-
-/// Balancers that somebody takes notes about.
-struct Noted {
-    inner: Arc<dyn CloudProvider>,
-    notes: Arc<Notes>,
-}
-
-#[async_trait]
-impl CloudProvider for Noted {
-    fn info(&self) -> &ProviderInfo {
-        self.inner.info()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn instances(&self) -> Option<&dyn Instances> {
-        self.inner.instances()
-    }
-
-    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-        Some(self)
-    }
-
-    async fn check(&self) -> Result<()> {
-        self.inner.check().await
-    }
-}
-
-impl Noted {
-    fn balancers(&self) -> &dyn LoadBalancers {
-        self.inner.load_balancers().expect("the local cloud has balancers")
-    }
-}
-
-#[async_trait]
-impl LoadBalancers for Noted {
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
-        self.balancers().observe(wishes).await
-    }
-
-    async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
-        self.balancers().list(cluster).await
-    }
-
-    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
-        self.balancers().plan(wish, state)
-    }
-
-    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
-        let at_once = self.notes.at_once.fetch_add(1, Ordering::SeqCst) + 1;
-        self.notes.most_at_once.fetch_max(at_once, Ordering::SeqCst);
-        // Services of a group are about one balancer: told by the group here, by the UID otherwise.
-        let balancer = if key.service.starts_with("shared") { "shared".to_owned() } else { key.uid.clone() };
-        let working = {
-            let mut busy = self.notes.busy.lock().unwrap();
-            let working = busy.entry(balancer.clone()).or_default();
-            *working += 1;
-            *working
-        };
-        if working > 1 {
-            self.notes.doubled.fetch_add(1, Ordering::SeqCst);
-        }
-        self.notes.order.lock().unwrap().push(format!("{}/{}", key.namespace, key.service));
-        let applied = self.balancers().apply(key, step).await;
-        *self.notes.busy.lock().unwrap().entry(balancer).or_default() -= 1;
-        self.notes.at_once.fetch_sub(1, Ordering::SeqCst);
-        applied
-    }
-}
-
-impl Notes {
-    /// The place of the first step for this Service.
-    fn place(&self, service: &str) -> usize {
-        self.order.lock().unwrap().iter().position(|name| name == service).expect("it had its turn")
-    }
-}
 
 /// A world with so many writers at once, in which every call takes a tenth of a second.
 async fn noted(concurrency: usize) -> (World, Arc<Notes>) {
@@ -181,7 +90,7 @@ async fn a_namespace_with_many_services_does_not_keep_another_waiting() {
     world.start();
     world.eventually("all have balancers", async || (world.cloud().balancers().len() == 41).then_some(())).await;
     // Two steps each; without turns it would be the last.
-    assert!(notes.place("quiet/web") < 20, "{:?}", notes.order.lock().unwrap());
+    assert!(notes.place("quiet/web") < 20, "{:?}", notes.steps());
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,10 +108,10 @@ async fn a_new_service_goes_before_the_refreshes_of_others() {
     world.join_machine("b", 1).await;
     world.serve("new").await;
     world.cloud().set_latency(Duration::from_millis(100));
-    notes.order.lock().unwrap().clear();
+    notes.forget();
     world.start();
     world.targets_are(&["a", "b"]).await;
-    assert!(notes.place("default/new") < 10, "{:?}", notes.order.lock().unwrap());
+    assert!(notes.place("default/new") < 10, "{:?}", notes.steps());
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,7 +120,7 @@ async fn a_manager_that_is_told_to_stop_finishes_the_step_in_hand_and_the_next_o
     world.cloud().set_latency(Duration::from_secs(1));
     world.start();
     world.serve("web").await;
-    world.eventually("the first step", async || (!notes.order.lock().unwrap().is_empty()).then_some(())).await;
+    world.eventually("the first step", async || (!notes.steps().is_empty()).then_some(())).await;
     world.stop().await;
     assert_eq!((world.cloud().addresses().len(), world.cloud().balancers().len()), (1, 0));
     assert!(ingress(&world.service("web").await).is_empty());

@@ -166,6 +166,23 @@ async fn s06_a_status_that_cannot_be_written_is_told_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn s32_a_service_that_changes_its_type_while_its_balancer_is_made_is_no_failure() {
+    let mut world = World::with_nodes(&["a"]).await;
+    world.cloud().inject(FaultSpec::always(Fault::Slow(Duration::from_secs(3))).on("create-balancer").times(1));
+    world.start();
+    world.serve("web").await;
+    world.eventually("the address is there", async || (world.called("create-address") == 1).then_some(())).await;
+    world.patch_service("web", json!({"spec": {"type": "ClusterIP"}})).await;
+    world
+        .eventually("the finalizer is gone", async || finalizers(&world.service("web").await).is_empty().then_some(()))
+        .await;
+    assert_eq!((world.called("create-balancer"), world.called("delete-balancer")), (1, 1));
+    assert_eq!(world.patches(), 2, "the finalizer, on and off");
+    assert_eq!(world.event("web", "SyncLoadBalancerFailed").await.map(|event| event.message), None);
+    assert_eq!(world.condition("web").await, None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn s07_u02_another_address_and_other_ports_are_a_full_sync() {
     let mut world = World::with_nodes(&["a"]).await;
     world.start();

@@ -84,11 +84,7 @@ impl World {
     // ---- the manager
 
     pub(crate) fn start(&mut self) {
-        let providers = self.clouds.iter().map(|(config, cloud)| {
-            let provider: Arc<dyn CloudProvider> = Arc::new(LocalProvider::in_process(cloud.clone(), config));
-            (self.wrap)(provider)
-        });
-        let clouds = Clouds::around(providers, &self.layers, &self.metrics);
+        let clouds = self.layered_clouds(&self.metrics);
         let shutdown = Shutdown::new();
         let running = tokio::spawn(manager::run(
             self.server.in_process_client(),
@@ -99,6 +95,15 @@ impl World {
             shutdown.clone(),
         ));
         self.manager = Some((shutdown, running));
+    }
+
+    /// The clouds as the manager and the plan have them.
+    pub(crate) fn layered_clouds(&self, metrics: &prometheus::Registry) -> Clouds {
+        let providers = self.clouds.iter().map(|(config, cloud)| {
+            let provider: Arc<dyn CloudProvider> = Arc::new(LocalProvider::in_process(cloud.clone(), config));
+            (self.wrap)(provider)
+        });
+        Clouds::around(providers, &self.layers, metrics)
     }
 
     /// Ends the manager; it must end well.

@@ -1,132 +1,16 @@
-//! The writing calls of the cloud's users, and the rules that each of them has to keep.
+//! What the writing calls do, and the rules that each of them has to keep.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use bowline_core::{IpFamily, LoadBalancerKey, Protocol};
-use serde::{Deserialize, Serialize};
+use bowline_core::{LoadBalancerKey, Protocol};
 
 use crate::cloud::CloudError;
 use crate::fleet::check_name;
 
+use super::calls::{AddressWish, Asking, Change};
 use super::records::{Balancer, BalancerSettings, BalancerTarget, CloudAddress, Listener, NewBalancer, family_of};
 use super::{BalancerOptions, Balancers};
-
-/// Who asks, and what for. It comes with every call, because the answer to every call is all that there is for the asker:
-/// what carries its mark, and what stands in the way of what it wants.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Asking {
-    /// The mark.
-    pub(crate) key: LoadBalancerKey,
-    /// The name that a new balancer would have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) name: Option<String>,
-    /// The name or ID of a balancer that is to be adopted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) adopt: Option<String>,
-    /// The addresses that are wanted, in order.
-    #[serde(default)]
-    pub(crate) addresses: Vec<AddressWish>,
-}
-
-/// An address that is wanted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct AddressWish {
-    pub(crate) family: IpFamily,
-    #[serde(default)]
-    pub(crate) internal: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) share_group: Option<String>,
-    /// This very one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) ip: Option<IpAddr>,
-}
-
-/// A writing call. Things that were made by an earlier call are meant by their mark.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "call", rename_all = "kebab-case", rename_all_fields = "camelCase", deny_unknown_fields)]
-pub(crate) enum Change {
-    /// Allocates an address, or joins the one of the share group.
-    CreateAddress { wish: AddressWish },
-    /// Makes a balancer at the addresses that the asker wants and has.
-    CreateBalancer { name: String, settings: BalancerSettings, targets: Vec<BalancerTarget> },
-    /// Changes what it does, its addresses and its targets.
-    UpdateBalancer { id: String, settings: BalancerSettings, targets: Vec<BalancerTarget> },
-    /// Changes its targets alone.
-    UpdateTargets { id: String, targets: Vec<BalancerTarget> },
-    /// Marks one that is nobody's, and its addresses.
-    AdoptBalancer { id: String },
-    /// Takes the mark from it and its addresses, and nothing else.
-    ReleaseBalancer { id: String },
-    /// Removes it.
-    DeleteBalancer { id: String },
-    /// Takes the mark from an address.
-    ReleaseAddress { id: String },
-    /// Takes the mark from an address, and gives it back to the pool if it was the last one.
-    DeleteAddress { id: String },
-}
-
-impl Change {
-    /// All kinds of writing calls.
-    pub(crate) const KINDS: [&str; 9] = [
-        "create-address",
-        "create-balancer",
-        "update-balancer",
-        "update-targets",
-        "adopt-balancer",
-        "release-balancer",
-        "delete-balancer",
-        "release-address",
-        "delete-address",
-    ];
-
-    /// What it is counted as.
-    pub(crate) fn kind(&self) -> &'static str {
-        match self {
-            Change::CreateAddress { .. } => "create-address",
-            Change::CreateBalancer { .. } => "create-balancer",
-            Change::UpdateBalancer { .. } => "update-balancer",
-            Change::UpdateTargets { .. } => "update-targets",
-            Change::AdoptBalancer { .. } => "adopt-balancer",
-            Change::ReleaseBalancer { .. } => "release-balancer",
-            Change::DeleteBalancer { .. } => "delete-balancer",
-            Change::ReleaseAddress { .. } => "release-address",
-            Change::DeleteAddress { .. } => "delete-address",
-        }
-    }
-
-    /// The balancer that it changes, if that exists already.
-    pub(crate) fn balancer(&self) -> Option<&str> {
-        match self {
-            Change::UpdateBalancer { id, .. }
-            | Change::UpdateTargets { id, .. }
-            | Change::AdoptBalancer { id }
-            | Change::ReleaseBalancer { id }
-            | Change::DeleteBalancer { id } => Some(id),
-            _ => None,
-        }
-    }
-}
-
-impl AddressWish {
-    /// Whether this address is what is wanted.
-    pub(crate) fn fits(&self, address: &CloudAddress) -> bool {
-        self.is_like(address) && self.ip.is_none_or(|ip| ip == address.ip)
-    }
-
-    /// The same, whichever address was asked for.
-    fn is_like(&self, address: &CloudAddress) -> bool {
-        address.family() == self.family && address.internal == self.internal && address.share_group == self.share_group
-    }
-
-    /// Whether this is the address of the group that is meant: Services of one namespace share, others never do.
-    pub(crate) fn is_of_group(&self, key: &LoadBalancerKey, address: &CloudAddress) -> bool {
-        let beside = |owner: &LoadBalancerKey| owner.cluster == key.cluster && owner.namespace == key.namespace;
-        self.share_group.is_some() && self.is_like(address) && address.owners.iter().any(beside)
-    }
-}
 
 impl Balancers {
     /// Carries out a call; whether it changed anything.

@@ -11,6 +11,7 @@
 //! Everything that is made for a Service carries its key as a mark, and is found by it: whoever asks twice for an address or
 //! a balancer with one mark gets the same one.
 
+mod calls;
 mod changes;
 mod observation;
 mod pools;
@@ -24,11 +25,12 @@ use bowline_core::{ClusterName, LoadBalancerKey};
 
 use crate::cloud::CloudError;
 
-pub(crate) use changes::{AddressWish, Asking, Change, has_another, other_group_address, outside_pool};
+pub(crate) use calls::{AddressWish, Asking, Change};
+pub(crate) use changes::{has_another, other_group_address, outside_pool};
 pub(crate) use observation::{Adoptee, ListenerError, Observation, Standing};
 pub use pools::BalancerOptions;
 pub use records::{Balancer, BalancerCheck, BalancerSettings, BalancerTarget, CloudAddress, Listener, NewBalancer};
-pub(crate) use records::{Whose, family_of, protocol_name};
+pub(crate) use records::{Whose, family_of};
 
 /// All balancers and addresses. Cloning it is cheap enough to keep an old one beside the present one: records are shared.
 #[derive(Debug, Clone, Default)]

@@ -160,15 +160,6 @@ pub(crate) fn family_of(ip: &IpAddr) -> IpFamily {
     if ip.is_ipv4() { IpFamily::IPv4 } else { IpFamily::IPv6 }
 }
 
-/// How Kubernetes writes a protocol.
-pub(crate) fn protocol_name(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Tcp => "TCP",
-        Protocol::Udp => "UDP",
-        Protocol::Sctp => "SCTP",
-    }
-}
-
 /// An owner, or nobody, for people.
 pub(crate) struct Whose<'a>(pub(crate) Option<&'a LoadBalancerKey>);
 

@@ -24,7 +24,7 @@ use bowline_core::{
 use serde::{Deserialize, Serialize};
 
 use crate::api::{ChangeRequest, FindBalancersRequest, OwnersRequest};
-use crate::balancers::{Asking, Change, CloudAddress, Listener, ListenerError, Observation, protocol_name};
+use crate::balancers::{Asking, Change, CloudAddress, Listener, ListenerError, Observation};
 use crate::error::CallError;
 use crate::{Config, LocalProvider};
 
@@ -174,9 +174,8 @@ fn port_status(seen: &Observation, address: &CloudAddress, listener: &Listener) 
 
 /// The causes of what the status has one word for.
 fn problems(seen: &Observation) -> Vec<String> {
-    let told = |error: &ListenerError| {
-        format!("port {}/{} of {}: {}", error.port, protocol_name(error.protocol), error.ip, error.message)
-    };
+    let told =
+        |error: &ListenerError| format!("port {}/{} of {}: {}", error.port, error.protocol, error.ip, error.message);
     seen.errors.iter().map(told).collect()
 }
 

@@ -9,7 +9,7 @@ use bowline_core::{FieldChange, IpMode, LoadBalancerKey, LoadBalancerSpec, LoadB
 
 use crate::balancers::{
     AddressWish, Adoptee, Asking, Balancer, BalancerSettings, BalancerTarget, Change, CloudAddress, Listener,
-    Observation, Standing, Whose, has_another, other_group_address, outside_pool, protocol_name,
+    Observation, Standing, Whose, has_another, other_group_address, outside_pool,
 };
 
 use super::wanted::{self, TargetRules};
@@ -242,7 +242,7 @@ fn check_address(key: &LoadBalancerKey, wish: &AddressWish, standing: &Standing)
 fn check_ports(standing: &Standing, listeners: &[Listener]) -> Result<()> {
     let clash = standing.taken.iter().find(|taken| listeners.iter().any(|listener| listener.clashes(&taken.listener)));
     let Some(clash) = clash else { return Ok(()) };
-    let (port, protocol) = (clash.listener.port, protocol_name(clash.listener.protocol));
+    let (port, protocol) = (clash.listener.port, clash.listener.protocol);
     let (balancer, owner) = (&clash.balancer, Whose(clash.owner.as_ref()));
     Err(in_the_way(format!(
         "port {port}/{protocol} of the shared address is taken by the balancer {balancer:?} of {owner}"
@@ -303,10 +303,7 @@ fn described(settings: &BalancerSettings) -> [(&'static str, Option<String>); 7]
     });
     [
         ("internal", internal.then(|| "true".to_owned())),
-        (
-            "listeners",
-            joined(listeners, |port| format!("{}/{} to {}", port.port, protocol_name(port.protocol), port.node_port)),
-        ),
+        ("listeners", joined(listeners, |port| format!("{}/{} to {}", port.port, port.protocol, port.node_port))),
         ("source ranges", joined(source_ranges, ToString::to_string)),
         ("affinity", affinity_seconds.map(|seconds| format!("by client address for {seconds} s"))),
         ("health check", check),

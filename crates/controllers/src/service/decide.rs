@@ -1,0 +1,144 @@
+//! What is to be done about a Service: decided once, for a pass that does it and for a forecast that only tells of it.
+//!
+//! ```text
+//!  Service ──need──┬─► a balancer: targets ──► wish ──► (the cloud) ──► ensured: what the Service is told
+//!                  ├─► none: cleanup_settings, clouds_to_clean ──► (the clouds) ──► removed: the same
+//!                  └─► nothing: it is not ours
+//! ```
+
+use std::sync::Arc;
+
+use bowline_cloud::{Cloud, Clouds, Error, ErrorKind};
+use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings, Mistake};
+use bowline_core::service::{self, Condition, Scope, ServiceChange, TargetRules};
+use bowline_core::well_known::LOAD_BALANCER_READY;
+use bowline_core::{
+    ClusterName, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Node, Service, ServiceType, TargetNode,
+};
+
+use super::routing::Routing;
+use super::trouble::{Cause, Task, Trouble};
+
+/// What a Service calls for.
+pub(crate) enum Need<'a> {
+    /// A balancer in this cloud.
+    Balancer(&'a Cloud),
+    /// That no balancer is left.
+    Cleanup,
+    /// Nothing: it is not ours, or has never had a balancer.
+    Nothing,
+}
+
+/// What this Service calls for; `is_held` if a balancer was begun for it.
+pub(crate) fn need<'a>(service: &Service, routing: &'a Routing, is_held: bool) -> Need<'a> {
+    let cloud = routing.cloud(service).filter(|_| service::wants_balancer(service, routing.scope()));
+    match cloud {
+        // Not for a Service that is going, finalizer or not (SVC-15).
+        Some(cloud) if !service.deleting => Need::Balancer(cloud),
+        None if !is_held && !service::needs_cleanup(service, routing.scope()) => Need::Nothing,
+        _ => Need::Cleanup,
+    }
+}
+
+// ---- a balancer is wanted
+
+/// The Nodes behind a balancer in this cloud (SVC-23); `has_time` says of one that is leaving whether it may still finish.
+pub(crate) fn targets(
+    nodes: &[Arc<Node>],
+    cloud: &Cloud,
+    rules: TargetRules,
+    settings: &LoadBalancerSettings,
+    has_time: impl Fn(&Node) -> bool,
+) -> Vec<TargetNode> {
+    let can_drain = cloud.layers().capabilities().load_balancers.as_ref().is_some_and(|balancers| balancers.drain);
+    let is_local = |node: &Node| node.provider_id.as_ref().is_some_and(|id| cloud.layers().owns(id));
+    service::targets(nodes, rules, settings.target_nodes.as_ref(), is_local, |node| can_drain && has_time(node))
+}
+
+/// What is wished of the cloud, if the Service is in order and the cloud can do all of it, as far as that can be said
+/// without asking.
+pub(crate) fn wish(
+    cloud: &Cloud,
+    cluster: &ClusterName,
+    service: &Service,
+    settings: &LoadBalancerSettings,
+    targets: Vec<TargetNode>,
+) -> Result<LoadBalancerWish, Trouble> {
+    let wish = service::wish(cluster, service, settings, targets).map_err(mistaken)?;
+    cloud.layers().check_load_balancer(&wish).map_err(Trouble::cloud(Task::Ensure))?;
+    Ok(wish)
+}
+
+/// The Service itself is in the way of its balancer.
+pub(crate) fn mistaken(mistakes: Vec<Mistake>) -> Trouble {
+    Trouble { task: Task::Ensure, cause: Cause::Mistakes(mistakes) }
+}
+
+/// What the cloud has, when all is done that was to be done.
+pub(crate) fn made(state: Option<LoadBalancerState>) -> Result<LoadBalancerState, Trouble> {
+    let missing = || Error::new(ErrorKind::Unexpected, "observe load balancer", "there is none after it was made");
+    state.ok_or_else(missing).map_err(Trouble::cloud(Task::Ensure))
+}
+
+/// What is written to a Service whose balancer is as wanted.
+pub(crate) fn ensured(service: &Service, status: &LoadBalancerStatus, ready: Condition) -> ServiceChange {
+    let change = ServiceChange::default().with_status(service, status);
+    // A Service that is as wanted and never was in trouble is not written to for the sake of a condition.
+    if change.is_empty() && service.condition(LOAD_BALANCER_READY).is_none() {
+        return change;
+    }
+    change.with_condition(service, ready)
+}
+
+/// The user's word on how nodes treat the address goes before the provider's.
+pub(crate) fn with_ip_mode(mut status: LoadBalancerStatus, settings: &LoadBalancerSettings) -> LoadBalancerStatus {
+    if let Some(mode) = settings.ip_mode {
+        status
+            .ingress
+            .iter_mut()
+            .filter(|ingress| ingress.ip.is_some())
+            .for_each(|ingress| ingress.ip_mode = Some(mode));
+    }
+    status
+}
+
+// ---- no balancer is wanted
+
+/// What the annotations of a Service that is to have no balancer say. A slip in one that does not count now is no reason to
+/// keep the balancer; one in the policy is.
+pub(crate) fn cleanup_settings(service: &Service) -> Result<LoadBalancerSettings, Trouble> {
+    let held_back = |cause| Trouble { task: Task::Delete, cause };
+    let settings = service::read(service).cleanup;
+    let settings = settings.map_err(|mistakes| held_back(Cause::UnclearPolicy(mistakes)))?;
+    if settings.policy == DeletionPolicy::Protect {
+        return Err(held_back(Cause::Protected));
+    }
+    Ok(settings)
+}
+
+/// The clouds that may have a balancer for this Service, as far as the Service says. Its class, which says which, is gone
+/// once its type is another.
+pub(crate) fn clouds_to_clean(service: &Service, routing: &Routing, clouds: &Clouds) -> Vec<Cloud> {
+    match service.kind {
+        ServiceType::LoadBalancer => routing.cloud(service).cloned().into_iter().collect(),
+        _ => clouds.iter().filter(|cloud| cloud.has_load_balancers()).cloned().collect(),
+    }
+}
+
+/// What is written to a Service of which nothing is left in the clouds; `existed` if something was there just now, and
+/// `is_held` if a balancer was begun for it. `None` if all of it is somebody else's to write.
+pub(crate) fn removed(service: &Service, scope: &Scope, existed: bool, is_held: bool) -> Option<ServiceChange> {
+    if !existed && !is_held && may_be_anothers(service, scope) {
+        return None;
+    }
+    // Also of a Service that is going: it stays for as long as somebody else's finalizer holds it.
+    let change = ServiceChange::default().without_finalizer(service);
+    let change = change.with_status(service, &LoadBalancerStatus::default());
+    Some(change.without_condition(service, LOAD_BALANCER_READY))
+}
+
+/// Nothing says that the finalizer, which all managers share, is ours: Services without a class are somebody else's, and
+/// the class that would have told is gone with the type.
+fn may_be_anothers(service: &Service, scope: &Scope) -> bool {
+    !scope.unset && service.class.is_none() && service.condition(LOAD_BALANCER_READY).is_none()
+}

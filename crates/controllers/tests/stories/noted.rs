@@ -1,0 +1,109 @@
+//! A cloud that somebody takes notes about.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bowline_cloud::{Applied, Capabilities, CloudProvider, Instances, LoadBalancers, ProviderInfo, Result};
+use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, Step};
+
+/// Notes who applies, in which order, and how many at once.
+#[derive(Default)]
+pub(crate) struct Notes {
+    at_once: AtomicUsize,
+    pub(crate) most_at_once: AtomicUsize,
+    pub(crate) doubled: AtomicUsize,
+    busy: Mutex<BTreeMap<String, usize>>,
+    /// For which Service, and what.
+    steps: Mutex<Vec<(String, String)>>,
+}
+
+/// Balancers that somebody takes notes about.
+pub(crate) struct Noted {
+    pub(crate) inner: Arc<dyn CloudProvider>,
+    pub(crate) notes: Arc<Notes>,
+}
+
+#[async_trait]
+impl CloudProvider for Noted {
+    fn info(&self) -> &ProviderInfo {
+        self.inner.info()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        self.inner.instances()
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        Some(self)
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.inner.check().await
+    }
+}
+
+impl Noted {
+    fn balancers(&self) -> &dyn LoadBalancers {
+        self.inner.load_balancers().expect("the local cloud has balancers")
+    }
+}
+
+#[async_trait]
+impl LoadBalancers for Noted {
+    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
+        self.balancers().observe(wishes).await
+    }
+
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
+        self.balancers().list(cluster).await
+    }
+
+    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
+        self.balancers().plan(wish, state)
+    }
+
+    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
+        let at_once = self.notes.at_once.fetch_add(1, Ordering::SeqCst) + 1;
+        self.notes.most_at_once.fetch_max(at_once, Ordering::SeqCst);
+        // Services of a group are about one balancer: told by the group here, by the UID otherwise.
+        let balancer = if key.service.starts_with("shared") { "shared".to_owned() } else { key.uid.clone() };
+        let working = {
+            let mut busy = self.notes.busy.lock().unwrap();
+            let working = busy.entry(balancer.clone()).or_default();
+            *working += 1;
+            *working
+        };
+        if working > 1 {
+            self.notes.doubled.fetch_add(1, Ordering::SeqCst);
+        }
+        let service = format!("{}/{}", key.namespace, key.service);
+        self.notes.steps.lock().unwrap().push((service, step.to_string()));
+        let applied = self.balancers().apply(key, step).await;
+        *self.notes.busy.lock().unwrap().entry(balancer).or_default() -= 1;
+        self.notes.at_once.fetch_sub(1, Ordering::SeqCst);
+        applied
+    }
+}
+
+impl Notes {
+    /// The place of the first step for this Service.
+    pub(crate) fn place(&self, service: &str) -> usize {
+        self.steps().iter().position(|(name, _)| name == service).expect("it had its turn")
+    }
+
+    /// From here on.
+    pub(crate) fn forget(&self) {
+        self.steps.lock().unwrap().clear();
+    }
+
+    /// All steps so far.
+    pub(crate) fn steps(&self) -> Vec<(String, String)> {
+        self.steps.lock().unwrap().clone()
+    }
+}
