@@ -24,7 +24,7 @@ use bowline_core::{
 use jiff::Timestamp;
 
 /// A cloud whose machines and balancers are told by their names: `gone…` is none, `stopped…` is stopped, `broken…` fails; a
-/// Service `made…` has its balancer, `busy…` has one that is being worked on.
+/// Service `made…` has its balancer, which does not work if it is `made…ailing`, and `busy…` has one that is being worked on.
 #[derive(Default)]
 struct Harbour {
     writes: Arc<AtomicUsize>,
@@ -118,7 +118,8 @@ impl LoadBalancers for Provider {
             "broken" => Err(Error::new(ErrorKind::Unavailable, "observe", "the harbour is closed")),
             name if name.starts_with("made") => {
                 let status = status(&["192.0.2.1"]);
-                Ok(Some(LoadBalancerState { status, problems: Vec::new(), resources: serde_json::Value::Null }))
+                let problems = name.ends_with("ailing").then(|| "port 80/TCP: taken".to_owned()).into_iter().collect();
+                Ok(Some(LoadBalancerState { status, problems, resources: serde_json::Value::Null }))
             }
             _ => Ok(None),
         };
@@ -274,6 +275,17 @@ async fn a_status_that_is_known_is_told() {
     let expected = "Service default/made: update [status.loadBalancer: 192.0.2.9 -> 192.0.2.1; \
                     condition bowline.dev/LoadBalancerReady: True]";
     assert_eq!(told(&forecast), [expected]);
+}
+
+#[tokio::test]
+async fn a_balancer_that_does_not_work_is_not_taken_for_ready() {
+    let ailing = |address: &str| {
+        of(vec![], vec![Service { status: status(&[address]), ..finalized(service("default/made-ailing")) }])
+    };
+    let expected = "Service default/made-ailing: update [status.loadBalancer: 192.0.2.9 -> 192.0.2.1; \
+                    condition bowline.dev/LoadBalancerReady: False]";
+    assert_eq!(told(&ailing("192.0.2.9").await), [expected]);
+    assert_eq!(told(&ailing("192.0.2.1").await), [""; 0]);
 }
 
 #[tokio::test]

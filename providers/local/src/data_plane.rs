@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bowline_core::annotations::ProxyProtocol;
@@ -20,6 +21,9 @@ use crate::cloud::{CloudError, LocalCloud, World};
 
 /// How long connections of a balancer, a listener or a target that is gone may go on.
 const DRAIN: Duration = Duration::from_secs(10);
+
+/// After this long a port that cannot be listened on is tried again.
+const RETRY: Duration = Duration::from_secs(2);
 
 /// The longest that a target may take to say whether it works.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -36,6 +40,10 @@ pub(crate) struct Sockets {
     turn: tokio::sync::Mutex<()>,
     /// Balancers that make no sense to the data plane, and why.
     refused: Mutex<BTreeMap<String, String>>,
+    /// Balancers that are set again in a moment.
+    retrying: Mutex<HashSet<String>>,
+    /// Nothing is to listen any more.
+    closed: AtomicBool,
 }
 
 impl Sockets {
@@ -45,7 +53,9 @@ impl Sockets {
             CloudError::Invalid("a cloud with a data plane must be opened on a Tokio runtime".to_owned())
         })?;
         let plane = DataPlane::new(Limits::default());
-        Ok(Sockets { plane, home, turn: tokio::sync::Mutex::default(), refused: Mutex::default() })
+        let turn = tokio::sync::Mutex::default();
+        let (refused, retrying, closed) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        Ok(Sockets { plane, home, turn, refused, retrying, closed })
     }
 
     /// What a balancer cannot listen on.
@@ -105,6 +115,7 @@ impl LocalCloud {
     pub async fn close(&self, patience: Duration) {
         if let Some(sockets) = &self.shared.sockets {
             let _turn = sockets.turn.lock().await;
+            sockets.closed.store(true, Ordering::SeqCst);
             sockets.plane.shutdown(patience).await;
         }
     }
@@ -137,14 +148,38 @@ impl LocalCloud {
     async fn carry_over(&self, id: &str) {
         let Some(sockets) = &self.shared.sockets else { return };
         let _turn = sockets.turn.lock().await;
+        if sockets.closed.load(Ordering::SeqCst) {
+            return;
+        }
         let outcome = match self.read(|world| config(world, id)) {
-            Some(config) => sockets.plane.set(id, config).await.map(drop).map_err(|error| error.to_string()),
+            Some(config) => sockets.plane.set(id, config).await.map_err(|error| error.to_string()),
             None => {
                 sockets.plane.remove(id, DRAIN).await;
-                Ok(())
+                Ok(BalancerStatus::default())
             }
         };
-        sockets.remember(id, outcome);
+        let silent = |status: &BalancerStatus| status.listeners.iter().any(|listener| listener.error.is_some());
+        if outcome.as_ref().is_ok_and(silent) {
+            self.serve_again(sockets, id);
+        }
+        sockets.remember(id, outcome.map(drop));
+    }
+
+    /// What keeps a balancer from listening may go away by itself: another program that has the port, an address that is
+    /// not there yet, a missing right.
+    fn serve_again(&self, sockets: &Sockets, id: &str) {
+        if !sockets.retrying.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned()) {
+            return;
+        }
+        let (shared, id) = (Arc::downgrade(&self.shared), id.to_owned());
+        sockets.home.spawn(async move {
+            tokio::time::sleep(RETRY).await;
+            let Some(shared) = shared.upgrade() else { return };
+            if let Some(sockets) = &shared.sockets {
+                sockets.retrying.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            }
+            LocalCloud { shared }.carry_over(&id).await;
+        });
     }
 }
 

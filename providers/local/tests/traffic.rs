@@ -225,7 +225,7 @@ async fn after_a_restart_the_balancers_are_there_again() {
 }
 
 #[tokio::test]
-async fn a_port_that_cannot_be_listened_on_is_told_in_the_status() {
+async fn a_port_that_cannot_be_listened_on_is_told_in_the_status_and_tried_again() {
     let world = World::new();
     let in_the_way = std::net::TcpListener::bind(format!("{}.1:0", world.net)).unwrap();
     let taken = in_the_way.local_addr().unwrap().port();
@@ -239,6 +239,16 @@ async fn a_port_that_cannot_be_listened_on_is_told_in_the_status() {
     let place = format!("{}.1", world.net);
     let cause = format!("something else listens on {place}:{taken}; stop it, or use another address or port");
     assert_eq!(state.problems, [format!("port {taken}/TCP of {place}: address in use: {cause}")]);
+    // Once nobody else has the port, it works without anything being changed.
+    drop(in_the_way);
+    let works = async {
+        while tokio::net::TcpStream::connect(format!("{place}:{taken}")).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, works).await.unwrap();
+    let state = world.provider.observe(std::slice::from_ref(&wish)).await.remove(0).unwrap().unwrap();
+    assert!(state.problems.is_empty(), "{:?}", state.problems);
 }
 
 #[tokio::test]

@@ -9,6 +9,9 @@ use jiff::Timestamp;
 
 use super::trouble::Trouble;
 
+/// How often a balancer that does not work is looked at.
+pub(super) const AILING: Duration = Duration::from_secs(30);
+
 /// The reason of a condition and an Event: ports that do not work although all is made.
 pub(super) const PORTS_FAILED: &str = "PortsFailed";
 
@@ -17,7 +20,8 @@ pub(crate) fn ready(problems: &[String], now: Timestamp) -> Condition {
     if problems.is_empty() {
         condition("True", "Ensured", "The load balancer is as the Service wants it.".to_owned(), now)
     } else {
-        condition("False", PORTS_FAILED, not_all_work(problems), now)
+        let next = format!("It is looked at again every {} s.", AILING.as_secs());
+        condition("False", PORTS_FAILED, format!("{} {next}", not_all_work(problems)), now)
     }
 }
 

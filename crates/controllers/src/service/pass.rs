@@ -201,6 +201,10 @@ impl Pass<'_> {
         let ready = condition::ready(&problems, self.shared.context.clock.now());
         let change = decide::ensured(service, &status, ready);
         self.write(service, &change, Task::UpdateStatus).await?;
+        if !problems.is_empty() {
+            // Nobody tells when they are over.
+            self.shared.queue.add_after(self.key.clone(), condition::AILING, Priority::Low);
+        }
         if service.status.ingress.is_empty() && !status.ingress.is_empty() {
             self.shared.addressed(service);
         } else if outcome.changed && occasion.reason == Reason::News {

@@ -338,15 +338,22 @@ async fn room_that_is_freed_goes_to_who_has_waited_longest() {
 #[tokio::test(start_paused = true)]
 async fn ports_that_do_not_work_are_told_once_with_their_cause() {
     let mut world = World::with_nodes(&["a"]).await;
-    world.wrap = Box::new(|inner| Arc::new(Ailing { inner }));
+    let ails = Arc::new(AtomicBool::new(true));
+    let switch = ails.clone();
+    world.wrap = Box::new(move |inner| Arc::new(Ailing { inner, ails: switch.clone() }));
+    world.options.service.as_mut().unwrap().refresh = Duration::ZERO;
     world.start();
     world.serve("web").await;
     let message = world.told("web", "PortsFailed").await.message.unwrap();
     assert_eq!(message, "Not all ports work: port 80/TCP: no permission to listen.");
     let condition = world.condition("web").await.unwrap();
-    assert_eq!(condition, ("False".to_owned(), "PortsFailed".to_owned(), message));
+    let next = format!("{message} It is looked at again every 30 s.");
+    assert_eq!(condition, ("False".to_owned(), "PortsFailed".to_owned(), next));
     world.pass(LONG).await;
     assert_eq!(world.reasons("web").await["PortsFailed"], 1);
+    ails.store(false, Ordering::SeqCst);
+    let works = async || world.condition("web").await.filter(|(status, ..)| status == "True");
+    world.eventually("all is well", works).await;
 }
 
 // ---- answers of other kinds

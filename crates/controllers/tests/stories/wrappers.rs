@@ -1,6 +1,7 @@
 //! Providers that the local cloud cannot be told to be.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use bowline_cloud::{Applied, Capabilities, CloudProvider, Error, Instances, LoadBalancers, ProviderInfo, Result};
@@ -195,20 +196,23 @@ impl LoadBalancers for Forgetful {
     }
 }
 
-/// Balancers whose ports do not work, however well they are made.
+/// Balancers whose ports do not work, however well they are made, as long as the story says so.
 pub(crate) struct Ailing {
     pub(crate) inner: Arc<dyn CloudProvider>,
+    pub(crate) ails: Arc<AtomicBool>,
 }
 
 impl Ailing {
     fn balancers(&self) -> &dyn LoadBalancers {
         self.inner.load_balancers().expect("the local cloud has balancers")
     }
-}
 
-fn ailing(mut state: LoadBalancerState) -> LoadBalancerState {
-    state.problems = vec!["port 80/TCP: no permission to listen".to_owned()];
-    state
+    fn ailing(&self, mut state: LoadBalancerState) -> LoadBalancerState {
+        if self.ails.load(Ordering::SeqCst) {
+            state.problems = vec!["port 80/TCP: no permission to listen".to_owned()];
+        }
+        state
+    }
 }
 
 #[async_trait]
@@ -238,7 +242,7 @@ impl CloudProvider for Ailing {
 impl LoadBalancers for Ailing {
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
         let seen = self.balancers().observe(wishes).await.into_iter();
-        seen.map(|state| Ok(state?.map(ailing))).collect()
+        seen.map(|state| Ok(state?.map(|state| self.ailing(state)))).collect()
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
