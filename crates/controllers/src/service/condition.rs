@@ -8,6 +8,7 @@ use bowline_core::well_known::LOAD_BALANCER_READY;
 use jiff::Timestamp;
 
 use super::trouble::Trouble;
+use super::waiting::For;
 
 /// How often a balancer that does not work is looked at.
 pub(super) const AILING: Duration = Duration::from_secs(30);
@@ -46,6 +47,7 @@ pub(crate) fn blocked(trouble: &Trouble, delay: Option<Duration>, now: Timestamp
         // The cloud is asked every few moments; to write that down each time would be a write each time.
         Some(_) if trouble.is_calm() => "It is looked at again as the cloud advises.".to_owned(),
         Some(delay) => format!("Next try at {}.", in_seconds(now.saturating_add(delay).unwrap_or(Timestamp::MAX))),
+        None if For::of(trouble).is_some() => "It rests until what is in the way is gone.".to_owned(),
         None => "It rests until the Service or the nodes change.".to_owned(),
     };
     let end = if message.ends_with('.') { "" } else { "." };

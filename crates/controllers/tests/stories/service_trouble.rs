@@ -294,6 +294,9 @@ async fn who_waits_for_what_another_service_has_gets_it_when_that_one_lets_go() 
     world.serve_with("two", json!({"spec": {"loadBalancerIP": address}})).await;
     world.told("two", "SyncLoadBalancerFailed").await;
     world.pass(WHILE).await;
+    let (_, reason, message) = world.condition("two").await.unwrap();
+    assert_eq!(reason, "AlreadyExists");
+    assert!(message.ends_with("It rests until what is in the way is gone."), "{message}");
     world.delete_service("one").await;
     assert_eq!(world.addressed("two").await, address);
     // And a change lets go as much as a deletion.
