@@ -162,7 +162,9 @@ impl ErrorKind {
         match self {
             ErrorKind::Unauthenticated => "Check the provider's credentials: they are missing, wrong or expired.",
             ErrorKind::PermissionDenied => "Give the provider's credentials the right to do this.",
-            ErrorKind::InvalidConfig => "Correct the provider's configuration, or what it complains about.",
+            ErrorKind::InvalidConfig => {
+                "Correct what it complains about: in the object, or in the provider's configuration."
+            }
             ErrorKind::QuotaExceeded => "Raise the account's quota, or free some of it.",
             _ => "",
         }

@@ -67,6 +67,13 @@ struct Occasion {
     targets: Arc<Vec<TargetNode>>,
 }
 
+impl Occasion {
+    /// What is being done then.
+    fn task(&self) -> Task {
+        if self.reason == Reason::Nodes { Task::UpdateTargets } else { Task::Ensure }
+    }
+}
+
 impl Pass<'_> {
     /// Does what the Service, or its absence, calls for (SVC-10 to SVC-18).
     pub(super) async fn run(&self) -> Result<Done, (Option<Arc<Service>>, Trouble)> {
@@ -121,10 +128,7 @@ impl Pass<'_> {
             Ok(outcome) => self.ensured(service, &settings, outcome, &occasion).await,
             // Somebody else makes the balancer and writes the status; the finalizer is theirs, too (SVC-14).
             Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => Ok(Done::Settled),
-            Err(error) => {
-                self.shared.tell_update_failure(service, occasion.reason, &occasion.targets, &error);
-                Err(Trouble::cloud(Task::Ensure)(error))
-            }
+            Err(error) => Err(Trouble::cloud(occasion.task())(error)),
         }
     }
 
@@ -273,6 +277,13 @@ impl Pass<'_> {
         self.fulfil(cloud, sight, || None).await.map_err(Trouble::cloud(Task::Delete))
     }
 
+    /// A Service with our finalizer does not vanish in the regular way, and a watch may lose what is still there.
+    async fn is_there_after_all(&self, service: &Service) -> Result<bool, Trouble> {
+        let now = self.shared.context.cluster.service(self.key).await;
+        let now = now.map_err(Trouble::cluster(Task::ConfirmDeletion))?;
+        Ok(now.is_some_and(|now| now.uid == service.uid))
+    }
+
     /// Removes the balancer of a Service that is gone and did not wait for us (SVC-10, SVC-11).
     async fn settle_debt(&self, owed: &Held) -> Result<Done, Trouble> {
         let service = &owed.service;
@@ -281,6 +292,10 @@ impl Pass<'_> {
             self.shared.memory.released(self.key, &service.uid);
             return Ok(Done::Settled);
         };
+        if self.is_there_after_all(service).await? {
+            self.shared.memory.released(self.key, &service.uid);
+            return Ok(Done::Settled);
+        }
         let Some(_turn) = self.turn(&owed.cloud, &settings) else { return Ok(Done::Waiting) };
         let wish = service::cleanup_wish(&self.shared.options.cluster, service, &settings);
         let removed = self.remove(&owed.cloud, service, &wish).await.inspect_err(|trouble| {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bowline_cloud::{Error, ErrorKind};
 use bowline_core::annotations::Unknown;
 use bowline_core::service::ServiceChange;
 use bowline_core::{Service, ServiceKey, TargetNode};
@@ -12,7 +11,7 @@ use bowline_kube::{EventType, ObjectRef};
 
 use super::condition;
 use super::pass::Pass;
-use super::trouble::{Task, Trouble};
+use super::trouble::{Cause, Task, Trouble};
 use super::{NAME, Reason, Shared};
 
 /// So many nodes are named in an Event.
@@ -49,18 +48,6 @@ impl Shared {
                 self.event(service, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
             }
             Reason::Nodes | Reason::Drift => {}
-        }
-    }
-
-    /// An update because of Nodes has failed (SVC-26). What follows from that is told as for any other failure.
-    pub(super) fn tell_update_failure(&self, service: &Service, reason: Reason, targets: &[TargetNode], error: &Error) {
-        if reason == Reason::Nodes && !matches!(error.kind(), ErrorKind::InProgress | ErrorKind::Cancelled) {
-            let message = format!(
-                "Error updating load balancer with new hosts {} [node names limited, total number of nodes: {}], error: {error}",
-                names(targets),
-                targets.len()
-            );
-            self.event(service, EventType::Warning, "UpdateLoadBalancerFailed", &message);
         }
     }
 
@@ -132,8 +119,11 @@ impl Shared {
         if trouble.is_calm() {
             tracing::debug!(controller = NAME, key = %pass.key, "{message}");
         } else if delay.is_some() || self.complaints.is_news(pass.key, &service.uid, &message) {
-            let message = format!("Error syncing load balancer: {message}");
-            self.event(service, EventType::Warning, "SyncLoadBalancerFailed", &message);
+            self.tell_trouble(service, trouble, &message);
+        }
+        // An API server that does not take the one write would not take the other.
+        if matches!(trouble.cause, Cause::Cluster(_)) {
+            return;
         }
         let service = self.memory.latest(pass.key, service.clone());
         let condition = condition::blocked(trouble, delay, self.context.clock.now());
@@ -142,6 +132,22 @@ impl Shared {
         if let Err(error) = pass.write(&service, &change, Task::UpdateStatus).await {
             tracing::debug!(controller = NAME, key = %pass.key, %error, "the condition cannot be written");
         }
+    }
+
+    /// In upstream's words, which differ for an update because of Nodes (SVC-26).
+    fn tell_trouble(&self, service: &Service, trouble: &Trouble, message: &str) {
+        if trouble.task != Task::UpdateTargets {
+            let message = format!("Error syncing load balancer: {message}");
+            return self.event(service, EventType::Warning, "SyncLoadBalancerFailed", &message);
+        }
+        let targets = self.memory.tried(&service.key()).unwrap_or_default();
+        let message = format!(
+            "Error updating load balancer with new hosts {} [node names limited, total number of nodes: {}], error: {}",
+            names(&targets),
+            targets.len(),
+            trouble.cause
+        );
+        self.event(service, EventType::Warning, "UpdateLoadBalancerFailed", &message);
     }
 
     /// All is made, and yet something does not work. Told once.

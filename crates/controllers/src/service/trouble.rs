@@ -20,7 +20,9 @@ pub(crate) struct Trouble {
 pub(crate) enum Task {
     AddFinalizer,
     Ensure,
+    UpdateTargets,
     CheckBeforeCleanup,
+    ConfirmDeletion,
     Delete,
     RemoveFinalizer,
     UpdateStatus,
@@ -125,8 +127,10 @@ impl fmt::Display for Trouble {
         f.write_str(match self.task {
             Task::AddFinalizer => "failed to add load balancer cleanup finalizer: ",
             Task::Ensure => "failed to ensure load balancer: ",
+            Task::UpdateTargets => "failed to update load balancer with new hosts: ",
             Task::CheckBeforeCleanup => "failed to check if load balancer exists before cleanup: ",
             Task::Delete => "failed to delete load balancer: ",
+            Task::ConfirmDeletion => "failed to check if the service is really gone: ",
             Task::RemoveFinalizer => "failed to remove load balancer cleanup finalizer: ",
             Task::UpdateStatus => "failed to update load balancer status: ",
         })?;

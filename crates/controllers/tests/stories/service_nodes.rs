@@ -236,6 +236,7 @@ async fn q18_q19_an_update_that_fails_is_told_with_the_nodes_and_tried_again() {
     let end = "n16 <5 more>] [node names limited, total number of nodes: 25], error: ";
     assert!(message.starts_with(start) && message.contains(end), "{message}");
     world.eventually("all of them", async || (world.balancer().targets.len() == 25).then_some(())).await;
+    assert!(!world.reasons("web-0").await.contains_key("SyncLoadBalancerFailed"), "one failure is one Event");
 }
 
 #[tokio::test(start_paused = true)]

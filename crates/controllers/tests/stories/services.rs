@@ -224,6 +224,24 @@ async fn s10_s11_a_service_whose_finalizer_was_taken_away_by_force_leaves_no_bal
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_removed_for_a_service_that_vanished_until_the_api_server_says_that_it_is_gone() {
+    let mut world = World::with_nodes(&["a"]).await;
+    world.start();
+    world.serve("web").await;
+    world.addressed("web").await;
+    world.cloud().inject(FaultSpec::always(Fault::Failing(500)).on("delete-balancer").times(4));
+    world.delete_service("web").await;
+    world.told("web", "SyncLoadBalancerFailed").await;
+    world.fail("get", "services", 403, None);
+    let none = json!({"metadata": {"finalizers": null}});
+    world.services.patch("web", &PatchParams::default(), &Patch::Merge(&none)).await.unwrap();
+    world.pass(WHILE * 60).await;
+    assert_eq!(world.cloud().balancers().len(), 1, "nobody knows");
+    world.server.faults().clear();
+    world.eventually("it is gone", async || world.cloud().balancers().is_empty().then_some(())).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn s15_a_service_that_is_going_without_our_finalizer_gets_no_balancer() {
     let mut world = World::with_nodes(&["a"]).await;
     world.serve_with("web", json!({"metadata": {"finalizers": ["example.com/other"]}})).await;
