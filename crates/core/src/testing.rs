@@ -116,7 +116,7 @@ pub fn status(addresses: &[&str]) -> LoadBalancerStatus {
     LoadBalancerStatus { ingress: addresses.iter().map(ingress).collect() }
 }
 
-/// What [`service`] wishes of the cluster `kubernetes`, with these Nodes behind it.
+/// What [`service()`] wishes of the cluster `kubernetes`, with these Nodes behind it.
 #[allow(clippy::panic, reason = "a test with a slip in it fails")]
 pub fn wish(key: &str, nodes: &[&str]) -> LoadBalancerWish {
     let targets = nodes.iter().map(|node| target(node)).collect();
@@ -124,7 +124,7 @@ pub fn wish(key: &str, nodes: &[&str]) -> LoadBalancerWish {
         .unwrap_or_else(|mistakes| panic!("{mistakes:?}"))
 }
 
-/// What [`service`] wishes of the cluster `kubernetes` when it wants no balancer any more.
+/// What [`service()`] wishes of the cluster `kubernetes` when it wants no balancer any more.
 pub fn cleanup_wish(key: &str) -> LoadBalancerWish {
     service::cleanup_wish(&ClusterName::from("kubernetes"), &service(key), &LoadBalancerSettings::default())
 }
