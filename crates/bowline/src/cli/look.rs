@@ -16,8 +16,9 @@ pub(crate) struct PlanArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct OrphansArgs {
-    /// Remove them, after a question on the terminal.
-    #[arg(long)]
+    /// Remove them, after a question on the terminal. The cluster must be named then: unless given, its name is that of
+    /// every cluster without one, whose balancers would be taken for orphans of this one.
+    #[arg(long, requires = "cluster_name")]
     pub(crate) delete: bool,
 
     /// Remove them without a question.

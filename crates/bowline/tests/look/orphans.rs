@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 
 use crate::world::{World, text};
 
+/// Only what is called by its name is deleted.
+const NAMED: &str = "--cluster-name=kubernetes";
+
 /// Takes the finalizer off and deletes the Service, as somebody in a hurry does.
 async fn abandon(world: &World, name: &str) {
     let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
@@ -40,8 +43,12 @@ async fn what_was_left_behind_is_shown_and_removed_when_told_to_and_nothing_else
     assert!(told.starts_with("default/lost (UID ") && told.contains(") in local\n    delete "), "{told}");
     assert!(told.ends_with("1 load balancer of the cluster kubernetes is without its Service.\n"), "{told}");
 
+    // It may be one of another cluster that has no name either.
+    let nameless = world.run("orphans", &["--delete", "--yes"]);
+    assert_eq!(nameless.status.code(), Some(2), "{nameless:?}");
+    assert!(text(&nameless.stderr).contains("--cluster-name"), "{nameless:?}");
     // Nobody is there to say yes.
-    let unasked = world.run("orphans", &["--delete"]);
+    let unasked = world.run("orphans", &["--delete", NAMED]);
     assert_eq!(unasked.status.code(), Some(2), "{unasked:?}");
     assert!(text(&unasked.stderr).contains("say --yes"), "{unasked:?}");
     assert_eq!(world.cloud_writes(), [""; 0], "nothing has been removed so far");
@@ -50,7 +57,7 @@ async fn what_was_left_behind_is_shown_and_removed_when_told_to_and_nothing_else
     assert!(text(&other.stdout).starts_with("No load balancer of the cluster another"), "{other:?}");
     assert_eq!(world.cloud_writes(), [""; 0], "those of another cluster are not ours");
 
-    let (code, document) = orphans(&world, &["--delete", "--yes"]);
+    let (code, document) = orphans(&world, &["--delete", "--yes", NAMED]);
     assert_eq!(code, Some(0), "{document:#}");
     assert_eq!(
         (&document["orphans"][0]["service"], &document["orphans"][0]["outcome"]),
@@ -68,7 +75,7 @@ async fn without_a_list_of_services_nothing_is_an_orphan() {
     world.balance("web").await;
     world.cloud_writes();
     world.fail("list", 403).await;
-    let blind = world.run("orphans", &["--delete", "--yes"]);
+    let blind = world.run("orphans", &["--delete", "--yes", NAMED]);
     assert_eq!((blind.status.code(), text(&blind.stdout)), (Some(1), String::new()), "{blind:?}");
     assert!(text(&blind.stderr).contains("nothing is taken for an orphan"), "{blind:?}");
     assert_eq!(world.cloud_writes(), [""; 0]);
@@ -81,7 +88,7 @@ async fn an_owner_that_cannot_be_ruled_out_keeps_its_balancer() {
     abandon(&world, "lost").await;
     world.cloud_writes();
     world.fail("get", 403).await;
-    let (code, document) = orphans(&world, &["--delete", "--yes"]);
+    let (code, document) = orphans(&world, &["--delete", "--yes", NAMED]);
     assert_eq!((code, &document["orphans"][0]["outcome"]), (Some(1), &json!("failed")), "{document:#}");
     assert_eq!(world.cloud_writes(), [""; 0]);
 }
@@ -92,7 +99,7 @@ async fn a_cloud_that_fails_is_told_and_is_a_failure() {
     world.balance("lost").await;
     abandon(&world, "lost").await;
     let fault = world.cloud(&["fault", "failing=403", "--call=delete-balancer"]);
-    let (code, document) = orphans(&world, &["--delete", "--yes"]);
+    let (code, document) = orphans(&world, &["--delete", "--yes", NAMED]);
     assert_eq!((code, &document["orphans"][0]["outcome"]), (Some(1), &json!("failed")), "{document:#}");
     world.cloud(&["repair", fault.trim_end()]);
     world.cloud(&["fault", "failing=403", "--call=list-balancers"]);
