@@ -4,6 +4,40 @@
 //! keeps the list of a large cluster small. A field of an unexpected shape reads as if it were missing: one odd object
 //! must not end the watch of all the others, which is what a parse error in the middle of a list would do.
 
+/// What kube asks of a kind of the core group whose metadata are in the field `metadata`.
+macro_rules! core_resource {
+    ($wire:ty, $kind:literal, $plural:literal, $scope:ty) => {
+        impl kube::Resource for $wire {
+            type DynamicType = ();
+            type Scope = $scope;
+
+            fn kind((): &()) -> std::borrow::Cow<'_, str> {
+                $kind.into()
+            }
+
+            fn group((): &()) -> std::borrow::Cow<'_, str> {
+                "".into()
+            }
+
+            fn version((): &()) -> std::borrow::Cow<'_, str> {
+                "v1".into()
+            }
+
+            fn plural((): &()) -> std::borrow::Cow<'_, str> {
+                $plural.into()
+            }
+
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
 mod node;
 mod service;
 mod shapes;

@@ -1,7 +1,5 @@
 //! Nodes.
 
-use std::borrow::Cow;
-
 use bowline_core::{Address, AddressType, Node, NodeName, ProviderId, Ready, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
@@ -101,34 +99,7 @@ fn slim_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Er
     })
 }
 
-impl kube::Resource for WireNode {
-    type DynamicType = ();
-    type Scope = k8s_openapi::ClusterResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "Node".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        "".into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "nodes".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+core_resource!(WireNode, "Node", "nodes", k8s_openapi::ClusterResourceScope);
 
 impl Wire for WireNode {
     type Kept = Node;

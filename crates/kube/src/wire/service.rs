@@ -1,6 +1,5 @@
 //! Services.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bowline_core::service::{Condition, ServicePort, ServiceType, TargetPort};
@@ -140,34 +139,7 @@ fn slim_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Er
     })
 }
 
-impl kube::Resource for WireService {
-    type DynamicType = ();
-    type Scope = k8s_openapi::NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "Service".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        "".into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "services".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+core_resource!(WireService, "Service", "services", k8s_openapi::NamespaceResourceScope);
 
 impl Wire for WireService {
     type Kept = Service;
