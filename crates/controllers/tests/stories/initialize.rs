@@ -1,12 +1,11 @@
 //! Catalogue 9.1: initialisation.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 
 use crate::world::{UNINITIALIZED, World, Wrap, addresses, has_taint, label, machine, provider_id, taints, version};
-use crate::wrappers::{Declining, Retold};
+use crate::wrappers::{Declining, Retold, Wrapped};
 
 const BETA_TYPE: &str = "beta.kubernetes.io/instance-type";
 const GA_TYPE: &str = "node.kubernetes.io/instance-type";
@@ -111,7 +110,7 @@ async fn n06_other_taints_stay() {
 #[tokio::test(start_paused = true)]
 async fn n07_a_node_that_its_provider_declines_is_left_alone() {
     let mut world = World::new().await;
-    world.wrap = Box::new(|inner| Arc::new(Declining(inner)));
+    world.wrap = Box::new(|inner| Wrapped::instances(inner, Declining));
     let mut changes = provided_ip("10.0.0.1");
     changes["spec"] = json!({"providerID": "local://i-1"});
     let before = world.register_with("node0", changes).await;
@@ -172,7 +171,7 @@ async fn n11_m2_m4_without_an_id_from_either_side_the_taint_stays() {
     // upstream: its older interface may say that it cannot give IDs, and then the node is initialised without one, for
     // ever. Ours has one interface, and the rule of the newer one (NODE-9).
     let mut world = World::new().await;
-    world.wrap = Box::new(|inner| Arc::new(Retold { inner, id: None }));
+    world.wrap = Box::new(|inner| Retold::around(inner, None));
     world.cloud().add(machine("node0", "12345", &["I10.0.0.1"])).unwrap();
     world.register("node0").await;
     world.start();
@@ -185,8 +184,8 @@ async fn n11_m2_m4_without_an_id_from_either_side_the_taint_stays() {
 async fn m1_m3_n10_the_nodes_own_id_serves_if_the_cloud_gives_none_and_wins_if_it_gives_another() {
     let wraps: [Wrap; 3] = [
         Box::new(|inner| inner),
-        Box::new(|inner| Arc::new(Retold { inner, id: None })),
-        Box::new(|inner| Arc::new(Retold { inner, id: Some("local://another") })),
+        Box::new(|inner| Retold::around(inner, None)),
+        Box::new(|inner| Retold::around(inner, Some("local://another"))),
     ];
     for wrap in wraps {
         let mut world = World::new().await;

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use bowline_cloud::{Applied, Capabilities, CloudProvider, Instances, LoadBalancers, ProviderInfo, Result};
+use bowline_cloud::{Applied, CloudProvider, LoadBalancers, Result};
 use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, Step};
+
+use crate::wrappers::{Wrapped, balancers_of};
 
 /// Notes who applies, in which order, and how many at once.
 #[derive(Default)]
@@ -20,52 +22,23 @@ pub(crate) struct Notes {
 }
 
 /// Balancers that somebody takes notes about.
-pub(crate) struct Noted {
-    pub(crate) inner: Arc<dyn CloudProvider>,
-    pub(crate) notes: Arc<Notes>,
-}
-
-#[async_trait]
-impl CloudProvider for Noted {
-    fn info(&self) -> &ProviderInfo {
-        self.inner.info()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn instances(&self) -> Option<&dyn Instances> {
-        self.inner.instances()
-    }
-
-    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-        Some(self)
-    }
-
-    async fn check(&self) -> Result<()> {
-        self.inner.check().await
-    }
-}
-
-impl Noted {
-    fn balancers(&self) -> &dyn LoadBalancers {
-        self.inner.load_balancers().expect("the local cloud has balancers")
-    }
+struct Noted {
+    inner: Arc<dyn CloudProvider>,
+    notes: Arc<Notes>,
 }
 
 #[async_trait]
 impl LoadBalancers for Noted {
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
-        self.balancers().observe(wishes).await
+        balancers_of(&self.inner).observe(wishes).await
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
-        self.balancers().list(cluster).await
+        balancers_of(&self.inner).list(cluster).await
     }
 
     fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
-        self.balancers().plan(wish, state)
+        balancers_of(&self.inner).plan(wish, state)
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
@@ -84,7 +57,7 @@ impl LoadBalancers for Noted {
         }
         let service = format!("{}/{}", key.namespace, key.service);
         self.notes.steps.lock().unwrap().push((service, step.to_string()));
-        let applied = self.balancers().apply(key, step).await;
+        let applied = balancers_of(&self.inner).apply(key, step).await;
         *self.notes.busy.lock().unwrap().entry(balancer).or_default() -= 1;
         self.notes.at_once.fetch_sub(1, Ordering::SeqCst);
         applied
@@ -92,6 +65,11 @@ impl LoadBalancers for Noted {
 }
 
 impl Notes {
+    /// The provider, with notes taken about its balancers.
+    pub(crate) fn about(self: &Arc<Notes>, inner: Arc<dyn CloudProvider>) -> Arc<dyn CloudProvider> {
+        Wrapped::balancers(inner.clone(), Noted { inner, notes: self.clone() })
+    }
+
     /// The place of the first step for this Service.
     pub(crate) fn place(&self, service: &str) -> usize {
         self.steps().iter().position(|(name, _)| name == service).expect("it had its turn")

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::balancing::{FINALIZER, finalizers, ingress};
-use crate::noted::{Noted, Notes};
+use crate::noted::Notes;
 use crate::world::World;
 use crate::wrappers::Steered;
 
@@ -28,7 +28,7 @@ async fn world() -> (World, Arc<Notes>) {
 fn noted(mut world: World) -> (World, Arc<Notes>) {
     let notes = Arc::new(Notes::default());
     let taken = notes.clone();
-    world.wrap = Box::new(move |inner| Arc::new(Noted { inner, notes: taken.clone() }));
+    world.wrap = Box::new(move |inner| taken.about(inner));
     (world, notes)
 }
 
@@ -209,7 +209,7 @@ async fn what_somebody_else_does_in_the_cloud_is_left_to_them_as_planned() {
     let taken = notes.clone();
     world.wrap = Box::new(move |inner| {
         let steer = Arc::new(|_: &str| Some(Error::new(ErrorKind::ImplementedElsewhere, "observe", "elsewhere")));
-        Arc::new(Steered { inner: Arc::new(Noted { inner, notes: taken.clone() }), steer })
+        Steered::around(taken.about(inner), steer)
     });
     world.serve("web").await;
     assert_eq!(comes_true(&mut world, &notes).await, (0, 1), "the finalizer");

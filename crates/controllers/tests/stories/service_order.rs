@@ -10,7 +10,7 @@ use kube::api::PostParams;
 use serde_json::json;
 
 use crate::balancing::ingress;
-use crate::noted::{Noted, Notes};
+use crate::noted::Notes;
 use crate::world::World;
 
 const WHILE: Duration = Duration::from_secs(20);
@@ -20,7 +20,7 @@ async fn noted(concurrency: usize) -> (World, Arc<Notes>) {
     let mut world = World::with_nodes(&["a"]).await;
     let notes = Arc::new(Notes::default());
     let taken = notes.clone();
-    world.wrap = Box::new(move |inner| Arc::new(Noted { inner, notes: taken.clone() }));
+    world.wrap = Box::new(move |inner| taken.about(inner));
     world.options.service.as_mut().unwrap().concurrency = concurrency;
     world.cloud().set_latency(Duration::from_millis(100));
     (world, notes)

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::balancing::{FINALIZER, finalizers, ingress, ports};
 use crate::world::World;
-use crate::wrappers::{Ailing, Forgetful, Steer, Steered};
+use crate::wrappers::{Ailing, Forgetful, Steer, Steered, Wrapped};
 
 const WHILE: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(3 * 3600);
@@ -20,7 +20,7 @@ const LONG: Duration = Duration::from_secs(3 * 3600);
 async fn steered(steer: impl Fn(&'static str) -> Option<Error> + Send + Sync + 'static) -> World {
     let mut world = World::with_nodes(&["a"]).await;
     let steer: Steer = Arc::new(steer);
-    world.wrap = Box::new(move |inner| Arc::new(Steered { inner, steer: steer.clone() }));
+    world.wrap = Box::new(move |inner| Steered::around(inner, steer.clone()));
     world.start();
     world
 }
@@ -320,7 +320,7 @@ async fn room_that_is_freed_goes_to_who_has_waited_longest() {
         let error = Error::new(ErrorKind::QuotaExceeded, "apply", "no address is left").retry(Retry::Never);
         Arc::new(move |operation| (operation == "apply" && full.load(Ordering::SeqCst)).then(|| error.clone()))
     };
-    world.wrap = Box::new(move |inner| Arc::new(Steered { inner, steer: steer.clone() }));
+    world.wrap = Box::new(move |inner| Steered::around(inner, steer.clone()));
     world.start();
     world.serve("one").await;
     world.addressed("one").await;
@@ -343,7 +343,7 @@ async fn ports_that_do_not_work_are_told_once_with_their_cause() {
     let mut world = World::with_nodes(&["a"]).await;
     let ails = Arc::new(AtomicBool::new(true));
     let switch = ails.clone();
-    world.wrap = Box::new(move |inner| Arc::new(Ailing { inner, ails: switch.clone() }));
+    world.wrap = Box::new(move |inner| Ailing::around(inner, switch.clone()));
     world.options.service.as_mut().unwrap().refresh = Duration::ZERO;
     world.start();
     world.serve("web").await;
@@ -382,7 +382,7 @@ async fn s24_s25_what_somebody_else_does_is_a_success_without_a_result() {
 #[tokio::test(start_paused = true)]
 async fn s26_a_balancer_that_is_not_there_after_it_was_made_is_an_error() {
     let mut world = World::with_nodes(&["a"]).await;
-    world.wrap = Box::new(|inner| Arc::new(Forgetful(inner)));
+    world.wrap = Box::new(|inner| Wrapped::balancers(inner, Forgetful));
     world.start();
     world.serve("web").await;
     let message = world.told("web", "SyncLoadBalancerFailed").await.message.unwrap();

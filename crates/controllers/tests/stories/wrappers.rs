@@ -10,43 +10,27 @@ use bowline_core::{
     ProviderId, Step,
 };
 
-/// Says of every machine that it is not for it to say.
-pub(crate) struct Declining(pub(crate) Arc<dyn CloudProvider>);
-
-/// Gives every machine this provider ID, or none.
-pub(crate) struct Retold {
-    pub(crate) inner: Arc<dyn CloudProvider>,
-    pub(crate) id: Option<&'static str>,
+/// A provider of which one part is another one's, as whatever stands between it and the story has it.
+pub(crate) struct Wrapped {
+    inner: Arc<dyn CloudProvider>,
+    instances: Option<Box<dyn Instances>>,
+    balancers: Option<Box<dyn LoadBalancers>>,
 }
 
-#[async_trait]
-impl CloudProvider for Declining {
-    fn info(&self) -> &ProviderInfo {
-        self.0.info()
+impl Wrapped {
+    /// With other machines.
+    pub(crate) fn instances(inner: Arc<dyn CloudProvider>, instances: impl Instances + 'static) -> Arc<Wrapped> {
+        Arc::new(Wrapped { inner, instances: Some(Box::new(instances)), balancers: None })
     }
 
-    fn capabilities(&self) -> &Capabilities {
-        self.0.capabilities()
-    }
-
-    fn instances(&self) -> Option<&dyn Instances> {
-        Some(self)
-    }
-
-    async fn check(&self) -> Result<()> {
-        self.0.check().await
+    /// With other balancers.
+    pub(crate) fn balancers(inner: Arc<dyn CloudProvider>, balancers: impl LoadBalancers + 'static) -> Arc<Wrapped> {
+        Arc::new(Wrapped { inner, instances: None, balancers: Some(Box::new(balancers)) })
     }
 }
 
 #[async_trait]
-impl Instances for Declining {
-    async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
-        asked.iter().map(|_| Ok(InstanceState::NotMine)).collect()
-    }
-}
-
-#[async_trait]
-impl CloudProvider for Retold {
+impl CloudProvider for Wrapped {
     fn info(&self) -> &ProviderInfo {
         self.inner.info()
     }
@@ -56,11 +40,36 @@ impl CloudProvider for Retold {
     }
 
     fn instances(&self) -> Option<&dyn Instances> {
-        Some(self)
+        self.instances.as_deref().or_else(|| self.inner.instances())
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        self.balancers.as_deref().or_else(|| self.inner.load_balancers())
     }
 
     async fn check(&self) -> Result<()> {
         self.inner.check().await
+    }
+}
+
+/// The balancers of a provider that has them.
+pub(crate) fn balancers_of(provider: &Arc<dyn CloudProvider>) -> &dyn LoadBalancers {
+    provider.load_balancers().expect("the local cloud has balancers")
+}
+
+/// Says of every machine that it is not for it to say.
+pub(crate) struct Declining;
+
+/// Gives every machine this provider ID, or none.
+pub(crate) struct Retold {
+    inner: Arc<dyn CloudProvider>,
+    id: Option<&'static str>,
+}
+
+#[async_trait]
+impl Instances for Declining {
+    async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        asked.iter().map(|_| Ok(InstanceState::NotMine)).collect()
     }
 }
 
@@ -73,6 +82,10 @@ impl Instances for Retold {
 }
 
 impl Retold {
+    pub(crate) fn around(inner: Arc<dyn CloudProvider>, id: Option<&'static str>) -> Arc<dyn CloudProvider> {
+        Wrapped::instances(inner.clone(), Retold { inner, id })
+    }
+
     fn retell(&self, state: InstanceState) -> InstanceState {
         let provider_id = self.id.and_then(ProviderId::new);
         let retold = |instance: Arc<Instance>| Arc::new(Instance { provider_id, ..Instance::clone(&instance) });
@@ -86,17 +99,17 @@ impl Retold {
 
 /// Balancers that fail when the story wants them to.
 pub(crate) struct Steered {
-    pub(crate) inner: Arc<dyn CloudProvider>,
-    /// Asked before each `observe`, `plan` and `apply`.
-    pub(crate) steer: Steer,
+    inner: Arc<dyn CloudProvider>,
+    steer: Steer,
 }
 
 /// What goes wrong with this operation now, if anything.
 pub(crate) type Steer = Arc<dyn Fn(&'static str) -> Option<Error> + Send + Sync>;
 
 impl Steered {
-    fn balancers(&self) -> &dyn LoadBalancers {
-        self.inner.load_balancers().expect("the local cloud has balancers")
+    /// `steer` is asked before each `observe`, `plan` and `apply`.
+    pub(crate) fn around(inner: Arc<dyn CloudProvider>, steer: Steer) -> Arc<dyn CloudProvider> {
+        Wrapped::balancers(inner.clone(), Steered { inner, steer })
     }
 
     fn check(&self, operation: &'static str) -> Result<()> {
@@ -105,77 +118,31 @@ impl Steered {
 }
 
 #[async_trait]
-impl CloudProvider for Steered {
-    fn info(&self) -> &ProviderInfo {
-        self.inner.info()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn instances(&self) -> Option<&dyn Instances> {
-        self.inner.instances()
-    }
-
-    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-        Some(self)
-    }
-
-    async fn check(&self) -> Result<()> {
-        self.inner.check().await
-    }
-}
-
-#[async_trait]
 impl LoadBalancers for Steered {
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
-        match Steered::check(self, "observe") {
-            Ok(()) => self.balancers().observe(wishes).await,
+        match self.check("observe") {
+            Ok(()) => balancers_of(&self.inner).observe(wishes).await,
             Err(error) => wishes.iter().map(|_| Err(error.clone())).collect(),
         }
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
-        self.balancers().list(cluster).await
+        balancers_of(&self.inner).list(cluster).await
     }
 
     fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
-        Steered::check(self, "plan")?;
-        self.balancers().plan(wish, state)
+        self.check("plan")?;
+        balancers_of(&self.inner).plan(wish, state)
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
-        Steered::check(self, "apply")?;
-        self.balancers().apply(key, step).await
+        self.check("apply")?;
+        balancers_of(&self.inner).apply(key, step).await
     }
 }
 
 /// A balancer that is never there, and about which there is never anything to do.
-pub(crate) struct Forgetful(pub(crate) Arc<dyn CloudProvider>);
-
-#[async_trait]
-impl CloudProvider for Forgetful {
-    fn info(&self) -> &ProviderInfo {
-        self.0.info()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        self.0.capabilities()
-    }
-
-    fn instances(&self) -> Option<&dyn Instances> {
-        self.0.instances()
-    }
-
-    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-        Some(self)
-    }
-
-    async fn check(&self) -> Result<()> {
-        self.0.check().await
-    }
-}
+pub(crate) struct Forgetful;
 
 #[async_trait]
 impl LoadBalancers for Forgetful {
@@ -198,13 +165,13 @@ impl LoadBalancers for Forgetful {
 
 /// Balancers whose ports do not work, however well they are made, as long as the story says so.
 pub(crate) struct Ailing {
-    pub(crate) inner: Arc<dyn CloudProvider>,
-    pub(crate) ails: Arc<AtomicBool>,
+    inner: Arc<dyn CloudProvider>,
+    ails: Arc<AtomicBool>,
 }
 
 impl Ailing {
-    fn balancers(&self) -> &dyn LoadBalancers {
-        self.inner.load_balancers().expect("the local cloud has balancers")
+    pub(crate) fn around(inner: Arc<dyn CloudProvider>, ails: Arc<AtomicBool>) -> Arc<dyn CloudProvider> {
+        Wrapped::balancers(inner.clone(), Ailing { inner, ails })
     }
 
     fn ailing(&self, mut state: LoadBalancerState) -> LoadBalancerState {
@@ -216,45 +183,22 @@ impl Ailing {
 }
 
 #[async_trait]
-impl CloudProvider for Ailing {
-    fn info(&self) -> &ProviderInfo {
-        self.inner.info()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn instances(&self) -> Option<&dyn Instances> {
-        self.inner.instances()
-    }
-
-    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-        Some(self)
-    }
-
-    async fn check(&self) -> Result<()> {
-        self.inner.check().await
-    }
-}
-
-#[async_trait]
 impl LoadBalancers for Ailing {
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
-        let seen = self.balancers().observe(wishes).await.into_iter();
+        let seen = balancers_of(&self.inner).observe(wishes).await.into_iter();
         seen.map(|state| Ok(state?.map(|state| self.ailing(state)))).collect()
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
-        self.balancers().list(cluster).await
+        balancers_of(&self.inner).list(cluster).await
     }
 
     fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
-        self.balancers().plan(wish, state)
+        balancers_of(&self.inner).plan(wish, state)
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
-        self.balancers().apply(key, step).await?;
+        balancers_of(&self.inner).apply(key, step).await?;
         Ok(Applied::Done)
     }
 }
