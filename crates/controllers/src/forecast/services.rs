@@ -9,22 +9,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bowline_cloud::{Cloud, Clouds, ErrorKind, Result};
+use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::service::{self, ConditionChange, FinalizerChange, ServiceChange, status_equal};
 use bowline_core::well_known::{LOAD_BALANCER_CLEANUP, LOAD_BALANCER_READY};
 use bowline_core::{
     FieldChange, Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Plan, PortStatus, Protocol,
     Service,
 };
-use futures::stream::{self, StreamExt as _};
 use jiff::Timestamp;
 
 use super::{Item, RemarkKind, Snapshot, changed};
 use crate::service::decide::{self, Need};
 use crate::service::trouble::{Cause, Next, Task, Trouble};
 use crate::service::{Options, Routing, RoutingError, condition};
-
-/// How many questions are put to a cloud at once; its own limit may be lower.
-const AT_ONCE: usize = 8;
 
 /// What is said of a status that the cloud decides on.
 const KNOWN_AFTERWARDS: &str = "(known when the cloud is done)";
@@ -75,8 +72,9 @@ impl<'a> Scene<'a> {
     fn case(&self, service: &'a Service) -> Option<Case<'a>> {
         let (wish, clouds, notes) = match decide::need(service, self.routing, false) {
             Need::Balancer(cloud) => {
-                let notes = service::read(service).unknown.iter().map(ToString::to_string).collect();
-                (self.wish(service, cloud), vec![cloud.clone()], notes)
+                let reading = service::read(service);
+                let notes = reading.unknown.iter().map(ToString::to_string).collect();
+                (self.wish(service, reading.settings, cloud), vec![cloud.clone()], notes)
             }
             Need::Cleanup => {
                 let clouds = decide::clouds_to_clean(service, self.routing, self.clouds);
@@ -87,8 +85,13 @@ impl<'a> Scene<'a> {
         Some(Case { service, wish, clouds, sights: Vec::new(), notes })
     }
 
-    fn wish(&self, service: &Service, cloud: &Cloud) -> std::result::Result<LoadBalancerWish, Trouble> {
-        let settings = service::read(service).settings.map_err(decide::mistaken)?;
+    fn wish(
+        &self,
+        service: &Service,
+        settings: std::result::Result<LoadBalancerSettings, Vec<Mistake>>,
+        cloud: &Cloud,
+    ) -> std::result::Result<LoadBalancerWish, Trouble> {
+        let settings = settings.map_err(decide::mistaken)?;
         // Since when a Node has been leaving is not known here: it is taken to have just begun.
         let rules = self.options.target_rules();
         let targets = decide::targets(&self.snapshot.nodes, cloud, rules, &settings, |_| true);
@@ -111,13 +114,7 @@ async fn ask(cloud: &Cloud, cases: &mut [Case<'_>]) {
             Some((case, wish))
         })
         .unzip();
-    let batch = cloud.layers().capabilities().load_balancers.as_ref().map_or(1, |it| it.batch_observe.max(1));
-    let answers: Vec<_> = stream::iter(wishes.chunks(batch))
-        .map(|wishes| cloud.layers().observe_load_balancers(wishes))
-        .buffered(AT_ONCE)
-        .flat_map(stream::iter)
-        .collect()
-        .await;
+    let answers = cloud.layers().observe_load_balancers(&wishes).await;
     for ((case, wish), answer) in asked.iter_mut().zip(&wishes).zip(answers) {
         let sight = answer.and_then(|state| {
             let plan = cloud.layers().plan_load_balancer(wish, state.as_ref())?;
