@@ -1,15 +1,17 @@
 //! What is heard of Services and Nodes, and the work that comes of it.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, RwLockWriteGuard};
 
+use bowline_core::annotations::TARGET_NODES;
 use bowline_core::service;
 use bowline_core::{Node, Service};
 use bowline_kube::Change;
 use bowline_runtime::Priority;
 
+use super::Shared;
 use super::decide::{self, Need};
-use super::{Shared, TARGET_NODES};
 
 impl Shared {
     /// From now on, what is heard makes work.
@@ -93,17 +95,20 @@ impl Shared {
     /// Keeps the labels in mind that Services choose targets by.
     fn note_selectors(&self, change: &Change<Service>) {
         let selects = |service: &Service| service.annotations.contains_key(TARGET_NODES);
-        let concerned = match change {
-            Change::Added(service) | Change::Deleted(service) => selects(service),
-            Change::Updated { old, new } => selects(old) || selects(new),
+        let may_select_less = match change {
+            // At the start all of them come like this, one after the other.
+            Change::Added(service) => return self.selecting().extend(labels_chosen_by(service)),
+            Change::Updated { old, new } => old.annotations != new.annotations && (selects(old) || selects(new)),
+            Change::Deleted(service) => selects(service),
         };
-        if concerned {
-            let services = self.context.services.all().into_iter().filter(|service| selects(service));
-            let selectors = services.filter_map(|service| service::read(&service).settings.ok()?.target_nodes);
-            let labels =
-                selectors.flat_map(|selector| selector.keys().map(str::to_owned).collect::<Vec<_>>()).collect();
-            *self.selecting.write().unwrap_or_else(PoisonError::into_inner) = labels;
+        if may_select_less {
+            let services = self.context.services.all();
+            *self.selecting() = services.iter().flat_map(|service| labels_chosen_by(service)).collect();
         }
+    }
+
+    fn selecting(&self) -> RwLockWriteGuard<'_, BTreeSet<String>> {
+        self.selecting.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn heard_node(&self, change: &Change<Node>) {
@@ -112,4 +117,13 @@ impl Shared {
             self.crowd.hurry();
         }
     }
+}
+
+/// The labels of Nodes that this Service chooses its targets by.
+fn labels_chosen_by(service: &Service) -> Vec<String> {
+    if !service.annotations.contains_key(TARGET_NODES) {
+        return Vec::new();
+    }
+    let selector = service::read(service).settings.ok().and_then(|settings| settings.target_nodes);
+    selector.iter().flat_map(|selector| selector.keys()).map(str::to_owned).collect()
 }

@@ -68,9 +68,6 @@ const COMPONENT: &str = "service-controller";
 /// The queue's name in metrics (WQ-5).
 const QUEUE: &str = "service";
 
-/// The annotation that chooses targets.
-const TARGET_NODES: &str = "bowline.dev/target-nodes";
-
 /// How long a Service that failed waits for its next try.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), max: Duration::from_secs(300) };
 
