@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use bowline_cloud::Cloud;
-use bowline_core::annotations::LoadBalancerSettings;
+use bowline_core::annotations::{LoadBalancerSettings, NodeSelector};
 use bowline_core::{Service, ServiceKey, TargetNode, service};
 use bowline_runtime::Priority;
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ pub(super) struct NodeSync {
 }
 
 /// Targets by cloud and selector.
-type Crowds = HashMap<(Arc<str>, Option<String>), Arc<Vec<TargetNode>>>;
+type Crowds = HashMap<(Arc<str>, Option<NodeSelector>), Arc<Vec<TargetNode>>>;
 
 impl Shared {
     /// Queues the balancers whose targets differ, whenever Nodes have come or gone and it is quiet again.
@@ -50,8 +50,7 @@ impl Shared {
     fn targets_of(&self, service: &Service, crowds: &mut Crowds) -> Arc<Vec<TargetNode>> {
         let Some(cloud) = self.routing.cloud(service) else { return Arc::default() };
         let Ok(settings) = service::read(service).settings else { return Arc::default() };
-        let selector = settings.target_nodes.as_ref().map(|selector| format!("{selector:?}"));
-        let crowd = crowds.entry((cloud.name().clone(), selector));
+        let crowd = crowds.entry((cloud.name().clone(), settings.target_nodes.clone()));
         crowd.or_insert_with(|| self.targets(cloud, &settings)).clone()
     }
 
@@ -62,6 +61,9 @@ impl Shared {
     }
 
     fn node_sync_begins(&self, moved: &[ServiceKey]) {
+        if moved.is_empty() {
+            return;
+        }
         let mut sync = self.node_sync.lock().unwrap_or_else(PoisonError::into_inner);
         let sync = sync.get_or_insert_with(|| NodeSync { began: Instant::now(), open: BTreeSet::new() });
         sync.open.extend(moved.iter().cloned());

@@ -305,3 +305,23 @@ async fn a_selector_chooses_targets_and_follows_their_labels() {
     world.patch("a", colour("black")).await;
     world.targets_are(&["c"]).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn svc27_a_node_sync_is_measured_from_its_own_beginning() {
+    let mut world = World::with_nodes(&["a"]).await;
+    world.start();
+    // Nodes that move no balancer are no beginning.
+    world.join_machine("b", 1).await;
+    world.pass(WHILE * 30).await;
+    world.serve("web").await;
+    world.addressed("web").await;
+    world.join_machine("c", 2).await;
+    world.targets_are(&["a", "b", "c"]).await;
+    world.pass(WHILE).await;
+    let families = world.metrics.gather();
+    let latency =
+        families.iter().find(|family| family.name() == "service_controller_nodesync_latency_seconds").unwrap();
+    let histogram = latency.get_metric()[0].get_histogram();
+    assert_eq!(histogram.get_sample_count(), 1);
+    assert!(histogram.get_sample_sum() < WHILE.as_secs_f64(), "{}", histogram.get_sample_sum());
+}
