@@ -94,6 +94,8 @@ pub(crate) fn manager_options(
         node: selection.has(node::NAME).then_some(node),
         node_lifecycle: selection.has(node_lifecycle::NAME).then_some(node_lifecycle),
         service: selection.has(service::NAME).then_some(service),
+        node_ipam: None,
+        route: None,
         dry_run: false,
         patience: PATIENCE,
     };

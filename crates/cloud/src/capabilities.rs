@@ -37,6 +37,10 @@ pub struct InstanceCapabilities {
     pub zones: bool,
     /// The cloud has further labels for nodes.
     pub additional_labels: bool,
+    /// The cloud leads pod ranges to machines by itself, and tells which.
+    pub pod_ranges: bool,
+    /// The cloud can be told which pod range to lead to a machine.
+    pub assign_pod_ranges: bool,
 }
 
 /// What balancers can do.
@@ -112,6 +116,8 @@ impl Default for InstanceCapabilities {
             shutdown_state: false,
             zones: false,
             additional_labels: false,
+            pod_ranges: false,
+            assign_pod_ranges: false,
         }
     }
 }

@@ -189,6 +189,11 @@ impl Cloud {
         self.layered.capabilities().load_balancers.is_some()
     }
 
+    /// It leads pod ranges to machines.
+    pub fn has_routes(&self) -> bool {
+        self.layered.capabilities().routes.is_some()
+    }
+
     /// It can tell what machines there are.
     fn has_instances(&self) -> bool {
         self.layered.capabilities().instances.is_some()

@@ -240,8 +240,8 @@ impl Routes for Fake {
         self.call(Call::Other("list routes"), Vec::new).await
     }
 
-    async fn create(&self, _: &ClusterName, _: &RouteSpec) -> Result<()> {
-        self.call(Call::Other("create"), || ()).await
+    async fn create(&self, _: &ClusterName, route: &RouteSpec) -> Result<Route> {
+        self.call(Call::Other("create"), || Route::of(route)).await
     }
 
     async fn delete(&self, _: &ClusterName, _: &Route) -> Result<()> {

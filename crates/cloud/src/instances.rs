@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_core::{Instance, InstanceRef, InstanceState};
+use ipnet::IpNet;
 
 use crate::{Error, ErrorKind, Result};
 
@@ -44,6 +45,12 @@ use crate::{Error, ErrorKind, Result};
 /// - `zones_are_told`: with `zones`, each machine has a zone and its region.
 /// - `labels_are_told`: with `additional_labels`, labels are handed on as the cloud has them.
 ///
+/// On pod ranges:
+/// - `pod_ranges_are_told`: with `pod_ranges`, a machine's ranges are told in the cloud's order.
+/// - `assigned_pod_range_is_told`: with `assign_pod_ranges`, a range is told once it is assigned; assigning it again
+///   changes nothing, and assigning one that another machine has is
+///   [`AlreadyExists`](crate::ErrorKind::AlreadyExists).
+///
 /// On listings:
 /// - `listing_agrees_with_find`: what `list` returns of a machine is what `find` returns; one that is stopped is listed.
 /// - `pages_are_complete`: the pages together hold every machine that was there all the time, once.
@@ -67,6 +74,14 @@ pub trait Instances: Send + Sync {
     async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
         let _ = page;
         Err(Error::new(ErrorKind::Unsupported, "list instances", "this cloud cannot list its machines"))
+    }
+
+    /// Leads this pod range to the machine, beside those that it has: the cloud then tells it in
+    /// [`Instance::pod_ranges`]. What is led there already succeeds.
+    async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
+        let _ = range;
+        let message = "this cloud cannot be told which pod range to lead to a machine";
+        Err(Error::new(ErrorKind::Unsupported, "assign pod range", message).context("node", asked.node.as_str()))
     }
 
     /// By what a machine is recognised, in a listing and when questions are shared. Pure.

@@ -5,6 +5,8 @@
 //! |---|---|
 //! | [`node`] | `cloud-node-controller`: initialises Nodes, keeps addresses fresh, mirrors labels |
 //! | [`node_lifecycle`] | `cloud-node-lifecycle-controller`: taints Nodes of stopped machines, deletes those of vanished ones |
+//! | [`node_ipam`] | `node-ipam-controller`: gives Nodes their pod ranges |
+//! | [`route`] | `node-route-controller`: leads pod ranges to Nodes |
 //! | [`service`] | `service-lb-controller`: load balancers for Services |
 //!
 //! [`forecast`] tells what all of them would do, and does nothing.
@@ -13,7 +15,9 @@ mod complaints;
 pub mod forecast;
 pub mod manager;
 pub mod node;
+pub mod node_ipam;
 pub mod node_lifecycle;
+pub mod route;
 pub mod service;
 
 use bowline_cloud::Clouds;

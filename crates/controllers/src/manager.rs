@@ -10,9 +10,11 @@ use bowline_runtime::{Clock, QueueMetrics, Shutdown, Supervisor, TaskFailure};
 use tokio_util::task::TaskTracker;
 
 use crate::node::NodeController;
+use crate::node_ipam::NodeIpamController;
 use crate::node_lifecycle::NodeLifecycleController;
+use crate::route::RouteController;
 use crate::service::ServiceController;
-use crate::{Context, node, node_lifecycle, service};
+use crate::{Context, node, node_ipam, node_lifecycle, route, service};
 
 /// Which controllers run, and how.
 #[derive(Debug, Clone)]
@@ -23,6 +25,10 @@ pub struct ManagerOptions {
     pub node_lifecycle: Option<node_lifecycle::Options>,
     /// The service-lb-controller; `None` switches it off.
     pub service: Option<service::Options>,
+    /// The node-ipam-controller; `None` switches it off.
+    pub node_ipam: Option<node_ipam::Options>,
+    /// The node-route-controller; `None` switches it off.
+    pub route: Option<route::Options>,
     /// Nothing is written to the cluster; what would be is logged. The clouds' layers have the same switch.
     pub dry_run: bool,
     /// How long the writes in hand may take once shutdown is requested.
@@ -30,12 +36,14 @@ pub struct ManagerOptions {
 }
 
 impl Default for ManagerOptions {
-    /// All controllers, as they are by default.
+    /// The controllers that need nothing to be said, as they are by default: those for pod ranges and routes need ranges.
     fn default() -> ManagerOptions {
         ManagerOptions {
             node: Some(node::Options::default()),
             node_lifecycle: Some(node_lifecycle::Options::default()),
             service: Some(service::Options::default()),
+            node_ipam: None,
+            route: None,
             dry_run: false,
             patience: Duration::from_secs(10),
         }
@@ -95,6 +103,15 @@ pub async fn run(
         tasks.spawn(service::NAME, endless(working.track_future(controller.run(shutdown.clone()))));
         let services = context.services.clone();
         tasks.spawn("watch of services", endless(watch_services(client.clone(), services, shutdown.clone())));
+    }
+    if let Some(options) = options.node_ipam {
+        let controller = NodeIpamController::new(context.clone(), options)?;
+        tasks.spawn(node_ipam::NAME, working.track_future(controller.run(shutdown.clone())));
+    }
+    if let Some(options) = options.route
+        && let Some(controller) = RouteController::new(context.clone(), options)?
+    {
+        tasks.spawn(route::NAME, endless(working.track_future(controller.run(shutdown.clone()))));
     }
     tasks.spawn("watch of nodes", endless(watch_nodes(client, context.nodes.clone(), shutdown.clone())));
     tasks.spawn("events", endless(outlast(working, shutdown, write_events)));

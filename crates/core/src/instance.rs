@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::{Address, Node, NodeName, ProviderId};
@@ -57,6 +58,9 @@ pub struct Instance {
     /// Further labels for the Node, put on once, at initialisation.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// The pod ranges that the cloud itself leads to the machine, where it does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pod_ranges: Vec<IpNet>,
 }
 
 impl InstanceRef {

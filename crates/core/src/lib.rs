@@ -7,6 +7,8 @@
 //!  Node, InstanceState ──► initialize::decide ──► NodeChange ──► one patch
 //!  Node, InstanceState ──► addresses::decide  ──► Option<Vec<Address>> ──► one status patch
 //!  Service, Nodes ──► service::wish ──► LoadBalancerWish ──► (a provider's plan) ──► Plan
+//!  Nodes, Table of routes ──► routes::decide ──► NodePlan ──► routes made and removed, one status patch
+//!  Node, Allocator ──► Allocator::allocate ──► pod ranges ──► one patch
 //!  Nodes, Answers, Memory, now ──► lifecycle::decide, then ::conclude ──► Verdict, Conclusion ──► taints, deletions
 //! ```
 //!
@@ -19,6 +21,7 @@ mod causes;
 mod duration;
 pub mod initialize;
 mod instance;
+pub mod ipam;
 pub mod lifecycle;
 mod load_balancer;
 mod names;
@@ -26,6 +29,7 @@ mod nearest;
 mod node;
 mod plan;
 mod route;
+pub mod routes;
 pub mod service;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -41,7 +45,7 @@ pub use load_balancer::{
 };
 pub use names::{ClusterName, NodeName, ProviderId};
 pub use nearest::nearest;
-pub use node::{Address, AddressType, Node, Ready, Taint};
+pub use node::{Address, AddressType, NetworkCondition, Node, Ready, Taint};
 pub use plan::{FieldChange, Plan, Step, Verb};
 pub use route::{Route, RouteSpec};
 pub use service::{Service, ServiceKey, ServiceType};

@@ -37,6 +37,8 @@ pub struct Node {
     pub addresses: Vec<Address>,
     /// The `Ready` condition.
     pub ready: Ready,
+    /// The `NetworkUnavailable` condition, if it has one.
+    pub network: Option<NetworkCondition>,
     /// `status.nodeInfo.systemUUID`: what the machine's firmware says of itself.
     pub system_uuid: Option<String>,
 }
@@ -51,6 +53,15 @@ pub enum Ready {
     /// Nobody has heard of the kubelet lately.
     #[default]
     Unknown,
+}
+
+/// What the `NetworkUnavailable` condition says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetworkCondition {
+    /// `False` once pods on other nodes can be reached.
+    pub status: String,
+    /// Who says so, as a rule: each network has a word of its own.
+    pub reason: String,
 }
 
 /// Keeps pods away, by key and effect.

@@ -35,4 +35,21 @@ pub struct Route {
     pub destination: IpNet,
     /// It leads nowhere, for lack of a machine.
     pub blackhole: bool,
+    /// It carries this cluster's mark: we made it, whatever its range. `false` where a cloud has no marks.
+    pub stamped: bool,
+}
+
+impl Route {
+    /// The route that this asks for, as far as that is known before a cloud has made it.
+    pub fn of(spec: &RouteSpec) -> Route {
+        Route {
+            id: format!("{} to {}", spec.destination.trunc(), spec.node),
+            node: Some(spec.node.clone()),
+            provider_id: spec.provider_id.clone(),
+            node_addresses: None,
+            destination: spec.destination.trunc(),
+            blackhole: false,
+            stamped: true,
+        }
+    }
 }

@@ -27,6 +27,7 @@ pub fn node(name: &str) -> Node {
         pod_cidrs: Vec::new(),
         addresses: Vec::new(),
         ready: Ready::Unknown,
+        network: None,
         system_uuid: None,
     }
 }

@@ -65,3 +65,6 @@ pub const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source
 
 /// The type of our condition on a Service: whether its balancer is as the Service wants it, and what blocks it.
 pub const LOAD_BALANCER_READY: &str = "bowline.dev/LoadBalancerReady";
+
+/// The type of the condition of a Node that says whether pods on other nodes can be reached.
+pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";

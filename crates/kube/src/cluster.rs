@@ -6,10 +6,13 @@ mod patches;
 use std::collections::BTreeMap;
 
 use bowline_core::initialize::NodeChange;
+use bowline_core::routes::NetworkStatus;
 use bowline_core::service::ServiceChange;
 use bowline_core::{Address, Node, NodeName, Service, Taint};
 use bowline_runtime::Shutdown;
 use http::{Request, StatusCode};
+use ipnet::IpNet;
+use jiff::Timestamp;
 use kube::Resource;
 use kube::api::{DeleteParams, GetParams, Patch, PatchParams, Preconditions};
 use prometheus::{IntCounterVec, Opts, Registry};
@@ -111,6 +114,18 @@ impl Cluster {
     ) -> Result<Node, WriteError> {
         let version = json!({"resourceVersion": resource_version});
         self.patch_node(node, json!({"metadata": version, "spec": {"taints": taints}})).await
+    }
+
+    /// Gives the Node its pod ranges, if it is still the one with this UID (W-9).
+    pub async fn set_pod_cidrs(&self, node: &Node, ranges: &[IpNet]) -> Result<Node, WriteError> {
+        self.patch_node(&node.name, patches::pod_cidrs(node, ranges)).await
+    }
+
+    /// Sets the Node's `NetworkUnavailable` condition and leaves the others, if it is still the one with this UID (W-5).
+    pub async fn set_network(&self, node: &Node, network: &NetworkStatus, now: Timestamp) -> Result<Node, WriteError> {
+        let patch = Patch::Strategic(patches::network(node, network, now));
+        let request = nodes().patch_subresource("status", node.name.as_str(), &self.patch_params(), &patch);
+        self.write_node(("patch", "nodes/status"), &request.map_err(unsendable)?).await
     }
 
     /// Deletes the Node, if it is still the one with this UID (W-10). A Node that is gone already counts as deleted.

@@ -299,6 +299,8 @@ fn manager_options() -> ManagerOptions {
             gather: Duration::from_millis(300),
             ..Default::default()
         }),
+        node_ipam: None,
+        route: None,
         dry_run: false,
         patience: PATIENCE,
     }

@@ -108,6 +108,7 @@ impl LocalProvider {
             region: told(config.zones, &spec.region),
             addresses: spec.addresses.clone(),
             labels: if config.additional_labels { spec.labels.clone() } else { Default::default() },
+            pod_ranges: Vec::new(),
         });
         match machine.state {
             MachineState::Stopped if config.shutdown_state => InstanceState::Stopped(instance),

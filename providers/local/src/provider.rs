@@ -73,6 +73,8 @@ fn capabilities(config: &Config) -> Capabilities {
         shutdown_state: config.shutdown_state,
         zones: config.zones,
         additional_labels: config.additional_labels,
+        pod_ranges: false,
+        assign_pod_ranges: false,
     };
     Capabilities {
         instances: Some(instances),

@@ -62,6 +62,7 @@ impl LocalBench {
             region: if config.zones { spec.region } else { String::new() },
             addresses: spec.addresses,
             labels: if config.additional_labels { spec.labels } else { Default::default() },
+            pod_ranges: Vec::new(),
         }
     }
 }

@@ -68,7 +68,9 @@ impl Limit {
 
     fn places(&self, operation: Operation) -> Option<&Semaphore> {
         match operation {
-            Operation::FindInstances | Operation::ListInstances => self.instance_places.as_ref(),
+            Operation::FindInstances | Operation::ListInstances | Operation::AssignPodRange => {
+                self.instance_places.as_ref()
+            }
             Operation::ListRoutes | Operation::CreateRoute | Operation::DeleteRoute => self.route_places.as_ref(),
             _ => None,
         }

@@ -27,6 +27,8 @@ use bowline_core::{
     Route, RouteSpec, Step,
 };
 
+use ipnet::IpNet;
+
 use crate::layers::balancers::Observer;
 use crate::layers::cache::Cache;
 use crate::layers::dry_run::DryRun;
@@ -152,6 +154,22 @@ impl Layered {
     }
 }
 
+impl Layered {
+    /// Leads this pod range to the machine. In a dry run nothing is done.
+    pub async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
+        const OPERATION: Operation = Operation::AssignPodRange;
+        let wish = async {
+            let instances = self.provider.instances();
+            let instances = instances.ok_or_else(|| unsupported(&*self.provider, OPERATION, "instances"))?;
+            if self.skips(OPERATION, &format_args!("pod range {range} to {}", asked.node)) {
+                return Ok(());
+            }
+            self.attempts.run(OPERATION, || instances.assign_pod_range(asked, range)).await
+        };
+        self.observed(OPERATION, wish).await
+    }
+}
+
 // ---- load balancers
 
 impl Layered {
@@ -226,14 +244,14 @@ impl Layered {
         self.observed(OPERATION, question).await
     }
 
-    /// Makes this route.
-    pub async fn create_route(&self, cluster: &ClusterName, route: &RouteSpec) -> Result<()> {
+    /// Makes this route. In a dry run nothing is done, and the answer is the route as it would be.
+    pub async fn create_route(&self, cluster: &ClusterName, route: &RouteSpec) -> Result<Route> {
         const OPERATION: Operation = Operation::CreateRoute;
         let wish = async {
             let (routes, capabilities) = self.routes(OPERATION)?;
             capability::check_route(&self.info().name, route, capabilities)?;
             if self.skips(OPERATION, &format_args!("route {} to {}", route.destination, route.node)) {
-                return Ok(());
+                return Ok(Route::of(route));
             }
             self.attempts.run(OPERATION, || routes.create(cluster, route)).await
         };

@@ -603,7 +603,18 @@ fn route(range: &str) -> (RouteSpec, Route) {
     let destination: ipnet::IpNet = range.parse().unwrap();
     let spec =
         RouteSpec { name_hint: "u".into(), node: "n".into(), provider_id: None, node_addresses: vec![], destination };
-    (spec, Route { id: "r".into(), node: None, provider_id: None, node_addresses: None, destination, blackhole: false })
+    (
+        spec,
+        Route {
+            id: "r".into(),
+            node: None,
+            provider_id: None,
+            node_addresses: None,
+            destination,
+            blackhole: false,
+            stamped: false,
+        },
+    )
 }
 
 /// All writes and the plan, and whether they succeed.

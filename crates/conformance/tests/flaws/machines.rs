@@ -323,6 +323,7 @@ impl Bench for ToyBench {
             region: "r".to_owned(),
             addresses,
             labels: BTreeMap::from([("k".to_owned(), "v".to_owned())]),
+            pod_ranges: Vec::new(),
         };
         self.toy.machines.lock().unwrap().push(Machine { instance: instance.clone(), stopped: false });
         instance
@@ -369,6 +370,8 @@ fn everything() -> InstanceCapabilities {
         shutdown_state: true,
         zones: true,
         additional_labels: true,
+        pod_ranges: false,
+        assign_pod_ranges: false,
     }
 }
 

@@ -1,9 +1,12 @@
 //! What the writes say.
 
 use bowline_core::initialize::NodeChange;
+use bowline_core::routes::NetworkStatus;
 use bowline_core::service::{ConditionChange, FinalizerChange, ServiceChange};
-use bowline_core::well_known::LOAD_BALANCER_CLEANUP;
-use bowline_core::{Address, LoadBalancerStatus, Service};
+use bowline_core::well_known::{LOAD_BALANCER_CLEANUP, NETWORK_UNAVAILABLE};
+use bowline_core::{Address, LoadBalancerStatus, Node, Service};
+use ipnet::IpNet;
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 /// W-1: all of it in one request, tied to the version that it was decided on.
@@ -23,6 +26,23 @@ pub(super) fn initialization(change: &NodeChange) -> Value {
 pub(super) fn addresses(addresses: &[Address]) -> Value {
     let elements = std::iter::once(json!({"$patch": "replace"})).chain(addresses.iter().map(|address| json!(address)));
     json!({"status": {"addresses": elements.collect::<Vec<_>>()}})
+}
+
+/// W-9: both fields, of which the first is the first element of the second. A Node of the same name that is another one is
+/// not meant.
+pub(super) fn pod_cidrs(node: &Node, ranges: &[IpNet]) -> Value {
+    let first = ranges.first();
+    json!({"metadata": {"uid": node.uid}, "spec": {"podCIDR": first, "podCIDRs": ranges}})
+}
+
+/// W-5: conditions are merged by type, so those of others need not be said.
+pub(super) fn network(node: &Node, network: &NetworkStatus, now: Timestamp) -> Value {
+    let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let condition = json!({
+        "type": NETWORK_UNAVAILABLE, "status": network.status, "reason": network.reason, "message": network.message,
+        "lastHeartbeatTime": now, "lastTransitionTime": now,
+    });
+    json!({"metadata": {"uid": node.uid}, "status": {"conditions": [condition]}})
 }
 
 /// W-6 to W-8: only what changes, tied to the object and not to its version.

@@ -1,6 +1,7 @@
 //! Nodes.
 
-use bowline_core::{Address, AddressType, Node, NodeName, ProviderId, Ready, Taint};
+use bowline_core::well_known::NETWORK_UNAVAILABLE;
+use bowline_core::{Address, AddressType, NetworkCondition, Node, NodeName, ProviderId, Ready, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
@@ -60,6 +61,7 @@ struct Condition {
     #[serde(rename = "type")]
     kind: Text,
     status: Text,
+    reason: Text,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -118,6 +120,7 @@ impl Wire for WireNode {
             taints: spec.taints.0.into_iter().map(|Record(taint)| taint.into()).collect(),
             pod_cidrs: pod_cidrs(spec.pod_cidrs, spec.pod_cidr),
             ready: ready(&status.conditions),
+            network: network(&status.conditions),
             addresses: status.addresses.0.into_iter().filter_map(|Record(address)| address.known()).collect(),
             system_uuid: status.node_info.0.system_uuid.filled(),
         })
@@ -137,6 +140,12 @@ fn ready(conditions: &List<Record<Condition>>) -> Ready {
         Some(Record(condition)) if condition.status.is("False") => Ready::False,
         _ => Ready::Unknown,
     }
+}
+
+fn network(conditions: &List<Record<Condition>>) -> Option<NetworkCondition> {
+    let Record(condition) = conditions.0.iter().find(|Record(condition)| condition.kind.is(NETWORK_UNAVAILABLE))?;
+    let text = |text: &Text| text.0.clone().unwrap_or_default();
+    Some(NetworkCondition { status: text(&condition.status), reason: text(&condition.reason) })
 }
 
 impl From<WireTaint> for Taint {
@@ -228,6 +237,7 @@ mod tests {
                 Address::new(AddressType::Hostname, "n1"),
             ],
             ready: Ready::True,
+            network: None,
             system_uuid: Some("uuid".into()),
         };
         assert_eq!(node, wanted);

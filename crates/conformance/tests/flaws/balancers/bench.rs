@@ -57,6 +57,7 @@ impl Bench for ToyBench {
             region: String::new(),
             addresses: machine.addresses.clone(),
             labels: Default::default(),
+            pod_ranges: Vec::new(),
         }
     }
 

@@ -1,0 +1,1 @@
+//! Which blocks of a range are in use, and by how many.

@@ -1,0 +1,17 @@
+//! Which pod range a Node gets (IPAM-5 to IPAM-11).
+//!
+//! ```text
+//!  --cluster-cidr, node masks ──► ClusterRange ─┐
+//!  service ranges, Nodes with ranges ───────────┼─► Allocator ──allocate(node)──► one block of each ClusterRange
+//!                                               └─◄──release(node)── the Node is gone
+//! ```
+//!
+//! A block is in use as long as anybody holds a part of it, and each holder is counted: a range that two Nodes share, by
+//! whatever accident, is free when both are gone and not before. So a block is never handed out while anybody holds it.
+
+mod allocator;
+mod blocks;
+mod cluster_range;
+
+pub use allocator::{Allocator, Exhausted, Misfit, Usage};
+pub use cluster_range::{ClusterRange, RangeProblem};

@@ -1,0 +1,1 @@
+//! Against losing all routes at once, when the Nodes seem to be gone and are not.

@@ -1,0 +1,41 @@
+//! What a Node's `NetworkUnavailable` condition should say (ROUTE-11 to ROUTE-13).
+
+use crate::{NetworkCondition, Node};
+
+/// What is written to the condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NetworkStatus {
+    /// `True` while pods on other nodes cannot be reached.
+    pub status: &'static str,
+    /// In one word, for programs.
+    pub reason: &'static str,
+    /// For people.
+    pub message: &'static str,
+}
+
+impl NetworkStatus {
+    /// All routes are there.
+    pub const CREATED: NetworkStatus =
+        NetworkStatus { status: "False", reason: "RouteCreated", message: "RouteController created a route" };
+
+    /// A route is missing.
+    pub const NOT_CREATED: NetworkStatus =
+        NetworkStatus { status: "True", reason: "NoRouteCreated", message: "RouteController failed to create a route" };
+
+    /// The Node says so already (ROUTE-13): another reason is another one's word, and is written over.
+    pub fn is_told(&self, condition: Option<&NetworkCondition>) -> bool {
+        condition.is_some_and(|told| told.status == self.status && told.reason == self.reason)
+    }
+}
+
+/// What the Node is to be told (ROUTE-11): `all_there` says that each of its ranges is led to it, `is_led_to` that any route
+/// was. `None` if it has nothing to do with routes, or says so already.
+pub fn network(node: &Node, all_there: bool, is_led_to: bool) -> Option<NetworkStatus> {
+    let status = match (node.pod_cidrs.is_empty(), is_led_to) {
+        (true, false) => return None,
+        (true, true) => NetworkStatus::NOT_CREATED,
+        (false, _) if all_there => NetworkStatus::CREATED,
+        (false, _) => NetworkStatus::NOT_CREATED,
+    };
+    (!status.is_told(node.network.as_ref())).then_some(status)
+}

@@ -1,0 +1,88 @@
+//! What routes a cloud has, as far as we know: a listing, brought up to date by each of our own writes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::Hash;
+
+use ipnet::IpNet;
+
+use crate::{Node, NodeName, ProviderId, Route};
+
+/// The routes of one cloud, by ID, found by whom they lead to and by their range.
+#[derive(Debug, Clone, Default)]
+pub struct Table {
+    routes: BTreeMap<String, Route>,
+    by_node: HashMap<NodeName, BTreeSet<String>>,
+    by_machine: HashMap<ProviderId, BTreeSet<String>>,
+    by_destination: HashMap<IpNet, BTreeSet<String>>,
+}
+
+impl Table {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.routes.len()
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.routes.is_empty()
+    }
+
+    /// All of them, by ID.
+    pub fn iter(&self) -> impl Iterator<Item = &Route> {
+        self.routes.values()
+    }
+
+    /// Those that lead to this Node: by its name, or by its machine where the cloud knows no names.
+    pub fn leading_to<'a>(&'a self, node: &Node) -> impl Iterator<Item = &'a Route> + use<'a> {
+        let by_name = self.by_node.get(&node.name);
+        let by_machine = node.provider_id.as_ref().and_then(|id| self.by_machine.get(id));
+        by_name.into_iter().chain(by_machine).flatten().filter_map(|id| self.routes.get(id))
+    }
+
+    /// Those of this range.
+    pub fn to(&self, destination: IpNet) -> impl Iterator<Item = &Route> {
+        self.by_destination.get(&destination.trunc()).into_iter().flatten().filter_map(|id| self.routes.get(id))
+    }
+
+    /// It is there.
+    pub fn insert(&mut self, route: Route) {
+        self.remove(&route.id);
+        let id = route.id.clone();
+        self.by_destination.entry(route.destination.trunc()).or_default().insert(id.clone());
+        if let Some(node) = &route.node {
+            self.by_node.entry(node.clone()).or_default().insert(id.clone());
+        } else if let Some(machine) = &route.provider_id {
+            self.by_machine.entry(machine.clone()).or_default().insert(id.clone());
+        }
+        self.routes.insert(id, route);
+    }
+
+    /// It is gone.
+    pub fn remove(&mut self, id: &str) {
+        let Some(route) = self.routes.remove(id) else { return };
+        take_out(&mut self.by_destination, &route.destination.trunc(), id);
+        if let Some(node) = &route.node {
+            take_out(&mut self.by_node, node, id);
+        } else if let Some(machine) = &route.provider_id {
+            take_out(&mut self.by_machine, machine, id);
+        }
+    }
+}
+
+impl FromIterator<Route> for Table {
+    fn from_iter<I: IntoIterator<Item = Route>>(routes: I) -> Table {
+        let mut table = Table::default();
+        routes.into_iter().for_each(|route| table.insert(route));
+        table
+    }
+}
+
+/// An index must not keep what is empty: nodes come and go for years.
+fn take_out<K: Eq + Hash>(index: &mut HashMap<K, BTreeSet<String>>, key: &K, id: &str) {
+    if let Some(ids) = index.get_mut(key) {
+        ids.remove(id);
+        if ids.is_empty() {
+            index.remove(key);
+        }
+    }
+}
