@@ -129,6 +129,15 @@ impl Bench for LocalBench {
         true
     }
 
+    async fn crash_after(&self, calls: Option<u64>) -> Hand {
+        self.cloud.repair_all();
+        if let Some(calls) = calls {
+            self.cloud.inject(FaultSpec::always(Fault::AnswerLost).after(calls - 1).times(1));
+            self.cloud.inject(FaultSpec::always(Fault::Failing(500)).after(calls));
+        }
+        Hand::Done
+    }
+
     async fn calls(&self) -> Option<u64> {
         Some(self.cloud.calls().values().sum())
     }
@@ -184,15 +193,6 @@ impl BalancerBench for LocalBench {
 
     async fn writes(&self) -> Option<u64> {
         Some(self.cloud.writes())
-    }
-
-    async fn crash_after(&self, calls: Option<u64>) -> Hand {
-        self.cloud.repair_all();
-        if let Some(calls) = calls {
-            self.cloud.inject(FaultSpec::always(Fault::AnswerLost).after(calls - 1).times(1));
-            self.cloud.inject(FaultSpec::always(Fault::Failing(500)).after(calls));
-        }
-        Hand::Done
     }
 
     async fn stale(&self) -> Hand {
