@@ -14,7 +14,7 @@
 //!  GET, DELETE /v1/balancers/ID                reads, removes one by hand
 //!  GET    /v1/addresses                        all addresses of balancers
 //!  POST   /v1/routes/list                      {"cluster":…}: its routes, by range
-//!  POST   /v1/routes/create                    {"cluster":…,"machine":{"id":…},"destination":…}: the route, new or not
+//!  POST   /v1/routes/create                    {"cluster":…,"machine":{"id":…},"node":…,"destination":…}: the route
 //!  POST   /v1/routes/delete                    {"cluster":…,"id":…}
 //!  GET    /v1/routes?cluster=NAME              all tables, or one
 //!  POST   /v1/routes?cluster=NAME              makes one by hand
@@ -268,7 +268,7 @@ mod tests {
         r#"{"fault":{"slow":0},"probability":0.5}"#,
         r#"{"millis":0}"#,
         r#"{"cluster":"c"}"#,
-        r#"{"cluster":"c","machine":{"name":"a"},"destination":"10.1.2.3/24"}"#,
+        r#"{"cluster":"c","machine":{"name":"a"},"node":"n","destination":"10.1.2.3/24"}"#,
         r#"{"destination":"fd00::/64","machine":"i-0001"}"#,
         r#"{"labels":{"a":{"b":null}},"addresses":null}"#,
     ];

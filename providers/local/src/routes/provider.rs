@@ -24,6 +24,7 @@ impl Routes for LocalProvider {
         let asked = CreateRouteRequest {
             cluster: cluster.clone(),
             machine: self.machine_of(route)?,
+            node: route.node.clone(),
             name: route.name_hint.clone(),
             destination: route.destination.trunc(),
             addresses: Some(route.node_addresses.clone()),
@@ -63,10 +64,11 @@ impl LocalProvider {
     /// A route in terms of the contract. What leads nowhere names nobody.
     fn led(&self, seen: RouteView) -> Route {
         let RouteView { route, machine_name } = seen;
+        let node = route.node.or(machine_name).filter(|_| !route.blackhole);
         let provider_id = (!route.blackhole).then(|| ProviderId::of(&self.config.id_prefix, &route.spec.machine));
         Route {
             id: route.id,
-            node: machine_name.filter(|_| !route.blackhole).map(NodeName::from),
+            node: node.map(NodeName::from),
             provider_id,
             node_addresses: route.spec.addresses.filter(|_| self.config.routes.node_addresses),
             destination: route.spec.destination,
