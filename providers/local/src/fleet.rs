@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::api::Key;
 use crate::cloud::{CloudError, Machine, MachineState, NewMachine};
+use crate::kernel::check_namespace;
 
 /// As long as a name in Kubernetes may be.
 const LONGEST: usize = 253;
@@ -107,7 +108,7 @@ impl Fleet {
         if machine.spec.id != id {
             return Err(CloudError::Invalid(format!("the ID of a machine stays: {id:?}, not {:?}", machine.spec.id)));
         }
-        check_name(&machine.spec.name)?;
+        check_spec(&machine.spec)?;
         self.put(machine.clone());
         Ok(machine)
     }
@@ -128,7 +129,7 @@ impl Fleet {
 
     fn check_new(&self, spec: &NewMachine) -> Result<(), CloudError> {
         check_id(&spec.id)?;
-        check_name(&spec.name)?;
+        check_spec(spec)?;
         if self.machines.contains_key(&spec.id) {
             return Err(CloudError::Exists(spec.id.clone()));
         }
@@ -179,6 +180,11 @@ fn check_id(id: &str) -> Result<(), CloudError> {
         return Ok(());
     }
     Err(CloudError::Invalid(format!("the ID {id:?} must be 1 to {LONGEST} letters, digits, '-', '_' and '.'")))
+}
+
+fn check_spec(spec: &NewMachine) -> Result<(), CloudError> {
+    check_name(&spec.name)?;
+    spec.network_namespace.as_deref().map_or(Ok(()), check_namespace)
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), CloudError> {
