@@ -80,6 +80,7 @@ fn wanted(machine: &WantedMachine) -> NewMachine {
         region: "here".to_owned(),
         addresses,
         labels: [("example.com/rack".to_owned(), "r1".to_owned())].into(),
+        pod_ranges: Vec::new(),
     }
 }
 
