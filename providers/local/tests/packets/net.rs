@@ -1,4 +1,5 @@
 //! Two nodes and a cable between them: network namespaces, without any tool of the machine.
+#![allow(dead_code, reason = "two test programs compile this for themselves and use a part of it")]
 
 use std::fs::File;
 use std::io::{self, Write as _};
