@@ -5,6 +5,7 @@
 mod cloud;
 mod look;
 mod manager;
+mod network;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ pub(crate) use look::{OrphansArgs, Output, PlanArgs};
 pub(crate) use manager::{
     CloudCallArgs, ControllerArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs,
 };
+pub(crate) use network::{NetworkArgs, NodeIpamArgs, RouteArgs};
 
 /// Names the environment variable that selects what is logged.
 pub(crate) const LOG_VARIABLE: &str = "BOWLINE_LOG";

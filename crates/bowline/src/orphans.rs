@@ -63,7 +63,7 @@ struct Findings {
 pub(crate) async fn run(args: &OrphansArgs) -> anyhow::Result<ExitCode> {
     let mut problems = Problems::new();
     let reach = Reach::resolve(&args.reach, &mut problems);
-    let Reached { providers, client } = Reached::new(&reach, problems).await?;
+    let Reached { providers, client } = Reached::new(&reach, problems, |_, _| ()).await?;
     let clouds = Clouds::around(providers, &reach.layers, &prometheus::Registry::new());
     let cluster = Cluster::new(client);
     let mut findings = find(&clouds, &cluster, &reach.cluster).await?;

@@ -65,7 +65,7 @@ async fn what_was_left_behind_is_shown_and_removed_when_told_to_and_nothing_else
     );
     assert_eq!(orphans(&world, &[]).1["orphans"], json!([]));
 
-    let plan = world.run("plan", &[]);
+    let plan = world.plan(&[]);
     assert_eq!(plan.status.code(), Some(0), "the other balancer is as it was: {}", text(&plan.stdout));
 }
 

@@ -40,8 +40,14 @@ impl World {
         bowline(&words.collect::<Vec<_>>())
     }
 
+    /// A plan of load balancers and Nodes alone: routes are another story.
+    pub(crate) fn plan(&self, flags: &[&str]) -> Output {
+        self.run("plan", &[&["--configure-cloud-routes=false"], flags].concat())
+    }
+
     pub(crate) fn manager(&self, test: &str, flags: &[&str]) -> Program {
-        let words = self.reach.iter().map(String::as_str).chain(["--leader-elect=false"]).chain(flags.iter().copied());
+        let alone = ["--leader-elect=false", "--configure-cloud-routes=false"];
+        let words = self.reach.iter().map(String::as_str).chain(alone).chain(flags.iter().copied());
         Program::start(test, &words.collect::<Vec<_>>())
     }
 
