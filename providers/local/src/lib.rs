@@ -23,6 +23,7 @@ mod faults;
 mod fleet;
 mod instances;
 mod load_balancers;
+mod pod_ranges;
 mod provider;
 mod routes;
 mod server;

@@ -80,7 +80,7 @@ async fn a_created_route_is_what_is_listed_in_process_and_over_http() {
     let made = create(&provider(&cloud), &spec("any", Some("local://i-0002"), "10.1.7.9/24")).await.unwrap();
     let wanted = Route {
         id: "rt-0001".to_owned(),
-        node: Some("node-2".into()),
+        node: Some("any".into()),
         provider_id: ProviderId::new("local://i-0002"),
         node_addresses: None,
         destination: "10.1.7.0/24".parse().unwrap(),
@@ -107,7 +107,10 @@ async fn creating_again_makes_no_second_one_and_a_taken_range_is_told() {
     let cloud = with_machines(&["node-1", "node-2"]);
     let provider = provider(&cloud);
     let made = create(&provider, &spec("node-1", None, "10.1.0.0/24")).await.unwrap();
-    assert_eq!(create(&provider, &spec("x", Some("local://i-0001"), "10.1.0.9/24")).await.unwrap(), made);
+    assert_eq!(create(&provider, &spec("node-1", Some("local://i-0001"), "10.1.0.9/24")).await.unwrap(), made);
+    let renamed = create(&provider, &spec("another", Some("local://i-0001"), "10.1.0.0/24")).await.unwrap();
+    assert_eq!(renamed, Route { node: Some("another".into()), ..made });
+    assert_eq!(list(&provider).await.unwrap(), [renamed]);
     let error = create(&provider, &spec("node-2", None, "10.1.0.0/24")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     assert!(error.to_string().contains(r#"the route "rt-0001" leads 10.1.0.0/24 to "i-0001" already"#), "{error}");
@@ -179,12 +182,14 @@ async fn deleting_is_exact() {
 }
 
 #[tokio::test]
-async fn a_renamed_machine_gives_its_routes_another_name() {
+async fn a_route_that_was_made_for_no_node_is_named_by_its_machine() {
     let cloud = with_machines(&["old"]);
     let provider = provider(&cloud);
     create(&provider, &spec("old", None, "10.1.0.0/24")).await.unwrap();
+    cloud.add_route("harbour", by_hand("10.2.0.0/24", "i-0001")).unwrap();
     cloud.change("i-0001", |machine| machine.name = "new".to_owned()).unwrap();
-    assert_eq!(list(&provider).await.unwrap().pop().unwrap().node, Some("new".into()));
+    let nodes: Vec<_> = list(&provider).await.unwrap().into_iter().filter_map(|route| route.node).collect();
+    assert_eq!(nodes, ["old", "new"]);
 }
 
 #[tokio::test]

@@ -110,9 +110,9 @@ impl LocalCloud {
         let most = [asked.limit, self.max_routes()].into_iter().flatten().min();
         self.edit_routes(|world| {
             let machine = world.fleet.only(&asked.machine)?.spec.id.clone();
-            let CreateRouteRequest { cluster, name, destination, addresses, .. } = asked;
+            let CreateRouteRequest { cluster, node, name, destination, addresses, .. } = asked;
             let route = NewRoute { name, destination, machine, addresses, stamped: true };
-            let made = world.routes.lead(cluster.as_str(), route, most)?;
+            let made = world.routes.lead(cluster.as_str(), route, node.as_str(), most)?;
             Ok(seen(world, &made))
         })
     }
