@@ -208,6 +208,37 @@ async fn two_clouds_have_a_node_each_in_one_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_gets_a_pod_range_and_the_cloud_leads_it_there() {
+    let flags = ["--configure-cloud-routes", "--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56"];
+    let mut all = Processes::start("pod-ranges", &flags);
+    all.add(&["worker-1", "--id=one", "--address=InternalIP=10.0.0.1"]);
+    let nodes = all.nodes().await;
+    nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    let node = loop {
+        let node = nodes.get("worker-1").await.unwrap();
+        let network = |node: &Node| {
+            let conditions = node.status.as_ref()?.conditions.as_ref()?;
+            conditions.iter().find(|condition| condition.type_ == "NetworkUnavailable")?.reason.clone()
+        };
+        if network(&node).as_deref() == Some("RouteCreated") {
+            break node;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "no route yet; the manager said: {}", all.manager.said());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let ranges = node.spec.unwrap().pod_cidrs.unwrap();
+    assert_eq!(ranges, ["10.244.0.0/24", "fd00:10:244::/64"]);
+    let routes = bowline(&["cloud", "routes", &format!("--endpoint={}", all.endpoint)]);
+    let routes = String::from_utf8(routes.stdout).unwrap();
+    for range in ranges {
+        let led = |line: &str| line.contains(&range) && line.contains("one") && line.contains("active");
+        assert!(routes.lines().any(led), "{range} is missing in {routes}");
+    }
+    assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_write_in_hand_is_finished_when_a_signal_comes() {
     let mut all = Processes::start("in-hand", &[]);
     let nodes = write_in_hand(&all, 500).await;
@@ -396,6 +427,24 @@ fn pod_ranges_that_cannot_work_end_it_with_two_before_anything_starts() {
         let text = by.sees_refused(&[&local[..], flags].concat(), &case[1..]);
         assert_eq!(text.lines().count(), 1, "{}: one problem is one line: {text}", case[0]);
     }
+}
+
+#[test]
+fn what_the_clouds_make_wrong_with_pod_ranges_is_told_with_all_else() {
+    let by = Bystander::new();
+    let config = format!("--cloud-config={}", by.config("local.yaml", ""));
+    let local = ["--cloud-provider=local", &config];
+    let fix = "set --cluster-cidr=<range of the pods>, such as 10.244.0.0/16, or --configure-cloud-routes=false";
+    let r24 = format!("--cluster-cidr: it is not given, and the cloud local has routes to see to; {fix}");
+    by.sees_refused(&local, &[&r24]);
+    let ranges = ["--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16"];
+    // I23
+    let i23 = "--cidr-allocator-type: invalid CIDR allocator type: CloudAllocator; the cloud local does not do that";
+    by.sees_refused(&[&local[..], &ranges, &["--cidr-allocator-type=CloudAllocator"]].concat(), &[i23]);
+    let several = ["--node-monitor-period=1d", "--feature-gates=Knots=1", "--knots=8"];
+    let says = ["4 problems, and nothing was started", &r24, "--node-monitor-period", "Knots", "--knots"];
+    let text = by.sees_refused(&[&local[..], &several].concat(), &says);
+    assert_eq!(text.lines().count(), says.len(), "one line for each: {text}");
 }
 
 #[test]
