@@ -21,6 +21,7 @@ use crate::feature_gates::FeatureGates;
 use crate::flags::Given;
 use crate::providers::{self, Wanted};
 use network::Network;
+pub(crate) use network::pod_ranges;
 
 /// How long the writes in hand may take when the manager is told to stop: less than the half minute after which a
 /// kubelet kills a pod.

@@ -24,6 +24,7 @@ use super::taken;
 use crate::cli::{NetworkArgs, NodeIpamArgs, RouteArgs};
 use crate::controllers::Selection;
 use crate::feature_gates::FeatureGates;
+pub(crate) use ranges::pods as pod_ranges;
 
 /// The pause from one beginning to the next, unless given.
 // upstream: the default of --route-reconciliation-period.
@@ -44,7 +45,7 @@ impl Network {
         cluster: &ClusterName,
         problems: &mut Problems,
     ) -> Network {
-        let pods = ranges::pods(args.cluster_cidr.as_deref().unwrap_or_default(), problems);
+        let pods = pod_ranges(args.cluster_cidr.as_deref().unwrap_or_default(), problems);
         let mut remarks = Vec::new();
         let node_ipam = Ipam::resolve(&args.node_ipam, problems);
         let node_ipam = node_ipam.filter(|ipam| ipam.is_on && selection.has(node_ipam::NAME));

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 /// `--cluster-cidr`; empty if it is not given, `None` if something is wrong with it.
 // upstream: looked at only where something needs it. A range that is wrong is wrong before that, too.
-pub(super) fn pods(text: &str, problems: &mut Problems) -> Option<Vec<IpNet>> {
+pub(crate) fn pods(text: &str, problems: &mut Problems) -> Option<Vec<IpNet>> {
     let text = text.trim();
     let parts = if text.is_empty() { Vec::new() } else { text.split(',').collect() };
     ranges("cluster-cidr", &parts, problems)
