@@ -19,6 +19,7 @@ mod bench;
 mod capability;
 mod cases;
 mod report;
+mod routing;
 mod run;
 mod scene;
 

@@ -25,10 +25,12 @@ mod pass;
 mod rounds;
 mod strays;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bowline_cloud::Cloud;
+use bowline_core::routes::NetworkStatus;
 use bowline_core::{ClusterName, Node, NodeName};
 use bowline_kube::{Change, EventSource};
 use bowline_runtime::{Backoff, Priority, Queue, Shutdown, Work};
@@ -130,6 +132,8 @@ struct Shared {
     metrics: Metrics,
     /// What was said of Nodes whose routes could not be made.
     complaints: Complaints<NodeName>,
+    /// What Nodes were last told of their network: our own word is no news.
+    told: Mutex<HashMap<NodeName, NetworkStatus>>,
 }
 
 impl RouteController {
@@ -147,6 +151,7 @@ impl RouteController {
             rounds: Rounds::default(),
             metrics: Metrics::register(&context.metrics)?,
             complaints: Complaints::default(),
+            told: Mutex::default(),
             accounts,
             context,
             options,
@@ -201,6 +206,7 @@ impl Shared {
     fn heard(&self, change: &Change<Node>) {
         if let Change::Deleted(node) = change {
             self.complaints.forget(&node.name);
+            self.told().remove(&node.name);
             self.queue.forget(&Key::Node(node.name.clone()));
         }
         if !matches!(self.options.mode, Mode::Watch { .. }) || !self.context.nodes.is_synced() {
@@ -212,7 +218,7 @@ impl Shared {
                 // Whose Node has come back is no stray any more, and the brake may let go of the others.
                 self.holding().for_each(|account| self.queue.add(Key::Strays(account), Priority::Low));
             }
-            Change::Updated { old, new } if differs(old, new) => {
+            Change::Updated { old, new } if differs(old, new) || self.lost_network(old, new) => {
                 self.queue.add(Key::Node(new.name.clone()), Priority::High);
             }
             Change::Updated { .. } => {}
@@ -221,6 +227,17 @@ impl Shared {
                 strays.for_each(|key| self.queue.add_after(key, GATHER, Priority::Low));
             }
         }
+    }
+
+    /// Somebody says that there is no network, as a kubelet does when it starts: whether there is one is ours to say.
+    fn lost_network(&self, old: &Node, new: &Node) -> bool {
+        let is_lost = new.network.as_ref().is_some_and(|network| network.status == "True");
+        let is_ours = || self.told().get(&new.name).is_some_and(|told| told.is_told(new.network.as_ref()));
+        is_lost && old.network != new.network && !is_ours()
+    }
+
+    fn told(&self) -> MutexGuard<'_, HashMap<NodeName, NetworkStatus>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The accounts whose brake holds something.
@@ -244,13 +261,6 @@ fn differs(old: &Node, new: &Node) -> bool {
         || old.addresses != new.addresses
         || old.provider_id != new.provider_id
         || old.is_hands_off() != new.is_hands_off()
-        || lost_network(old, new)
-}
-
-/// Somebody says that there is no network, as a kubelet does when it starts: whether there is one is ours to say.
-fn lost_network(old: &Node, new: &Node) -> bool {
-    let is_lost = new.network.as_ref().is_some_and(|network| network.status == "True");
-    is_lost && old.network != new.network
 }
 
 // ---- passes

@@ -53,7 +53,7 @@ impl Done {
         });
         match waits.chain(self.again).max() {
             Some(wait) => Next::After(wait),
-            None if self.failures.iter().any(|retry| *retry == Retry::Backoff) => Next::Backoff,
+            None if self.failures.contains(&Retry::Backoff) => Next::Backoff,
             None => Next::Rest,
         }
     }
@@ -160,8 +160,14 @@ impl Shared {
         let heard = self.context.nodes.get(node.name.as_str()).filter(|heard| heard.uid == node.uid);
         let Some(node) = heard else { return Done::default() };
         let Some(status) = routes::network(&node, all_there, is_led_to) else { return Done::default() };
+        self.told().insert(node.name.clone(), status);
         match self.context.cluster.set_network(&node, &status, self.context.clock.now()).await {
-            Ok(_) | Err(WriteError::NotFound(_)) => Done::default(),
+            Ok(_) => Done::default(),
+            Err(WriteError::NotFound(_)) => {
+                // Whoever heard of that has forgotten it already.
+                self.told().remove(&node.name);
+                Done::default()
+            }
             Err(error) => {
                 tracing::warn!(controller = NAME, key = %node.name, "could not write the node's condition: {error}");
                 Done::failed(Retry::Backoff)

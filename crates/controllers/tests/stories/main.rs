@@ -15,6 +15,8 @@ mod plans;
 mod pod_range_modes;
 mod provided_ip;
 mod queue;
+mod route_trouble;
+mod routes;
 mod service_crashes;
 mod service_nodes;
 mod service_order;
