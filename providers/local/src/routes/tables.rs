@@ -1,6 +1,6 @@
 //! All routes of a cloud at one moment.
 //!
-//! A plain value, as [`Fleet`](crate::fleet::Fleet) is: every rule about ranges, IDs and limits is here, and nothing of
+//! A plain value, as [`Fleet`] is: every rule about ranges, IDs and limits is here, and nothing of
 //! files, time, faults or packets.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
