@@ -17,6 +17,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use crate::api::Key;
 use crate::balancers::{BalancerOptions, Balancers, Whose};
 use crate::data_plane::Sockets;
 use crate::faults::{Fault, FaultSpec, Faults, Injected, Mishap};
@@ -252,6 +253,11 @@ impl LocalCloud {
         change: impl FnOnce(&NewMachine) -> Result<NewMachine, CloudError>,
     ) -> Result<Machine, CloudError> {
         self.edit_fleet(|fleet| fleet.change(id, change))
+    }
+
+    /// Leads a pod range to a machine, beside those that it has, as the cloud's users order it.
+    pub(crate) fn assign(&self, machine: &Key, range: IpNet) -> Result<(), CloudError> {
+        self.edit_fleet(|fleet| fleet.assign(machine, range))
     }
 
     /// The machine of this ID.
