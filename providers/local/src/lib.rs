@@ -40,5 +40,5 @@ pub use config::{Config, LoadBalancerConfig, RouteConfig};
 pub use error::CallError;
 pub use faults::{Fault, FaultSpec};
 pub use provider::{LocalProvider, factory, factory_for};
-pub use routes::{NewRoute, RouteRecord, WantedRoute};
+pub use routes::{NewRoute, RouteRecord};
 pub use server::{Server, serve};

@@ -69,15 +69,19 @@ impl RouteTables {
         self.last
     }
 
-    /// All tables, by the cluster's name, with their routes by range.
-    pub(crate) fn tables(&self) -> impl Iterator<Item = (&str, Vec<&Arc<RouteRecord>>)> {
-        self.tables.iter().map(|(cluster, table)| (cluster.as_str(), table.routes.values().collect()))
-    }
-
     /// All routes with the names of their clusters.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Arc<RouteRecord>)> {
         let all = self.tables.iter();
         all.flat_map(|(cluster, table)| table.routes.values().map(move |route| (cluster.as_str(), route)))
+    }
+
+    /// The same, by the clusters' names.
+    pub(crate) fn by_cluster(&self) -> BTreeMap<String, Vec<&RouteRecord>> {
+        let mut tables = BTreeMap::<String, Vec<&RouteRecord>>::new();
+        for (cluster, route) in self.iter() {
+            tables.entry(cluster.to_owned()).or_default().push(route);
+        }
+        tables
     }
 
     /// The routes of this cluster, by range.
