@@ -71,6 +71,7 @@ async fn a_node_is_registered_with_ranges_that_agree() -> Result<(), Failure> {
         ("the-first-alone", json!({"podCIDR": v4}), (201, json!([v4, [v4]]))),
         ("the-list-alone", json!({"podCIDRs": [v6, v4]}), (201, json!([v6, [v6, v4]]))),
         ("both", json!({"podCIDR": v4, "podCIDRs": [v4, v6]}), (201, json!([v4, [v4, v6]]))),
+        ("spelt-oddly", json!({"podCIDR": "fd00:0::/64"}), (201, json!(["fd00:0::/64", ["fd00:0::/64"]]))),
         // upstream: the older field wins over a list that begins with another one.
         ("at-odds", json!({"podCIDR": v4, "podCIDRs": [v6]}), (201, json!([v4, [v4]]))),
     ];
@@ -90,6 +91,17 @@ async fn a_node_has_one_valid_range_of_each_family_at_most() -> Result<(), Failu
             "no-range",
             json!({"podCIDR": "10.244.1.0"}),
             format!(r#"spec.podCIDRs[0]: Invalid value: "10.244.1.0": {cidr}"#),
+        ),
+        (
+            "host-bits",
+            json!({"podCIDR": "10.244.1.1/24"}),
+            r#"spec.podCIDRs[0]: Invalid value: "10.244.1.1/24": must not have bits set beyond the prefix length"#
+                .into(),
+        ),
+        (
+            "twice",
+            json!({"podCIDRs": ["10.244.1.0/24", "10.244.1.0/24"]}),
+            format!(r#"spec.podCIDRs: Invalid value: ["10.244.1.0/24","10.244.1.0/24"]: {family}"#),
         ),
         (
             "one-family",

@@ -192,6 +192,7 @@ impl From<&ApiserverArgs> for Options {
             service_cidr: args.service_cluster_ip_range,
             node_ports: args.service_node_port_range.into(),
             issuer: args.service_account_issuer.clone(),
+            ..Options::default()
         }
     }
 }
