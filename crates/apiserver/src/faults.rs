@@ -52,6 +52,8 @@ pub enum Effect {
     Latency(Duration),
     /// The connection breaks off without an answer. The request is not carried out.
     Reset,
+    /// The request is carried out, and the connection breaks off before the answer.
+    AnswerLost,
     /// The watch breaks off in the middle of an event's line. Other verbs are left alone.
     PartialWatchLine,
 }
@@ -387,6 +389,8 @@ mod tests {
         assert_eq!(short, latency(250));
         let torn: FaultRule = serde_json::from_value(json!({"effect": "partialWatchLine"})).unwrap();
         assert_eq!(torn.effect, Effect::PartialWatchLine);
+        let lost: FaultRule = serde_json::from_value(json!({"effect": "answerLost"})).unwrap();
+        assert_eq!(lost.effect, Effect::AnswerLost);
     }
 
     #[test]

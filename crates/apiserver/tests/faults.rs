@@ -66,6 +66,16 @@ async fn a_reset_connection_gives_no_answer() -> Result<(), Failure> {
 }
 
 #[tokio::test]
+async fn a_request_whose_answer_is_lost_is_carried_out() -> Result<(), Failure> {
+    let (server, maps) = server().await?;
+    server.faults().add(FaultRule { times: Some(1), ..rule("create", Effect::AnswerLost) });
+    let unanswered = maps.create(&PostParams::default(), &config_map("a")?).await;
+    assert!(matches!(unanswered, Err(e) if !matches!(e, kube::Error::Api(_))));
+    assert!(maps.get_opt("a").await?.is_some());
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_torn_watch_line_loses_nothing() -> Result<(), Failure> {
     let (server, maps) = server().await?;
     server.faults().add(FaultRule { times: Some(2), ..rule("watch", Effect::PartialWatchLine) });

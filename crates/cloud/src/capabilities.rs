@@ -98,7 +98,9 @@ pub struct LoadBalancerCapabilities {
 pub struct RouteCapabilities {
     /// Families of addresses.
     pub ip_families: Vec<IpFamily>,
-    /// Routes per cluster.
+    /// Routes per cluster, if there is a limit that is known. Nothing is refused because of it before the cloud is asked: what
+    /// else is in the table counts as well, and only the cloud knows that. The provider answers
+    /// [`QuotaExceeded`](crate::ErrorKind::QuotaExceeded) when the table is full.
     pub max_routes: Option<usize>,
     /// How many calls may be under way at once.
     pub max_parallel: usize,

@@ -49,7 +49,10 @@ use crate::{Error, ErrorKind, Result};
 /// - `pod_ranges_are_told`: with `pod_ranges`, a machine's ranges are told in the cloud's order.
 /// - `assigned_pod_range_is_told`: with `assign_pod_ranges`, a range is told once it is assigned; assigning it again
 ///   changes nothing, and assigning one that another machine has is
-///   [`AlreadyExists`](crate::ErrorKind::AlreadyExists).
+///   [`AlreadyExists`](crate::ErrorKind::AlreadyExists). To assign one to a machine that does not exist is an error.
+/// - `assignment_survives_every_crash`: done again after its answer was lost, an assignment has taken place once.
+/// - `assignment_errors_have_a_kind`: what is said of errors below holds for `assign_pod_range`, too.
+/// - `without_assignment_it_is_unsupported`: without `assign_pod_ranges`, `assign_pod_range` is `Unsupported`.
 ///
 /// On listings:
 /// - `listing_agrees_with_find`: what `list` returns of a machine is what `find` returns; one that is stopped is listed.

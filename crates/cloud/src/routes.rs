@@ -10,20 +10,37 @@ use crate::Result;
 /// A controller lists once and then keeps its own account of the table by what `create` returns, so that the account must
 /// be what a listing would show.
 ///
-/// Rules, each with a conformance case of the same name:
-/// - `only_ours`: `list` returns routes that carry the cluster's mark, or, where a cloud has no marks, all of the table.
-/// - `created_route_is_listed`: `create` returns the route exactly as `list` shows it from then on.
-/// - `create_is_idempotent`: creating what exists, leading to the same machine, succeeds and makes no second one.
+/// Rules, each with a conformance case of the same name. On what is there:
+/// - `only_ours`: `list` returns routes that carry the cluster's mark, and perhaps some that carry none, which are not
+///   `stamped`; never those of another cluster. Where a cloud has no marks, it returns all of the table.
+/// - `created_route_is_listed`: `create` returns the route exactly as `list` shows it from then on: leading to the Node that
+///   was asked for, by its name or, without a name, by its provider ID, and with no addresses but those that were asked for.
+/// - `route_listing_is_complete`: however many routes there are, `list` shows each of them once.
+///
+/// On making and removing:
+/// - `create_is_idempotent`: creating what exists, leading to the same machine, succeeds and makes no second one, even for a
+///   new Node of the name.
 /// - `taken_destination_is_told`: where a range can lead to one machine only, creating it for another is
 ///   [`AlreadyExists`](crate::ErrorKind::AlreadyExists) and changes nothing.
 /// - `delete_is_idempotent`: deleting what is gone succeeds.
 /// - `delete_is_exact`: a route is removed only as it was listed; a newer one of the same range stays.
-/// - `families_are_honoured`: a range of each family in `ip_families` can be led to a machine.
-/// - `parallel_writes_all_count`: `max_parallel` creations under way at once all take effect.
+/// - `ipv4_ranges_are_led`: with IPv4 in `ip_families`, a range of that family can be led to a machine.
+/// - `ipv6_ranges_are_led`: the same with IPv6.
+/// - `parallel_writes_all_count`: `max_parallel` writes under way at once all take effect.
+/// - `route_limit_is_told`: `max_routes` fit; one more is [`QuotaExceeded`](crate::ErrorKind::QuotaExceeded), and is not made.
+///
+/// On machines:
+/// - `id_leads_before_name`: with a provider ID the Node's name is not looked at; without one, and with `lookup_by_name`, the
+///   machine is found by that name.
 /// - `route_of_a_lost_machine_is_told`: when a machine is gone, its route is listed without node or as a blackhole, or not
-///   at all, and can be deleted.
+///   at all; it can be deleted, as it was created and as it is listed now, and its range can be led elsewhere then.
 /// - `route_to_a_missing_machine_is_an_error`: creating a route to a machine that does not exist is an error, and makes none.
-/// - `route_faults_are_told`: with credentials, rights or the connection gone, every call fails, with an error of that kind.
+///
+/// On trouble:
+/// - `route_writes_survive_every_crash`: whatever was under way when the answer was lost, doing it again leads to one route,
+///   or to none; and what was half made is listed and can be deleted.
+/// - `route_faults_are_told`: with credentials, rights or the connection gone, every call fails, with an error of that kind,
+///   and changes nothing; when the cloud says how long to stay away, the error's advice says so.
 #[async_trait]
 pub trait Routes: Send + Sync {
     /// All routes of this cluster.

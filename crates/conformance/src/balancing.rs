@@ -87,7 +87,11 @@ impl<'a> Balancing<'a> {
             Address::new(AddressType::InternalIP, format!("fd00::{number:x}")),
             Address::new(AddressType::Hostname, name),
         ];
-        let instance = self.scene.bench().add(&WantedMachine { name: name.to_owned(), addresses }).await;
+        let instance = self
+            .scene
+            .bench()
+            .add(&WantedMachine { name: name.to_owned(), addresses, ..WantedMachine::default() })
+            .await;
         self.lock().insert(name.into(), instance.id.clone());
         target(&instance)
     }

@@ -1,6 +1,7 @@
 //! What a provider brings: itself, and hands to prepare its cloud with.
 
 mod balancers;
+mod routes;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +9,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bowline_cloud::CloudProvider;
 use bowline_core::{Address, Instance, ProviderId};
+use ipnet::IpNet;
 
 pub use balancers::{
-    BalancerBench, ForeignBalancer, Hand, SeenBalancer, SeenHealthCheck, SeenListener, SeenResource, SeenTarget,
+    BalancerBench, ForeignBalancer, SeenBalancer, SeenHealthCheck, SeenListener, SeenResource, SeenTarget,
 };
+pub use routes::{ForeignRoute, RouteBench, SeenRoute};
 
 /// A machine that the suite wants to exist. What else a machine has (its type, zone, labels, …) the bench makes up; where
 /// the provider claims that the cloud tells it, it must not be empty.
@@ -21,6 +24,8 @@ pub struct WantedMachine {
     pub name: String,
     /// Its addresses, in this order, if the cloud lets one choose.
     pub addresses: Vec<Address>,
+    /// The pod ranges that the cloud leads to it by itself, in this order, if it lets one choose.
+    pub pod_ranges: Vec<IpNet>,
 }
 
 /// How the cloud goes wrong when the suite wants it to.
@@ -40,6 +45,17 @@ pub enum Trouble {
     Garbled,
 }
 
+/// What came of asking a bench to do something to its cloud.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hand {
+    /// It is done.
+    Done,
+    /// This can never happen in this cloud, so there is nothing to show.
+    Never,
+    /// It may happen, and the bench cannot bring it about.
+    Cannot,
+}
+
 /// A provider, and hands to prepare its cloud with. Every case gets a new one, with a cloud that has no machines.
 #[async_trait]
 pub trait Bench: Send + Sync {
@@ -53,6 +69,11 @@ pub trait Bench: Send + Sync {
 
     /// Hands for balancers; a provider that claims them has to bring some.
     fn balancers(&self) -> Option<&dyn BalancerBench> {
+        None
+    }
+
+    /// Hands for routes; a provider that claims them has to bring some.
+    fn routes(&self) -> Option<&dyn RouteBench> {
         None
     }
 
@@ -76,6 +97,13 @@ pub trait Bench: Send + Sync {
 
     /// From now on the cloud goes wrong like this; `None` mends it. `false` if this cloud cannot.
     async fn trouble(&self, trouble: Option<Trouble>) -> bool;
+
+    /// The manager crashes: from now on, the cloud carries out this many calls, reading or writing. The answer of the last
+    /// one is lost, and every call after it fails and does nothing. `None` is the restart: all calls work again.
+    async fn crash_after(&self, calls: Option<u64>) -> Hand {
+        let _ = calls;
+        Hand::Cannot
+    }
 
     /// Calls made so far to the cloud, if it counts them.
     async fn calls(&self) -> Option<u64>;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use bowline_cloud::{Capabilities, InstanceCapabilities, LoadBalancerCapabilities};
+use bowline_cloud::{Capabilities, InstanceCapabilities, LoadBalancerCapabilities, RouteCapabilities};
 use bowline_core::IpFamily;
 
 /// What a provider may have or not have as a whole.
@@ -12,6 +12,8 @@ pub enum Group {
     Instances,
     /// Balancing load.
     LoadBalancers,
+    /// Leading pod ranges to machines.
+    Routes,
 }
 
 /// Something a provider may claim.
@@ -35,6 +37,10 @@ pub enum Capability {
     Zones,
     /// It has further labels for nodes.
     AdditionalLabels,
+    /// It leads pod ranges to machines by itself, and tells which.
+    PodRanges,
+    /// It can be told which pod range to lead to a machine.
+    AssignPodRanges,
     /// It balances load.
     LoadBalancers,
     /// TCP ports.
@@ -83,6 +89,16 @@ pub enum Capability {
     MaxPorts,
     /// It says how many machines a balancer may have.
     MaxTargets,
+    /// It leads pod ranges to machines as it is told.
+    Routes,
+    /// IPv4 pod ranges.
+    RouteIpv4,
+    /// IPv6 pod ranges.
+    RouteIpv6,
+    /// It says how many routes a cluster may have.
+    MaxRoutes,
+    /// It takes several calls about routes at once.
+    ParallelRoutes,
 }
 
 /// What a case asks of a provider before it runs.
@@ -96,7 +112,7 @@ pub enum Need {
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Capability; 33] = [
+    pub const ALL: [Capability; 40] = [
         Capability::Instances,
         Capability::BatchLookup,
         Capability::Listing,
@@ -106,6 +122,8 @@ impl Capability {
         Capability::ShutdownState,
         Capability::Zones,
         Capability::AdditionalLabels,
+        Capability::PodRanges,
+        Capability::AssignPodRanges,
         Capability::LoadBalancers,
         Capability::Tcp,
         Capability::Udp,
@@ -130,18 +148,28 @@ impl Capability {
         Capability::BatchObserve,
         Capability::MaxPorts,
         Capability::MaxTargets,
+        Capability::Routes,
+        Capability::RouteIpv4,
+        Capability::RouteIpv6,
+        Capability::MaxRoutes,
+        Capability::ParallelRoutes,
     ];
 
     /// What it belongs to.
     pub fn group(self) -> Group {
-        if self < Capability::LoadBalancers { Group::Instances } else { Group::LoadBalancers }
+        match self {
+            before if before < Capability::LoadBalancers => Group::Instances,
+            before if before < Capability::Routes => Group::LoadBalancers,
+            _ => Group::Routes,
+        }
     }
 
     /// Whether it is claimed.
     pub fn is_claimed(self, capabilities: &Capabilities) -> bool {
         let machines = capabilities.instances.as_ref().and_then(|numbers| self.of_machines(numbers));
         let balancers = capabilities.load_balancers.as_ref().and_then(|numbers| self.of_balancers(numbers));
-        machines.or(balancers).unwrap_or(false)
+        let routes = capabilities.routes.as_ref().and_then(|numbers| self.of_routes(numbers));
+        machines.or(balancers).or(routes).unwrap_or(false)
     }
 
     /// Whether it is in there; `None` if it belongs to another group.
@@ -156,6 +184,8 @@ impl Capability {
             Capability::ShutdownState => instances.shutdown_state,
             Capability::Zones => instances.zones,
             Capability::AdditionalLabels => instances.additional_labels,
+            Capability::PodRanges => instances.pod_ranges,
+            Capability::AssignPodRanges => instances.assign_pod_ranges,
             _ => return None,
         })
     }
@@ -190,14 +220,30 @@ impl Capability {
             _ => return None,
         })
     }
+
+    /// Whether it is in there; `None` if it belongs to another group.
+    fn of_routes(self, routes: &RouteCapabilities) -> Option<bool> {
+        Some(match self {
+            Capability::Routes => true,
+            Capability::RouteIpv4 => routes.ip_families.contains(&IpFamily::IPv4),
+            Capability::RouteIpv6 => routes.ip_families.contains(&IpFamily::IPv6),
+            Capability::MaxRoutes => routes.max_routes.is_some(),
+            Capability::ParallelRoutes => routes.max_parallel > 1,
+            _ => return None,
+        })
+    }
 }
 
 impl Group {
+    /// All of them.
+    pub const ALL: [Group; 3] = [Group::Instances, Group::LoadBalancers, Group::Routes];
+
     /// Whether the provider has it at all.
     pub fn is_claimed(self, capabilities: &Capabilities) -> bool {
         match self {
             Group::Instances => capabilities.instances.is_some(),
             Group::LoadBalancers => capabilities.load_balancers.is_some(),
+            Group::Routes => capabilities.routes.is_some(),
         }
     }
 }
@@ -233,6 +279,8 @@ impl fmt::Display for Capability {
             Capability::ShutdownState => "shutdown state",
             Capability::Zones => "zones",
             Capability::AdditionalLabels => "additional labels",
+            Capability::PodRanges => "pod ranges",
+            Capability::AssignPodRanges => "assignment of pod ranges",
             Capability::LoadBalancers => "load balancers",
             Capability::Tcp => "TCP",
             Capability::Udp => "UDP",
@@ -257,6 +305,11 @@ impl fmt::Display for Capability {
             Capability::BatchObserve => "batch observation",
             Capability::MaxPorts => "limit of ports",
             Capability::MaxTargets => "limit of targets",
+            Capability::Routes => "routes",
+            Capability::RouteIpv4 => "IPv4 routes",
+            Capability::RouteIpv6 => "IPv6 routes",
+            Capability::MaxRoutes => "limit of routes",
+            Capability::ParallelRoutes => "parallel calls about routes",
         })
     }
 }
@@ -266,6 +319,7 @@ impl fmt::Display for Group {
         f.write_str(match self {
             Group::Instances => "instances",
             Group::LoadBalancers => "load balancers",
+            Group::Routes => "routes",
         })
     }
 }

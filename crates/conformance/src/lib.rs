@@ -19,12 +19,13 @@ mod bench;
 mod capability;
 mod cases;
 mod report;
+mod routing;
 mod run;
 mod scene;
 
 pub use bench::{
-    BalancerBench, Bench, ForeignBalancer, Hand, SeenBalancer, SeenHealthCheck, SeenListener, SeenResource, SeenTarget,
-    Trouble, WantedMachine,
+    BalancerBench, Bench, ForeignBalancer, ForeignRoute, Hand, RouteBench, SeenBalancer, SeenHealthCheck, SeenListener,
+    SeenResource, SeenRoute, SeenTarget, Trouble, WantedMachine,
 };
 pub use capability::{Capability, Group, Need};
 pub use cases::{Case, cases};

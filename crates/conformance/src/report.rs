@@ -69,8 +69,7 @@ impl Report {
     /// The groups that the provider does not have, and how many cases say nothing about it because of that.
     pub fn absent(&self) -> Vec<(Group, usize)> {
         let count = |group| self.named(|outcome| matches!(outcome, Outcome::Skipped(need) if need.group() == group));
-        let absent = [Group::Instances, Group::LoadBalancers].into_iter();
-        let absent = absent.filter(|group| !group.is_claimed(&self.capabilities));
+        let absent = Group::ALL.into_iter().filter(|group| !group.is_claimed(&self.capabilities));
         absent.map(|group| (group, count(group).len())).collect()
     }
 

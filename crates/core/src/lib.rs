@@ -18,6 +18,7 @@ pub mod addresses;
 pub mod annotations;
 mod boolean;
 mod causes;
+mod cidr;
 mod duration;
 pub mod initialize;
 mod instance;
@@ -37,6 +38,7 @@ pub mod well_known;
 
 pub use boolean::parse_bool;
 pub use causes::with_causes;
+pub use cidr::parse_cidr;
 pub use duration::{format_duration, parse_duration};
 pub use instance::{Instance, InstanceRef, InstanceState};
 pub use load_balancer::{

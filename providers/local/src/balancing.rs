@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::balancers::{Asking, Balancer, Balancers, Change, CloudAddress, NewBalancer, Observation};
 use crate::cloud::{CloudError, LocalCloud, Now, World};
+use crate::routes;
 
 impl LocalCloud {
     /// All balancers, by ID.
@@ -38,7 +39,7 @@ impl LocalCloud {
     /// How many writing calls the cloud's users have made, failed ones included, since the count began.
     pub fn writes(&self) -> u64 {
         let calls = self.calls();
-        Change::KINDS.iter().filter_map(|kind| calls.get(*kind)).sum()
+        Change::KINDS.iter().chain(&routes::WRITING).filter_map(|kind| calls.get(*kind)).sum()
     }
 
     /// How long the cloud is at work after each change for a Service from now on.

@@ -15,14 +15,16 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::{
-    self, BalancerView, ChangeRequest, ErrorBody, ErrorReply, FaultInForce, FaultNumber, FindBalancersReply,
-    FindBalancersRequest, FindReply, FindRequest, ListAddressesReply, ListBalancersReply, ListReply, OwnersReply,
-    OwnersRequest,
+    self, BalancerView, ChangeRequest, CreateRouteRequest, DeleteRouteRequest, ErrorBody, ErrorReply, FaultInForce,
+    FaultNumber, FindBalancersReply, FindBalancersRequest, FindReply, FindRequest, ListAddressesReply,
+    ListBalancersReply, ListReply, ListRoutesReply, ListRoutesRequest, OwnersReply, OwnersRequest, RouteTablesReply,
+    RouteView,
 };
 use crate::balancers::{Balancer, CloudAddress, NewBalancer, Observation};
 use crate::cloud::{LocalCloud, Machine, NewMachine};
 use crate::error::CallError;
 use crate::faults::FaultSpec;
+use crate::routes::{NewRoute, RouteRecord};
 
 /// How long a call may take; the layers above may have less patience.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -124,6 +126,21 @@ impl Client {
         self.call(Method::POST, "/v1/balancers/change", ordered).await
     }
 
+    /// All routes of a cluster.
+    pub(crate) async fn list_routes(&self, asked: &ListRoutesRequest) -> Result<ListRoutesReply, CallError> {
+        self.call(Method::POST, "/v1/routes/list", asked).await
+    }
+
+    /// Leads a range to a machine; the route, which may have been there.
+    pub(crate) async fn create_route(&self, asked: &CreateRouteRequest) -> Result<RouteView, CallError> {
+        self.call(Method::POST, "/v1/routes/create", asked).await
+    }
+
+    /// Removes a route.
+    pub(crate) async fn delete_route(&self, asked: &DeleteRouteRequest) -> Result<(), CallError> {
+        self.call::<Done>(Method::POST, "/v1/routes/delete", asked).await.map(drop)
+    }
+
     async fn ask<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
         self.send(Method::GET, path, Bytes::new()).await
     }
@@ -147,6 +164,11 @@ impl Client {
         serde_json::from_slice(response.body()).map_err(|error| CallError::Garbled(error.to_string()))
     }
 }
+
+/// The answer to an order that has no other answer. Nothing else is one: what makes no sense is no success.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Done {}
 
 impl Transport {
     async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Bytes>, CallError> {
@@ -264,6 +286,27 @@ impl ManagementClient {
         Ok(self.client.ask::<ListAddressesReply>("/v1/addresses").await?.addresses)
     }
 
+    /// The routes of this cluster, by range.
+    pub async fn routes(&self, cluster: &str) -> Result<Vec<RouteRecord>, CallError> {
+        let reply: RouteTablesReply = self.client.ask(&of_cluster("/v1/routes", cluster)).await?;
+        Ok(reply.tables.into_iter().find(|(name, _)| name == cluster).map(|(_, routes)| routes).unwrap_or_default())
+    }
+
+    /// The routes of all clusters that have any, by the cluster's name.
+    pub async fn route_tables(&self) -> Result<BTreeMap<String, Vec<RouteRecord>>, CallError> {
+        Ok(self.client.ask::<RouteTablesReply>("/v1/routes").await?.tables)
+    }
+
+    /// Makes a route in a cluster's table.
+    pub async fn add_route(&self, cluster: &str, route: &NewRoute) -> Result<RouteRecord, CallError> {
+        self.client.call(Method::POST, &of_cluster("/v1/routes", cluster), route).await
+    }
+
+    /// Removes the route of this ID from a cluster's table.
+    pub async fn remove_route(&self, cluster: &str, id: &str) -> Result<(), CallError> {
+        self.order(Method::DELETE, &of_cluster(&format!("/v1/routes/{}", segment(id)), cluster)).await
+    }
+
     /// From now on, the cloud goes wrong like this; the number takes it back.
     pub async fn inject(&self, fault: &FaultSpec) -> Result<u64, CallError> {
         let number: FaultNumber = self.client.call(Method::POST, "/v1/faults", fault).await?;
@@ -315,6 +358,11 @@ fn instance(id: &str) -> String {
 
 fn balancer(id: &str) -> String {
     format!("/v1/balancers/{}", segment(id))
+}
+
+fn of_cluster(path: &str, cluster: &str) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    format!("{path}?{}", query.append_pair("cluster", cluster).finish())
 }
 
 fn segment(id: &str) -> String {

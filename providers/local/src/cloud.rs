@@ -1,7 +1,7 @@
-//! The cloud itself: machines, balancers, addresses, and a count of every call.
+//! The cloud itself: machines, balancers, routes, and a count of every call.
 //!
 //! ```text
-//!  the owner's hands ──► World { Fleet, Balancers } ──► snapshot file
+//!  the owner's hands ──► World { Fleet, Balancers, RouteTables } ──► snapshot file
 //!                          ▲
 //!  api (find, list, …) ────┘  counted, delayed, and wrong if a fault says so
 //! ```
@@ -13,12 +13,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bowline_core::{Address, LoadBalancerKey, Protocol};
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 use crate::balancers::{BalancerOptions, Balancers, Whose};
 use crate::data_plane::Sockets;
 use crate::faults::{Fault, FaultSpec, Faults, Injected, Mishap};
 use crate::fleet::Fleet;
+use crate::routes::{RouteRecord, RouteTables};
 use crate::snapshot;
 use crate::workload::Workload;
 
@@ -35,6 +38,8 @@ pub struct CloudOptions {
     pub seed: u64,
     /// How load is balanced.
     pub balancers: BalancerOptions,
+    /// How many routes one table may have; 0 and `None` set no limit.
+    pub max_routes: Option<usize>,
 }
 
 impl Default for CloudOptions {
@@ -45,6 +50,7 @@ impl Default for CloudOptions {
             page_size: 100,
             seed: 0,
             balancers: BalancerOptions::default(),
+            max_routes: None,
         }
     }
 }
@@ -67,6 +73,9 @@ pub struct NewMachine {
     pub addresses: Vec<Address>,
     /// Further labels for the Node.
     pub labels: BTreeMap<String, String>,
+    /// The pod ranges that the cloud itself leads to it. No two machines have addresses in common.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pod_ranges: Vec<IpNet>,
 }
 
 /// A machine.
@@ -102,6 +111,8 @@ pub(crate) struct Shared {
     page_size: usize,
     pub(crate) balancing: BalancerOptions,
     pub(crate) sockets: Option<Sockets>,
+    pub(crate) max_routes: Option<usize>,
+    pub(crate) route_changes: watch::Sender<u64>,
     now: Mutex<Now>,
 }
 
@@ -119,6 +130,7 @@ pub(crate) struct Now {
 pub(crate) struct World {
     pub(crate) fleet: Fleet,
     pub(crate) balancers: Balancers,
+    pub(crate) routes: RouteTables,
 }
 
 /// Why the cloud cannot do that.
@@ -130,6 +142,19 @@ pub enum CloudError {
     /// There is one with that ID already.
     #[error("there is a machine with the ID {0:?} already")]
     Exists(String),
+    /// The name fits more than one machine.
+    #[error("the name {0:?} fits {count} machines: {ids}; rename all but one", count = .1.len(), ids = .1.join(", "))]
+    Ambiguous(String, Vec<String>),
+    /// There is no such route.
+    #[error("there is no route {0:?}")]
+    NoSuchRoute(String),
+    /// The table has the range already.
+    #[error("the route {id:?} leads {range} to {machine:?} already{gone}", id = .0.id, range = .0.spec.destination,
+        machine = .0.spec.machine, gone = if .0.blackhole { ", which is gone" } else { "" })]
+    DestinationTaken(Arc<RouteRecord>),
+    /// A machine has addresses of the pod range already.
+    #[error("the pod range {0} overlaps with {1}, which the machine {2:?} has")]
+    PodRangeTaken(IpNet, IpNet, String),
     /// There is no such balancer.
     #[error("there is no balancer {0:?}")]
     NoSuchBalancer(String),
@@ -178,9 +203,11 @@ impl LocalCloud {
         let world = options.snapshot.as_deref().map_or_else(|| Ok(World::default()), snapshot::load)?;
         let (faults, work) = (Faults::new(options.seed), Workload::new(options.balancers.work_time));
         let now = Mutex::new(Now { world, work, faults, latency: options.latency, calls: BTreeMap::new() });
-        let CloudOptions { snapshot, page_size, balancers: balancing, .. } = options;
+        let CloudOptions { snapshot, page_size, balancers: balancing, max_routes, .. } = options;
+        let (max_routes, route_changes) = (max_routes.filter(|most| *most > 0), watch::Sender::default());
         let sockets = balancing.data_plane.then(Sockets::open).transpose()?;
-        let cloud = LocalCloud { shared: Arc::new(Shared { snapshot, page_size, balancing, sockets, now }) };
+        let shared = Shared { snapshot, page_size, balancing, sockets, max_routes, route_changes, now };
+        let cloud = LocalCloud { shared: Arc::new(shared) };
         cloud.serve_soon(cloud.all_balancer_ids());
         Ok(cloud)
     }
@@ -200,9 +227,13 @@ impl LocalCloud {
         self.edit_fleet(|fleet| fleet.set_state(id, MachineState::Running)).map(drop)
     }
 
-    /// Removes the machine of this ID.
+    /// Removes the machine of this ID. Routes that led to it lead nowhere then.
     pub fn delete(&self, id: &str) -> Result<(), CloudError> {
-        self.edit_fleet(|fleet| fleet.remove(id))
+        self.edit_machines(|world| {
+            world.fleet.remove(id)?;
+            world.routes.lose(id);
+            Ok(())
+        })
     }
 
     /// Replaces what the machine of this ID was made with; its ID stays.
@@ -264,7 +295,7 @@ impl LocalCloud {
         self.now().latency = latency;
     }
 
-    /// How often each kind of call was made (`find`, `list`, `create-balancer`, …), failed ones included.
+    /// How often each kind of call was made (`find`, `list`, `create-balancer`, `create-route`, …), failed ones included.
     pub fn calls(&self) -> BTreeMap<String, u64> {
         self.now().calls.clone()
     }
@@ -316,7 +347,12 @@ impl LocalCloud {
     }
 
     fn edit_fleet<T>(&self, edit: impl FnOnce(&mut Fleet) -> Result<T, CloudError>) -> Result<T, CloudError> {
-        let outcome = self.edit(&mut self.now(), |world| edit(&mut world.fleet))?;
+        self.edit_machines(|world| edit(&mut world.fleet))
+    }
+
+    fn edit_machines<T>(&self, edit: impl FnOnce(&mut World) -> Result<T, CloudError>) -> Result<T, CloudError> {
+        let outcome = self.edit(&mut self.now(), edit)?;
+        self.tell_of_routes();
         if self.shared.sockets.is_some() {
             self.serve_soon(self.read(|world| world.balancers.of_machines()));
         }

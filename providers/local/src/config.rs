@@ -1,6 +1,6 @@
 //! The provider's configuration file.
 
-use bowline_cloud::LoadBalancerCapabilities;
+use bowline_cloud::{LoadBalancerCapabilities, RouteCapabilities};
 use bowline_config::{ConfigFile, Problem, Problems};
 use bowline_core::IpFamily;
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,8 @@ pub struct Config {
     pub additional_labels: bool,
     /// What is offered of balancing load.
     pub load_balancers: LoadBalancerConfig,
+    /// What is offered of leading pod ranges to machines.
+    pub routes: RouteConfig,
 }
 
 /// What the provider offers of balancing load. As with all of [`Config`], what is switched off is off for the provider only.
@@ -82,6 +84,69 @@ pub struct LoadBalancerConfig {
     pub max_ports: Option<usize>,
     /// Machines per balancer; without a limit if left out.
     pub max_targets: Option<usize>,
+}
+
+/// What the provider offers of leading pod ranges to machines.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct RouteConfig {
+    /// Whether there are routes at all.
+    pub enabled: bool,
+    /// Families of addresses.
+    pub ip_families: Vec<IpFamily>,
+    /// Routes per cluster; without a limit if left out, or 0.
+    pub max_routes: Option<usize>,
+    /// How many calls may be under way at once.
+    pub max_parallel: usize,
+    /// Whether the addresses that a route was made with are told, so that it is made anew when the Node's change.
+    pub node_addresses: bool,
+}
+
+impl Default for RouteConfig {
+    fn default() -> RouteConfig {
+        RouteConfig {
+            enabled: true,
+            ip_families: vec![IpFamily::IPv4, IpFamily::IPv6],
+            max_routes: None,
+            max_parallel: 200,
+            node_addresses: false,
+        }
+    }
+}
+
+impl RouteConfig {
+    /// What this leaves of what the cloud can do; `None` if nothing.
+    pub(crate) fn capabilities(&self) -> Option<RouteCapabilities> {
+        self.enabled.then(|| RouteCapabilities {
+            ip_families: self.ip_families.clone(),
+            max_routes: self.limit(),
+            max_parallel: self.max_parallel.max(1),
+        })
+    }
+
+    /// How many routes a cluster may have.
+    pub(crate) fn limit(&self) -> Option<usize> {
+        self.max_routes.filter(|most| *most > 0)
+    }
+
+    /// The keys whose values make no sense, and what would be right.
+    fn mistakes(&self) -> Vec<(&'static str, String)> {
+        let mut mistakes = Vec::new();
+        if self.max_parallel == 0 {
+            mistakes.push(("routes.maxParallel", "must be at least 1".to_owned()));
+        }
+        mistakes.extend(family_mistake("routes.ipFamilies", &self.ip_families));
+        mistakes
+    }
+}
+
+/// A family that is left out, or that stands there twice.
+fn family_mistake(key: &'static str, families: &[IpFamily]) -> Option<(&'static str, String)> {
+    match families {
+        [_] => None,
+        [first, second] if first != second => None,
+        _ => Some((key, "must be IPv4, IPv6, or both, each once".to_owned())),
+    }
 }
 
 impl Default for LoadBalancerConfig {
@@ -156,11 +221,7 @@ impl LoadBalancerConfig {
             let message = "neither TCP nor UDP is left; set one of them to true, or loadBalancers.enabled to false";
             mistakes.push(("loadBalancers.udp", message.to_owned()));
         }
-        match self.ip_families.as_slice() {
-            [_] => {}
-            [first, second] if first != second => {}
-            _ => mistakes.push(("loadBalancers.ipFamilies", "must be IPv4, IPv6, or both, each once".to_owned())),
-        }
+        mistakes.extend(family_mistake("loadBalancers.ipFamilies", &self.ip_families));
         mistakes
     }
 }
@@ -179,6 +240,7 @@ impl Default for Config {
             zones: true,
             additional_labels: true,
             load_balancers: LoadBalancerConfig::default(),
+            routes: RouteConfig::default(),
         }
     }
 }
@@ -211,19 +273,31 @@ impl Config {
         let zeros = numbers.into_iter().filter(|(_, number)| *number == 0);
         mistakes.extend(zeros.map(|(key, _)| (key, "must be at least 1".to_owned())));
         mistakes.extend(self.load_balancers.mistakes());
+        mistakes.extend(self.routes.mistakes());
         mistakes
     }
 }
 
-/// The line, from 1, on which a key stands; `None` if it is not written plainly. No two mappings have a key in common that
-/// can be wrong, so the last part of a path is enough.
-fn line_of(text: &str, key: &str) -> Option<usize> {
-    let key = key.rsplit('.').next().unwrap_or(key);
-    let holds = |line: &str| {
-        let line = line.trim_start_matches(['{', ' ', '"', '\'']);
-        line.strip_prefix(key).is_some_and(|rest| rest.trim_start_matches(['"', '\'', ' ']).starts_with(':'))
+/// The line, from 1, on which a key stands; `None` if it is not written plainly. Mappings may have keys in common: of
+/// several lines it is the one that is indented least, in a mapping the first one below its name.
+fn line_of(text: &str, path: &str) -> Option<usize> {
+    let lines = |key| text.lines().enumerate().filter(move |(_, line)| names(line, key));
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let outermost = |key| lines(key).min_by_key(|(_, line)| indent(line));
+    let found = match path.split_once('.') {
+        None => outermost(path),
+        Some((mapping, key)) => {
+            let (start, name) = outermost(mapping)?;
+            lines(key).find(|(index, line)| *index > start && indent(line) > indent(name))
+        }
     };
-    text.lines().position(holds).map(|index| index + 1)
+    found.map(|(index, _)| index + 1)
+}
+
+/// The line begins with this key.
+fn names(line: &str, key: &str) -> bool {
+    let line = line.trim_start_matches(['{', ' ', '"', '\'']);
+    line.strip_prefix(key).is_some_and(|rest| rest.trim_start_matches(['"', '\'', ' ']).starts_with(':'))
 }
 
 #[cfg(test)]
@@ -256,7 +330,7 @@ mod tests {
             shutdown_state: false,
             zones: false,
             additional_labels: false,
-            load_balancers: LoadBalancerConfig::default(),
+            ..Config::default()
         };
         assert_eq!(read(text), Ok(config));
     }

@@ -67,9 +67,23 @@ impl CallError {
         }
     }
 
+    /// The same for calls about routes and pod ranges.
+    pub(crate) fn explain_route(self, operation: &str) -> Error {
+        let CallError::Refused { code, message, .. } = &self else { return self.explain(operation) };
+        let explained = |kind| Error::new(kind, operation, message.as_str());
+        match code.as_str() {
+            "no_such_machine" | "no_such_route" => explained(ErrorKind::NotFound),
+            "destination_taken" | "pod_range_taken" => explained(ErrorKind::AlreadyExists),
+            // Renaming happens in the cloud, where we see it only by trying again.
+            "ambiguous" => explained(ErrorKind::InvalidConfig).retry(Retry::Backoff),
+            _ => self.explain(operation),
+        }
+    }
+
     /// What the call was about is not there.
     pub(crate) fn is_missing(&self) -> bool {
-        matches!(self, CallError::Refused { code, .. } if code == "no_such_balancer" || code == "no_such_address")
+        const MISSING: [&str; 3] = ["no_such_balancer", "no_such_address", "no_such_route"];
+        matches!(self, CallError::Refused { code, .. } if MISSING.contains(&code.as_str()))
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use crate::api::Key;
 use crate::cloud::{CloudError, Machine, MachineState, NewMachine};
 
 /// As long as a name in Kubernetes may be.
@@ -52,6 +53,23 @@ impl Fleet {
     /// The machines of this name: none, one, or more than one.
     pub(crate) fn named(&self, name: &str) -> impl Iterator<Item = &Arc<Machine>> {
         self.names.get(name).into_iter().flatten().filter_map(|id| self.machines.get(id))
+    }
+
+    /// The one machine that this is the ID or the name of.
+    pub(crate) fn only(&self, key: &Key) -> Result<&Arc<Machine>, CloudError> {
+        let name = match key {
+            Key::Id(id) => return self.get(id),
+            Key::Name(name) => name,
+        };
+        let mut machines = self.named(name);
+        match (machines.next(), machines.next()) {
+            (Some(one), None) => Ok(one),
+            (None, _) => Err(CloudError::NoSuchMachine(name.clone())),
+            (Some(_), Some(_)) => {
+                let ids = self.named(name).map(|machine| machine.spec.id.clone()).collect();
+                Err(CloudError::Ambiguous(name.clone(), ids))
+            }
+        }
     }
 
     /// At most `limit` machines whose IDs come after this one, and whether there are more. The ID need not exist any
@@ -122,7 +140,7 @@ impl Fleet {
         self.forget(&id);
         // An ID that was given by hand and looks like ours counts, so that ours never meets it, not even after its
         // machine is gone.
-        if let Some(number) = number(&id) {
+        if let Some(number) = made_up_number("i-", &id) {
             self.last = self.last.max(number);
         }
         self.names.entry(machine.spec.name.clone()).or_default().insert(id.clone());
@@ -141,8 +159,8 @@ impl Fleet {
 }
 
 /// The number in an ID of the form that we make up.
-fn number(id: &str) -> Option<u64> {
-    let digits = id.strip_prefix("i-")?;
+pub(crate) fn made_up_number(prefix: &str, id: &str) -> Option<u64> {
+    let digits = id.strip_prefix(prefix)?;
     (digits.len() <= DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok())?
 }
 

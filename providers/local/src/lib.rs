@@ -1,7 +1,7 @@
 //! A small real cloud on this machine, and the reference provider for it.
 //!
 //! ```text
-//!  LocalCloud  machines, balancers and addresses in memory, a snapshot file, faults by seed, a count of every call
+//!  LocalCloud  machines, balancers and routes in memory, a snapshot file, faults by seed, a count of every call
 //!     │  in process ──────────────┐
 //!     └─ HTTP API (serve) ── client ┴─► LocalProvider: the contract
 //! ```
@@ -35,9 +35,9 @@ pub use balancers::{
 };
 pub use client::ManagementClient;
 pub use cloud::{CloudError, CloudOptions, LocalCloud, Machine, MachineState, NewMachine};
-pub use config::{Config, LoadBalancerConfig};
+pub use config::{Config, LoadBalancerConfig, RouteConfig};
 pub use error::CallError;
 pub use faults::{Fault, FaultSpec};
 pub use provider::{LocalProvider, factory, factory_for};
-pub use routes::{NewRoute, RouteRecord};
+pub use routes::{NewRoute, RouteRecord, WantedRoute};
 pub use server::{Server, serve};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bowline_cloud::{
     BuildContext, Capabilities, CloudProvider, Factory, InstanceCapabilities, Instances, LoadBalancers, ProviderInfo,
-    Result,
+    Result, Routes,
 };
 use bowline_config::{Problem, Problems};
 
@@ -31,6 +31,7 @@ impl LocalProvider {
         config.batch_lookup = config.batch_lookup.min(cloud.page_size());
         config.page_size = config.page_size.min(cloud.page_size());
         config.load_balancers.batch_observe = config.load_balancers.batch_observe.min(cloud.page_size());
+        config.routes.max_routes = [config.routes.limit(), cloud.max_routes()].into_iter().flatten().min();
         LocalProvider::new(Client::in_process(cloud), config)
     }
 
@@ -79,7 +80,7 @@ fn capabilities(config: &Config) -> Capabilities {
     Capabilities {
         instances: Some(instances),
         load_balancers: config.load_balancers.capabilities(),
-        ..Capabilities::default()
+        routes: config.routes.capabilities(),
     }
 }
 
@@ -99,6 +100,10 @@ impl CloudProvider for LocalProvider {
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
         self.capabilities.load_balancers.as_ref().map(|_| self as &dyn LoadBalancers)
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        self.capabilities.routes.as_ref().map(|_| self as &dyn Routes)
     }
 
     async fn check(&self) -> Result<()> {

@@ -80,6 +80,7 @@ fn wanted(machine: &WantedMachine) -> NewMachine {
         region: "here".to_owned(),
         addresses,
         labels: [("example.com/rack".to_owned(), "r1".to_owned())].into(),
+        pod_ranges: Vec::new(),
     }
 }
 
@@ -126,6 +127,15 @@ impl Bench for LocalBench {
             self.cloud.inject(FaultSpec::always(fault(trouble)));
         }
         true
+    }
+
+    async fn crash_after(&self, calls: Option<u64>) -> Hand {
+        self.cloud.repair_all();
+        if let Some(calls) = calls {
+            self.cloud.inject(FaultSpec::always(Fault::AnswerLost).after(calls - 1).times(1));
+            self.cloud.inject(FaultSpec::always(Fault::Failing(500)).after(calls));
+        }
+        Hand::Done
     }
 
     async fn calls(&self) -> Option<u64> {
@@ -183,15 +193,6 @@ impl BalancerBench for LocalBench {
 
     async fn writes(&self) -> Option<u64> {
         Some(self.cloud.writes())
-    }
-
-    async fn crash_after(&self, calls: Option<u64>) -> Hand {
-        self.cloud.repair_all();
-        if let Some(calls) = calls {
-            self.cloud.inject(FaultSpec::always(Fault::AnswerLost).after(calls - 1).times(1));
-            self.cloud.inject(FaultSpec::always(Fault::Failing(500)).after(calls));
-        }
-        Hand::Done
     }
 
     async fn stale(&self) -> Hand {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use bowline_core::{Address, AddressType, LoadBalancerKey, Protocol};
 use bowline_local::{
-    BalancerSettings, BalancerTarget, CloudError, CloudOptions, Listener, LocalCloud, NewBalancer, NewMachine,
+    BalancerSettings, BalancerTarget, CloudError, CloudOptions, Listener, LocalCloud, NewBalancer, NewMachine, NewRoute,
 };
 
 /// A directory of this test's own, removed when it ends.
@@ -103,8 +103,82 @@ fn a_snapshot_of_the_first_version_is_read_and_written_anew() {
     assert_eq!((cloud.machines().len(), cloud.balancers().len()), (1, 0));
     cloud.add_balancer(balancer("a")).unwrap();
     let text = std::fs::read_to_string(scratch.file()).unwrap();
-    assert!(text.contains("\"version\": 2"), "{text}");
+    assert!(text.contains("\"version\": 3"), "{text}");
     assert_eq!(open(&scratch.file()).unwrap().balancers().len(), 1);
+}
+
+fn route(destination: &str, machine: &str) -> NewRoute {
+    NewRoute {
+        name: "uid".to_owned(),
+        destination: destination.parse().unwrap(),
+        machine: machine.to_owned(),
+        addresses: Some(vec![Address::new(AddressType::InternalIP, "10.0.0.9")]),
+        stamped: true,
+    }
+}
+
+#[test]
+fn routes_survive_a_restart_blackholes_included_and_ids_are_not_given_again() {
+    let scratch = Scratch::new("routes");
+    let cloud = open(&scratch.file()).unwrap();
+    for name in ["a", "b"] {
+        cloud.add(machine(name)).unwrap();
+    }
+    for (cluster, range, machine) in [
+        ("x", "10.1.0.0/24", "i-0001"),
+        ("x", "fd00::/64", "i-0002"),
+        ("y", "10.1.0.0/24", "i-0002"),
+        ("y", "10.2.0.0/24", "i-0002"),
+    ] {
+        cloud.add_route(cluster, route(range, machine)).unwrap();
+    }
+    cloud.remove_route("y", "rt-0004").unwrap();
+    cloud.delete("i-0001").unwrap();
+    let again = open(&scratch.file()).unwrap();
+    assert_eq!(again.route_tables(), cloud.route_tables());
+    assert_eq!(again.routes("x").iter().map(|route| route.blackhole).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(again.add_route("y", route("10.2.0.0/24", "i-0002")).unwrap().id, "rt-0005");
+}
+
+#[test]
+fn a_snapshot_of_the_second_version_is_read_and_written_anew() {
+    let scratch = Scratch::new("second");
+    let second = r#"{"version":2,"lastId":1,"machines":[{"name":"a","id":"i-0001","instanceType":"","zone":"","region":"",
+        "addresses":[],"labels":{},"state":"running"}],"lastBalancerId":4,"addresses":[],"balancers":[]}"#;
+    std::fs::write(scratch.file(), second).unwrap();
+    let cloud = open(&scratch.file()).unwrap();
+    assert_eq!((cloud.machines().len(), cloud.route_tables().len()), (1, 0));
+    assert_eq!(cloud.machine("i-0001").unwrap().spec.pod_ranges, []);
+    cloud.add_route("x", route("10.1.0.0/24", "i-0001")).unwrap();
+    let text = std::fs::read_to_string(scratch.file()).unwrap();
+    assert!(text.contains("\"version\": 3") && text.contains("\"lastBalancerId\": 4"), "{text}");
+    assert_eq!(open(&scratch.file()).unwrap().routes("x"), cloud.routes("x"));
+}
+
+#[test]
+fn routes_that_contradict_each_other_are_an_error() {
+    let scratch = Scratch::new("routes-contradiction");
+    let cloud = open(&scratch.file()).unwrap();
+    cloud.add(machine("a")).unwrap();
+    for (cluster, range) in [("x", "10.1.0.0/24"), ("x", "10.2.0.0/24"), ("y", "10.3.0.0/24")] {
+        cloud.add_route(cluster, route(range, "i-0001")).unwrap();
+    }
+    let text = std::fs::read_to_string(scratch.file()).unwrap();
+    let table = [
+        (text.replace("10.2.0.0/24", "10.1.0.9/24"), "leads 10.1.0.0/24 to \"i-0001\" already"),
+        (text.replace("rt-0003", "rt-0001"), "there are two routes \"rt-0001\""),
+        (text.replacen("\"machine\": \"i-0001\"", "\"machine\": \"i-0002\"", 1), "there is no machine \"i-0002\""),
+        (text.replace("\"y\": [", "\"\": ["), "the name \"\""),
+    ];
+    for (text, says) in table {
+        std::fs::write(scratch.file(), &text).unwrap();
+        let error = open(&scratch.file()).err().unwrap().to_string();
+        assert!(error.contains("is broken") && error.contains(says), "{says}: {error}");
+    }
+    // A count that lags behind does not have IDs given again.
+    std::fs::write(scratch.file(), text.replace("\"lastRouteId\": 3", "\"lastRouteId\": 1")).unwrap();
+    let mended = open(&scratch.file()).unwrap();
+    assert_eq!(mended.add_route("x", route("10.4.0.0/24", "i-0001")).unwrap().id, "rt-0004");
 }
 
 #[test]
@@ -141,10 +215,12 @@ fn a_broken_snapshot_is_an_error_that_says_where() {
         (one.replace("running", "asleep"), "line 1 column"),
         (one.replace("\"name\":\"a\",", ""), "the name \"\""),
         (one.replace("i-0001", "a/b"), "the ID \"a/b\""),
-        (one.replace(":1,\"lastId", ":3,\"lastId"), "version 3"),
+        (one.replace(":1,\"lastId", ":4,\"lastId"), "version 4"),
         (one.replace(":1,\"lastId", ":0,\"lastId"), "version 0"),
         (one.replace("]}", r#"],"lastBalancerId":18446744073709551615}"#), "lastBalancerId"),
         (one.replace("]}", r#"],"balancers":[{"id":"lb-1"}]}"#), "line 1 column"),
+        (one.replace("]}", r#"],"lastRouteId":18446744073709551615}"#), "lastRouteId"),
+        (one.replace("]}", r#"],"routes":{"c":[{"id":"rt-1"}]}}"#), "line 1 column"),
         (one.replace("lastId\":1", "lastId\":18446744073709551615"), "lastId"),
         (one.replace("[{", r#"[{"name":"b","id":"i-0001","state":"stopped"},{"#), "already"),
         ("\u{feff}null".to_owned(), "line 1 column"),

@@ -84,6 +84,13 @@ impl From<ApiError> for Failure {
     }
 }
 
+/// What is to go wrong in the course of a request.
+#[derive(Default)]
+struct Injected {
+    tear_watch: bool,
+    lose_answer: bool,
+}
+
 struct Context {
     state: Arc<State>,
     query: Query,
@@ -205,7 +212,7 @@ impl Context {
         let verb = verb?;
         let subresource = path.subresource.map_or("", |subresource| subresource.name);
         self.about = Some(RequestKind { verb, resource: path.resource.plural, subresource, code: 0 });
-        let tear_watch = self.inject(verb, &path).await?;
+        let Injected { tear_watch, lose_answer } = self.inject(verb, &path).await?;
         let body = body::read(body).await?;
         let mut call = Call {
             state: self.state.clone(),
@@ -219,6 +226,9 @@ impl Context {
         };
         let outcome = call.run(verb).await;
         self.warnings.append(&mut call.warnings);
+        if lose_answer {
+            return Err(Failure::Reset);
+        }
         Ok(outcome?)
     }
 
@@ -228,9 +238,9 @@ impl Context {
         }
     }
 
-    /// Plays out the faults that are in force for this request; says whether the watch is to be torn.
-    async fn inject(&self, verb: &str, path: &ResourcePath) -> Result<bool, Failure> {
-        let mut tear = false;
+    /// Plays out the faults that are in force for this request; says what is to go wrong later on.
+    async fn inject(&self, verb: &str, path: &ResourcePath) -> Result<Injected, Failure> {
+        let mut injected = Injected::default();
         let target = FaultTarget {
             verb,
             resource: path.resource.plural,
@@ -242,13 +252,14 @@ impl Context {
             match effect {
                 Effect::Latency(delay) => tokio::time::sleep(delay).await,
                 Effect::Reset => return Err(Failure::Reset),
-                Effect::PartialWatchLine => tear = true,
+                Effect::AnswerLost => injected.lose_answer = true,
+                Effect::PartialWatchLine => injected.tear_watch = true,
                 Effect::Status { code, message, retry_after } => {
                     return Err(Failure::Api(ApiError::injected(code, &message, retry_after)));
                 }
             }
         }
-        Ok(tear)
+        Ok(injected)
     }
 
     fn site(&mut self, target: Target, body: &[u8]) -> ApiResult<Response<Body>> {

@@ -214,6 +214,7 @@ impl From<&CloudArgs> for CloudOptions {
                 data_plane: args.data_plane,
                 work_time: args.work_time,
             },
+            ..CloudOptions::default()
         }
     }
 }
@@ -228,6 +229,7 @@ impl From<&AddArgs> for NewMachine {
             region: args.region.clone(),
             addresses: args.address.clone(),
             labels: args.label.iter().cloned().collect(),
+            ..NewMachine::default()
         }
     }
 }

@@ -11,6 +11,8 @@ use bowline_core::annotations::ProxyProtocol;
 use bowline_core::{LoadBalancerKey, Protocol, SessionAffinity};
 use ipnet::IpNet;
 
+use super::Hand;
+
 /// One thing in the cloud that is there for balancers: a balancer, a listener, a floating IP, a rule of a firewall.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenResource {
@@ -96,17 +98,6 @@ pub struct ForeignBalancer {
     pub address: Option<IpAddr>,
 }
 
-/// What came of asking a bench to do something to its cloud.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hand {
-    /// It is done.
-    Done,
-    /// This can never happen in this cloud, so there is nothing to show.
-    Never,
-    /// It may happen, and the bench cannot bring it about.
-    Cannot,
-}
-
 /// Hands for balancers. As long as nothing else is said, the cloud is fast and shows at once what it has.
 #[async_trait]
 pub trait BalancerBench: Send + Sync {
@@ -131,13 +122,6 @@ pub trait BalancerBench: Send + Sync {
     /// Calls so far that changed something in the cloud, or would have; `None` if it does not count them.
     async fn writes(&self) -> Option<u64> {
         None
-    }
-
-    /// The manager crashes: from now on, the cloud carries out this many calls, reading or writing. The answer of the last
-    /// one is lost, and every call after it fails and does nothing. `None` is the restart: all calls work again.
-    async fn crash_after(&self, calls: Option<u64>) -> Hand {
-        let _ = calls;
-        Hand::Cannot
     }
 
     /// From now on what is made is not shown to those who look for it until [`settle`](BalancerBench::settle), although it

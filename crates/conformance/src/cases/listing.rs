@@ -93,7 +93,7 @@ pub(super) async fn without_listing_it_is_unsupported(scene: &Scene) -> Verdict 
     }
 }
 
-async fn everything(scene: &Scene) -> Verdict<Vec<InstanceState>> {
+pub(super) async fn everything(scene: &Scene) -> Verdict<Vec<InstanceState>> {
     let (mut all, mut token) = (Vec::new(), None::<PageToken>);
     for _ in 0..ENDLESS {
         let page = scene.page(token.as_ref()).await?;

@@ -165,7 +165,8 @@ pub(super) async fn addresses_keep_their_order(scene: &Scene) -> Verdict {
         Address::new(AddressType::Hostname, "node-1"),
         Address::new(AddressType::InternalIP, "fd00::7"),
     ];
-    let instance = scene.bench().add(&WantedMachine { name: "node-1".to_owned(), addresses }).await;
+    let instance =
+        scene.bench().add(&WantedMachine { name: "node-1".to_owned(), addresses, ..WantedMachine::default() }).await;
     require(!instance.addresses.is_empty(), || "the bench made a machine without addresses".to_owned())?;
     for _ in 0..3 {
         let found = scene.instance(&of(&instance)).await?;

@@ -3,17 +3,20 @@
 mod balancers;
 mod listing;
 mod lookup;
+mod pod_ranges;
 mod provider;
+mod routes;
 mod trouble;
 
 use bowline_cloud::Capabilities;
 use futures::future::BoxFuture;
 
 use crate::capability::Capability::{
-    AdditionalLabels, Adoption, BatchLookup, BatchObserve, Drain, DualStack, HealthCheckSettings, IdleTimeout,
-    Instances, Internal, Ipv4, Ipv6, Listing, LoadBalancers, LocalTrafficPolicy, LookupByName, MaxPorts, MaxTargets,
-    MixedProtocols, Parallel, ProxyProtocol, RequestedAddress, Retention, Sctp, SessionAffinity, Shared, ShutdownState,
-    SourceRanges, Tcp, Udp, UniqueIds, WithoutNodePorts, Zones,
+    AdditionalLabels, Adoption, AssignPodRanges, BatchLookup, BatchObserve, Drain, DualStack, HealthCheckSettings,
+    IdleTimeout, Instances, Internal, Ipv4, Ipv6, Listing, LoadBalancers, LocalTrafficPolicy, LookupByName, MaxPorts,
+    MaxRoutes, MaxTargets, MixedProtocols, Parallel, ParallelRoutes, PodRanges, ProxyProtocol, RequestedAddress,
+    Retention, RouteIpv4, RouteIpv6, Routes, Sctp, SessionAffinity, Shared, ShutdownState, SourceRanges, Tcp, Udp,
+    UniqueIds, WithoutNodePorts, Zones,
 };
 use crate::capability::Need::{self, Has, Lacks};
 use crate::scene::{Scene, Verdict};
@@ -72,6 +75,11 @@ static CASES: &[Case] = &[
     case!(lookup::mixed_batch, [Has(Instances)]),
     case!(lookup::batch_limit_is_honoured, [Has(BatchLookup)]),
     case!(lookup::concurrent_questions, [Has(Parallel)]),
+    case!(pod_ranges::pod_ranges_are_told, [Has(PodRanges)]),
+    case!(pod_ranges::assigned_pod_range_is_told, [Has(AssignPodRanges)]),
+    case!(pod_ranges::assignment_survives_every_crash, [Has(AssignPodRanges)]),
+    case!(pod_ranges::assignment_errors_have_a_kind, [Has(AssignPodRanges)]),
+    case!(pod_ranges::without_assignment_it_is_unsupported, [Lacks(AssignPodRanges)]),
     case!(listing::listing_agrees_with_find, [Has(Listing)]),
     case!(listing::pages_are_complete, [Has(Listing)]),
     case!(listing::without_listing_it_is_unsupported, [Lacks(Listing)]),
@@ -142,4 +150,20 @@ static CASES: &[Case] = &[
     case!(balancers::trouble::balancer_throttling_carries_its_delay, [Has(LoadBalancers)]),
     case!(balancers::trouble::late_listing_makes_no_double, [Has(LoadBalancers)]),
     case!(balancers::trouble::services_at_once_have_their_own, [Has(LoadBalancers)]),
+    case!(routes::table::only_ours, [Has(Routes)]),
+    case!(routes::table::created_route_is_listed, [Has(Routes)]),
+    case!(routes::table::route_listing_is_complete, [Has(Routes)]),
+    case!(routes::writes::create_is_idempotent, [Has(Routes)]),
+    case!(routes::writes::taken_destination_is_told, [Has(Routes)]),
+    case!(routes::writes::delete_is_idempotent, [Has(Routes)]),
+    case!(routes::writes::delete_is_exact, [Has(Routes)]),
+    case!(routes::writes::ipv4_ranges_are_led, [Has(RouteIpv4)]),
+    case!(routes::writes::ipv6_ranges_are_led, [Has(RouteIpv6)]),
+    case!(routes::writes::parallel_writes_all_count, [Has(ParallelRoutes)]),
+    case!(routes::writes::route_limit_is_told, [Has(MaxRoutes)]),
+    case!(routes::machines::id_leads_before_name, [Has(Routes)]),
+    case!(routes::machines::route_of_a_lost_machine_is_told, [Has(Routes)]),
+    case!(routes::machines::route_to_a_missing_machine_is_an_error, [Has(Routes)]),
+    case!(routes::trouble::route_writes_survive_every_crash, [Has(Routes)]),
+    case!(routes::trouble::route_faults_are_told, [Has(Routes)]),
 ];

@@ -21,6 +21,12 @@ pub(super) async fn capabilities_match_traits(scene: &Scene) -> Verdict {
         let families = !balancers.ip_families.is_empty();
         require(families, || "it claims no family of addresses, so no Service could have a balancer".to_owned())?;
     }
+    if let Some(routes) = &capabilities.routes {
+        let families = !routes.ip_families.is_empty();
+        require(families, || "it claims no family of addresses, so no range could be led anywhere".to_owned())?;
+        require(routes.max_parallel >= 1, || "max_parallel of routes is 0: no call could be made".to_owned())?;
+        require(routes.max_routes != Some(0), || "max_routes is 0: no range could be led anywhere".to_owned())?;
+    }
     let Some(numbers) = &capabilities.instances else { return Ok(()) };
     require(numbers.batch_lookup >= 1, || "batch_lookup is 0: nothing could be asked for".to_owned())?;
     require(numbers.max_parallel >= 1, || "max_parallel is 0: no call could be made".to_owned())?;

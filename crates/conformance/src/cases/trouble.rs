@@ -11,7 +11,7 @@ use crate::scene::{Scene, Verdict, broken, by_name, of, require};
 const SEVEN: Duration = Duration::from_secs(7);
 
 /// Each trouble, and the kind of error that it is.
-const TROUBLES: [(Trouble, ErrorKind); 6] = [
+pub(super) const TROUBLES: [(Trouble, ErrorKind); 6] = [
     (Trouble::Unauthenticated, ErrorKind::Unauthenticated),
     (Trouble::Forbidden, ErrorKind::PermissionDenied),
     (Trouble::Throttled(SEVEN), ErrorKind::RateLimited),

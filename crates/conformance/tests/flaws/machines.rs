@@ -10,9 +10,10 @@ use bowline_cloud::{
     ProviderInfo, Result, Retry,
 };
 use bowline_conformance::{
-    Bench, Capability, Complaint, Group, Need, Outcome, Report, Trouble, WantedMachine, cases, run,
+    Bench, Capability, Complaint, Group, Hand, Need, Outcome, Report, Trouble, WantedMachine, cases, run,
 };
 use bowline_core::{Address, AddressType, Instance, InstanceRef, InstanceState, ProviderId};
+use ipnet::IpNet;
 
 use crate::refusal;
 
@@ -55,6 +56,13 @@ enum Flaw {
     ClaimsRoutes,
     MixesUpConcurrent,
     ListsUnclaimed,
+    SortsPodRanges,
+    AssignsTwice,
+    RefusesTheSecondTime,
+    TakesRangesFromOthers,
+    AssignsToNobody,
+    AssignsInTrouble,
+    AssignsUnclaimed,
     Panics,
 }
 
@@ -74,6 +82,8 @@ struct Toy {
     calls: AtomicU64,
     under_way: AtomicU64,
     trouble: Mutex<Option<Trouble>>,
+    /// How many calls are left until the manager crashes.
+    crash: Mutex<Option<u64>>,
 }
 
 const PAGE: usize = 3;
@@ -95,6 +105,7 @@ impl Toy {
             calls: AtomicU64::default(),
             under_way: AtomicU64::default(),
             trouble: Mutex::default(),
+            crash: Mutex::default(),
         }
     }
 
@@ -120,6 +131,35 @@ impl Toy {
         }
     }
 
+    /// A call that changes something, as [`Toy::call`]: `true` if it is carried out and its answer lost.
+    fn write(&self) -> Result<bool> {
+        self.call()?;
+        match self.crash.lock().unwrap().as_mut() {
+            None => Ok(false),
+            Some(0) => Err(Error::new(ErrorKind::Unavailable, "toy", "crashed")),
+            Some(left) => {
+                *left -= 1;
+                Ok(*left == 0)
+            }
+        }
+    }
+
+    /// What is wrong with this assignment; `Ok(true)` if there is nothing to do.
+    fn check_range(&self, machines: &[Machine], id: &str, range: IpNet) -> Result<bool> {
+        let holder = machines.iter().find(|machine| machine.instance.pod_ranges.contains(&range));
+        let (known, own) =
+            (machines.iter().any(|machine| machine.instance.id == id), holder.map(|one| &one.instance.id));
+        let error = |kind| Err(Error::new(kind, "toy", format!("{range}: {own:?}")));
+        match own {
+            _ if !known && self.has(Flaw::AssignsToNobody) => Ok(true),
+            _ if !known => error(ErrorKind::NotFound),
+            Some(own) if own == id && self.has(Flaw::RefusesTheSecondTime) => error(ErrorKind::AlreadyExists),
+            Some(own) if own == id => Ok(!self.has(Flaw::AssignsTwice)),
+            Some(_) if !self.has(Flaw::TakesRangesFromOthers) => error(ErrorKind::AlreadyExists),
+            _ => Ok(false),
+        }
+    }
+
     fn failed(&self, error: Error) -> Result<InstanceState> {
         let empty = *self.trouble.lock().unwrap() == Some(Trouble::Empty);
         if self.has(Flaw::ErrorIsGone) && !empty || self.has(Flaw::LeftOutIsGone) && empty {
@@ -132,6 +172,9 @@ impl Toy {
         let mut instance = machine.instance.clone();
         if self.has(Flaw::SortsAddresses) {
             instance.addresses.sort_by(|a, b| a.address.cmp(&b.address));
+        }
+        if self.has(Flaw::SortsPodRanges) {
+            instance.pod_ranges.sort();
         }
         if self.has(Flaw::ForgetsZones) {
             instance.zone.clear();
@@ -288,6 +331,24 @@ impl Instances for Toy {
         let instances = some.into_iter().map(|machine| self.state(machine)).collect();
         Ok(InstancePage { instances, next: next.map(PageToken) })
     }
+
+    async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
+        let claimed = self.capabilities.instances.as_ref().is_some_and(|numbers| numbers.assign_pod_ranges);
+        if !claimed && !self.has(Flaw::AssignsUnclaimed) {
+            return Err(Error::new(ErrorKind::Unsupported, "toy", "no"));
+        }
+        let lost = match self.write() {
+            Err(_) if self.has(Flaw::AssignsInTrouble) => return Ok(()),
+            written => written?,
+        };
+        let id = asked.provider_id.as_ref().map(|id| self.own_id(id)).unwrap_or_default();
+        let mut machines = self.machines.lock().unwrap();
+        if !self.check_range(&machines, id, range)? {
+            let machine = machines.iter_mut().find(|machine| machine.instance.id == id).unwrap();
+            machine.instance.pod_ranges.push(range);
+        }
+        if lost { Err(Error::new(ErrorKind::Unavailable, "toy", "no answer")) } else { Ok(()) }
+    }
 }
 
 struct ToyBench {
@@ -323,7 +384,7 @@ impl Bench for ToyBench {
             region: "r".to_owned(),
             addresses,
             labels: BTreeMap::from([("k".to_owned(), "v".to_owned())]),
-            pod_ranges: Vec::new(),
+            pod_ranges: machine.pod_ranges.clone(),
         };
         self.toy.machines.lock().unwrap().push(Machine { instance: instance.clone(), stopped: false });
         instance
@@ -351,6 +412,11 @@ impl Bench for ToyBench {
         self.can
     }
 
+    async fn crash_after(&self, calls: Option<u64>) -> Hand {
+        *self.toy.crash.lock().unwrap() = calls;
+        if self.can { Hand::Done } else { Hand::Cannot }
+    }
+
     fn spellings(&self, instance: &Instance) -> Vec<ProviderId> {
         vec![ProviderId::of("toy", &format!("/{}", instance.id))]
     }
@@ -370,8 +436,8 @@ fn everything() -> InstanceCapabilities {
         shutdown_state: true,
         zones: true,
         additional_labels: true,
-        pod_ranges: false,
-        assign_pod_ranges: false,
+        pod_ranges: true,
+        assign_pod_ranges: true,
     }
 }
 
@@ -427,6 +493,15 @@ async fn each_flaw_is_caught_by_the_case_for_it() {
         (Flaw::ChecksNothing, "check_asks_the_cloud"),
         (Flaw::ClaimsRoutes, "capabilities_match_traits"),
         (Flaw::MixesUpConcurrent, "concurrent_questions"),
+        (Flaw::SortsPodRanges, "pod_ranges_are_told"),
+        (Flaw::AssignsTwice, "assigned_pod_range_is_told"),
+        (Flaw::RefusesTheSecondTime, "assigned_pod_range_is_told"),
+        (Flaw::TakesRangesFromOthers, "assigned_pod_range_is_told"),
+        (Flaw::AssignsToNobody, "assigned_pod_range_is_told"),
+        (Flaw::RefusesTheSecondTime, "assignment_survives_every_crash"),
+        (Flaw::AssignsTwice, "assignment_survives_every_crash"),
+        (Flaw::AssignsInTrouble, "assignment_errors_have_a_kind"),
+        (Flaw::EverythingUnexpected, "assignment_errors_have_a_kind"),
         (Flaw::StoppedIsGone, "mixed_batch"),
         (Flaw::Panics, "mixed_batch"),
     ];
@@ -437,6 +512,7 @@ async fn each_flaw_is_caught_by_the_case_for_it() {
     for (flaw, case) in [
         (Flaw::ClaimsNoNames, "without_name_lookup_nothing_is_claimed"),
         (Flaw::ListsUnclaimed, "without_listing_it_is_unsupported"),
+        (Flaw::AssignsUnclaimed, "without_assignment_it_is_unsupported"),
     ] {
         let report = report(flaw, InstanceCapabilities::default()).await;
         assert_eq!(report.failed(), [case], "{report}");
@@ -444,7 +520,8 @@ async fn each_flaw_is_caught_by_the_case_for_it() {
     let caught: Vec<_> = table.iter().map(|(_, case)| *case).collect();
     let about_machines = cases().iter().filter(|case| case.needs.iter().all(|need| need.group() == Group::Instances));
     let uncaught: Vec<_> = about_machines.map(|case| case.name).filter(|name| !caught.contains(name)).collect();
-    assert_eq!(uncaught, ["without_name_lookup_nothing_is_claimed", "without_listing_it_is_unsupported"]);
+    let without = ["without_name_lookup_nothing_is_claimed", "without_assignment_it_is_unsupported"];
+    assert_eq!(uncaught, [&without[..], &["without_listing_it_is_unsupported"]].concat());
 }
 
 #[tokio::test]
@@ -452,6 +529,8 @@ async fn a_flaw_in_one_thing_is_not_held_against_others() {
     for (flaw, cases) in [
         (Flaw::ForgetsDelay, vec!["throttling_carries_its_delay"]),
         (Flaw::NameAfterId, vec!["id_before_name", "deleted_then_recreated_same_name_is_another_id"]),
+        (Flaw::TakesRangesFromOthers, vec!["assigned_pod_range_is_told"]),
+        (Flaw::SortsPodRanges, vec!["pod_ranges_are_told", "assigned_pod_range_is_told"]),
         (Flaw::LeftOutIsGone, vec!["gone_is_certain", "error_is_no_answer", "errors_have_a_kind"]),
     ] {
         assert_eq!(report(flaw, everything()).await.failed(), cases, "{flaw:?}");
@@ -470,6 +549,10 @@ async fn the_least_of_providers_skips_what_it_does_not_claim() {
         ("labels_are_told", Capability::AdditionalLabels),
         ("batch_limit_is_honoured", Capability::BatchLookup),
         ("concurrent_questions", Capability::Parallel),
+        ("pod_ranges_are_told", Capability::PodRanges),
+        ("assigned_pod_range_is_told", Capability::AssignPodRanges),
+        ("assignment_survives_every_crash", Capability::AssignPodRanges),
+        ("assignment_errors_have_a_kind", Capability::AssignPodRanges),
         ("listing_agrees_with_find", Capability::Listing),
         ("pages_are_complete", Capability::Listing),
         ("listing_errors_have_a_kind", Capability::Listing),
@@ -479,7 +562,7 @@ async fn the_least_of_providers_skips_what_it_does_not_claim() {
         assert_eq!(report.outcome(case), Some(&Outcome::Skipped(Need::Has(capability))));
     }
     let text = report.to_string();
-    assert!(text.contains("skipped: no listing") && text.contains("11 skipped"), "{text}");
+    assert!(text.contains("skipped: no listing") && text.contains("15 skipped"), "{text}");
 }
 
 #[tokio::test]

@@ -1,13 +1,58 @@
 //! The node-ipam-controller (IPAM-1 to IPAM-12): pod ranges for every Node.
+//!
+//! ```text
+//!  the store is complete ──► Book: what every Node has ──► misfits end it, all of them named
+//!
+//!  Node without ranges ──► queue ──► Book.reserve ──► one patch ──► done
+//!                            ▲         │ full: waits    │ refused: given back, tried again later
+//!                            │         ▼                │ unclear: kept; the live Node is read before the next try
+//!  Node gone ──► Book.release ──► those that wait       ▼
+//!                                                      an Event, once for each cause
+//!
+//!  where a cloud has a say ──► batches of keys ──► observe: one cloud read ──► ipam::cloud::decide, per Node ──► a write
+//!  every minute ──► use of each range ──► ipam::forecast ──► gauges, and a warning while there is time
+//! ```
+//!
+//! There is one [`Allocator`](bowline_core::ipam::Allocator) for all clouds: two would hand out the same range twice. It
+//! follows the store, change by change, under one lock; that lock is also held when a reservation is made or given back, so
+//! that a Node that is deleted meanwhile leaves nothing behind.
+
+mod allocate;
+mod book;
+mod cloud;
+mod metrics;
+mod outcome;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_core::ipam::{ClusterRange, Misfit};
-use bowline_runtime::Shutdown;
+use bowline_core::{Node, NodeName, parse_cidr};
+use bowline_kube::{Change, EventSource, EventType, ObjectRef};
+use bowline_runtime::{Backoff, Priority, Queue, Shutdown};
 use ipnet::IpNet;
 
 use crate::Context;
+use crate::complaints::Complaints;
+use book::Ledger;
+use metrics::Metrics;
 
 /// The canonical name, in flags and health checks.
 pub const NAME: &str = "node-ipam-controller";
+
+/// Who speaks in Events.
+// upstream: the allocator, not the controller.
+const COMPONENT: &str = "cidrAllocator";
+
+/// The queue's name in metrics (WQ-5).
+const QUEUE: &str = "cidrallocator_node";
+
+/// How long a Node that failed waits for its next try: as long as in the queue of the cloud-node-controller.
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(60) };
+
+/// Nodes that are written at once.
+const WRITERS: usize = 30;
 
 /// How the controller is set.
 #[derive(Debug, Clone)]
@@ -50,20 +95,130 @@ fn misfits(misfits: &[Misfit]) -> String {
 
 /// The controller.
 pub struct NodeIpamController {
-    _context: Context,
+    shared: Arc<Shared>,
+}
+
+/// What its loops work with.
+struct Shared {
+    context: Context,
+    options: Options,
+    events: EventSource,
+    queue: Queue<NodeName>,
+    metrics: Metrics,
+    ledger: Ledger,
+    complaints: Complaints<NodeName>,
+    /// The same for the log, which has causes that are no Events.
+    failures: Complaints<NodeName>,
+    misfits: Complaints<NodeName>,
 }
 
 impl NodeIpamController {
     /// Listens to the Nodes from now on; works once it [runs](NodeIpamController::run).
     pub fn new(context: Context, options: Options) -> Result<NodeIpamController, prometheus::Error> {
-        let _ = (context, options);
-        todo!()
+        let shared = Arc::new(Shared {
+            events: context.events.source(COMPONENT),
+            queue: Queue::new(QUEUE, BACKOFF, &context.queues),
+            metrics: Metrics::register(&context.metrics, &options.ranges)?,
+            ledger: Ledger::new(&options),
+            complaints: Complaints::default(),
+            failures: Complaints::default(),
+            misfits: Complaints::default(),
+            context,
+            options,
+        });
+        let listener = Arc::downgrade(&shared);
+        shared.context.nodes.listen(move |change| {
+            if let Some(shared) = listener.upgrade() {
+                shared.heard(change);
+            }
+        });
+        Ok(NodeIpamController { shared })
     }
 
     /// Runs until shutdown is requested, and then finishes the writes in hand. Ends early if Nodes have ranges with which
     /// none can be handed out safely.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), IpamError> {
-        let _ = shutdown;
-        todo!()
+        let shared = self.shared;
+        if shutdown.or(shared.context.nodes.synced()).await.is_none() {
+            return Ok(());
+        }
+        shared.open()?;
+        match shared.options.allocator {
+            AllocatorType::Range => tokio::join!(allocate::run(&shared, &shutdown), watch::run(&shared, &shutdown)),
+            _ => tokio::join!(cloud::run(&shared, &shutdown), watch::run(&shared, &shutdown)),
+        };
+        Ok(())
     }
+}
+
+impl Shared {
+    /// Notes what Nodes have, and queues those that may need something (IPAM-7, IPAM-10).
+    fn heard(&self, change: &Change<Node>) {
+        match change {
+            Change::Added(node) => self.noticed(node),
+            Change::Updated { old, new } if differs(old, new) => self.noticed(new),
+            Change::Updated { .. } => {}
+            Change::Deleted(node) => self.lost(node),
+        }
+    }
+
+    fn noticed(&self, node: &Node) {
+        if !node.pod_cidrs.is_empty() {
+            self.learn(node);
+        }
+        if self.needs_work(node) {
+            self.queue.add(node.name.clone(), Priority::High);
+        }
+    }
+
+    fn lost(&self, node: &Node) {
+        self.give_back(&node.name);
+        self.queue.forget(&node.name);
+        self.complaints.forget(&node.name);
+        self.failures.forget(&node.name);
+        self.misfits.forget(&node.name);
+        let is_unreadable = |text: &&String| parse_cidr(text).is_none();
+        if self.options.allocator != AllocatorType::Range
+            && let Some(text) = node.pod_cidrs.iter().find(is_unreadable)
+        {
+            let message = format!("Node {:?} has an invalid PodCIDR: {text:?}", node.name.as_str());
+            let object = ObjectRef::node(node);
+            self.events.emit(&object, EventType::Warning, "CloudCIDRAllocatorInvalidPodCIDR", message);
+        }
+    }
+
+    /// A Node that is being deleted, and one that is not for us, get nothing; what they have counts.
+    fn needs_work(&self, node: &Node) -> bool {
+        let is_served = self.options.allocator == AllocatorType::Range && !node.pod_cidrs.is_empty();
+        !is_served && !node.deleting && !node.is_hands_off()
+    }
+
+    /// Tells a misfit that appeared after the start: once, because its Node keeps it.
+    fn tell_misfit(&self, node: &Node, misfit: &Misfit) {
+        if self.misfits.is_news(&node.name, &node.uid, &misfit.to_string()) {
+            self.metrics.misfits.inc();
+            tracing::warn!(
+                controller = NAME,
+                key = %node.name,
+                "{misfit}; it is left alone, and what it uses of the cluster's ranges is given to no other node. Delete and \
+                 re-register the node, or the next start of this program fails"
+            );
+        }
+    }
+
+    /// Says this about the Node, unless it was the last thing that was said.
+    fn complain(&self, node: &Node, kind: EventType, reason: &'static str, message: &str) {
+        if self.complaints.is_news(&node.name, &node.uid, message) {
+            self.events.emit(&ObjectRef::node(node), kind, reason, message);
+        }
+    }
+}
+
+/// Something has changed that ranges depend on; a heartbeat has not.
+fn differs(old: &Node, new: &Node) -> bool {
+    old.uid != new.uid
+        || old.pod_cidrs != new.pod_cidrs
+        || old.provider_id != new.provider_id
+        || old.deleting != new.deleting
+        || old.is_hands_off() != new.is_hands_off()
 }

@@ -1,15 +1,69 @@
 //! The node-route-controller (ROUTE-1 to ROUTE-14): a route to every Node for each of its pod ranges, and no other.
+//!
+//! For each cloud that has routes there is an [account](account) of its table: one listing, brought up to date by each of
+//! our own writes. The unit of work is the Node:
+//!
+//! ```text
+//!  a Node came or changed ──► queue ──► account ──decide──► lanes: delete, then create ──► account
+//!                               ▲                              └─► NetworkUnavailable, if it changes
+//!  a Node is gone ──► strays ───┤
+//!  every refresh period: list, compare everything, queue what differs
+//! ```
+//!
+//! * **One write for one change.** A Node that comes costs the creation of its routes, and no listing.
+//! * **The account is not believed after a failure.** A write that failed may have worked; the next try of that Node
+//!   rests on a listing that began after it.
+//! * **Deletions are braked.** Routes of Nodes that are gone go at once as long as they are few, see
+//!   [`Brake`](bowline_core::routes::Brake).
+//! * **In parallel**, as far as the cloud says that it can take.
 
+mod account;
+mod check;
+mod fleet;
+mod metrics;
+mod pass;
+mod rounds;
+mod strays;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bowline_core::ClusterName;
-use bowline_runtime::Shutdown;
+use bowline_cloud::Cloud;
+use bowline_core::routes::NetworkStatus;
+use bowline_core::{ClusterName, Node, NodeName};
+use bowline_kube::{Change, EventSource};
+use bowline_runtime::{Backoff, Priority, Queue, Shutdown, Work};
 use ipnet::IpNet;
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
 
 use crate::Context;
+use crate::complaints::Complaints;
+use account::Account;
+use metrics::{Metrics, Outcome, Trigger};
+use rounds::Rounds;
+
+pub(crate) use fleet::Fleet;
 
 /// The canonical name, in flags and health checks.
 pub const NAME: &str = "node-route-controller";
+
+/// The name in Events.
+const COMPONENT: &str = "route_controller";
+
+/// The queue's name in metrics (WQ-5).
+const QUEUE: &str = "Routes";
+
+/// How long a Node that failed waits for its next try.
+// upstream: none before something else happens.
+const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_secs(300) };
+
+/// How long routes of a Node that is gone wait for those of others: Nodes that go together are judged together.
+const GATHER: Duration = Duration::from_secs(1);
+
+/// The most passes that are under way, whatever the clouds can take.
+const MOST_PASSES: usize = 400;
 
 /// How the controller is set.
 #[derive(Debug, Clone)]
@@ -46,21 +100,195 @@ impl Default for Mode {
     }
 }
 
+impl Options {
+    /// The default mode and brake, for a cluster whose pods live in these ranges.
+    pub fn new(cluster: ClusterName, ranges: Vec<IpNet>) -> Options {
+        Options { cluster, ranges, mode: Mode::default(), max_share: 0.5 }
+    }
+}
+
+/// What is worked on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Key {
+    /// A Node: its routes and its condition.
+    Node(NodeName),
+    /// The routes of a cloud that lead to no Node, by the cloud's place among those that have routes.
+    Strays(usize),
+}
+
 /// The controller.
 pub struct RouteController {
-    _context: Context,
+    shared: Arc<Shared>,
+}
+
+/// What all passes work with.
+struct Shared {
+    context: Context,
+    options: Options,
+    accounts: Vec<Account>,
+    events: EventSource,
+    queue: Queue<Key>,
+    rounds: Rounds,
+    metrics: Metrics,
+    /// What was said of Nodes whose routes could not be made.
+    complaints: Complaints<NodeName>,
+    /// What Nodes were last told of their network: our own word is no news.
+    told: Mutex<HashMap<NodeName, NetworkStatus>>,
 }
 
 impl RouteController {
     /// Listens to the Nodes from now on; works once it [runs](RouteController::run). `None` if no cloud has routes (ROUTE-1).
     pub fn new(context: Context, options: Options) -> Result<Option<RouteController>, prometheus::Error> {
-        let _ = (context, options);
-        todo!()
+        let clouds = context.clouds.iter().filter(|cloud| cloud.has_routes()).cloned();
+        let accounts: Vec<Account> = clouds.map(|cloud| Account::new(cloud, &options)).collect();
+        if accounts.is_empty() {
+            tracing::warn!(controller = NAME, "no cloud has routes: the controller does not run");
+            return Ok(None);
+        }
+        let shared = Arc::new(Shared {
+            events: context.events.source(COMPONENT),
+            queue: Queue::new(QUEUE, BACKOFF, &context.queues),
+            rounds: Rounds::default(),
+            metrics: Metrics::register(&context.metrics)?,
+            complaints: Complaints::default(),
+            told: Mutex::default(),
+            accounts,
+            context,
+            options,
+        });
+        let listener = Arc::downgrade(&shared);
+        shared.context.nodes.listen(move |change| {
+            if let Some(shared) = listener.upgrade() {
+                shared.heard(change);
+            }
+        });
+        Ok(Some(RouteController { shared }))
     }
 
     /// Runs until shutdown is requested, and then finishes the writes in hand.
     pub async fn run(self, shutdown: Shutdown) {
-        let _ = shutdown;
-        todo!()
+        let shared = self.shared;
+        if shutdown.or(shared.context.nodes.synced()).await.is_none() {
+            return;
+        }
+        tokio::join!(work(&shared, &shutdown), check::run(&shared, &shutdown));
+    }
+}
+
+/// Works until shutdown is requested, and then finishes what is in hand.
+async fn work(shared: &Arc<Shared>, shutdown: &Shutdown) {
+    let tasks = TaskTracker::new();
+    let places = Arc::new(Semaphore::new(places(&shared.accounts)));
+    while let Some(Ok(place)) = shutdown.or(places.clone().acquire_owned()).await {
+        let Some(Some(work)) = shutdown.or(shared.queue.next()).await else { break };
+        let (shared, shutdown) = (shared.clone(), shutdown.clone());
+        tasks.spawn(async move {
+            shared.sync(&work, &shutdown).await;
+            drop(place);
+        });
+    }
+    shared.queue.shut_down();
+    tasks.close();
+    tasks.wait().await;
+}
+
+/// Twice as many passes as the clouds can take calls: while one pass calls a cloud, another one tells the API server.
+// upstream: 200 calls, whatever the cloud.
+fn places(accounts: &[Account]) -> usize {
+    let calls = accounts.iter().map(|account| account.max_parallel()).fold(0, usize::saturating_add);
+    calls.saturating_mul(2).clamp(2, MOST_PASSES)
+}
+
+// ---- what is queued
+
+impl Shared {
+    /// Queues what may need work (ROUTE-3). What is there at the start is the first check's.
+    fn heard(&self, change: &Change<Node>) {
+        if let Change::Deleted(node) = change {
+            self.complaints.forget(&node.name);
+            self.told().remove(&node.name);
+            self.queue.forget(&Key::Node(node.name.clone()));
+        }
+        if !matches!(self.options.mode, Mode::Watch { .. }) || !self.context.nodes.is_synced() {
+            return;
+        }
+        match change {
+            Change::Added(node) => {
+                self.queue.add(Key::Node(node.name.clone()), Priority::High);
+                // Whose Node has come back is no stray any more, and the brake may let go of the others.
+                self.holding().for_each(|account| self.queue.add(Key::Strays(account), Priority::Low));
+            }
+            Change::Updated { old, new } if differs(old, new) || self.lost_network(old, new) => {
+                self.queue.add(Key::Node(new.name.clone()), Priority::High);
+            }
+            Change::Updated { .. } => {}
+            Change::Deleted(_) => {
+                let strays = (0..self.accounts.len()).map(Key::Strays);
+                strays.for_each(|key| self.queue.add_after(key, GATHER, Priority::Low));
+            }
+        }
+    }
+
+    /// Somebody says that there is no network, as a kubelet does when it starts: whether there is one is ours to say.
+    fn lost_network(&self, old: &Node, new: &Node) -> bool {
+        let is_lost = new.network.as_ref().is_some_and(|network| network.status == "True");
+        let is_ours = || self.told().get(&new.name).is_some_and(|told| told.is_told(new.network.as_ref()));
+        is_lost && old.network != new.network && !is_ours()
+    }
+
+    fn told(&self) -> MutexGuard<'_, HashMap<NodeName, NetworkStatus>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The accounts whose brake holds something.
+    fn holding(&self) -> impl Iterator<Item = usize> {
+        self.accounts.iter().enumerate().filter(|(_, account)| account.is_holding()).map(|(index, _)| index)
+    }
+
+    /// The account of the cloud that this Node belongs to, if it has routes.
+    fn account_of(&self, node: &Node) -> Option<&Account> {
+        self.accounts.iter().find(|account| self.owns(&account.cloud, node))
+    }
+
+    fn owns(&self, cloud: &Cloud, node: &Node) -> bool {
+        fleet::owns(&self.context.clouds, cloud, node)
+    }
+}
+
+/// Something has changed that routes depend on (R19); a heartbeat has not.
+fn differs(old: &Node, new: &Node) -> bool {
+    old.pod_cidrs != new.pod_cidrs
+        || old.addresses != new.addresses
+        || old.provider_id != new.provider_id
+        || old.is_hands_off() != new.is_hands_off()
+}
+
+// ---- passes
+
+impl Shared {
+    /// One pass, and what follows from how it ended.
+    async fn sync(&self, work: &Work<Key>, shutdown: &Shutdown) {
+        let key = work.key();
+        let done = match key {
+            Key::Node(name) => self.sync_node(name, shutdown).await,
+            Key::Strays(index) => self.sync_strays(*index, shutdown).await,
+        };
+        let outcome = Outcome::of(&done);
+        if !self.rounds.finished(key, outcome) {
+            self.metrics.synced(Trigger::NodeChange, outcome);
+        }
+        self.settle(key, &done);
+    }
+
+    /// When the key gets its next try.
+    fn settle(&self, key: &Key, done: &pass::Done) {
+        let is_watching = matches!(self.options.mode, Mode::Watch { .. });
+        match done.next() {
+            pass::Next::Rest => self.queue.forget(key),
+            // The next period is its next try.
+            _ if !is_watching => self.queue.forget(key),
+            pass::Next::Backoff => drop(self.queue.retry(key.clone())),
+            pass::Next::After(delay) => self.queue.add_after(key.clone(), delay, Priority::Low),
+        }
     }
 }

@@ -13,6 +13,8 @@ mod noted;
 mod plans;
 mod provided_ip;
 mod queue;
+mod route_trouble;
+mod routes;
 mod service_crashes;
 mod service_nodes;
 mod service_order;

@@ -1,6 +1,12 @@
 //! A range of the cluster, cut into blocks of one size (IPAM-3, IPAM-5).
 
+use std::net::{IpAddr, Ipv6Addr};
+use std::ops::Range;
+
 use ipnet::IpNet;
+
+/// The most bits of block numbers that an IPv6 range may have.
+const MOST_BITS_V6: u8 = 16;
 
 /// A range, and the size of the blocks that it is cut into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +48,17 @@ pub enum RangeProblem {
 impl ClusterRange {
     /// This range in blocks of this size; host bits are cleared.
     pub fn new(cluster: IpNet, node_mask: u8) -> Result<ClusterRange, RangeProblem> {
-        let _ = (cluster, node_mask);
-        todo!()
+        let cluster = cluster.trunc();
+        if node_mask > cluster.max_prefix_len() {
+            return Err(RangeProblem::NoSuchMask { cluster, node_mask });
+        }
+        let Some(bits) = node_mask.checked_sub(cluster.prefix_len()) else {
+            return Err(RangeProblem::BlockTooLarge { cluster, node_mask });
+        };
+        if bits > MOST_BITS_V6 && matches!(cluster, IpNet::V6(_)) {
+            return Err(RangeProblem::TooManyBlocks { cluster, node_mask });
+        }
+        Ok(ClusterRange { cluster, node_mask })
     }
 
     /// The range.
@@ -58,12 +73,138 @@ impl ClusterRange {
 
     /// How many blocks it has.
     pub fn blocks(&self) -> u64 {
-        todo!()
+        // At most 32 bits, which `new` sees to.
+        1 << (self.node_mask - self.cluster.prefix_len())
     }
 
     /// The block of this number.
     pub fn block(&self, number: u64) -> Option<IpNet> {
-        let _ = number;
-        todo!()
+        if number >= self.blocks() {
+            return None;
+        }
+        // A shift by all 128 bits is one of a single block, whose number is 0.
+        let offset = u128::from(number).checked_shl(self.block_bits()).unwrap_or(0);
+        let address = address_at(self.cluster, bits_of(self.cluster.network()) + offset)?;
+        IpNet::new(address, self.node_mask).ok()
+    }
+
+    /// The numbers of the blocks that this range has a part of, which may lie inside one block, cover several, or all of
+    /// them; `None` if it has no part of any.
+    pub(super) fn numbers(&self, range: IpNet) -> Option<Range<u64>> {
+        if self.cluster.contains(&range) {
+            Some(self.number(range.network()).min(self.last())..self.number(range.broadcast()).min(self.last()) + 1)
+        } else {
+            range.contains(&self.cluster).then(|| 0..self.blocks())
+        }
+    }
+
+    /// The number of the block around an address in the range.
+    fn number(&self, address: IpAddr) -> u64 {
+        let offset = bits_of(address).saturating_sub(bits_of(self.cluster.network()));
+        u64::try_from(offset.checked_shr(self.block_bits()).unwrap_or(0)).unwrap_or(u64::MAX)
+    }
+
+    fn last(&self) -> u64 {
+        self.blocks() - 1
+    }
+
+    /// How many bits of an address tell apart the addresses of one block.
+    fn block_bits(&self) -> u32 {
+        u32::from(self.cluster.max_prefix_len() - self.node_mask)
+    }
+}
+
+fn bits_of(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u128::from(u32::from(address)),
+        IpAddr::V6(address) => u128::from(address),
+    }
+}
+
+/// The address with these bits, of the family of `range`.
+fn address_at(range: IpNet, bits: u128) -> Option<IpAddr> {
+    match range {
+        IpNet::V4(_) => Some(IpAddr::V4(u32::try_from(bits).ok()?.into())),
+        IpNet::V6(_) => Some(IpAddr::V6(Ipv6Addr::from(bits))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn range(cluster: &str, node_mask: u8) -> ClusterRange {
+        ClusterRange::new(cluster.parse().unwrap(), node_mask).unwrap()
+    }
+
+    #[test]
+    fn i15_i16_blocks_are_counted_from_the_start_of_the_range() {
+        let cases = [
+            ("I15", "127.123.0.0/16", 24, 15, "127.123.15.0/24"),
+            ("I15", "192.168.5.219/28", 32, 5, "192.168.5.213/32"),
+            ("I16", "2001:db8:1234:ff00::/56", 72, 15, "2001:db8:1234:ff00:f00::/72"),
+            ("first", "10.0.0.0/8", 24, 0, "10.0.0.0/24"),
+            ("last", "10.0.0.0/8", 24, 65535, "10.255.255.0/24"),
+            ("all of IPv4", "0.0.0.0/0", 32, u64::from(u32::MAX), "255.255.255.255/32"),
+            ("one block of everything", "::/0", 0, 0, "::/0"),
+            ("one block of everything", "0.0.0.0/0", 0, 0, "0.0.0.0/0"),
+        ];
+        for (case, cluster, node_mask, number, expected) in cases {
+            let range = range(cluster, node_mask);
+            assert_eq!(range.block(number), Some(expected.parse().unwrap()), "{case}");
+            assert_eq!(range.block(range.blocks()), None, "{case}: there is none behind the last");
+        }
+    }
+
+    #[test]
+    fn i12_a_range_that_cannot_be_cut_like_that_says_why() {
+        let cases = [
+            ("I12", "2001:db8::/32", 49, "the node CIDR size is too big"),
+            ("shorter than the range", "10.0.0.0/16", 15, "blocks of /15 are larger than the range 10.0.0.0/16"),
+            ("shorter than the range", "2001:db8::/64", 63, "larger than the range"),
+            ("too long for IPv4", "10.0.0.0/8", 33, "longer than the addresses"),
+            ("too long for IPv6", "2001:db8::/120", 129, "longer than the addresses"),
+        ];
+        for (case, cluster, node_mask, expected) in cases {
+            let problem = ClusterRange::new(cluster.parse().unwrap(), node_mask).unwrap_err();
+            assert!(problem.to_string().contains(expected), "{case}: {problem}");
+        }
+        assert_eq!(range("2001:db8::/32", 48).blocks(), 65536, "I12: sixteen bits are not too many");
+        assert_eq!(range("0.0.0.0/0", 32).blocks(), 1 << 32, "IPv4 has no such limit");
+    }
+
+    #[test]
+    fn i10_i18_i19_a_range_has_a_part_of_these_blocks() {
+        let cases = [
+            ("I18", "127.0.0.0/7", 16, "127.0.0.0/15", Some(256..258)),
+            ("I19", "10.10.0.0/16", 24, "10.0.0.0/8", Some(0..256)),
+            ("I19, the same range", "10.10.0.0/16", 24, "10.10.0.0/16", Some(0..256)),
+            ("one block", "10.10.0.0/16", 24, "10.10.3.0/24", Some(3..4)),
+            ("inside a block", "10.10.0.0/16", 24, "10.10.3.128/30", Some(3..4)),
+            ("I10, larger than the cluster", "a00::/86", 102, "a00::/86", Some(0..65536)),
+            ("outside", "10.10.0.0/16", 24, "172.10.0.0/24", None),
+            ("the other family", "10.10.0.0/16", 24, "a00::/86", None),
+            ("everything", "::/0", 16, "::/0", Some(0..65536)),
+            ("the last of everything", "0.0.0.0/0", 32, "255.255.255.255/32", Some(4_294_967_295..4_294_967_296)),
+        ];
+        for (case, cluster, node_mask, part, expected) in cases {
+            assert_eq!(range(cluster, node_mask).numbers(part.parse().unwrap()), expected, "{case}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_block_has_a_part_of_itself_alone(
+            address in any::<u32>(), mask in 0..=32_u8, more in 0..=32_u8, number in any::<u64>(),
+        ) {
+            let cluster = IpNet::new(IpAddr::V4(address.into()), mask).unwrap();
+            let range = ClusterRange::new(cluster, (mask + more).min(32)).unwrap();
+            let number = number % range.blocks();
+            let block = range.block(number).unwrap();
+            prop_assert!(range.cluster().contains(&block));
+            prop_assert_eq!(range.numbers(block), Some(number..number + 1));
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! What one Node needs, and which routes nobody needs.
 
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use ipnet::IpNet;
 
 use super::Table;
-use crate::{Node, NodeName, ProviderId, Route, RouteSpec};
+use crate::{Address, Node, NodeName, ProviderId, Route, RouteSpec, parse_cidr};
 
 /// The Nodes of the cluster.
 pub trait Nodes {
@@ -19,6 +20,7 @@ pub trait Nodes {
 }
 
 /// All that a decision is made from.
+#[derive(Clone, Copy)]
 pub struct Scene<'a> {
     /// The routes of the cloud.
     pub table: &'a Table,
@@ -72,4 +74,143 @@ pub enum Why {
     InTheWay,
     /// The Node that it leads to does not exist.
     Stray,
+}
+
+/// Whom a route leads to.
+enum Target {
+    /// A Node that is there.
+    Node(Arc<Node>),
+    /// A Node that is not there, or nobody can tell.
+    Nobody,
+}
+
+impl Lane {
+    /// The range is as it should be.
+    fn is_empty(&self) -> bool {
+        self.remove.is_empty() && self.create.is_none()
+    }
+}
+
+impl NodePlan {
+    /// The routes are as they should be.
+    pub fn is_empty(&self) -> bool {
+        self.lanes.is_empty()
+    }
+
+    /// Every range of the Node is led to it, if all that is in the lanes works.
+    pub fn is_whole(&self) -> bool {
+        self.unreadable.is_empty()
+    }
+}
+
+/// What this Node, which is one of ours, needs (ROUTE-5, ROUTE-7).
+pub fn decide(scene: &Scene<'_>, node: &Node) -> NodePlan {
+    let (wanted, unreadable) = ranges_of(node);
+    let led: Vec<&Route> = scene.table.leading_to(node).collect();
+    let destinations: BTreeSet<IpNet> =
+        led.iter().map(|route| route.destination.trunc()).chain(wanted.iter().copied()).collect();
+    let lanes = destinations.into_iter().map(|destination| {
+        let here = led.iter().copied().filter(|route| route.destination.trunc() == destination);
+        scene.lane(node, destination, wanted.contains(&destination), here.collect())
+    });
+    NodePlan { lanes: lanes.filter(|lane| !lane.is_empty()).collect(), unreadable, is_led_to: !led.is_empty() }
+}
+
+/// The routes that we are responsible for and that lead to no Node (ROUTE-7).
+pub fn strays(scene: &Scene<'_>) -> Vec<Removal> {
+    let is_stray = |route: &&Route| scene.is_responsible(route) && matches!(scene.target(route), Target::Nobody);
+    let removal = |route: &Route| {
+        let why = if route.blackhole { Why::Blackhole } else { Why::Stray };
+        Removal { route: route.clone(), why }
+    };
+    scene.table.iter().filter(is_stray).map(removal).collect()
+}
+
+impl Scene<'_> {
+    /// It is for us to remove (ROUTE-6): we made it, or its first or last address is one that pods may have.
+    pub fn is_responsible(&self, route: &Route) -> bool {
+        let ends = [route.destination.network(), route.destination.broadcast()];
+        route.stamped || ends.iter().any(|end| self.ranges.iter().any(|range| range.contains(end)))
+    }
+
+    /// How many routes we are responsible for.
+    pub fn responsibilities(&self) -> usize {
+        self.table.iter().filter(|route| self.is_responsible(route)).count()
+    }
+
+    /// What this range needs, of which the routes `here` lead to the Node.
+    fn lane(&self, node: &Node, destination: IpNet, is_wanted: bool, here: Vec<&Route>) -> Lane {
+        let is_led = is_wanted && here.iter().any(|route| fits(route, node));
+        let wrong = here.iter().filter(|route| !is_wanted || !fits(route, node));
+        let wrong = wrong.map(|route| (*route, why_wrong(route, is_wanted)));
+        let is_another = |route: &&Route| here.iter().all(|own| own.id != route.id);
+        let others = self.table.to(destination).filter(is_another).filter(|route| self.is_in_the_way(route));
+        let in_the_way = others.filter(|_| is_wanted && !is_led).map(|route| (route, Why::InTheWay));
+        let remove = wrong.chain(in_the_way).filter(|(route, _)| self.is_responsible(route));
+        Lane {
+            destination,
+            remove: remove.map(|(route, why)| Removal { route: route.clone(), why }).collect(),
+            create: (is_wanted && !is_led).then(|| spec(node, destination)),
+        }
+    }
+
+    /// A route to somebody else who has no claim to its range. Two Nodes that claim the same are for people to sort out.
+    fn is_in_the_way(&self, route: &Route) -> bool {
+        match self.target(route) {
+            Target::Nobody => true,
+            Target::Node(other) if !self.nodes.is_ours(&other) => false,
+            Target::Node(other) => route.blackhole || !ranges_of(&other).0.contains(&route.destination.trunc()),
+        }
+    }
+
+    fn target(&self, route: &Route) -> Target {
+        let node = match (&route.node, &route.provider_id) {
+            (Some(name), _) => self.nodes.named(name),
+            (None, Some(id)) => self.nodes.with_id(id),
+            (None, None) => None,
+        };
+        node.map_or(Target::Nobody, Target::Node)
+    }
+}
+
+/// What the Node's pods have addresses in, each range once, and what is no range.
+fn ranges_of(node: &Node) -> (BTreeSet<IpNet>, Vec<String>) {
+    let (mut ranges, mut unreadable) = (BTreeSet::new(), Vec::new());
+    for text in &node.pod_cidrs {
+        match parse_cidr(text) {
+            Some(range) => drop(ranges.insert(range)),
+            None => unreadable.push(text.clone()),
+        }
+    }
+    (ranges, unreadable)
+}
+
+/// Why a route to a Node goes: that does not have the range, or has it and is led to wrongly.
+fn why_wrong(route: &Route, is_wanted: bool) -> Why {
+    match (route.blackhole, is_wanted) {
+        (true, _) => Why::Blackhole,
+        (false, true) => Why::Moved,
+        (false, false) => Why::Unwanted,
+    }
+}
+
+/// It leads to the Node as it is now.
+fn fits(route: &Route, node: &Node) -> bool {
+    !route.blackhole && route.node_addresses.as_ref().is_none_or(|led_to| same_addresses(led_to, &node.addresses))
+}
+
+/// In any order (ROUTE-5).
+fn same_addresses(one: &[Address], other: &[Address]) -> bool {
+    let set = |addresses: &[Address]| addresses.iter().cloned().collect::<HashSet<_>>();
+    one.len() == other.len() && set(one) == set(other)
+}
+
+fn spec(node: &Node, destination: IpNet) -> RouteSpec {
+    RouteSpec {
+        name_hint: node.uid.clone(),
+        node: node.name.clone(),
+        provider_id: node.provider_id.clone(),
+        node_addresses: node.addresses.clone(),
+        destination,
+    }
 }

@@ -15,6 +15,10 @@ mod decide;
 mod network;
 mod table;
 
-pub use decide::{Lane, NodePlan, Nodes, Removal, Scene, Why};
+pub use brake::{Brake, Doubt, Ruling};
+pub use decide::{Lane, NodePlan, Nodes, Removal, Scene, Why, decide, strays};
 pub use network::{NetworkStatus, network};
 pub use table::Table;
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,11 @@ impl Table {
         self.routes.is_empty()
     }
 
+    /// There is one of this ID.
+    pub fn has(&self, id: &str) -> bool {
+        self.routes.contains_key(id)
+    }
+
     /// All of them, by ID.
     pub fn iter(&self) -> impl Iterator<Item = &Route> {
         self.routes.values()

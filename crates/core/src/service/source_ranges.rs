@@ -7,7 +7,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::Service;
 use crate::well_known::SOURCE_RANGES;
-use crate::{IpFamily, annotations};
+use crate::{IpFamily, annotations, parse_cidr};
 
 /// The name of the field.
 const FIELD: &str = "spec.loadBalancerSourceRanges";
@@ -68,41 +68,12 @@ pub(crate) fn parse_all<'a>(
 ) -> (BTreeSet<IpNet>, Vec<RangeError>) {
     let (mut ranges, mut wrong) = (BTreeSet::new(), Vec::new());
     for text in texts.map(str::trim) {
-        match parse(text) {
+        match parse_cidr(text) {
             Some(range) => drop(ranges.insert(range)),
             None => wrong.push(RangeError { place, text: text.to_owned() }),
         }
     }
     (ranges, wrong)
-}
-
-/// One range, without host bits. A range of IPv4 addresses in the guise of IPv6 is one of IPv4.
-fn parse(text: &str) -> Option<IpNet> {
-    let (address, length) = text.split_once('/')?;
-    let length = decimal(length)?;
-    let address = if address.contains(':') { address.parse().ok()? } else { IpAddr::V4(parse_v4(address)?) };
-    let range = IpNet::new(address, length).ok()?.trunc();
-    Some(match range {
-        IpNet::V6(range) => mapped(range).map_or(IpNet::V6(range), IpNet::V4),
-        IpNet::V4(_) => range,
-    })
-}
-
-fn mapped(range: Ipv6Net) -> Option<Ipv4Net> {
-    Ipv4Net::new(range.network().to_ipv4_mapped()?, range.prefix_len().checked_sub(96)?).ok()
-}
-
-// upstream: `010.0.0.0/8` is `10.0.0.0/8`. The API server takes it, so there are Services that say it.
-fn parse_v4(text: &str) -> Option<Ipv4Addr> {
-    let octets = text.split('.').map(decimal).collect::<Option<Vec<u8>>>()?;
-    <[u8; 4]>::try_from(octets).ok().map(Ipv4Addr::from)
-}
-
-/// Digits and nothing else; zeros may lead.
-fn decimal(text: &str) -> Option<u8> {
-    let digits = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
-    let zeros_cut = text.trim_start_matches('0');
-    if zeros_cut.is_empty() { digits.then_some(0) } else { zeros_cut.parse().ok().filter(|_| digits) }
 }
 
 /// Everybody may connect: `0.0.0.0/0` is among them.
@@ -266,8 +237,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_reading_panic_and_what_is_read_reads_the_same_again(text in "[0-9a-f:./]{0,24}|.*") {
-            if let Some(range) = parse(&text) {
-                prop_assert_eq!(parse(&range.to_string()), Some(range));
+            if let Some(range) = parse_cidr(&text) {
+                prop_assert_eq!(parse_cidr(&range.to_string()), Some(range));
                 prop_assert_eq!(range, range.trunc());
             }
         }
@@ -275,7 +246,7 @@ mod tests {
         #[test]
         fn what_the_library_reads_is_read_the_same(address in any::<[u8; 4]>(), length in 0..=32u8) {
             let text = format!("{}/{length}", Ipv4Addr::from(address));
-            prop_assert_eq!(parse(&text), text.parse::<IpNet>().ok().map(|range| range.trunc()));
+            prop_assert_eq!(parse_cidr(&text), text.parse::<IpNet>().ok().map(|range| range.trunc()));
         }
     }
 }

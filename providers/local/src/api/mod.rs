@@ -13,19 +13,26 @@
 //!  GET, POST /v1/balancers                     all, with how they are doing; makes one by hand
 //!  GET, DELETE /v1/balancers/ID                reads, removes one by hand
 //!  GET    /v1/addresses                        all addresses of balancers
+//!  POST   /v1/routes/list                      {"cluster":…}: its routes, by range
+//!  POST   /v1/routes/create                    {"cluster":…,"machine":{"id":…},"destination":…}: the route, new or not
+//!  POST   /v1/routes/delete                    {"cluster":…,"id":…}
+//!  GET    /v1/routes?cluster=NAME              all tables, or one
+//!  POST   /v1/routes?cluster=NAME              makes one by hand
+//!  DELETE /v1/routes/ID?cluster=NAME           removes one by hand
 //!  GET, POST, DELETE /v1/faults                what goes wrong; DELETE also as /v1/faults/NUMBER
 //!  GET, DELETE /v1/calls                       counts by kind
 //!  GET, PUT /v1/latency                        {"millis":20}
 //! ```
 //!
-//! `find`, `list` and `get` of instances and `find`, `owners` and `change` of balancers are what a cloud's users call: they
-//! are counted and take the cloud's time, and faults strike them. All else is the owner's: faults pass it by, for it is
-//! what mends them.
+//! `find`, `list` and `get` of instances, `find`, `owners` and `change` of balancers and `list`, `create` and `delete` of
+//! routes are what a cloud's users call: they are counted and take the cloud's time, and faults strike them. All else is the
+//! owner's: faults pass it by, for it is what mends them.
 
 mod balancers;
 mod instances;
 mod owner;
 mod reply;
+mod routes;
 mod users;
 
 use bytes::Bytes;
@@ -44,6 +51,9 @@ pub use owner::FaultInForce;
 pub(crate) use owner::{FaultNumber, Latency};
 pub(crate) use reply::{ErrorBody, ErrorReply, broken_body, too_large};
 use reply::{Outcome, Refusal, Reply, done, good, made, parse};
+pub(crate) use routes::{
+    CreateRouteRequest, DeleteRouteRequest, ListRoutesReply, ListRoutesRequest, RouteTablesReply, RouteView,
+};
 
 /// What the path names.
 enum Place<'a> {
@@ -58,6 +68,11 @@ enum Place<'a> {
     Change,
     Balancer(&'a str),
     Addresses,
+    Routes,
+    ListRoutes,
+    CreateRoute,
+    DeleteRoute,
+    Route(&'a str),
     Faults,
     Fault(u64),
     Calls,
@@ -79,6 +94,10 @@ async fn handle(cloud: &LocalCloud, request: &Request<Bytes>) -> Outcome {
         (&Method::POST, Place::FindBalancers) => balancers::find(cloud, parse(request.body())?).await,
         (&Method::POST, Place::Owners) => balancers::owners(cloud, parse(request.body())?).await,
         (&Method::POST, Place::Change) => balancers::change(cloud, parse(request.body())?).await,
+        (&Method::POST, Place::ListRoutes) => routes::list(cloud, parse(request.body())?).await,
+        (&Method::POST, Place::CreateRoute) => routes::create(cloud, parse(request.body())?).await,
+        (&Method::POST, Place::DeleteRoute) => routes::delete(cloud, parse(request.body())?).await,
+        (method, Place::Routes | Place::Route(_)) => routes::manage(cloud, method, &place, &query, request.body()),
         (method, place) => manage(cloud, method, place, request.body()),
     }
 }
@@ -125,6 +144,11 @@ fn place(path: &str) -> Result<Place<'_>, Refusal> {
         ["v1", "balancers", "change"] => Place::Change,
         ["v1", "balancers", id] => Place::Balancer(id),
         ["v1", "addresses"] => Place::Addresses,
+        ["v1", "routes"] => Place::Routes,
+        ["v1", "routes", "list"] => Place::ListRoutes,
+        ["v1", "routes", "create"] => Place::CreateRoute,
+        ["v1", "routes", "delete"] => Place::DeleteRoute,
+        ["v1", "routes", id] => Place::Route(id),
         ["v1", "faults"] => Place::Faults,
         ["v1", "faults", number] => Place::Fault(number.parse().map_err(|_| Refusal::no_fault(number))?),
         ["v1", "calls"] => Place::Calls,
@@ -137,14 +161,15 @@ impl Place<'_> {
     /// What can be done there, as in the header field Allow.
     fn methods(&self) -> &'static str {
         match self {
-            Place::Instances | Place::Balancers => "GET, POST",
+            Place::Instances | Place::Balancers | Place::Routes => "GET, POST",
             Place::Find | Place::Stop(_) | Place::Start(_) => "POST",
             Place::FindBalancers | Place::Owners | Place::Change => "POST",
+            Place::ListRoutes | Place::CreateRoute | Place::DeleteRoute => "POST",
             Place::Balancer(_) => "GET, DELETE",
             Place::Addresses => "GET",
             Place::Instance(_) => "GET, PUT, PATCH, DELETE",
             Place::Faults => "GET, POST, DELETE",
-            Place::Fault(_) => "DELETE",
+            Place::Fault(_) | Place::Route(_) => "DELETE",
             Place::Calls => "GET, DELETE",
             Place::Latency => "GET, PUT",
         }
@@ -155,6 +180,7 @@ impl Place<'_> {
         match self {
             Place::Instances => &["page", "limit", "as"],
             Place::Instance(_) => &["as"],
+            Place::Routes | Place::Route(_) => &["cluster"],
             _ => &[],
         }
     }
@@ -165,6 +191,7 @@ struct Query {
     page: Option<String>,
     limit: Option<usize>,
     owner: bool,
+    cluster: Option<String>,
 }
 
 impl Query {
@@ -185,6 +212,7 @@ impl Query {
             // A token is the last ID of the page before.
             ("page", token) if is_id(token) => self.page = Some(token.to_owned()),
             ("page", token) => return Err(Refusal::invalid(format!("{token:?} is no token for a page"))),
+            ("cluster", name) => self.cluster = Some(name.to_owned()),
             ("as", "owner") => self.owner = true,
             ("as", other) => return Err(Refusal::invalid(format!("as={other:?}: only as=owner is known"))),
             (_, number) => match number.parse() {
@@ -202,7 +230,7 @@ mod tests {
     use crate::cloud::CloudOptions;
 
     const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-    const PATHS: [&str; 15] = [
+    const PATHS: [&str; 20] = [
         "/v1/instances",
         "/v1/instances/find",
         "/v1/instances/i-0001",
@@ -214,14 +242,20 @@ mod tests {
         "/v1/balancers/change",
         "/v1/balancers/lb-0001",
         "/v1/addresses",
+        "/v1/routes",
+        "/v1/routes/list",
+        "/v1/routes/create",
+        "/v1/routes/delete",
+        "/v1/routes/rt-0001",
         "/v1/faults",
         "/v1/faults/1",
         "/v1/calls",
         "/v1/latency",
     ];
     const ENDINGS: [&str; 8] = ["", "", "", "", "/", "/..", "%2F", "/é"];
-    const QUERIES: [&str; 7] = ["", "?limit=2", "?page=i-0001", "?as=owner", "?%ff=%", "?&&=&", "?limit=2&limit=x"];
-    const BODIES: [&str; 12] = [
+    const QUERIES: [&str; 8] =
+        ["", "?limit=2", "?page=i-0001", "?as=owner", "?%ff=%", "?&&=&", "?limit=2&limit=x", "?cluster=c"];
+    const BODIES: [&str; 15] = [
         "",
         "{}",
         "null",
@@ -233,6 +267,9 @@ mod tests {
         r#"{"fault":"empty","times":0}"#,
         r#"{"fault":{"slow":0},"probability":0.5}"#,
         r#"{"millis":0}"#,
+        r#"{"cluster":"c"}"#,
+        r#"{"cluster":"c","machine":{"name":"a"},"destination":"10.1.2.3/24"}"#,
+        r#"{"destination":"fd00::/64","machine":"i-0001"}"#,
         r#"{"labels":{"a":{"b":null}},"addresses":null}"#,
     ];
 
@@ -249,7 +286,7 @@ mod tests {
         let cloud = LocalCloud::open(CloudOptions { page_size: 3, ..CloudOptions::default() }).unwrap();
         let mut chance = fastrand::Rng::with_seed(7);
         let mut good = 0;
-        for _ in 0..20_000 {
+        for _ in 0..40_000 {
             let Some(request) = any_request(&mut chance) else { continue };
             let told = format!("{} {} {:?}", request.method(), request.uri(), request.body());
             let reply = answer(&cloud, request).await;

@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 use crate::balancers::Change;
 use crate::cloud::LocalCloud;
 use crate::faults::{Fault, FaultSpec};
+use crate::routes;
 
 use super::reply::{Outcome, Refusal, done, made};
 
 /// The kinds of reading calls that faults can strike.
-const READING: [&str; 5] = ["find", "list", "get", "observe-balancers", "list-balancers"];
+const READING: [&str; 6] = ["find", "list", "get", "observe-balancers", "list-balancers", routes::LIST];
 
 /// How long every call takes.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,7 +40,7 @@ pub struct FaultInForce {
 }
 
 pub(super) fn inject(cloud: &LocalCloud, spec: FaultSpec) -> Outcome {
-    let calls = [&READING[..], &Change::KINDS].concat();
+    let calls = [&READING[..], &Change::KINDS, &routes::WRITING].concat();
     if !spec.call.is_empty() && !calls.contains(&spec.call.as_str()) {
         return Err(Refusal::invalid(format!("call {:?}: one of {} is wanted", spec.call, calls.join(", "))));
     }

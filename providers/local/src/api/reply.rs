@@ -103,7 +103,8 @@ impl Refusal {
         let message = format!(
             "there is no {path:?}; there are /v1/instances, /v1/instances/find, /v1/instances/ID, \
              /v1/instances/ID/stop, /v1/instances/ID/start, /v1/balancers, /v1/balancers/find, /v1/balancers/change, \
-             /v1/balancers/owners, /v1/balancers/ID, /v1/addresses, /v1/faults, /v1/calls and /v1/latency"
+             /v1/balancers/owners, /v1/balancers/ID, /v1/addresses, /v1/routes, /v1/routes/list, /v1/routes/create, \
+             /v1/routes/delete, /v1/routes/ID, /v1/faults, /v1/calls and /v1/latency"
         );
         Refusal::new(StatusCode::NOT_FOUND, "no_such_path", message)
     }
@@ -153,6 +154,10 @@ impl From<CloudError> for Refusal {
         let (status, code) = match &error {
             CloudError::NoSuchMachine(_) => (StatusCode::NOT_FOUND, "no_such_machine"),
             CloudError::Exists(_) => (StatusCode::CONFLICT, "exists"),
+            CloudError::Ambiguous(..) => (StatusCode::CONFLICT, "ambiguous"),
+            CloudError::NoSuchRoute(_) => (StatusCode::NOT_FOUND, "no_such_route"),
+            CloudError::DestinationTaken(_) => (StatusCode::CONFLICT, "destination_taken"),
+            CloudError::PodRangeTaken(..) => (StatusCode::CONFLICT, "pod_range_taken"),
             CloudError::NoSuchBalancer(_) => (StatusCode::NOT_FOUND, "no_such_balancer"),
             CloudError::NoSuchAddress(_) => (StatusCode::NOT_FOUND, "no_such_address"),
             CloudError::NameTaken(..) => (StatusCode::CONFLICT, "name_taken"),

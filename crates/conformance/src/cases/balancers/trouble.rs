@@ -134,11 +134,12 @@ pub(in crate::cases) async fn adoption_survives_every_crash(scene: &Scene) -> Ve
 
 /// The manager crashes after so many calls and starts anew; `true` if it was done before.
 async fn crashes(work: &mut Balancing<'_>, wish: &LoadBalancerWish, calls: u64) -> Verdict<bool> {
-    if !happens(work.hands().crash_after(Some(calls)).await, "crash after a number of calls")? {
+    let scene = work.scene();
+    if !happens(scene.bench().crash_after(Some(calls)).await, "crash after a number of calls")? {
         return Ok(true);
     }
     let came = work.attempt(wish).await;
-    work.hands().crash_after(None).await;
+    scene.bench().crash_after(None).await;
     work.hands().settle().await;
     work.restart().await;
     Ok(came?.is_ok())

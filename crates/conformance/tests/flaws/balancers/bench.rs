@@ -72,6 +72,11 @@ impl Bench for ToyBench {
         self.can
     }
 
+    async fn crash_after(&self, calls: Option<u64>) -> Hand {
+        self.cloud().crash_after(calls.filter(|_| self.can));
+        self.hand()
+    }
+
     async fn calls(&self) -> Option<u64> {
         Some(self.cloud().counts().0)
     }
@@ -156,11 +161,6 @@ impl BalancerBench for ToyBench {
 
     async fn writes(&self) -> Option<u64> {
         Some(self.cloud().counts().1)
-    }
-
-    async fn crash_after(&self, calls: Option<u64>) -> Hand {
-        self.cloud().crash_after(calls.filter(|_| self.can));
-        self.hand()
     }
 
     async fn stale(&self) -> Hand {

@@ -1,0 +1,6 @@
+//! The cases about routes.
+
+pub(super) mod machines;
+pub(super) mod table;
+pub(super) mod trouble;
+pub(super) mod writes;

@@ -1,0 +1,236 @@
+//! What a case about routes works with: calls that fail the case in plain words, and looks at the cloud's own table.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use bowline_cloud::{CloudProvider, Error, ErrorKind, Result as Answer, RouteCapabilities, Routes};
+use bowline_core::{Address, AddressType, ClusterName, Instance, IpFamily, Route, RouteSpec};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+use crate::bench::{ForeignRoute, RouteBench, SeenRoute, WantedMachine};
+use crate::scene::{Scene, Stop, Verdict, broken, require};
+
+/// A bench in use by a case about routes.
+pub(crate) struct Routing<'a> {
+    scene: &'a Scene,
+    hands: &'a dyn RouteBench,
+    provider: Arc<dyn CloudProvider>,
+    /// The cluster that is asked for.
+    pub(crate) cluster: ClusterName,
+}
+
+impl<'a> Routing<'a> {
+    pub(crate) fn of(scene: &'a Scene) -> Verdict<Routing<'a>> {
+        let Some(hands) = scene.bench().routes() else {
+            return Err(Stop::BenchCannot("look at routes".to_owned()));
+        };
+        Ok(Routing { scene, hands, provider: scene.bench().provider(), cluster: ClusterName::from("our-cluster") })
+    }
+
+    /// The same cloud, as the manager of another cluster sees it.
+    pub(crate) fn elsewhere(&self) -> Routing<'a> {
+        let cluster = ClusterName::from("somebody-elses-cluster");
+        Routing { scene: self.scene, hands: self.hands, provider: Arc::clone(&self.provider), cluster }
+    }
+
+    /// The manager starts anew: all that it knows is in the cloud.
+    pub(crate) async fn restart(&mut self) {
+        self.provider = self.scene.bench().restarted().await;
+    }
+
+    pub(crate) fn caps(&self) -> Verdict<&RouteCapabilities> {
+        let caps = self.provider.capabilities().routes.as_ref();
+        caps.map_or_else(|| broken("it has no capabilities for routes any more"), Ok)
+    }
+
+    /// At most `wanted` routes: as many as the cloud has room for.
+    pub(crate) fn room(&self, wanted: usize) -> Verdict<usize> {
+        Ok(self.caps()?.max_routes.map_or(wanted, |most| most.min(wanted)))
+    }
+
+    /// Whether machines are found by the names of nodes.
+    pub(crate) fn finds_names(&self) -> bool {
+        self.provider.capabilities().instances.as_ref().is_some_and(|numbers| numbers.lookup_by_name)
+    }
+
+    pub(crate) fn provider(&self) -> Verdict<&dyn Routes> {
+        let routes = self.provider.routes();
+        routes.map_or_else(|| broken("it claims to have routes, and hands out no Routes"), Ok)
+    }
+}
+
+// ---- what there is to be led
+
+impl Routing<'_> {
+    /// Makes a machine, with an address of each family.
+    pub(crate) async fn machine(&self, name: &str) -> Instance {
+        let address = |text: &str| Address::new(AddressType::InternalIP, text);
+        let addresses = vec![address("10.0.0.1"), address("fd00::1"), Address::new(AddressType::Hostname, name)];
+        self.scene.bench().add(&WantedMachine { name: name.to_owned(), addresses, ..WantedMachine::default() }).await
+    }
+
+    /// So many machines.
+    pub(crate) async fn machines(&self, count: usize) -> Vec<Instance> {
+        let mut machines = Vec::with_capacity(count);
+        for number in 1..=count {
+            machines.push(self.machine(&format!("node-{number}")).await);
+        }
+        machines
+    }
+
+    /// A pod range, of the first family that is claimed; another one for each number.
+    pub(crate) fn range(&self, number: u16) -> Verdict<IpNet> {
+        match self.caps()?.ip_families.first() {
+            None => broken("it claims no family of addresses"),
+            Some(family) => Ok(range(*family, number)),
+        }
+    }
+
+    /// The range of this number, to be led to the Node of this machine.
+    pub(crate) fn spec(&self, number: u16, machine: &Instance) -> Verdict<RouteSpec> {
+        Ok(leading(self.range(number)?, machine))
+    }
+}
+
+/// A pod range of this family: a /24 or a /64.
+pub(crate) fn range(family: IpFamily, number: u16) -> IpNet {
+    let [high, low] = number.to_be_bytes();
+    match family {
+        IpFamily::IPv4 => Ipv4Net::new_assert([10, 128 | high, low, 0].into(), 24).into(),
+        IpFamily::IPv6 => Ipv6Net::new_assert([0xfd00, 0x10, 0x244, number, 0, 0, 0, 0].into(), 64).into(),
+    }
+}
+
+/// The range, to be led to the Node of this machine.
+pub(crate) fn leading(destination: IpNet, machine: &Instance) -> RouteSpec {
+    RouteSpec {
+        name_hint: uid(&machine.name),
+        node: machine.name.as_str().into(),
+        provider_id: machine.provider_id.clone(),
+        node_addresses: machine.addresses.clone(),
+        destination,
+    }
+}
+
+/// The UID of the Node of this name: the same for each of its ranges.
+fn uid(name: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    format!("00000000-0000-4000-8000-{:012x}", hasher.finish() >> 16)
+}
+
+// ---- calls
+
+impl Routing<'_> {
+    /// Lists, in a sound cloud.
+    pub(crate) async fn list(&self) -> Verdict<Vec<Route>> {
+        sound(self.provider()?.list(&self.cluster).await)
+    }
+
+    /// Makes a route, or not.
+    pub(crate) async fn attempt(&self, spec: &RouteSpec) -> Verdict<Answer<Route>> {
+        Ok(self.provider()?.create(&self.cluster, spec).await)
+    }
+
+    /// Makes a route, in a sound cloud.
+    pub(crate) async fn create(&self, spec: &RouteSpec) -> Verdict<Route> {
+        sound(self.attempt(spec).await?)
+    }
+
+    /// Makes a route, and finds it in the listing and in the cloud as it was asked for.
+    pub(crate) async fn lead(&self, spec: &RouteSpec, machine: &Instance) -> Verdict<Route> {
+        let route = self.create(spec).await?;
+        self.leads(spec, machine, &route).await?;
+        Ok(route)
+    }
+
+    /// Removes a route, in a sound cloud.
+    pub(crate) async fn delete(&self, route: &Route) -> Verdict {
+        sound(self.provider()?.delete(&self.cluster, route).await)
+    }
+
+    /// Removes a route, and finds nothing of it.
+    pub(crate) async fn remove(&self, route: &Route) -> Verdict {
+        self.delete(route).await?;
+        let (seen, listed) = (self.table().await, self.list().await?);
+        require(!seen.iter().any(|one| one.id == route.id), || {
+            format!("it is deleted, and is still there: {route:?}")
+        })?;
+        require(!listed.iter().any(|one| one.id == route.id), || format!("it is deleted, and still listed: {route:?}"))
+    }
+}
+
+// ---- looks
+
+impl Routing<'_> {
+    /// All that is in the cloud's table, by range and ID.
+    pub(crate) async fn table(&self) -> Vec<SeenRoute> {
+        let mut seen = self.hands.routes(&self.cluster).await;
+        seen.sort_by(|a, b| (a.destination, &a.id).cmp(&(b.destination, &b.id)));
+        seen
+    }
+
+    /// Puts a route there by hand.
+    pub(crate) async fn put_foreign(&self, destination: IpNet, machine: &Instance) -> Verdict<SeenRoute> {
+        let foreign = ForeignRoute { destination, machine: machine.id.clone() };
+        let put = self.hands.put_foreign(&self.cluster, &foreign).await;
+        put.ok_or_else(|| Stop::BenchCannot("put a route there by hand".to_owned()))
+    }
+
+    /// The table is what it was.
+    pub(crate) async fn nothing_changed_since(&self, before: &[SeenRoute]) -> Verdict {
+        let now = self.table().await;
+        require(now == before, || format!("nothing was to change, and {before:?} became {now:?}"))
+    }
+
+    /// The route is as it was asked for, as it is listed, and as it is in the cloud, where it is the only one of its range
+    /// that leads to this machine.
+    pub(crate) async fn leads(&self, spec: &RouteSpec, machine: &Instance, route: &Route) -> Verdict {
+        is_as_asked(spec, route)?;
+        self.is_listed(route).await?;
+        let (table, id) = (self.table().await, Some(&machine.id));
+        let there = table.iter().filter(|one| one.destination == spec.destination && one.machine.as_ref() == id);
+        let there: Vec<_> = there.collect();
+        let [seen] = there.as_slice() else {
+            return broken(format!("{} leads to {id:?} once, and these are there: {table:?}", spec.destination));
+        };
+        require(seen.id == route.id, || format!("it is called {:?}, and the cloud calls it {:?}", route.id, seen.id))?;
+        let owner = route.stamped.then_some(&self.cluster);
+        require(seen.owner.as_ref() == owner, || format!("its mark is told as {owner:?}, and is {:?}", seen.owner))
+    }
+
+    /// The listing has exactly this, once.
+    pub(crate) async fn is_listed(&self, route: &Route) -> Verdict {
+        let listed = self.list().await?;
+        let same: Vec<_> = listed.iter().filter(|one| one.id == route.id).collect();
+        require(same == [route], || format!("told was {route:?}, and listed is {same:?}"))
+    }
+}
+
+/// What is told of a route is what was asked for. A controller that is told of another Node, or of other addresses, would
+/// remove the route and make it again, for ever.
+fn is_as_asked(spec: &RouteSpec, route: &Route) -> Verdict {
+    let fits = route.destination == spec.destination && !route.blackhole;
+    require(fits, || format!("asked was for {}, and told is {route:?}", spec.destination))?;
+    let by_name = route.node.as_ref() == Some(&spec.node);
+    let by_id = route.node.is_none() && route.provider_id.is_some() && route.provider_id == spec.provider_id;
+    require(by_name || by_id, || format!("asked was for {spec:?}, and it does not lead to that Node: {route:?}"))?;
+    let set = |addresses: &[Address]| -> BTreeSet<String> { addresses.iter().map(|one| format!("{one:?}")).collect() };
+    let same = route.node_addresses.as_ref().is_none_or(|told| set(told) == set(&spec.node_addresses));
+    require(same, || format!("{:?} were asked for, and it leads to {:?}", spec.node_addresses, route.node_addresses))
+}
+
+/// The answer of a sound cloud.
+pub(crate) fn sound<T>(answer: Answer<T>) -> Verdict<T> {
+    answer.or_else(|error| broken(format!("an error from a sound cloud: {error}")))
+}
+
+/// Whatever it is that fails, it fails like this.
+pub(crate) fn fails<T>(what: &str, answer: Answer<T>, kind: ErrorKind) -> Verdict<Error> {
+    match answer {
+        Ok(_) => broken(format!("{what} succeeds")),
+        Err(error) if error.kind() == kind => Ok(error),
+        Err(error) => broken(format!("{what} is {:?} instead of {kind:?}: {error}", error.kind())),
+    }
+}

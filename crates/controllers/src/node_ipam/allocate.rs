@@ -1,0 +1,104 @@
+//! Giving Nodes ranges of the cluster's: from the queue, several at once (IPAM-7, IPAM-9).
+
+use std::sync::Arc;
+
+use bowline_core::{Node, NodeName};
+use bowline_kube::{EventType, WriteError};
+use bowline_runtime::Shutdown;
+use ipnet::IpNet;
+use tokio_util::task::TaskTracker;
+
+use super::book::Reservation;
+use super::outcome::{Outcome, settle};
+use super::{Shared, WRITERS};
+
+/// Works until shutdown is requested, and then finishes what is in hand.
+pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
+    let tasks = TaskTracker::new();
+    for _ in 0..WRITERS {
+        tasks.spawn(work(shared.clone(), shutdown.clone()));
+    }
+    tasks.close();
+    tasks.wait().await;
+    shared.queue.shut_down();
+}
+
+/// One Node after the other.
+async fn work(shared: Arc<Shared>, shutdown: Shutdown) {
+    while let Some(Some(work)) = shutdown.or(shared.queue.next()).await {
+        let outcome = sync(&shared, work.key()).await;
+        settle(&shared, &work, outcome);
+    }
+}
+
+async fn sync(shared: &Shared, name: &NodeName) -> Outcome {
+    match shared.context.nodes.get(name.as_str()) {
+        Some(node) if shared.needs_work(&node) => give(shared, &node).await,
+        // Gone, or served by now: the listener has noted what it has.
+        _ => Outcome::Done,
+    }
+}
+
+/// Gives the Node one block of each range.
+pub(super) async fn give(shared: &Shared, node: &Node) -> Outcome {
+    if shared.is_unclear(&node.name)
+        && let Some(outcome) = clear_up(shared, node).await
+    {
+        return outcome;
+    }
+    match shared.reserve(node) {
+        Reservation::Granted(ranges) => write(shared, node, &ranges).await,
+        Reservation::Full(full) => {
+            say(shared, node, "CIDRNotAvailable");
+            Outcome::Retry(full.to_string())
+        }
+        Reservation::Moot => Outcome::Done,
+    }
+}
+
+/// The last write may have landed: only the API server can tell. `None` if the Node has nothing yet, and so gets the same
+/// ranges again: even a write that is still on its way then changes nothing.
+async fn clear_up(shared: &Shared, node: &Node) -> Option<Outcome> {
+    match shared.context.cluster.node(&node.name).await {
+        Ok(Some(live)) if live.uid != node.uid => shared.give_back(&node.name),
+        Ok(Some(live)) if live.pod_cidrs.is_empty() => return None,
+        Ok(Some(live)) => shared.learn(&live),
+        Ok(None) => shared.give_back(&node.name),
+        Err(error) => return Some(Outcome::Retry(error.to_string())),
+    }
+    Some(Outcome::Done)
+}
+
+/// Writes the ranges that are reserved for the Node (W-9). They are given back only if they surely were not written.
+pub(super) async fn write(shared: &Shared, node: &Node, ranges: &[IpNet]) -> Outcome {
+    let error = match shared.context.cluster.set_pod_cidrs(node, ranges).await {
+        Ok(written) => {
+            shared.learn(&written);
+            shared.complaints.forget(&node.name);
+            return Outcome::Done;
+        }
+        Err(WriteError::NotFound(_)) => {
+            shared.give_back(&node.name);
+            return Outcome::Done;
+        }
+        Err(error @ WriteError::Unavailable(_)) => {
+            if !shared.set_unclear(node) {
+                return Outcome::Done;
+            }
+            error
+        }
+        Err(error @ (WriteError::Rejected { .. } | WriteError::Conflict(_))) => {
+            shared.give_back(&node.name);
+            error
+        }
+    };
+    say(shared, node, "CIDRAssignmentFailed");
+    Outcome::Retry(format!("failed to write the pod ranges of node {}: {error}", node.name))
+}
+
+/// Says that this is how things stand with the Node, if that is news.
+// upstream: such Events are Normal, and repeated with every try.
+pub(super) fn say(shared: &Shared, node: &Node, status: &'static str) {
+    let message = format!("Node {} status is now: {status}", node.name);
+    shared.complain(node, EventType::Normal, status, &message);
+}

@@ -1,0 +1,196 @@
+//! Where a cloud leads pod ranges to machines by itself (IPAM-12): in batches, with one cloud read for each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_cloud::{Error, Freshness, Nobody, Retry, Sighting};
+use bowline_core::ipam::cloud::{Lead, Refusal, Step, decide};
+use bowline_core::routes::NetworkStatus;
+use bowline_core::{InstanceRef, Node, NodeName};
+use bowline_kube::{EventType, WriteError};
+use bowline_runtime::{Priority, Shutdown, Work};
+use futures::stream::{self, StreamExt as _};
+use ipnet::IpNet;
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+use super::allocate::{give, say, write};
+use super::outcome::{Outcome, settle};
+use super::{AllocatorType, Shared, WRITERS};
+
+/// The most Nodes that one read is made for.
+const BATCH: usize = 1000;
+
+/// How many batches may be under way.
+const BATCHES: usize = 4;
+
+/// How long Nodes wait for more: machines that boot together register within moments of each other.
+const GATHER: Duration = Duration::from_millis(100);
+
+/// How old a cloud's answer may be.
+const FRESHNESS: Freshness = Freshness::Within(Duration::from_secs(5));
+
+/// How often all Nodes are compared with the cloud, where somebody may have changed a range.
+// upstream: every 30 seconds, with one call for each Node.
+const RESYNC: Duration = Duration::from_secs(300);
+
+/// A cloud that leads the range to the machine needs no route.
+const IMPLICIT_ROUTE: NetworkStatus =
+    NetworkStatus { status: "False", reason: "RouteCreated", message: "NodeController created an implicit route" };
+
+/// Works until shutdown is requested, and then finishes what is in hand.
+pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
+    tokio::join!(work(shared, shutdown), resync(shared, shutdown));
+}
+
+async fn work(shared: &Arc<Shared>, shutdown: &Shutdown) {
+    let tasks = TaskTracker::new();
+    let batches = Arc::new(Semaphore::new(BATCHES));
+    while let Some(batch) = shutdown.or(gather(shared)).await {
+        let Some(Ok(permit)) = shutdown.or(batches.clone().acquire_owned()).await else { break };
+        let (shared, shutdown) = (shared.clone(), shutdown.clone());
+        tasks.spawn(async move {
+            sync(&shared, batch, &shutdown).await;
+            drop(permit);
+        });
+    }
+    shared.queue.shut_down();
+    tasks.close();
+    tasks.wait().await;
+}
+
+async fn resync(shared: &Shared, shutdown: &Shutdown) {
+    while shutdown.or(tokio::time::sleep(RESYNC)).await.is_some() {
+        for node in shared.context.nodes.all() {
+            if shared.needs_work(&node) {
+                shared.queue.add(node.name.clone(), Priority::Low);
+            }
+        }
+    }
+}
+
+/// The next batch: all that waits, with a moment's patience for more.
+async fn gather(shared: &Shared) -> Vec<Work<NodeName>> {
+    let mut batch = shared.queue.next_batch(BATCH).await;
+    tokio::time::sleep(GATHER).await;
+    if batch.len() < BATCH && !shared.queue.is_empty() {
+        batch.extend(shared.queue.next_batch(BATCH - batch.len()).await);
+    }
+    batch
+}
+
+/// One pass over a batch.
+async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) {
+    let mut asked = Vec::new();
+    for work in batch {
+        match shared.context.nodes.get(work.key().as_str()) {
+            Some(node) if shared.needs_work(&node) => asked.push((work, node)),
+            _ => settle(shared, &work, Outcome::Done),
+        }
+    }
+    let questions: Vec<_> = asked.iter().map(|(_, node)| InstanceRef::of(node)).collect();
+    // A read may be given up at shutdown: nothing has been written for these Nodes yet.
+    let Some(answers) = shutdown.or(shared.context.clouds.observe(&questions, FRESHNESS)).await else { return };
+    stream::iter(asked.into_iter().zip(answers))
+        .for_each_concurrent(WRITERS, |((work, node), answer)| async move {
+            if !shutdown.is_requested() {
+                let outcome = sync_answer(shared, &node, answer).await;
+                settle(shared, &work, outcome);
+            }
+        })
+        .await;
+}
+
+/// What the cloud's answer means for this Node.
+async fn sync_answer(shared: &Shared, node: &Node, answer: Result<Sighting, Error>) -> Outcome {
+    match answer {
+        Ok(Sighting::Owned { provider, state }) => match state.instance() {
+            Some(instance) => apply(shared, node, &provider, &instance.pod_ranges).await,
+            None => Outcome::Retry(format!("the cloud provider {provider} has no machine for node {}", node.name)),
+        },
+        Ok(Sighting::Nobody(Nobody::Unclaimed)) => {
+            Outcome::Retry(format!("no cloud provider knows node {}", node.name))
+        }
+        // Another one's machine: its ranges are another one's affair.
+        Ok(Sighting::Nobody(Nobody::ForeignId(_) | Nobody::Declined(_))) => Outcome::Done,
+        Err(error) => cloud_failed(node, &error),
+    }
+}
+
+async fn apply(shared: &Shared, node: &Node, provider: &str, cloud: &[IpNet]) -> Outcome {
+    match decide(&node.pod_cidrs, cloud, lead(shared)) {
+        Step::Agreed => {
+            shared.complaints.forget(&node.name);
+            tell_network(shared, node).await
+        }
+        Step::WriteToNode(ranges) => write_to_node(shared, node, &ranges).await,
+        Step::AssignInCloud(ranges) => assign(shared, node, provider, &ranges).await,
+        // The change of the Node brings it back here, and then the cloud is told: so what a manager that ends in between
+        // leaves is on the Node, where its successor sees it.
+        // upstream: tells the cloud first, and a range that only the cloud knows is lost for good.
+        Step::Allocate => give(shared, node).await,
+        Step::Refuse(refusal) => refuse(shared, node, &refusal),
+    }
+}
+
+fn lead(shared: &Shared) -> Lead {
+    match shared.options.allocator {
+        AllocatorType::FromCloud => Lead::Cloud,
+        AllocatorType::FromCluster | AllocatorType::Range => Lead::Cluster,
+    }
+}
+
+async fn write_to_node(shared: &Shared, node: &Node, ranges: &[IpNet]) -> Outcome {
+    if let Err(misfit) = shared.reserve_these(node, ranges) {
+        let message = format!("The cloud's range cannot be the node's: {misfit}");
+        shared.complain(node, EventType::Warning, "CloudCIDRAllocatorInvalidPodCIDR", &message);
+        return Outcome::Retry(message);
+    }
+    match write(shared, node, ranges).await {
+        Outcome::Done => tell_network(shared, node).await,
+        failed => failed,
+    }
+}
+
+async fn assign(shared: &Shared, node: &Node, provider: &str, ranges: &[IpNet]) -> Outcome {
+    let Some(cloud) = shared.context.clouds.iter().find(|cloud| &**cloud.name() == provider) else {
+        return Outcome::Retry(format!("there is no cloud provider {provider}"));
+    };
+    for range in ranges {
+        if let Err(error) = cloud.layers().assign_pod_range(&InstanceRef::of(node), *range).await {
+            say(shared, node, "CIDRAssignmentFailed");
+            return cloud_failed(node, &error);
+        }
+    }
+    shared.complaints.forget(&node.name);
+    tell_network(shared, node).await
+}
+
+/// Nothing is touched until a person has seen to it, or the cloud has changed its mind.
+fn refuse(shared: &Shared, node: &Node, refusal: &Refusal) -> Outcome {
+    let message = refusal.to_string();
+    shared.complain(node, EventType::Warning, refusal.reason(), &message);
+    if refusal.is_worth_a_retry() { Outcome::Retry(message) } else { Outcome::Done }
+}
+
+/// Says that pods can be reached, unless somebody has said so.
+async fn tell_network(shared: &Shared, node: &Node) -> Outcome {
+    if node.network.as_ref().is_some_and(|told| told.status == IMPLICIT_ROUTE.status) {
+        return Outcome::Done;
+    }
+    match shared.context.cluster.set_network(node, &IMPLICIT_ROUTE, shared.context.clock.now()).await {
+        Ok(_) | Err(WriteError::NotFound(_)) => Outcome::Done,
+        Err(error) => {
+            Outcome::Retry(format!("failed to tell node {} that its pods can be reached: {error}", node.name))
+        }
+    }
+}
+
+/// The cloud gave no answer.
+fn cloud_failed(node: &Node, error: &Error) -> Outcome {
+    let text = format!("the cloud has no answer on the pod ranges of node {}: {error}", node.name);
+    match error.retry_advice() {
+        Retry::After(delay) => Outcome::RetryAfter(delay, text),
+        Retry::Backoff | Retry::Never => Outcome::Retry(text),
+    }
+}

@@ -1,0 +1,48 @@
+//! Watching over how full the ranges are.
+
+use std::time::Duration;
+
+use bowline_core::ipam::forecast::{Trend, Warning, Watchman};
+use bowline_kube::{EventType, ObjectRef};
+use bowline_runtime::Shutdown;
+
+use super::Shared;
+
+/// The pause between two looks.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// Looks at once, and then every minute until shutdown is requested.
+pub(super) async fn run(shared: &Shared, shutdown: &Shutdown) {
+    let mut watches = vec![(Trend::default(), Watchman::default()); shared.options.ranges.len()];
+    loop {
+        look(shared, &mut watches);
+        if shutdown.or(tokio::time::sleep(PERIOD)).await.is_none() {
+            return;
+        }
+    }
+}
+
+fn look(shared: &Shared, watches: &mut [(Trend, Watchman)]) {
+    let now = shared.context.clock.now();
+    for (index, (usage, (trend, watchman))) in shared.usage().into_iter().zip(watches).enumerate() {
+        trend.add(now, usage.used);
+        let left = trend.left(now, &usage);
+        shared.metrics.forecast(index, left);
+        if let Some(warning) = watchman.look(usage, left) {
+            warn(shared, &warning);
+        }
+    }
+}
+
+/// In the log, and as an Event. A range is no object, so the Event is about the namespace that stands for the cluster.
+fn warn(shared: &Shared, warning: &Warning) {
+    let object = ObjectRef {
+        api_version: "v1".to_owned(),
+        kind: "Namespace".to_owned(),
+        namespace: None,
+        name: "kube-system".to_owned(),
+        uid: String::new(),
+        resource_version: None,
+    };
+    shared.events.emit(&object, EventType::Warning, "PodRangeFillingUp", warning);
+}

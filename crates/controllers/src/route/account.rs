@@ -1,0 +1,258 @@
+//! What routes a cloud has, as far as we know, and the writes that change that.
+//!
+//! ```text
+//!  list ──► Book ◄── create, delete: entered when the cloud has answered
+//!            └─ what is written while a listing is under way is entered again on top of it
+//! ```
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bowline_cloud::{Cloud, Result};
+use bowline_core::routes::{Brake, Table};
+use bowline_core::{ClusterName, NodeName, Route, RouteSpec};
+use ipnet::IpNet;
+
+use super::Options;
+
+/// The account of one cloud.
+pub(super) struct Account {
+    pub(super) cloud: Cloud,
+    cluster: ClusterName,
+    book: Mutex<Book>,
+    /// Who holds it lists; others wait for what comes of that.
+    listing: tokio::sync::Mutex<()>,
+    /// Whoever works on a range holds its turn.
+    turns: Mutex<HashMap<IpNet, Turn>>,
+    pub(super) brake: Mutex<Brake>,
+    is_holding: AtomicBool,
+}
+
+type Turn = Arc<tokio::sync::Mutex<()>>;
+
+/// The table, and how far it can be relied on.
+#[derive(Default)]
+struct Book {
+    table: Table,
+    /// Counts listings that begin and writes that fail, so that their order is known.
+    moment: u64,
+    /// When the listing began that the table rests on.
+    listed: Option<u64>,
+    /// The writes since a listing began that is still under way.
+    since: Option<Vec<Entry>>,
+    /// When a write for this Node, or for none, last failed: it may have worked.
+    doubts: HashMap<Option<NodeName>, u64>,
+}
+
+/// A write that worked.
+#[derive(Clone)]
+enum Entry {
+    Made(Route),
+    Gone(String),
+}
+
+impl Account {
+    pub(super) fn new(cloud: Cloud, options: &Options) -> Account {
+        Account {
+            cloud,
+            cluster: options.cluster.clone(),
+            book: Mutex::default(),
+            listing: tokio::sync::Mutex::default(),
+            turns: Mutex::default(),
+            brake: Mutex::new(Brake::new(options.max_share)),
+            is_holding: AtomicBool::new(false),
+        }
+    }
+
+    /// How many calls the cloud can take at once.
+    pub(super) fn max_parallel(&self) -> usize {
+        self.cloud.layers().capabilities().routes.as_ref().map_or(1, |routes| routes.max_parallel.max(1))
+    }
+
+    /// What the table says.
+    pub(super) fn read<T>(&self, look: impl FnOnce(&Table) -> T) -> T {
+        look(&self.book().table)
+    }
+
+    /// Lists.
+    pub(super) async fn list(&self) -> Result<()> {
+        let _listing = self.listing.lock().await;
+        self.list_in_turn().await
+    }
+
+    /// Lists, unless the table can be relied on for this Node; for everything, if none is named.
+    pub(super) async fn ensure_listed(&self, node: Option<&NodeName>) -> Result<()> {
+        if self.book().is_reliable(node) {
+            return Ok(());
+        }
+        let _listing = self.listing.lock().await;
+        // Somebody else may have listed meanwhile.
+        if self.book().is_reliable(node) {
+            return Ok(());
+        }
+        self.list_in_turn().await
+    }
+
+    async fn list_in_turn(&self) -> Result<()> {
+        let begun = self.book().begin();
+        let routes = self.cloud.layers().list_routes(&self.cluster).await;
+        self.book().end(begun, routes.as_ref().ok().cloned());
+        routes.map(drop)
+    }
+
+    /// Makes a route for this Node.
+    pub(super) async fn create(&self, spec: &RouteSpec) -> Result<()> {
+        let made = self.cloud.layers().create_route(&self.cluster, spec).await?;
+        self.book().enter(Entry::Made(made));
+        Ok(())
+    }
+
+    /// Removes a route, unless somebody else just has. Says whether it was there.
+    pub(super) async fn delete(&self, route: &Route) -> Result<bool> {
+        if !self.read(|table| table.has(&route.id)) {
+            return Ok(false);
+        }
+        self.cloud.layers().delete_route(&self.cluster, route).await?;
+        self.book().enter(Entry::Gone(route.id.clone()));
+        Ok(true)
+    }
+
+    /// Waits until nobody else works on this range.
+    pub(super) async fn turn(&self, range: IpNet) -> tokio::sync::OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+            turns.entry(range).or_default().clone()
+        };
+        turn.lock_owned().await
+    }
+
+    /// A write for this Node, or for none, failed and may have worked: the next try rests on a new listing.
+    pub(super) fn doubt(&self, node: Option<&NodeName>) {
+        self.book().doubt(node);
+    }
+
+    /// The brake keeps routes that seem to lead nowhere.
+    pub(super) fn is_holding(&self) -> bool {
+        self.is_holding.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_holding(&self, is_holding: bool) {
+        self.is_holding.store(is_holding, Ordering::Relaxed);
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        // Every change leaves it whole, so a panic elsewhere does not spoil it.
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Book {
+    /// It rests on a listing that began after the last failure of this Node, or of any.
+    fn is_reliable(&self, node: Option<&NodeName>) -> bool {
+        let doubt = match node {
+            Some(node) => self.doubts.get(&Some(node.clone())).copied(),
+            None => self.doubts.values().max().copied(),
+        };
+        self.listed.is_some_and(|listed| doubt.is_none_or(|doubt| listed > doubt))
+    }
+
+    fn begin(&mut self) -> u64 {
+        self.since = Some(Vec::new());
+        self.tick()
+    }
+
+    /// The listing that began then has ended with these routes, or failed.
+    fn end(&mut self, begun: u64, routes: Option<Vec<Route>>) {
+        let since = self.since.take().unwrap_or_default();
+        if let Some(routes) = routes {
+            self.table = routes.into_iter().collect();
+            self.listed = Some(begun);
+            // What failed before is seen now.
+            self.doubts.retain(|_, doubt| *doubt > begun);
+            since.into_iter().for_each(|entry| self.enter(entry));
+        }
+    }
+
+    fn enter(&mut self, entry: Entry) {
+        if let Some(since) = &mut self.since {
+            since.push(entry.clone());
+        }
+        match entry {
+            Entry::Made(route) => self.table.insert(route),
+            Entry::Gone(id) => self.table.remove(&id),
+        }
+    }
+
+    fn doubt(&mut self, node: Option<&NodeName>) {
+        let now = self.tick();
+        self.doubts.insert(node.cloned(), now);
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.moment += 1;
+        self.moment
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn route(id: &str) -> Route {
+        Route {
+            id: id.to_owned(),
+            node: Some("n".into()),
+            provider_id: None,
+            node_addresses: None,
+            destination: "10.0.0.0/24".parse().unwrap(),
+            blackhole: false,
+            stamped: true,
+        }
+    }
+
+    fn ids(book: &Book) -> Vec<&str> {
+        book.table.iter().map(|route| route.id.as_str()).collect()
+    }
+
+    #[test]
+    fn what_is_written_while_a_listing_is_under_way_counts_on_top_of_it() {
+        let mut book = Book::default();
+        let begun = book.begin();
+        book.enter(Entry::Made(route("made")));
+        book.enter(Entry::Gone("gone".to_owned()));
+        book.end(begun, Some(vec![route("gone"), route("old")]));
+        assert_eq!(ids(&book), ["made", "old"]);
+    }
+
+    #[test]
+    fn a_listing_that_fails_leaves_the_table_as_it_is() {
+        let mut book = Book::default();
+        let begun = book.begin();
+        book.end(begun, Some(vec![route("old")]));
+        let failed = book.begin();
+        book.enter(Entry::Made(route("made")));
+        book.end(failed, None);
+        assert_eq!(ids(&book), ["made", "old"]);
+        assert!(book.is_reliable(None));
+    }
+
+    #[test]
+    fn after_a_failure_only_a_listing_that_began_later_is_relied_on() {
+        let (mut book, failed, other) = (Book::default(), NodeName::from("failed"), NodeName::from("other"));
+        assert!(!book.is_reliable(Some(&other)), "nothing was listed yet");
+        let begun = book.begin();
+        book.doubt(Some(&failed));
+        book.end(begun, Some(vec![]));
+        assert!(book.is_reliable(Some(&other)));
+        assert!(!book.is_reliable(Some(&failed)), "it began before the failure");
+        assert!(!book.is_reliable(None));
+        let begun = book.begin();
+        book.end(begun, Some(vec![]));
+        assert!(book.is_reliable(Some(&failed)));
+        assert!(book.doubts.is_empty(), "nodes come and go for years");
+    }
+}

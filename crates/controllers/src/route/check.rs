@@ -1,0 +1,87 @@
+//! Comparing everything with the cloud: at the start, and then now and again.
+
+use std::time::Duration;
+
+use bowline_cloud::{Error, Retry};
+use bowline_core::routes::{self, Scene};
+use bowline_runtime::{Priority, Shutdown};
+use futures::future::join_all;
+use tokio::time::Instant;
+
+use super::account::Account;
+use super::metrics::{Outcome, Trigger};
+use super::{BACKOFF, Fleet, Key, Mode, NAME, Shared};
+
+/// Checks each cloud in its own time, until shutdown is requested.
+pub(super) async fn run(shared: &Shared, shutdown: &Shutdown) {
+    let checks = (0..shared.accounts.len()).map(|index| shutdown.or(shared.check_again_and_again(index)));
+    join_all(checks).await;
+}
+
+impl Shared {
+    async fn check_again_and_again(&self, index: usize) {
+        let Some(account) = self.accounts.get(index) else { return };
+        let mut failures = 0;
+        loop {
+            let begin = Instant::now();
+            let outcome = self.check(index, account).await;
+            failures = if outcome.is_err() { failures + 1 } else { 0 };
+            match self.pause(begin, outcome.err(), failures) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return,
+            }
+        }
+    }
+
+    /// How long until the next check; `None` for ever.
+    fn pause(&self, begin: Instant, error: Option<Error>, failures: u32) -> Option<Duration> {
+        let refresh = match self.options.mode {
+            // From one beginning to the next (ROUTE-2).
+            Mode::Periodic { period } => return Some(period.saturating_sub(begin.elapsed())),
+            Mode::Watch { refresh } => Some(refresh).filter(|refresh| !refresh.is_zero()),
+        };
+        // Without a listing nothing can be done, so that the next is worth trying for before its time.
+        let sooner = error.map(|error| match error.retry_advice() {
+            Retry::After(wait) => wait,
+            Retry::Backoff | Retry::Never => BACKOFF.after(failures),
+        });
+        refresh.into_iter().chain(sooner).min()
+    }
+
+    /// Lists, and queues what differs (ROUTE-4, ROUTE-5, ROUTE-11); done when all of that has had its pass.
+    async fn check(&self, index: usize, account: &Account) -> Result<(), Error> {
+        if let Err(error) = account.list().await {
+            tracing::warn!(controller = NAME, cloud = %account.cloud.name(), "error listing routes: {error}");
+            self.metrics.synced(Trigger::Periodic, Outcome::Error);
+            return Err(error);
+        }
+        self.metrics.has(account.cloud.name(), account.read(|table| table.len()));
+        let keys = self.differing(index, account);
+        let end = self.rounds.begin(keys.iter().cloned());
+        keys.into_iter().for_each(|key| self.queue.add(key, Priority::Low));
+        // Whoever would tell the outcome is gone only if we are about to be.
+        if let Ok(outcome) = end.await {
+            self.metrics.synced(Trigger::Periodic, outcome);
+        }
+        Ok(())
+    }
+
+    /// What needs a pass: Nodes whose routes or condition are not as they should be, and strays. A Node in back-off has its
+    /// own time, except where nothing but the check would give it another try.
+    fn differing(&self, index: usize, account: &Account) -> Vec<Key> {
+        let fleet = Fleet::heard(&self.context.nodes, &self.context.clouds, &account.cloud);
+        let is_watching = matches!(self.options.mode, Mode::Watch { .. });
+        let nodes = fleet.own();
+        account.read(|table| {
+            let scene = Scene { table, nodes: &fleet, ranges: &self.options.ranges };
+            let differs = |node: &bowline_core::Node| {
+                let plan = routes::decide(&scene, node);
+                !plan.is_empty() || routes::network(node, plan.is_whole(), plan.is_led_to).is_some()
+            };
+            let nodes = nodes.iter().filter(|node| differs(node)).map(|node| Key::Node(node.name.clone()));
+            let nodes = nodes.filter(|key| !is_watching || self.queue.failures(key) == 0);
+            let strays = (!routes::strays(&scene).is_empty()).then_some(Key::Strays(index));
+            nodes.chain(strays).collect()
+        })
+    }
+}

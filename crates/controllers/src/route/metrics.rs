@@ -1,0 +1,91 @@
+//! The controller's metrics: upstream's by its name, and ours.
+
+use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
+
+use super::pass::Done;
+
+/// What made us look (ROUTE-14).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trigger {
+    /// A Node has changed.
+    NodeChange,
+    /// Its time has come.
+    Periodic,
+}
+
+/// What came of it, from the least to the most (ROUTE-14).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Outcome {
+    /// No route was made or removed.
+    Noop,
+    /// At least one was.
+    Changed,
+    /// The routes could not be listed.
+    Error,
+}
+
+impl Outcome {
+    pub(super) fn of(done: &Done) -> Outcome {
+        match done {
+            done if done.is_unlisted => Outcome::Error,
+            done if done.has_changed => Outcome::Changed,
+            _ => Outcome::Noop,
+        }
+    }
+}
+
+pub(super) struct Metrics {
+    syncs: IntCounterVec,
+    routes: IntGaugeVec,
+    held: IntGaugeVec,
+}
+
+impl Metrics {
+    pub(super) fn register(registry: &Registry) -> prometheus::Result<Metrics> {
+        let counter = |name: &str, help: &str, labels: &[&str]| IntCounterVec::new(Opts::new(name, help), labels);
+        let gauge = |name: &str, help: &str, labels: &[&str]| IntGaugeVec::new(Opts::new(name, help), labels);
+        let metrics = Metrics {
+            syncs: counter(
+                "route_controller_route_sync_total",
+                "[ALPHA] Passes over routes, by what caused them and what came of them.",
+                &["outcome", "trigger"],
+            )?,
+            routes: gauge("bowline_routes", "Routes that the cloud has, as far as is known.", &["provider"])?,
+            held: gauge(
+                "bowline_route_deletions_held_back",
+                "Routes that are kept although the nodes that they lead to are gone, by what speaks against deleting them.",
+                &["provider", "reason"],
+            )?,
+        };
+        registry.register(Box::new(metrics.syncs.clone()))?;
+        registry.register(Box::new(metrics.routes.clone()))?;
+        registry.register(Box::new(metrics.held.clone()))?;
+        Ok(metrics)
+    }
+
+    pub(super) fn synced(&self, trigger: Trigger, outcome: Outcome) {
+        let outcome = match outcome {
+            Outcome::Noop => "noop",
+            Outcome::Changed => "changed",
+            Outcome::Error => "error",
+        };
+        let trigger = match trigger {
+            Trigger::NodeChange => "node_change",
+            Trigger::Periodic => "periodic",
+        };
+        self.syncs.with_label_values(&[outcome, trigger]).inc();
+    }
+
+    /// The cloud has so many routes.
+    pub(super) fn has(&self, provider: &str, routes: usize) {
+        self.routes.with_label_values(&[provider]).set(i64::try_from(routes).unwrap_or(i64::MAX));
+    }
+
+    /// So many are kept for each reason; of reasons that are not named, none.
+    pub(super) fn held(&self, provider: &str, doubt: Option<&bowline_core::routes::Doubt>) {
+        for reason in ["no_nodes", "many"] {
+            let held = doubt.filter(|doubt| doubt.word() == reason).map_or(0, |doubt| doubt.routes());
+            self.held.with_label_values(&[provider, reason]).set(i64::try_from(held).unwrap_or(i64::MAX));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Routes of the cloud as the contract wants them.
+
+use async_trait::async_trait;
+use bowline_cloud::{Error, ErrorKind, Identity, Instances, Result, Routes};
+use bowline_core::{ClusterName, InstanceRef, NodeName, ProviderId, Route, RouteSpec};
+
+use crate::LocalProvider;
+use crate::api::{CreateRouteRequest, DeleteRouteRequest, Key, ListRoutesRequest, RouteView};
+use crate::error::CallError;
+
+const LIST: &str = "list routes";
+const CREATE: &str = "create route";
+const DELETE: &str = "delete route";
+
+#[async_trait]
+impl Routes for LocalProvider {
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<Route>> {
+        let asked = ListRoutesRequest { cluster: cluster.clone() };
+        let reply = self.client.list_routes(&asked).await.map_err(|error| error.explain_route(LIST))?;
+        Ok(reply.routes.into_iter().map(|route| self.led(route)).collect())
+    }
+
+    async fn create(&self, cluster: &ClusterName, route: &RouteSpec) -> Result<Route> {
+        let asked = CreateRouteRequest {
+            cluster: cluster.clone(),
+            machine: self.machine_of(route)?,
+            name: route.name_hint.clone(),
+            destination: route.destination.trunc(),
+            addresses: Some(route.node_addresses.clone()),
+            limit: self.config.routes.limit(),
+        };
+        let told = |error: CallError| error.explain_route(CREATE).context("node", route.node.as_str());
+        let made = self.client.create_route(&asked).await.map_err(told)?;
+        if made.route.spec.destination != asked.destination {
+            return Err(told(CallError::Garbled("it is about another range".to_owned())));
+        }
+        Ok(self.led(made))
+    }
+
+    async fn delete(&self, cluster: &ClusterName, route: &Route) -> Result<()> {
+        // An ID is never given twice, so it means the very route that was listed.
+        let asked = DeleteRouteRequest { cluster: cluster.clone(), id: route.id.clone() };
+        match self.client.delete_route(&asked).await {
+            Err(error) if !error.is_missing() => Err(error.explain_route(DELETE)),
+            // What is to go and is gone is done.
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+impl LocalProvider {
+    /// What the cloud calls the machine of this node.
+    fn machine_of(&self, route: &RouteSpec) -> Result<Key> {
+        let (node, provider_id) = (route.node.clone(), route.provider_id.clone());
+        match self.identify(&InstanceRef { node, provider_id, system_uuid: None })? {
+            Identity::Id(id) => Ok(Key::Id(id)),
+            Identity::Name(name) => Ok(Key::Name(name)),
+            Identity::NotMine => Err(Error::new(ErrorKind::NotFound, CREATE, "the node is no machine of this cloud")
+                .context("node", route.node.as_str())),
+        }
+    }
+
+    /// A route in terms of the contract. What leads nowhere names nobody.
+    fn led(&self, seen: RouteView) -> Route {
+        let RouteView { route, machine_name } = seen;
+        let provider_id = (!route.blackhole).then(|| ProviderId::of(&self.config.id_prefix, &route.spec.machine));
+        Route {
+            id: route.id,
+            node: machine_name.filter(|_| !route.blackhole).map(NodeName::from),
+            provider_id,
+            node_addresses: route.spec.addresses.filter(|_| self.config.routes.node_addresses),
+            destination: route.spec.destination,
+            blackhole: route.blackhole,
+            stamped: route.spec.stamped,
+        }
+    }
+}
