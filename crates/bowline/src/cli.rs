@@ -5,6 +5,7 @@
 mod cloud;
 mod look;
 mod manager;
+mod network;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ pub(crate) use look::{OrphansArgs, Output, PlanArgs};
 pub(crate) use manager::{
     CloudCallArgs, ControllerArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs,
 };
+pub(crate) use network::{NetworkArgs, NodeIpamArgs, RouteArgs};
 
 /// Names the environment variable that selects what is logged.
 pub(crate) const LOG_VARIABLE: &str = "BOWLINE_LOG";
@@ -30,8 +32,8 @@ pub(crate) const LOG_VARIABLE: &str = "BOWLINE_LOG";
 /// A cloud controller manager for Kubernetes, and the tools to try it without a cloud.
 ///
 /// With flags and no command it is the manager: it watches the API server, makes the cluster's nodes match what their
-/// clouds say, and sees to load balancers for its Services. Flags that the managers built on k8s.io/cloud-provider have, too, are written as they are there. It
-/// stops cleanly on SIGINT or SIGTERM.
+/// clouds say, and sees to load balancers for its Services, to pod ranges and to the routes to them. Flags that the
+/// managers built on k8s.io/cloud-provider have, too, are written as they are there. It stops cleanly on SIGINT or SIGTERM.
 #[derive(Debug, Parser)]
 #[command(
     name = "bowline",
@@ -75,9 +77,9 @@ pub(crate) enum Command {
     /// includes flags that cannot work.
     Plan(Box<PlanArgs>),
 
-    /// List what this cluster has left behind in its clouds: load balancers without a Service.
+    /// List what this cluster has left behind in its clouds: load balancers without a Service, and routes without a Node.
     ///
-    /// Each is shown with what it consists of. With --delete they are removed, after a question. The exit code is 1 if
+    /// Each balancer is shown with what it consists of. With --delete they are removed, after a question. The exit code is 1 if
     /// anything went wrong.
     Orphans(Box<OrphansArgs>),
 
@@ -167,6 +169,11 @@ pub(crate) struct PlaygroundArgs {
     #[arg(long, value_name = "PORT", conflicts_with = "listen")]
     pub(crate) port: Option<u16>,
 
+    /// Where Pods live, as on the manager itself: one range, or one of each family. If nothing is said, in a free part of the
+    /// loopback network, where they can be reached; other ranges are only shown.
+    #[arg(long, value_name = "CIDR", value_parser = flags::pod_ranges)]
+    pub(crate) cluster_cidr: Option<flags::PodRanges>,
+
     /// Where the cloud's own API listens, on this machine; port 0 picks a free one.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0", value_parser = flags::loopback)]
     pub(crate) cloud_listen: SocketAddr,
@@ -192,6 +199,7 @@ impl From<&ApiserverArgs> for Options {
             service_cidr: args.service_cluster_ip_range,
             node_ports: args.service_node_port_range.into(),
             issuer: args.service_account_issuer.clone(),
+            ..Options::default()
         }
     }
 }
@@ -200,7 +208,13 @@ impl From<&PlaygroundArgs> for PlaygroundOptions {
     fn from(args: &PlaygroundArgs) -> PlaygroundOptions {
         let listen = args.port.map_or(args.listen, |port| (Ipv4Addr::LOCALHOST, port).into());
         // The tour starts them, after a look at how things are without.
-        PlaygroundOptions { nodes: args.nodes, listen, cloud_listen: args.cloud_listen, controllers: false }
+        PlaygroundOptions {
+            nodes: args.nodes,
+            listen,
+            cloud_listen: args.cloud_listen,
+            cluster_cidrs: args.cluster_cidr.clone().map_or_else(Vec::new, |flags::PodRanges(ranges)| ranges),
+            controllers: false,
+        }
     }
 }
 
