@@ -90,6 +90,11 @@ fn flags_that_cannot_work_are_refused_with_what_would() {
         (&["--nodes=many"], "from 1 to 10000"),
         (&["--port=1", "--listen=127.0.0.1:1"], "cannot be used with"),
         (&["--port=70000"], "--port"),
+        (&["--cluster-cidr=10.244.0.0"], "expected one such as 10.244.0.0/16"),
+        (&["--cluster-cidr=10.1.0.0/16,10.2.0.0/16"], "one of each family"),
+        (&["--cluster-cidr=127.0.0.0/16"], "loopback network"),
+        (&["--cluster-cidr=10.244.0.0/24", "--nodes=200"], "too small for 200 Nodes"),
+        (&["--cluster-cidr=10.96.8.0/24"], "belongs to Services"),
     ] {
         let output = playground("refused", flags);
         let text = String::from_utf8_lossy(&output.stderr);

@@ -60,7 +60,7 @@ fn reckon(cluster: &str, mask: u8, size: usize) -> Result<(), Failure> {
     let names: Vec<NodeName> = (0..size + size / 2).map(|index| name(index).as_str().into()).collect();
     let mut allocator = Allocator::new(&[range], &[]);
     let arrivals = timed(|| names.iter().take(size).try_for_each(|name| allocator.allocate(name).map(drop)))?;
-    let departures = timed(|| {
+    let departures = timed::<Failure>(|| {
         names.iter().take(size).step_by(2).for_each(|name| allocator.release(name));
         Ok(())
     })?;

@@ -10,6 +10,7 @@ use ipnet::IpNet;
 
 use crate::api::Key;
 use crate::cloud::{CloudError, Machine, MachineState, NewMachine};
+use crate::kernel::check_namespace;
 use crate::pod_ranges::PodRanges;
 
 /// As long as a name in Kubernetes may be.
@@ -114,7 +115,7 @@ impl Fleet {
         if machine.spec.id != id {
             return Err(CloudError::Invalid(format!("the ID of a machine stays: {id:?}, not {:?}", machine.spec.id)));
         }
-        check_name(&machine.spec.name)?;
+        check_spec(&machine.spec)?;
         self.pods.check(&machine.spec)?;
         self.put(machine.clone());
         Ok(machine)
@@ -147,7 +148,7 @@ impl Fleet {
 
     fn check_new(&self, spec: &NewMachine) -> Result<(), CloudError> {
         check_id(&spec.id)?;
-        check_name(&spec.name)?;
+        check_spec(spec)?;
         if self.machines.contains_key(&spec.id) {
             return Err(CloudError::Exists(spec.id.clone()));
         }
@@ -205,6 +206,11 @@ fn check_id(id: &str) -> Result<(), CloudError> {
         return Ok(());
     }
     Err(CloudError::Invalid(format!("the ID {id:?} must be 1 to {LONGEST} letters, digits, '-', '_' and '.'")))
+}
+
+fn check_spec(spec: &NewMachine) -> Result<(), CloudError> {
+    check_name(&spec.name)?;
+    spec.network_namespace.as_deref().map_or(Ok(()), check_namespace)
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), CloudError> {

@@ -11,6 +11,8 @@ mod initialize;
 mod lifecycle;
 mod node_ipam;
 mod noted;
+#[cfg(target_os = "linux")]
+mod packets;
 mod plans;
 mod pod_range_modes;
 mod provided_ip;
