@@ -14,8 +14,7 @@ use clap::{Arg, Command};
 
 /// Flags of the Go managers that nothing is done about yet. They stand in every manifest, so they are taken, and each is
 /// told in the log: some of them switch on what this version does not have.
-const GO_FLAGS: [&str; 73] = [
-    "allocate-node-cidrs",
+const GO_FLAGS: [&str; 63] = [
     "allow-untagged-cloud",
     "authentication-kubeconfig",
     "authentication-skip-lookup",
@@ -27,16 +26,12 @@ const GO_FLAGS: [&str; 73] = [
     "authorization-webhook-cache-unauthorized-ttl",
     "bind-address",
     "cert-dir",
-    "cidr-allocator-type",
     "client-ca-file",
-    "cluster-cidr",
-    "configure-cloud-routes",
     "contention-profiling",
     "controller-start-interval",
     "disable-http2-serving",
     "enable-leader-migration",
     "external-cloud-volume-plugin",
-    "feature-gates",
     "http2-max-streams-per-connection",
     "kube-api-content-type",
     "leader-elect-lease-duration",
@@ -53,9 +48,6 @@ const GO_FLAGS: [&str; 73] = [
     "log-text-split-stream",
     "logging-format",
     "min-resync-period",
-    "node-cidr-mask-size",
-    "node-cidr-mask-size-ipv4",
-    "node-cidr-mask-size-ipv6",
     "node-sync-period",
     "permit-address-sharing",
     "permit-port-sharing",
@@ -66,9 +58,7 @@ const GO_FLAGS: [&str; 73] = [
     "requestheader-group-headers",
     "requestheader-uid-headers",
     "requestheader-username-headers",
-    "route-reconciliation-period",
     "secure-port",
-    "service-cluster-ip-range",
     "tls-cert-file",
     "tls-cipher-suites",
     "tls-curve-preferences",
@@ -262,12 +252,12 @@ mod tests {
 
     #[test]
     fn a_flag_of_the_go_managers_is_taken_with_its_value_and_told() {
-        let given = ["bowline", "--cluster-cidr", "10.0.0.0/8", "--allocate_node_cidrs", "--leader-elect-lease=15s"];
+        let given = ["bowline", "--min-resync-period", "12h", "--allow_untagged_cloud", "--leader-elect-lease=15s"];
         let argv = tidy(given.map(OsString::from).to_vec(), &mut crate::cli());
         let without_effect = |name: &str| {
             format!("--{name} has no effect: the Go managers have this flag, this version does not act on it")
         };
-        assert_eq!(argv.remarks, [without_effect("cluster-cidr"), without_effect("allocate-node-cidrs")]);
+        assert_eq!(argv.remarks, [without_effect("min-resync-period"), without_effect("allow-untagged-cloud")]);
         let slip = "--leader-elect-lease: there is no such flag; did you mean --leader-elect?";
         assert_eq!(argv.problems.to_string(), slip);
         assert_eq!(argv.arguments, ["bowline"]);

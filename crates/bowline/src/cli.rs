@@ -5,6 +5,7 @@
 mod cloud;
 mod look;
 mod manager;
+mod network;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ pub(crate) use look::{OrphansArgs, Output, PlanArgs};
 pub(crate) use manager::{
     CloudCallArgs, ControllerArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs,
 };
+pub(crate) use network::{NetworkArgs, NodeIpamArgs, RouteArgs};
 
 /// Names the environment variable that selects what is logged.
 pub(crate) const LOG_VARIABLE: &str = "BOWLINE_LOG";
@@ -30,8 +32,8 @@ pub(crate) const LOG_VARIABLE: &str = "BOWLINE_LOG";
 /// A cloud controller manager for Kubernetes, and the tools to try it without a cloud.
 ///
 /// With flags and no command it is the manager: it watches the API server, makes the cluster's nodes match what their
-/// clouds say, and sees to load balancers for its Services. Flags that the managers built on k8s.io/cloud-provider have, too, are written as they are there. It
-/// stops cleanly on SIGINT or SIGTERM.
+/// clouds say, and sees to load balancers for its Services, to pod ranges and to the routes to them. Flags that the
+/// managers built on k8s.io/cloud-provider have, too, are written as they are there. It stops cleanly on SIGINT or SIGTERM.
 #[derive(Debug, Parser)]
 #[command(
     name = "bowline",
@@ -75,9 +77,9 @@ pub(crate) enum Command {
     /// includes flags that cannot work.
     Plan(Box<PlanArgs>),
 
-    /// List what this cluster has left behind in its clouds: load balancers without a Service.
+    /// List what this cluster has left behind in its clouds: load balancers without a Service, and routes without a Node.
     ///
-    /// Each is shown with what it consists of. With --delete they are removed, after a question. The exit code is 1 if
+    /// Each balancer is shown with what it consists of. With --delete they are removed, after a question. The exit code is 1 if
     /// anything went wrong.
     Orphans(Box<OrphansArgs>),
 

@@ -3,7 +3,9 @@
 mod table;
 
 use anyhow::Context as _;
-use bowline_local::{CallError, CloudError, CloudOptions, FaultSpec, LocalCloud, ManagementClient, NewMachine};
+use bowline_local::{
+    CallError, CloudError, CloudOptions, FaultSpec, LocalCloud, ManagementClient, NewMachine, NewRoute,
+};
 
 use crate::BadInput;
 use crate::cli::{CloudArgs, CloudCommand, EndpointArgs};
@@ -63,6 +65,11 @@ async fn order(client: &ManagementClient, command: &CloudCommand) -> Result<Stri
         CloudCommand::List(_) => Ok(table::machines(&client.list().await?)),
         CloudCommand::Balancers(_) => Ok(table::balancers(&client.balancers().await?)),
         CloudCommand::Addresses(_) => Ok(table::addresses(&client.addresses().await?)),
+        CloudCommand::Routes(_) => Ok(table::routes(&client.route_tables().await?)),
+        CloudCommand::AddRoute(args) => {
+            Ok(format!("{}\n", client.add_route(&args.table.cluster, &NewRoute::from(args)).await?.id))
+        }
+        CloudCommand::DeleteRoute(args) => client.remove_route(&args.table.cluster, &args.id).await.map(nothing),
         CloudCommand::Stop(machine) => client.stop(&machine.id).await.map(nothing),
         CloudCommand::Start(machine) => client.start(&machine.id).await.map(nothing),
         CloudCommand::Delete(machine) => client.delete(&machine.id).await.map(nothing),
@@ -82,7 +89,10 @@ impl CloudCommand {
     fn at(&self) -> &EndpointArgs {
         match self {
             CloudCommand::Add(args) => &args.at,
-            CloudCommand::List(at) | CloudCommand::Balancers(at) | CloudCommand::Addresses(at) => at,
+            CloudCommand::List(at) | CloudCommand::Routes(at) => at,
+            CloudCommand::Balancers(at) | CloudCommand::Addresses(at) => at,
+            CloudCommand::AddRoute(args) => &args.table.at,
+            CloudCommand::DeleteRoute(args) => &args.table.at,
             CloudCommand::Stop(args) | CloudCommand::Start(args) | CloudCommand::Delete(args) => &args.at,
             CloudCommand::Fault(args) => &args.at,
             CloudCommand::Repair(args) => &args.at,

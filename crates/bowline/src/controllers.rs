@@ -1,7 +1,7 @@
 //! `--controllers`: which of them run (CTRL-1 to CTRL-4).
 
 use bowline_config::{Problem, Problems, nearest};
-use bowline_controllers::{node, node_lifecycle, service};
+use bowline_controllers::{node, node_ipam, node_lifecycle, route, service};
 
 /// A controller that the flag may name.
 struct Known {
@@ -9,18 +9,15 @@ struct Known {
     name: &'static str,
     /// The name of old, which works for ever.
     alias: &'static str,
-    /// `*` means it, too.
-    by_default: bool,
-    /// Part of this program. Those that are not may be named all the same: manifests switch them on and off.
-    built: bool,
 }
 
+/// All of them are meant by `*`; what a controller needs beyond that, such as `--allocate-node-cidrs`, is its own affair.
 const KNOWN: [Known; 5] = [
-    Known { name: node::NAME, alias: "cloud-node", by_default: true, built: true },
-    Known { name: node_lifecycle::NAME, alias: "cloud-node-lifecycle", by_default: true, built: true },
-    Known { name: service::NAME, alias: "service", by_default: true, built: true },
-    Known { name: "node-route-controller", alias: "route", by_default: true, built: false },
-    Known { name: "node-ipam-controller", alias: "nodeipam", by_default: false, built: false },
+    Known { name: node::NAME, alias: "cloud-node" },
+    Known { name: node_lifecycle::NAME, alias: "cloud-node-lifecycle" },
+    Known { name: service::NAME, alias: "service" },
+    Known { name: route::NAME, alias: "route" },
+    Known { name: node_ipam::NAME, alias: "nodeipam" },
 ];
 
 /// The value of the flag, with canonical names.
@@ -40,19 +37,14 @@ impl Selection {
     pub(crate) fn has(&self, name: &str) -> bool {
         match self.0.iter().find(|item| bare(item) == name) {
             Some(item) => !item.starts_with('-'),
-            None => known(name).is_some_and(|known| known.by_default) && self.0.iter().any(|item| item == "*"),
+            None => self.0.iter().any(|item| item == "*"),
         }
     }
 
     /// What a person should know about it when the manager starts (CTRL-4).
     pub(crate) fn remarks(&self) -> Vec<String> {
-        let remark = |known: &Known| match (self.has(known.name), known.built) {
-            (true, true) => None,
-            (true, false) => Some(format!("Skipping {:?}: it is not part of this version", known.name)),
-            (false, true) => Some(format!("{:?} is disabled", known.name)),
-            (false, false) => None,
-        };
-        KNOWN.iter().filter_map(remark).collect()
+        let off = KNOWN.iter().filter(|known| !self.has(known.name));
+        off.map(|known| format!("{:?} is disabled", known.name)).collect()
     }
 }
 
@@ -109,12 +101,14 @@ mod tests {
     #[test]
     fn what_names_a_controller_first_counts_and_then_the_star() {
         let (node, lifecycle) = (node::NAME, node_lifecycle::NAME);
-        let cases: [(&str, &[&str], &str, bool); 12] = [
+        let cases: [(&str, &[&str], &str, bool); 14] = [
             ("C6", &["cloud-node", "cloud-node-lifecycle", "-service"], lifecycle, true),
             ("C6", &["cloud-node", "cloud-node-lifecycle", "-service"], "service-lb-controller", false),
             ("C7", &["*"], node, true),
-            ("C7", &["*"], "node-ipam-controller", false),
-            ("C7", &["*", "nodeipam"], "node-ipam-controller", true),
+            ("C7", &["*"], "node-route-controller", true),
+            ("C7", &["*"], "node-ipam-controller", true),
+            ("C8", &["*", "-nodeipam"], "node-ipam-controller", false),
+            ("C8", &["*", "-route"], "node-route-controller", false),
             ("C8", &["*", "-cloud-node"], node, false),
             ("C8", &["-cloud-node", "*"], node, false),
             ("C8", &["*", "-cloud-node"], lifecycle, true),
@@ -147,12 +141,9 @@ mod tests {
     #[test]
     fn what_does_not_run_is_said_once() {
         assert_eq!(
-            select(&["cloud-node", "service", "route"]).0.remarks(),
-            [
-                "\"cloud-node-lifecycle-controller\" is disabled",
-                "Skipping \"node-route-controller\": it is not part of this version",
-            ]
+            select(&["cloud-node", "service", "-route", "nodeipam"]).0.remarks(),
+            ["\"cloud-node-lifecycle-controller\" is disabled", "\"node-route-controller\" is disabled"]
         );
-        assert!(select(&["cloud-node", "cloud-node-lifecycle", "service"]).0.remarks().is_empty());
+        assert!(select(&["*"]).0.remarks().is_empty());
     }
 }

@@ -9,7 +9,7 @@ use bowline_runtime::{Clock, Shutdown, Supervisor};
 
 use crate::admin::Admin;
 use crate::cli::ManagerArgs;
-use crate::reach::{Reached, check_routing};
+use crate::reach::{Reached, check_network, check_routing};
 use crate::serve::stopped_by_signals;
 use crate::settings::Settings;
 
@@ -37,7 +37,10 @@ impl Prepared {
     /// Looks at everything there is to look at, and starts nothing.
     async fn new(args: &ManagerArgs, mut problems: Problems) -> anyhow::Result<Prepared> {
         let settings = Settings::resolve(args, &mut problems);
-        let reached = Reached::new(&settings.reach, problems).await?;
+        let check = |providers: &[_], problems: &mut _| {
+            check_network(providers, &settings.manager, &args.controllers.network, problems);
+        };
+        let reached = Reached::new(&settings.reach, problems, check).await?;
         Ok(Prepared { settings, reached })
     }
 

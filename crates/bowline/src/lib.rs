@@ -21,6 +21,7 @@ mod cloud;
 mod controllers;
 mod daemon;
 mod exposition;
+mod feature_gates;
 mod flags;
 mod kubeconfig;
 mod orphans;

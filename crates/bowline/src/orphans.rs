@@ -1,4 +1,5 @@
-//! `bowline orphans`: balancers in a cloud that carry this cluster's mark and whose Service is gone.
+//! `bowline orphans`: balancers in a cloud that carry this cluster's mark and whose Service is gone, and routes whose Node
+//! is gone.
 //!
 //! ```text
 //!  clouds: whose balancers are there? ──► cluster: which of those Services live? ──► the others are orphans
@@ -11,6 +12,7 @@
 
 mod print;
 mod remove;
+mod routes;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, IsTerminal as _};
@@ -23,13 +25,15 @@ use bowline_config::Problems;
 use bowline_core::service::ServiceType;
 use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerWish, Plan, Service};
 use bowline_kube::Cluster;
+use ipnet::IpNet;
 
 use crate::BadInput;
 use crate::cli::{OrphansArgs, Output};
 use crate::plan::plain;
 use crate::reach::Reached;
 use crate::serve::say;
-use crate::settings::Reach;
+use crate::settings::{self, Reach};
+use routes::{LostRoute, Routes};
 
 /// A balancer without a Service.
 struct Orphan {
@@ -55,7 +59,9 @@ enum Outcome {
 struct Findings {
     cluster: ClusterName,
     orphans: Vec<Orphan>,
-    /// The clouds that did not say what they have.
+    /// `None` if no cloud has any.
+    routes: Option<Routes>,
+    /// The clouds that did not say which balancers they have.
     silent: Vec<(Arc<str>, Error)>,
 }
 
@@ -63,21 +69,23 @@ struct Findings {
 pub(crate) async fn run(args: &OrphansArgs) -> anyhow::Result<ExitCode> {
     let mut problems = Problems::new();
     let reach = Reach::resolve(&args.reach, &mut problems);
-    let Reached { providers, client } = Reached::new(&reach, problems).await?;
+    let ranges = settings::pod_ranges(args.cluster_cidr.as_deref().unwrap_or_default(), &mut problems);
+    let ranges = ranges.unwrap_or_default();
+    let Reached { providers, client } = Reached::new(&reach, problems, |_, _| ()).await?;
     let clouds = Clouds::around(providers, &reach.layers, &prometheus::Registry::new());
     let cluster = Cluster::new(client);
-    let mut findings = find(&clouds, &cluster, &reach.cluster).await?;
+    let mut findings = find(&clouds, &cluster, &reach.cluster, &ranges).await?;
     let is_text = args.output.output == Output::Text;
     if is_text {
         say(format_args!("{}", plain(&print::list(&findings))));
     }
-    if args.delete && !findings.orphans.is_empty() && is_agreed(&findings, args.yes)? {
-        for orphan in &mut findings.orphans {
-            orphan.outcome = remove::remove(orphan, &cluster).await;
+    if args.delete && !findings.is_empty() && is_agreed(&findings, args.yes)? {
+        let tell = |line: String| {
             if is_text {
-                say(format_args!("{}\n", plain(&print::outcome(orphan))));
+                say(format_args!("{}\n", plain(&line)))
             }
-        }
+        };
+        findings.remove_all(&cluster, tell).await;
     }
     if !is_text {
         say(format_args!("{:#}\n", print::json(&findings)));
@@ -96,9 +104,8 @@ fn is_agreed(findings: &Findings, yes: bool) -> anyhow::Result<bool> {
             "--delete asks before it deletes, and standard input is no terminal; say --yes to delete without asking";
         return Err(BadInput(why.to_owned()).into());
     }
-    let (count, cluster) = (findings.orphans.len(), &findings.cluster);
     // On standard error, so that standard output stays readable by scripts.
-    let question = format!("Delete these {count} load balancers of the cluster {cluster} for good? [y/N] ");
+    let question = format!("Delete {} of the cluster {} for good? [y/N] ", findings.count(), findings.cluster);
     let _ = std::io::Write::write_all(&mut std::io::stderr(), question.as_bytes());
     let mut answer = String::new();
     input.lock().read_line(&mut answer).context("cannot read the answer")?;
@@ -107,7 +114,8 @@ fn is_agreed(findings: &Findings, yes: bool) -> anyhow::Result<bool> {
 
 // ---- finding
 
-async fn find(clouds: &Clouds, cluster: &Cluster, name: &ClusterName) -> anyhow::Result<Findings> {
+async fn find(clouds: &Clouds, cluster: &Cluster, name: &ClusterName, ranges: &[IpNet]) -> anyhow::Result<Findings> {
+    let routes = routes::find(clouds, cluster, name, ranges).await?;
     let (mut marked, mut silent) = (Vec::new(), Vec::new());
     for cloud in clouds.iter().filter(|cloud| cloud.has_load_balancers()) {
         match cloud.layers().list_load_balancers(name).await {
@@ -122,7 +130,7 @@ async fn find(clouds: &Clouds, cluster: &Cluster, name: &ClusterName) -> anyhow:
     for (cloud, key) in marked {
         orphans.extend(Orphan::observed(cloud, key).await);
     }
-    Ok(Findings { cluster: name.clone(), orphans, silent })
+    Ok(Findings { cluster: name.clone(), orphans, routes, silent })
 }
 
 /// The UIDs of the Services that have, or may have, a balancer.
@@ -153,9 +161,45 @@ async fn plan(cloud: &Cloud, key: &LoadBalancerKey) -> Result<Option<Plan>, Erro
 }
 
 impl Findings {
+    /// The routes without a Node.
+    fn lost_routes(&self) -> &[LostRoute] {
+        self.routes.as_ref().map(|routes| routes.lost.as_slice()).unwrap_or_default()
+    }
+
+    /// The clouds that did not say what they have, each with its reason.
+    fn silent(&self) -> impl Iterator<Item = &(Arc<str>, Error)> {
+        self.silent.iter().chain(self.routes.iter().flat_map(|routes| &routes.silent))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.orphans.is_empty() && self.lost_routes().is_empty()
+    }
+
+    /// How many there are of each kind, in words.
+    fn count(&self) -> String {
+        match (self.orphans.len(), self.lost_routes().len()) {
+            (balancers, 0) => format!("these {balancers} load balancers"),
+            (0, routes) => format!("these {routes} routes"),
+            (balancers, routes) => format!("these {balancers} load balancers and {routes} routes"),
+        }
+    }
+
+    /// Removes all of them, and tells what became of each.
+    async fn remove_all(&mut self, cluster: &Cluster, tell: impl Fn(String)) {
+        for orphan in &mut self.orphans {
+            orphan.outcome = remove::remove(orphan, cluster).await;
+            tell(print::outcome(orphan));
+        }
+        for lost in self.routes.iter_mut().flat_map(|routes| &mut routes.lost) {
+            lost.outcome = routes::remove(lost, cluster, &self.cluster).await;
+            tell(print::route_outcome(lost));
+        }
+    }
+
     fn is_failed(&self) -> bool {
         let is_failed = |orphan: &Orphan| matches!(orphan.outcome, Outcome::Failed(_)) || orphan.is_unclear();
-        !self.silent.is_empty() || self.orphans.iter().any(is_failed)
+        let is_lost = |lost: &LostRoute| matches!(lost.outcome, Outcome::Failed(_));
+        self.silent().next().is_some() || self.orphans.iter().any(is_failed) || self.lost_routes().iter().any(is_lost)
     }
 }
 

@@ -19,7 +19,7 @@ use bowline_kube::Cluster;
 use bowline_runtime::Clock;
 
 use crate::cli::{Output, PlanArgs};
-use crate::reach::{Reached, check_routing};
+use crate::reach::{Reached, check_network, check_routing};
 use crate::serve::say;
 use crate::settings::{self, Reach};
 
@@ -56,7 +56,10 @@ async fn made(args: &PlanArgs) -> anyhow::Result<Forecast> {
     let mut problems = Problems::new();
     let reach = Reach::resolve(&args.reach, &mut problems);
     let (options, _) = settings::manager_options(&args.controllers, &reach.cluster, &mut problems);
-    let Reached { providers, client } = Reached::new(&reach, problems).await?;
+    let check = |providers: &[_], problems: &mut _| {
+        check_network(providers, &options, &args.controllers.network, problems);
+    };
+    let Reached { providers, client } = Reached::new(&reach, problems, check).await?;
     // Nothing here applies anything; if something did, the layers would not let it through.
     let layers = LayerOptions { dry_run: true, ..reach.layers };
     let clouds = Clouds::around(providers, &layers, &prometheus::Registry::new());

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use bowline_cloud::{CloudProvider, Clouds};
+use bowline_cloud::{CloudProvider, Clouds, InstanceCapabilities};
 use bowline_config::{Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
+use bowline_controllers::node_ipam::AllocatorType;
 use bowline_controllers::service::Routing;
 use bowline_kube::ConnectError;
 
 use crate::BadInput;
+use crate::cli::NetworkArgs;
 use crate::providers;
 use crate::settings::Reach;
 
@@ -19,9 +21,15 @@ pub(crate) struct Reached {
 }
 
 impl Reached {
-    /// Makes them, unless there are problems: those from before, and those that are found here, all told at once.
-    pub(crate) async fn new(reach: &Reach, mut problems: Problems) -> anyhow::Result<Reached> {
+    /// Makes them, unless there are problems: those from before, those that are found here, and those that `check` has with
+    /// the providers, all told at once.
+    pub(crate) async fn new(
+        reach: &Reach,
+        mut problems: Problems,
+        check: impl FnOnce(&[Arc<dyn CloudProvider>], &mut Problems),
+    ) -> anyhow::Result<Reached> {
         let providers = providers::build(&reach.providers, &reach.cluster, &providers::registry(), &mut problems);
+        check(&providers, &mut problems);
         let client = match bowline_kube::connect(&reach.client).await {
             Ok(client) => Some(client),
             Err(ConnectError::Config(message)) => {
@@ -38,10 +46,160 @@ impl Reached {
     }
 }
 
+/// Pod ranges and routes are what these clouds can do (ROUTE-1, IPAM-4).
+pub(crate) fn check_network(
+    providers: &[Arc<dyn CloudProvider>],
+    options: &ManagerOptions,
+    flags: &NetworkArgs,
+    problems: &mut Problems,
+) {
+    if options.route.as_ref().is_some_and(|route| route.ranges.is_empty()) {
+        let with_routes = providers.iter().find(|provider| provider.capabilities().routes.is_some());
+        with_routes.into_iter().for_each(|provider| problems.push(no_ranges_to_lead_to(&provider.info().name)));
+    }
+    if let Some(ipam) = &options.node_ipam
+        && let Err(problem) = check_allocator(providers, ipam.allocator, &flags.node_ipam.cidr_allocator_type)
+    {
+        problems.push(problem);
+    }
+}
+
+/// Without the range of the pods, nobody can tell which routes are the cluster's (R24).
+fn no_ranges_to_lead_to(cloud: &str) -> Problem {
+    Problem::flag("cluster-cidr", format!("it is not given, and the cloud {cloud} has routes to see to"))
+        .hint("set --cluster-cidr=<range of the pods>, such as 10.244.0.0/16, or --configure-cloud-routes=false")
+}
+
+/// Where the cloud has a say in pod ranges, each cloud with machines must have it.
+fn check_allocator(providers: &[Arc<dyn CloudProvider>], allocator: AllocatorType, text: &str) -> Result<(), Problem> {
+    let can = |can: &InstanceCapabilities| match allocator {
+        AllocatorType::Range => true,
+        AllocatorType::FromCloud => can.pod_ranges,
+        AllocatorType::FromCluster => can.assign_pod_ranges,
+    };
+    let with_machines = providers.iter().filter_map(|provider| {
+        let instances = provider.capabilities().instances.as_ref()?;
+        Some((&provider.info().name, instances))
+    });
+    match with_machines.filter(|(_, instances)| !can(instances)).map(|(name, _)| name.as_str()).next() {
+        None => Ok(()),
+        Some(cloud) => {
+            // upstream: these words.
+            let message = format!("invalid CIDR allocator type: {text}");
+            let hint = format!("the cloud {cloud} does not do that; set --cidr-allocator-type=RangeAllocator");
+            Err(Problem::flag("cidr-allocator-type", message).hint(hint))
+        }
+    }
+}
+
 /// Who takes Services without a class is a cloud that is there. Which names there are is known only now: two clouds of one
 /// kind get names that tell them apart.
 pub(crate) fn check_routing(clouds: &Clouds, options: &ManagerOptions) -> Result<(), BadInput> {
     let Some(service) = &options.service else { return Ok(()) };
     let routing = Routing::new(clouds, &service.default_cloud, service.classes);
     routing.map(drop).map_err(|error| BadInput(format!("--load-balancer-default-cloud: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use async_trait::async_trait;
+    use bowline_cloud::{Capabilities, ProviderInfo, RouteCapabilities};
+    use clap::Parser as _;
+
+    use crate::settings::Settings;
+
+    /// A provider that can do this and does nothing.
+    struct Able(ProviderInfo, Capabilities);
+
+    #[async_trait]
+    impl CloudProvider for Able {
+        fn info(&self) -> &ProviderInfo {
+            &self.0
+        }
+
+        fn capabilities(&self) -> &Capabilities {
+            &self.1
+        }
+
+        async fn check(&self) -> bowline_cloud::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn able(
+        name: &str,
+        instances: Option<InstanceCapabilities>,
+        routes: Option<RouteCapabilities>,
+    ) -> Arc<dyn CloudProvider> {
+        let info = ProviderInfo { name: name.to_owned(), id_prefixes: Vec::new(), region: None, cluster_id: None };
+        Arc::new(Able(info, Capabilities { instances, routes, ..Capabilities::default() }))
+    }
+
+    /// What these clouds make wrong with these flags.
+    fn checked(providers: &[Arc<dyn CloudProvider>], flags: &[&str]) -> Vec<String> {
+        let args = crate::cli::Cli::parse_from(["bowline", "--cloud-provider=local"].iter().chain(flags)).manager;
+        let mut problems = Problems::new();
+        let settings = Settings::resolve(&args, &mut problems);
+        check_network(providers, &settings.manager, &args.controllers.network, &mut problems);
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn r24_a_cloud_with_routes_needs_to_know_where_pods_live() {
+        let with = able("harbour", None, Some(RouteCapabilities::default()));
+        let without = able("quay", Some(InstanceCapabilities::default()), None);
+        let both = [without.clone(), with.clone(), able("pier", None, Some(RouteCapabilities::default()))];
+        let expected = "--cluster-cidr: it is not given, and the cloud harbour has routes to see to; set \
+                        --cluster-cidr=<range of the pods>, such as 10.244.0.0/16, or --configure-cloud-routes=false";
+        assert_eq!(checked(&both, &[]), [expected]);
+        assert_eq!(checked(&both, &["--cluster-cidr= "]), [expected]);
+        let content: [&[&str]; 4] = [
+            &["--cluster-cidr=10.244.0.0/16"],
+            &["--configure-cloud-routes=false"],
+            &["--controllers=*,-route"],
+            &["--controllers=cloud-node"],
+        ];
+        for flags in content {
+            assert_eq!(checked(&both, flags), [""; 0], "{flags:?}");
+        }
+        assert_eq!(checked(&[without], &[]), [""; 0]);
+        assert_eq!(
+            checked(&[with], &["--cluster-cidr=10.0.0.0"]).len(),
+            1,
+            "a range that is wrong is not missing, too"
+        );
+    }
+
+    #[test]
+    fn i23_an_allocator_of_the_cloud_needs_clouds_that_have_one() {
+        let machines = |pod_ranges, assign_pod_ranges| {
+            Some(InstanceCapabilities { pod_ranges, assign_pod_ranges, ..InstanceCapabilities::default() })
+        };
+        let plain = || able("plain", machines(false, false), None);
+        let tells = || able("tells", machines(true, false), None);
+        let takes = || able("takes", machines(true, true), None);
+        let balances = || able("balances", None, None);
+        let cases = [
+            ("RangeAllocator", vec![plain()], None),
+            ("CloudAllocator", vec![tells(), balances()], None),
+            ("IPAMFromCloud", vec![takes(), tells()], None),
+            ("IPAMFromCluster", vec![takes()], None),
+            ("CloudAllocator", vec![plain()], Some("plain")),
+            ("IPAMFromCloud", vec![tells(), plain()], Some("plain")),
+            ("IPAMFromCluster", vec![takes(), tells()], Some("tells")),
+        ];
+        for (text, providers, lacking) in cases {
+            let flag = format!("--cidr-allocator-type={text}");
+            let problems = checked(&providers, &["--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16", &flag]);
+            let problem = |cloud| {
+                format!(
+                    "--cidr-allocator-type: invalid CIDR allocator type: {text}; the cloud {cloud} does not do that; \
+                     set --cidr-allocator-type=RangeAllocator"
+                )
+            };
+            assert_eq!(problems, lacking.map(problem).into_iter().collect::<Vec<_>>(), "{text}");
+            assert_eq!(checked(&providers, &[&flag]), [""; 0], "{text} decides nothing unless ranges are handed out");
+        }
+    }
 }

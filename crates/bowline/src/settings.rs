@@ -1,5 +1,7 @@
 //! What the manager's flags come to: ready types, or all that is wrong with them.
 
+mod network;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,8 +17,11 @@ use bowline_kube::ClientOptions;
 
 use crate::cli::{CloudCallArgs, ControllerArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs};
 use crate::controllers::Selection;
+use crate::feature_gates::FeatureGates;
 use crate::flags::Given;
 use crate::providers::{self, Wanted};
+use network::Network;
+pub(crate) use network::pod_ranges;
 
 /// How long the writes in hand may take when the manager is told to stop: less than the half minute after which a
 /// kubelet kills a pod.
@@ -90,16 +95,18 @@ pub(crate) fn manager_options(
     let node = node_options(&args.node, problems);
     let node_lifecycle = node_lifecycle_options(&args.node_lifecycle, problems);
     let service = service_options(&args.service, cluster, problems);
+    let gates = FeatureGates::new(&args.selection.feature_gates, problems);
+    let network = Network::resolve(&args.network, &selection, &gates, cluster, problems);
     let options = ManagerOptions {
         node: selection.has(node::NAME).then_some(node),
         node_lifecycle: selection.has(node_lifecycle::NAME).then_some(node_lifecycle),
         service: selection.has(service::NAME).then_some(service),
-        node_ipam: None,
-        route: None,
+        node_ipam: network.node_ipam,
+        route: network.route,
         dry_run: false,
         patience: PATIENCE,
     };
-    (options, selection.remarks())
+    (options, [selection.remarks(), gates.remarks(), network.remarks].concat())
 }
 
 fn client_options(args: &ReachArgs, problems: &mut Problems) -> ClientOptions {

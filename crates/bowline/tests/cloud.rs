@@ -70,6 +70,35 @@ fn machines_come_stop_start_and_go() {
 }
 
 #[test]
+fn routes_come_lose_their_machine_and_go() {
+    let cloud = Cloud::start(&["--max-routes=2"]);
+    let cells = |line: usize| {
+        let list = cloud.run("routes");
+        let line = list.lines().nth(line).map(str::to_owned);
+        line.map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    };
+    cloud.run("add worker-1 --id=one");
+    let id = cloud.run("add-route 10.244.1.0/24 one");
+    let id = id.trim_end();
+    let route = |state: &str| {
+        Some(["kubernetes", id, "10.244.1.0/24", "one", "<none>", state, "false"].map(str::to_owned).to_vec())
+    };
+    assert_eq!(cells(1), route("active"));
+    cloud.refuses("add-route 10.244.1.0/24 one", &["10.244.1.0/24"]);
+    cloud.refuses("add-route 10.244.2.0/24 nobody", &["nobody"]);
+    cloud.run("add-route 10.244.2.0/24 one --stamped");
+    cloud.refuses("add-route 10.244.3.0/24 one", &["2"]);
+    cloud.run("add-route 10.244.1.0/24 one --cluster=harbour");
+    let list = cloud.run("routes");
+    assert!(list.lines().nth(1).is_some_and(|line| line.starts_with("harbour ")), "by cluster: {list}");
+    cloud.run("delete one");
+    assert_eq!(cells(2), route("blackhole"));
+    cloud.run(&format!("delete-route {id}"));
+    cloud.refuses(&format!("delete-route {id}"), &[id]);
+    assert_eq!(cloud.run("routes").lines().count(), 3, "the others are still there");
+}
+
+#[test]
 fn faults_have_numbers_that_take_them_back() {
     let cloud = Cloud::start(&["--seed=7", "--latency=1ms"]);
     let number = cloud.run("fault failing=503 --call=list --times=3");
@@ -102,6 +131,10 @@ fn bad_input_is_refused_with_what_would_be_right() {
     refused(&["cloud", "--page-size=0"], 2, &["--page-size"]);
     refused(&["cloud", "fault", "sunk"], 2, &["sunk", "failing=STATUS"]);
     refused(&["cloud", "add", "a", "--address=10.0.0.1"], 2, &["InternalIP=10.0.0.1"]);
+    refused(&["cloud", "add", "a", "--pod-range=10.0.0.1"], 2, &["--pod-range", "expected a range"]);
+    refused(&["cloud", "add-route", "10.244.1.7/24", "one"], 2, &["the range is written 10.244.1.0/24"]);
+    refused(&["cloud", "add-route", "10.244.1.0/24", "one", "--cluster="], 2, &["--cluster", "it is empty"]);
+    refused(&["cloud", "--max-routes=0"], 2, &["--max-routes"]);
     refused(&["cloud", "list", "--endpoint=ftp://example"], 2, &["--endpoint", "http://"]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

@@ -29,7 +29,8 @@ impl Processes {
         let config = server.scratch.file("local.yaml", format!("# where it listens\nendpoint: {endpoint}\n"));
         let config = format!("--cloud-config={}", config.display());
         let kubeconfig = format!("--kubeconfig={}", server.kubeconfig().display());
-        let arguments = ["--cloud-provider=local", &config, &kubeconfig, "--leader-elect=false"];
+        let routes = "--configure-cloud-routes=false";
+        let arguments = ["--cloud-provider=local", &config, &kubeconfig, "--leader-elect=false", routes];
         let arguments: Vec<_> = arguments.iter().chain(flags).copied().collect();
         Processes { manager: Program::start(test, &arguments), server, cloud, endpoint }
     }
@@ -195,7 +196,8 @@ async fn two_clouds_have_a_node_each_in_one_cluster() {
     let (_south, south) = cloud_with("worker-2", "south", &server.scratch);
     let configs = format!("--cloud-config=local={north},local={south}");
     let kubeconfig = format!("--kubeconfig={}", server.kubeconfig().display());
-    let mut manager = Program::start("two-clouds", &["--cloud-provider=local,local", &configs, &kubeconfig]);
+    let flags = ["--cloud-provider=local,local", &configs, &kubeconfig, "--configure-cloud-routes=false"];
+    let mut manager = Program::start("two-clouds", &flags);
     let nodes: Api<Node> = Api::all(client(&server.kubeconfig()).await);
     for (name, id) in [("worker-1", "north://one"), ("worker-2", "south://one")] {
         nodes.create(&PostParams::default(), &tainted(name)).await.unwrap();
@@ -203,6 +205,37 @@ async fn two_clouds_have_a_node_each_in_one_cluster() {
         assert_eq!(node.spec.unwrap().provider_id.as_deref(), Some(id));
     }
     assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_gets_a_pod_range_and_the_cloud_leads_it_there() {
+    let flags = ["--configure-cloud-routes", "--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56"];
+    let mut all = Processes::start("pod-ranges", &flags);
+    all.add(&["worker-1", "--id=one", "--address=InternalIP=10.0.0.1"]);
+    let nodes = all.nodes().await;
+    nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    let node = loop {
+        let node = nodes.get("worker-1").await.unwrap();
+        let network = |node: &Node| {
+            let conditions = node.status.as_ref()?.conditions.as_ref()?;
+            conditions.iter().find(|condition| condition.type_ == "NetworkUnavailable")?.reason.clone()
+        };
+        if network(&node).as_deref() == Some("RouteCreated") {
+            break node;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "no route yet; the manager said: {}", all.manager.said());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let ranges = node.spec.unwrap().pod_cidrs.unwrap();
+    assert_eq!(ranges, ["10.244.0.0/24", "fd00:10:244::/64"]);
+    let routes = bowline(&["cloud", "routes", &format!("--endpoint={}", all.endpoint)]);
+    let routes = String::from_utf8(routes.stdout).unwrap();
+    for range in ranges {
+        let led = |line: &str| line.contains(&range) && line.contains("one") && line.contains("active");
+        assert!(routes.lines().any(led), "{range} is missing in {routes}");
+    }
+    assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -272,7 +305,8 @@ fn it_waits_for_an_api_server_and_a_cloud_that_are_not_there() {
     let config = scratch.file("local.yaml", format!("endpoint: http://{nowhere}\n"));
     let config = format!("--cloud-config={}", config.display());
     let master = format!("--master=http://{nowhere}");
-    let mut manager = Program::start("nowhere", &["--cloud-provider=local", &config, &master]);
+    let routes = "--configure-cloud-routes=false";
+    let mut manager = Program::start("nowhere", &["--cloud-provider=local", &config, &master, routes]);
     manager.says("there is no leader election yet: run one replica only");
     manager.says("starting");
     assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
@@ -288,7 +322,7 @@ fn an_address_that_is_taken_is_a_failure_and_not_bad_input() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let (listen, master) = (format!("--metrics-listen={address}"), format!("--master=http://{}", unused_address()));
-    refused(&["--cloud-provider=local", &listen, &master], 1, &[&address]);
+    refused(&["--cloud-provider=local", "--configure-cloud-routes=false", &listen, &master], 1, &[&address]);
 }
 
 /// Somebody who would notice if anything were started: an API server and a cloud, to whom nobody may speak.
@@ -329,6 +363,7 @@ fn bad_input_ends_it_with_two_before_anything_starts() {
     let folder = format!("--cloud-config={}", by.scratch.path("").display());
     let binary = format!("--cloud-config={}", by.scratch.file("binary.yaml", b"a: b\nc: \xff\n").display());
     let local = "--cloud-provider=local";
+    let no_routes = "--configure-cloud-routes=false";
     let cases: [(&[&str], &[&str]); 17] = [
         (&["--cluster-name=harbour"], &["--cloud-provider cannot be empty"]),
         (&["--cloud-provider="], &["--cloud-provider cannot be empty"]),
@@ -345,7 +380,7 @@ fn bad_input_ends_it_with_two_before_anything_starts() {
         (&[local, "--node-monitor-period=1d"], &["--node-monitor-period: \"1d\"", "write 24h"]),
         (&[local, "--concurrent-node-syncs", "0"], &["concurrent-node-syncs must be a positive number"]),
         (
-            &[local, "--load-balancer-default-cloud=moon"],
+            &[local, no_routes, "--load-balancer-default-cloud=moon"],
             &["--load-balancer-default-cloud: there is no cloud \"moon\""],
         ),
         (&[local, "sail"], &["does not take any arguments, got \"sail\""]),
@@ -354,6 +389,62 @@ fn bad_input_ends_it_with_two_before_anything_starts() {
     for (flags, says) in cases {
         by.sees_refused(flags, says);
     }
+}
+
+#[test]
+fn pod_ranges_that_cannot_work_end_it_with_two_before_anything_starts() {
+    let by = Bystander::new();
+    let config = format!("--cloud-config={}", by.config("local.yaml", ""));
+    let local = ["--cloud-provider=local", &config, "--allocate-node-cidrs"];
+    let cases: [(&[&str], &[&str]); 9] = [
+        (
+            &["--cluster-cidr=10.0.0.0/16, fd00::/48"],
+            &["R25", "invalid CIDR[1]: \" fd00::/48\"", "leave the blank out"],
+        ),
+        (&["--cluster-cidr=10.0.0.0/16,10.1.0.0/16"], &["IPAM-2", "--cluster-cidr", "both are of one family"]),
+        (&["--cluster-cidr="], &["IPAM-2", "--cluster-cidr: it is not given", "--cluster-cidr=<range of the pods>"]),
+        (
+            &["--service-cluster-ip-range=10.0.0.0/16,fd00::/108,10.1.0.0/16", "--cluster-cidr=10.244.0.0/16"],
+            &["IPAM-1", "--service-cluster-ip-range can not contain more than two entries"],
+        ),
+        (
+            &["--service-cluster-ip-range=10.0.0.0/8", "--cluster-cidr=10.244.0.0/16"],
+            &["nothing left", "10.0.0.0/8 covers the whole of --cluster-cidr 10.244.0.0/16"],
+        ),
+        (&["--cluster-cidr=2001:db8::/32", "--node-cidr-mask-size=49"], &["I12", "the node CIDR size is too big"]),
+        (
+            &["--cluster-cidr=10.244.0.0/16,fd00::/48", "--node-cidr-mask-size=24"],
+            &["I21", "usage of --node-cidr-mask-size is not allowed with dual-stack clusters"],
+        ),
+        (
+            &["--cluster-cidr=10.244.0.0/16", "--node-cidr-mask-size-ipv6=64"],
+            &["I22", "usage of --node-cidr-mask-size-ipv6 is not allowed for a single-stack IPv4 cluster"],
+        ),
+        (&["--cluster-cidr=10.244.0.0/16", "--feature-gates=Knots=1"], &["4.5", "unrecognized feature gate: Knots"]),
+    ];
+    for (flags, case) in cases {
+        // The first word names the case.
+        let text = by.sees_refused(&[&local[..], flags].concat(), &case[1..]);
+        assert_eq!(text.lines().count(), 1, "{}: one problem is one line: {text}", case[0]);
+    }
+}
+
+#[test]
+fn what_the_clouds_make_wrong_with_pod_ranges_is_told_with_all_else() {
+    let by = Bystander::new();
+    let config = format!("--cloud-config={}", by.config("local.yaml", ""));
+    let local = ["--cloud-provider=local", &config];
+    let fix = "set --cluster-cidr=<range of the pods>, such as 10.244.0.0/16, or --configure-cloud-routes=false";
+    let r24 = format!("--cluster-cidr: it is not given, and the cloud local has routes to see to; {fix}");
+    by.sees_refused(&local, &[&r24]);
+    let ranges = ["--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16"];
+    // I23
+    let i23 = "--cidr-allocator-type: invalid CIDR allocator type: CloudAllocator; the cloud local does not do that";
+    by.sees_refused(&[&local[..], &ranges, &["--cidr-allocator-type=CloudAllocator"]].concat(), &[i23]);
+    let several = ["--node-monitor-period=1d", "--feature-gates=Knots=1", "--knots=8"];
+    let says = ["4 problems, and nothing was started", &r24, "--node-monitor-period", "Knots", "--knots"];
+    let text = by.sees_refused(&[&local[..], &several].concat(), &says);
+    assert_eq!(text.lines().count(), says.len(), "one line for each: {text}");
 }
 
 #[test]

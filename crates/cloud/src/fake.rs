@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_core::*;
+use ipnet::IpNet;
 
 use crate::*;
 
@@ -31,6 +32,7 @@ pub(crate) struct Fake {
     pub(crate) item_faults: Mutex<HashMap<String, VecDeque<Error>>>,
     /// How long a call takes; what it answers is as of its beginning.
     pub(crate) latency: Duration,
+    write_latency: Option<Duration>,
     /// `find` and `observe` lose an answer.
     pub(crate) loses_answers: AtomicBool,
     /// `find` declines everything.
@@ -67,6 +69,7 @@ impl Fake {
             faults: Mutex::default(),
             item_faults: Mutex::default(),
             latency: Duration::ZERO,
+            write_latency: None,
             loses_answers: AtomicBool::new(false),
             declines: AtomicBool::new(false),
             panics: AtomicBool::new(false),
@@ -74,6 +77,17 @@ impl Fake {
             at_once: AtomicUsize::new(0),
             most_at_once: AtomicUsize::new(0),
         }
+    }
+
+    /// Can be told which pod range to lead to a machine.
+    pub(crate) fn assigning(self) -> Fake {
+        self.limits(|limits| limits.assign_pod_ranges = true)
+    }
+
+    /// How long an assignment takes, if not as long as all else.
+    pub(crate) fn write_latency(mut self, latency: Duration) -> Fake {
+        self.write_latency = Some(latency);
+        self
     }
 
     pub(crate) fn limits(mut self, change: impl FnMut(&mut InstanceCapabilities)) -> Fake {
@@ -133,12 +147,13 @@ impl Fake {
     /// One call: recorded, then failing or taking its time.
     async fn call<T>(&self, call: Call, answer: impl FnOnce() -> T) -> Result<T> {
         assert!(!self.panics.load(Ordering::SeqCst), "on order");
+        let written = self.write_latency.filter(|_| call == Call::Other("assign"));
         self.calls.lock().unwrap().push(call);
         let at_once = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_at_once.fetch_max(at_once, Ordering::SeqCst);
         let fault = self.faults.lock().unwrap().pop_front().flatten();
         let answer = fault.map_or_else(|| Ok(answer()), Err);
-        tokio::time::sleep(self.latency).await;
+        tokio::time::sleep(written.unwrap_or(self.latency)).await;
         self.at_once.fetch_sub(1, Ordering::SeqCst);
         answer
     }
@@ -202,6 +217,19 @@ impl Instances for Fake {
         };
         self.call(Call::List(page.map(|token| token.0.clone())), list).await
     }
+
+    async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
+        let assign = || {
+            let found = self.look_up(asked)?;
+            let mut machines = self.machines.lock().unwrap();
+            let id = found.instance().map(|instance| &instance.id);
+            let machine = machines.iter_mut().find(|(machine, _)| Some(&machine.id) == id);
+            let gone = || Error::new(ErrorKind::NotFound, "assign pod range", "no such machine");
+            machine.ok_or_else(gone)?.0.pod_ranges.push(range);
+            Ok(())
+        };
+        self.call(Call::Other("assign"), assign).await?
+    }
 }
 
 #[async_trait]
@@ -241,7 +269,8 @@ impl Routes for Fake {
     }
 
     async fn create(&self, _: &ClusterName, route: &RouteSpec) -> Result<Route> {
-        self.call(Call::Other("create"), || Route::of(route)).await
+        let id = "as the cloud calls it".to_owned();
+        self.call(Call::Other("create"), || Route { id, ..Route::of(route) }).await
     }
 
     async fn delete(&self, _: &ClusterName, _: &Route) -> Result<()> {

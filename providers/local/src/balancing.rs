@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::balancers::{Asking, Balancer, Balancers, Change, CloudAddress, NewBalancer, Observation};
 use crate::cloud::{CloudError, LocalCloud, Now, World};
-use crate::routes;
+use crate::{pod_ranges, routes};
 
 impl LocalCloud {
     /// All balancers, by ID.
@@ -39,7 +39,8 @@ impl LocalCloud {
     /// How many writing calls the cloud's users have made, failed ones included, since the count began.
     pub fn writes(&self) -> u64 {
         let calls = self.calls();
-        Change::KINDS.iter().chain(&routes::WRITING).filter_map(|kind| calls.get(*kind)).sum()
+        let kinds = Change::KINDS.iter().chain(&routes::WRITING).chain(&[pod_ranges::ASSIGN]);
+        kinds.filter_map(|kind| calls.get(*kind)).sum()
     }
 
     /// How long the cloud is at work after each change for a Service from now on.

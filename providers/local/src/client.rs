@@ -15,8 +15,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::{
-    self, BalancerView, ChangeRequest, CreateRouteRequest, DeleteRouteRequest, ErrorBody, ErrorReply, FaultInForce,
-    FaultNumber, FindBalancersReply, FindBalancersRequest, FindReply, FindRequest, ListAddressesReply,
+    self, AssignRequest, BalancerView, ChangeRequest, CreateRouteRequest, DeleteRouteRequest, ErrorBody, ErrorReply,
+    FaultInForce, FaultNumber, FindBalancersReply, FindBalancersRequest, FindReply, FindRequest, ListAddressesReply,
     ListBalancersReply, ListReply, ListRoutesReply, ListRoutesRequest, OwnersReply, OwnersRequest, RouteTablesReply,
     RouteView,
 };
@@ -109,6 +109,11 @@ impl Client {
     /// One page of all machines.
     pub(crate) async fn list(&self, page: Option<&str>, limit: usize) -> Result<ListReply, CallError> {
         self.ask(&listing(page, &[("limit", &limit.to_string())])).await
+    }
+
+    /// Leads a pod range to a machine.
+    pub(crate) async fn assign_pod_range(&self, asked: &AssignRequest) -> Result<(), CallError> {
+        self.call::<Done>(Method::POST, "/v1/pod-ranges/assign", asked).await.map(drop)
     }
 
     /// All that there is for these askers.

@@ -17,10 +17,12 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use crate::api::Key;
 use crate::balancers::{BalancerOptions, Balancers, Whose};
 use crate::data_plane::Sockets;
 use crate::faults::{Fault, FaultSpec, Faults, Injected, Mishap};
 use crate::fleet::Fleet;
+use crate::kernel::{Forwarding, RouteOptions};
 use crate::routes::{RouteRecord, RouteTables};
 use crate::snapshot;
 use crate::workload::Workload;
@@ -40,6 +42,8 @@ pub struct CloudOptions {
     pub balancers: BalancerOptions,
     /// How many routes one table may have; 0 and `None` set no limit.
     pub max_routes: Option<usize>,
+    /// How packets are led.
+    pub routes: RouteOptions,
 }
 
 impl Default for CloudOptions {
@@ -50,6 +54,7 @@ impl Default for CloudOptions {
             page_size: 100,
             seed: 0,
             balancers: BalancerOptions::default(),
+            routes: RouteOptions::default(),
             max_routes: None,
         }
     }
@@ -76,6 +81,10 @@ pub struct NewMachine {
     /// The pod ranges that the cloud itself leads to it. No two machines have addresses in common.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pod_ranges: Vec<IpNet>,
+    /// Where its packets go: a name under `/run/netns`, or the path of a network namespace. It matters with
+    /// [`RouteOptions::kernel`](crate::RouteOptions::kernel) only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_namespace: Option<String>,
 }
 
 /// A machine.
@@ -111,6 +120,7 @@ pub(crate) struct Shared {
     page_size: usize,
     pub(crate) balancing: BalancerOptions,
     pub(crate) sockets: Option<Sockets>,
+    pub(crate) kernel: Option<Forwarding>,
     pub(crate) max_routes: Option<usize>,
     pub(crate) route_changes: watch::Sender<u64>,
     now: Mutex<Now>,
@@ -194,8 +204,8 @@ pub enum CloudError {
 }
 
 impl LocalCloud {
-    /// A cloud with what its snapshot holds, if it has one. With a data plane this must be called on a Tokio runtime, on
-    /// which the sockets then are.
+    /// A cloud with what its snapshot holds, if it has one. With a data plane or routes of the kernel this must be called on
+    /// a Tokio runtime, on which the sockets then are.
     pub fn open(options: CloudOptions) -> Result<LocalCloud, CloudError> {
         if options.page_size == 0 {
             return Err(CloudError::Invalid("a page must hold at least one machine".to_owned()));
@@ -206,9 +216,11 @@ impl LocalCloud {
         let CloudOptions { snapshot, page_size, balancers: balancing, max_routes, .. } = options;
         let (max_routes, route_changes) = (max_routes.filter(|most| *most > 0), watch::Sender::default());
         let sockets = balancing.data_plane.then(Sockets::open).transpose()?;
-        let shared = Shared { snapshot, page_size, balancing, sockets, max_routes, route_changes, now };
+        let kernel = options.routes.kernel.then(Forwarding::open).transpose()?;
+        let shared = Shared { snapshot, page_size, balancing, sockets, kernel, max_routes, route_changes, now };
         let cloud = LocalCloud { shared: Arc::new(shared) };
         cloud.serve_soon(cloud.all_balancer_ids());
+        cloud.keep_forwarding();
         Ok(cloud)
     }
 
@@ -252,6 +264,11 @@ impl LocalCloud {
         change: impl FnOnce(&NewMachine) -> Result<NewMachine, CloudError>,
     ) -> Result<Machine, CloudError> {
         self.edit_fleet(|fleet| fleet.change(id, change))
+    }
+
+    /// Leads a pod range to a machine, beside those that it has, as the cloud's users order it.
+    pub(crate) fn assign(&self, machine: &Key, range: IpNet) -> Result<(), CloudError> {
+        self.edit_fleet(|fleet| fleet.assign(machine, range))
     }
 
     /// The machine of this ID.

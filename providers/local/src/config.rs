@@ -32,6 +32,8 @@ pub struct Config {
     pub zones: bool,
     /// Whether further labels are told.
     pub additional_labels: bool,
+    /// Whether the pod ranges that the cloud leads to a machine are told, and can be assigned.
+    pub pod_ranges: bool,
     /// What is offered of balancing load.
     pub load_balancers: LoadBalancerConfig,
     /// What is offered of leading pod ranges to machines.
@@ -239,6 +241,7 @@ impl Default for Config {
             shutdown_state: true,
             zones: true,
             additional_labels: true,
+            pod_ranges: false,
             load_balancers: LoadBalancerConfig::default(),
             routes: RouteConfig::default(),
         }
@@ -318,7 +321,8 @@ mod tests {
     #[test]
     fn keys_are_read_as_they_are_documented() {
         let text = "endpoint: http://127.0.0.1:1\nidPrefix: other\nlisting: false\npageSize: 2\nbatchLookup: 3\n\
-                    maxParallel: 4\nlookupByName: false\nshutdownState: false\nzones: false\nadditionalLabels: false\n";
+                    maxParallel: 4\nlookupByName: false\nshutdownState: false\nzones: false\nadditionalLabels: false\n\
+                    podRanges: true\n";
         let config = Config {
             endpoint: "http://127.0.0.1:1".to_owned(),
             id_prefix: "other".to_owned(),
@@ -330,6 +334,7 @@ mod tests {
             shutdown_state: false,
             zones: false,
             additional_labels: false,
+            pod_ranges: true,
             ..Config::default()
         };
         assert_eq!(read(text), Ok(config));
@@ -363,6 +368,31 @@ mod tests {
         let wanted = wanted.map(|(line, key)| (Some(line), format!("loadBalancers.{key}")));
         assert_eq!(places, wanted.iter().map(|(line, key)| (*line, Some(key.as_str()))).collect::<Vec<_>>());
         assert!(read("loadBalancers:\n  tpc: true\n").unwrap_err().iter().any(|problem| problem.line == Some(2)));
+    }
+
+    #[test]
+    fn routes_are_configured_and_what_is_wrong_with_them_is_told_with_its_line() {
+        let text = "routes:\n  ipFamilies: [IPv6]\n  maxRoutes: 50\n  maxParallel: 3\n  nodeAddresses: true\n";
+        let config = read(text).unwrap().routes;
+        let (ip_families, max_routes) = (vec![IpFamily::IPv6], Some(50));
+        let wanted = RouteCapabilities { ip_families, max_routes, max_parallel: 3 };
+        assert_eq!((config.capabilities(), config.node_addresses), (Some(wanted), true));
+        assert_eq!(read("routes: {enabled: false}").unwrap().routes.capabilities(), None);
+        assert_eq!(read("routes: {maxRoutes: 0}").unwrap().routes.capabilities().unwrap().max_routes, None);
+        let table = [
+            ("routes:\n  maxParallel: 0\nmaxParallel: 1\n", "routes.maxParallel", 2),
+            ("routes:\n  maxParallel: 1\nmaxParallel: 0\n", "maxParallel", 3),
+            ("maxParallel: 1\nroutes:\n  maxParallel: 0\n", "routes.maxParallel", 3),
+            ("{\n  \"maxParallel\": 1,\n  \"routes\": {\n    \"maxParallel\": 0\n  }\n}\n", "routes.maxParallel", 4),
+            ("routes:\n  ipFamilies: []\nloadBalancers:\n  ipFamilies: [IPv4]\n", "routes.ipFamilies", 2),
+            ("loadBalancers:\n  ipFamilies: [IPv4]\nroutes:\n  ipFamilies: []\n", "routes.ipFamilies", 4),
+        ];
+        for (text, key, line) in table {
+            let problems = read(text).unwrap_err();
+            let places: Vec<_> = problems.iter().map(|problem| (problem.line, problem.field.as_deref())).collect();
+            assert_eq!(places, [(Some(line), Some(key))], "{text}: {problems}");
+        }
+        assert!(read("routes:\n  maxroutes: 1\n").is_err());
     }
 
     #[test]

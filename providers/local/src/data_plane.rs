@@ -104,15 +104,21 @@ impl LocalCloud {
         self.shared.sockets.as_ref()?.plane.status(id)
     }
 
-    /// Returns once the data plane has all balancers as they are now, as it soon has after every change anyway.
+    /// Returns once the data plane has all balancers as they are now, and the kernel was told of all routes, as they soon
+    /// are after every change anyway.
     pub async fn ready(&self) {
+        self.forward().await;
         for id in self.all_balancer_ids() {
             self.carry_over(&id).await;
         }
     }
 
-    /// Closes the data plane: nothing listens any more, and connections may go on for at most `patience`. The records stay.
+    /// Closes the data plane: nothing listens any more, and connections may go on for at most `patience`. The records stay,
+    /// and so do routes of the kernel.
     pub async fn close(&self, patience: Duration) {
+        if let Some(kernel) = &self.shared.kernel {
+            kernel.close().await;
+        }
         if let Some(sockets) = &self.shared.sockets {
             let _turn = sockets.turn.lock().await;
             sockets.closed.store(true, Ordering::SeqCst);

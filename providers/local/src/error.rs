@@ -147,4 +147,24 @@ mod tests {
             assert_eq!((explained.kind(), explained.retry_advice()), (kind, retry), "{error}");
         }
     }
+
+    #[test]
+    fn what_the_cloud_says_of_routes_and_pod_ranges_has_its_kind_and_advice() {
+        let rest = Duration::from_secs(3);
+        let table = [
+            (refused(404, "no_such_machine", None), ErrorKind::NotFound, Retry::Backoff),
+            (refused(404, "no_such_route", None), ErrorKind::NotFound, Retry::Backoff),
+            (refused(404, "no_such_path", None), ErrorKind::InvalidConfig, Retry::Backoff),
+            (refused(409, "destination_taken", None), ErrorKind::AlreadyExists, Retry::Never),
+            (refused(409, "pod_range_taken", None), ErrorKind::AlreadyExists, Retry::Never),
+            (refused(409, "ambiguous", None), ErrorKind::InvalidConfig, Retry::Backoff),
+            (refused(507, "exhausted", None), ErrorKind::QuotaExceeded, Retry::Backoff),
+            (refused(429, "throttled", Some(rest)), ErrorKind::RateLimited, Retry::After(rest)),
+            (CallError::TimedOut(rest), ErrorKind::Unavailable, Retry::Backoff),
+        ];
+        for (error, kind, retry) in table {
+            let explained = error.clone().explain_route("create route");
+            assert_eq!((explained.kind(), explained.retry_advice()), (kind, retry), "{error}");
+        }
+    }
 }

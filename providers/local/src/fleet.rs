@@ -6,8 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use ipnet::IpNet;
+
 use crate::api::Key;
 use crate::cloud::{CloudError, Machine, MachineState, NewMachine};
+use crate::kernel::check_namespace;
+use crate::pod_ranges::PodRanges;
 
 /// As long as a name in Kubernetes may be.
 const LONGEST: usize = 253;
@@ -20,6 +24,7 @@ const DIGITS: usize = 12;
 pub(crate) struct Fleet {
     machines: BTreeMap<String, Arc<Machine>>,
     names: BTreeMap<String, BTreeSet<String>>,
+    pods: PodRanges,
     /// The number of the last ID that was made up.
     last: u64,
 }
@@ -28,7 +33,8 @@ impl Fleet {
     /// These machines; `last` is the number of the last ID that was made up.
     pub(crate) fn restore(machines: Vec<Machine>, last: u64) -> Result<Fleet, CloudError> {
         let mut fleet = Fleet { last, ..Fleet::default() };
-        for machine in machines {
+        for mut machine in machines {
+            canonical(&mut machine.spec);
             fleet.check_new(&machine.spec)?;
             fleet.put(machine);
         }
@@ -89,6 +95,7 @@ impl Fleet {
             last = last.saturating_add(1);
             spec.id = format!("i-{last:04}");
         }
+        canonical(&mut spec);
         self.check_new(&spec)?;
         self.last = last;
         let machine = Machine { spec, state: MachineState::Running };
@@ -103,13 +110,26 @@ impl Fleet {
         change: impl FnOnce(&NewMachine) -> Result<NewMachine, CloudError>,
     ) -> Result<Machine, CloudError> {
         let old = self.get(id)?;
-        let machine = Machine { spec: change(&old.spec)?, state: old.state };
+        let mut machine = Machine { spec: change(&old.spec)?, state: old.state };
+        canonical(&mut machine.spec);
         if machine.spec.id != id {
             return Err(CloudError::Invalid(format!("the ID of a machine stays: {id:?}, not {:?}", machine.spec.id)));
         }
-        check_name(&machine.spec.name)?;
+        check_spec(&machine.spec)?;
+        self.pods.check(&machine.spec)?;
         self.put(machine.clone());
         Ok(machine)
+    }
+
+    /// Leads this pod range to the machine, beside those that it has; once more changes nothing.
+    pub(crate) fn assign(&mut self, key: &Key, range: IpNet) -> Result<(), CloudError> {
+        let spec = &self.only(key)?.spec;
+        let (id, range) = (spec.id.clone(), range.trunc());
+        if spec.pod_ranges.contains(&range) {
+            return Ok(());
+        }
+        let pod_ranges = spec.pod_ranges.iter().copied().chain([range]).collect();
+        self.change(&id, |spec| Ok(NewMachine { pod_ranges, ..spec.clone() })).map(drop)
     }
 
     /// Stops or starts the machine of this ID; once more changes nothing.
@@ -128,11 +148,11 @@ impl Fleet {
 
     fn check_new(&self, spec: &NewMachine) -> Result<(), CloudError> {
         check_id(&spec.id)?;
-        check_name(&spec.name)?;
+        check_spec(spec)?;
         if self.machines.contains_key(&spec.id) {
             return Err(CloudError::Exists(spec.id.clone()));
         }
-        Ok(())
+        self.pods.check(spec)
     }
 
     fn put(&mut self, machine: Machine) {
@@ -143,12 +163,14 @@ impl Fleet {
         if let Some(number) = made_up_number("i-", &id) {
             self.last = self.last.max(number);
         }
+        self.pods.put(&machine.spec);
         self.names.entry(machine.spec.name.clone()).or_default().insert(id.clone());
         self.machines.insert(id, Arc::new(machine));
     }
 
     fn forget(&mut self, id: &str) {
         let Some(machine) = self.machines.remove(id) else { return };
+        self.pods.forget(&machine.spec);
         if let Some(ids) = self.names.get_mut(&machine.spec.name) {
             ids.remove(id);
             if ids.is_empty() {
@@ -156,6 +178,11 @@ impl Fleet {
             }
         }
     }
+}
+
+/// However a range is written, it is the same range.
+fn canonical(spec: &mut NewMachine) {
+    spec.pod_ranges.iter_mut().for_each(|range| *range = range.trunc());
 }
 
 /// The number in an ID of the form that we make up.
@@ -179,6 +206,11 @@ fn check_id(id: &str) -> Result<(), CloudError> {
         return Ok(());
     }
     Err(CloudError::Invalid(format!("the ID {id:?} must be 1 to {LONGEST} letters, digits, '-', '_' and '.'")))
+}
+
+fn check_spec(spec: &NewMachine) -> Result<(), CloudError> {
+    check_name(&spec.name)?;
+    spec.network_namespace.as_deref().map_or(Ok(()), check_namespace)
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), CloudError> {

@@ -11,15 +11,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bowline_cloud::{Error, ErrorKind, Identity, InstancePage, Instances, PageToken, Result, Retry};
 use bowline_core::{Instance, InstanceRef, InstanceState, ProviderId};
+use ipnet::IpNet;
 
 use crate::LocalProvider;
-use crate::api::{Answer, FindReply, FindRequest, Finding, Key};
+use crate::api::{Answer, AssignRequest, FindReply, FindRequest, Finding, Key};
 use crate::cloud::{Machine, MachineState};
 use crate::error::CallError;
 use crate::fleet::is_id;
 
 const FIND: &str = "find instances";
 const LIST: &str = "list instances";
+const ASSIGN: &str = "assign pod range";
 
 #[async_trait]
 impl Instances for LocalProvider {
@@ -49,6 +51,15 @@ impl Instances for LocalProvider {
         Ok(InstancePage { instances, next: reply.next.map(PageToken) })
     }
 
+    async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
+        let told = |error: Error| error.context("node", asked.node.as_str());
+        if !self.config.pod_ranges {
+            return Err(told(Error::new(ErrorKind::Unsupported, ASSIGN, "podRanges is switched off for this cloud")));
+        }
+        let request = AssignRequest { machine: self.key_of(asked, ASSIGN)?, range };
+        self.client.assign_pod_range(&request).await.map_err(|error| told(error.explain_route(ASSIGN)))
+    }
+
     fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
         match &asked.provider_id {
             Some(id) => self.identify_by_id(id),
@@ -59,6 +70,18 @@ impl Instances for LocalProvider {
 }
 
 impl LocalProvider {
+    /// What the cloud calls the machine, for calls that need one.
+    pub(crate) fn key_of(&self, asked: &InstanceRef, operation: &str) -> Result<Key> {
+        match self.identify(asked)? {
+            Identity::Id(id) => Ok(Key::Id(id)),
+            Identity::Name(name) => Ok(Key::Name(name)),
+            Identity::NotMine => {
+                let error = Error::new(ErrorKind::NotFound, operation, "the node is no machine of this cloud");
+                Err(error.context("node", asked.node.as_str()))
+            }
+        }
+    }
+
     fn identify_by_id(&self, id: &ProviderId) -> Result<Identity> {
         if id.prefix() != Some(self.config.id_prefix.as_str()) {
             return Ok(Identity::NotMine);
@@ -108,7 +131,7 @@ impl LocalProvider {
             region: told(config.zones, &spec.region),
             addresses: spec.addresses.clone(),
             labels: if config.additional_labels { spec.labels.clone() } else { Default::default() },
-            pod_ranges: Vec::new(),
+            pod_ranges: if config.pod_ranges { spec.pod_ranges.clone() } else { Vec::new() },
         });
         match machine.state {
             MachineState::Stopped if config.shutdown_state => InstanceState::Stopped(instance),

@@ -7,6 +7,7 @@
 //! ```
 //!
 //! Balancers are records, and with [`BalancerOptions::data_plane`] sockets that carry traffic as well.
+//! Routes are records, and with [`RouteOptions::kernel`] routes of the Linux kernel as well.
 //!
 //! The cloud is real in that it has state, an API, paging, throttling and failures of its own, and survives a restart;
 //! controller tests use it in place of mocks.
@@ -22,7 +23,9 @@ mod error;
 mod faults;
 mod fleet;
 mod instances;
+mod kernel;
 mod load_balancers;
+mod pod_ranges;
 mod provider;
 mod routes;
 mod server;
@@ -38,6 +41,7 @@ pub use cloud::{CloudError, CloudOptions, LocalCloud, Machine, MachineState, New
 pub use config::{Config, LoadBalancerConfig, RouteConfig};
 pub use error::CallError;
 pub use faults::{Fault, FaultSpec};
+pub use kernel::{RouteOptions, RouteProblem};
 pub use provider::{LocalProvider, factory, factory_for};
-pub use routes::{NewRoute, RouteRecord, WantedRoute};
+pub use routes::{NewRoute, RouteRecord};
 pub use server::{Server, serve};

@@ -74,8 +74,8 @@ fn capabilities(config: &Config) -> Capabilities {
         shutdown_state: config.shutdown_state,
         zones: config.zones,
         additional_labels: config.additional_labels,
-        pod_ranges: false,
-        assign_pod_ranges: false,
+        pod_ranges: config.pod_ranges,
+        assign_pod_ranges: config.pod_ranges,
     };
     Capabilities {
         instances: Some(instances),

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -91,14 +90,10 @@ pub(crate) fn save(path: &Path, world: &World) -> Result<(), CloudError> {
         addresses: balancers.addresses().map(|address| &**address).collect(),
         balancers: balancers.balancers().map(|balancer| &**balancer).collect(),
         last_route_id: routes.last(),
-        routes: routes.tables().map(stored_table).collect(),
+        routes: routes.by_cluster(),
     };
     let text = serde_json::to_vec_pretty(&snapshot).map_err(|error| failed(error.into()))?;
     replace(path, &text).map_err(failed)
-}
-
-fn stored_table<'a>((cluster, routes): (&'a str, Vec<&'a Arc<RouteRecord>>)) -> (String, Vec<&'a RouteRecord>) {
-    (cluster.to_owned(), routes.into_iter().map(|route| &**route).collect())
 }
 
 fn replace(path: &Path, text: &[u8]) -> std::io::Result<()> {

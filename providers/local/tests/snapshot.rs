@@ -52,6 +52,7 @@ fn machines_survive_a_restart_and_ids_are_not_given_again() {
     }
     cloud.stop("i-0001").unwrap();
     cloud.change("i-0002", |spec| spec.region = "r".to_owned()).unwrap();
+    cloud.change("i-0002", |spec| spec.pod_ranges.push("10.1.0.0/24".parse().unwrap())).unwrap();
     cloud.delete("i-0003").unwrap();
     let again = open(&scratch.file()).unwrap();
     assert_eq!(again.machines(), cloud.machines());
@@ -223,6 +224,11 @@ fn a_broken_snapshot_is_an_error_that_says_where() {
         (one.replace("]}", r#"],"routes":{"c":[{"id":"rt-1"}]}}"#), "line 1 column"),
         (one.replace("lastId\":1", "lastId\":18446744073709551615"), "lastId"),
         (one.replace("[{", r#"[{"name":"b","id":"i-0001","state":"stopped"},{"#), "already"),
+        (
+            one.replace("\"state\"", "\"podRanges\":[\"10.1.0.0/16\"],\"state\"")
+                .replace("[{", r#"[{"name":"b","id":"i-2","podRanges":["10.0.0.0/8"],"state":"running"},{"#),
+            "overlaps with 10.0.0.0/8",
+        ),
         ("\u{feff}null".to_owned(), "line 1 column"),
     ];
     for (text, says) in table {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_core::{Address, AddressType};
-use bowline_local::{BalancerOptions, CloudOptions, Config, Fault, FaultSpec, NewMachine};
+use bowline_local::{BalancerOptions, CloudOptions, Config, Fault, FaultSpec, NewMachine, NewRoute};
 use clap::{ArgAction, Args, Subcommand};
 use ipnet::IpNet;
 
@@ -79,6 +79,10 @@ pub(crate) struct CloudArgs {
     /// How long the cloud is at work after each change of a load balancer, and takes no further one.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = flags::duration)]
     pub(crate) work_time: Duration,
+
+    /// How many routes each cluster may have; as many as it likes unless given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_routes: Option<u32>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -97,6 +101,12 @@ pub(crate) enum CloudCommand {
     Balancers(EndpointArgs),
     /// List all addresses of load balancers, and whose they are.
     Addresses(EndpointArgs),
+    /// List all routes: whose table they are in, and which machine a range is led to.
+    Routes(EndpointArgs),
+    /// Lead a range to a machine by hand, and print the ID of the route.
+    AddRoute(AddRouteArgs),
+    /// Remove a route.
+    DeleteRoute(DeleteRouteArgs),
     /// Make the cloud go wrong from now on, and print the number that takes it back.
     Fault(FaultArgs),
     /// Take a fault back, or all of them.
@@ -150,8 +160,47 @@ pub(crate) struct AddArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     pub(crate) label: Vec<(String, String)>,
 
+    /// A pod range that the cloud leads to the machine by itself, such as 10.244.3.0/24; given again for further ones.
+    #[arg(long, value_name = "CIDR", value_parser = flags::cidr)]
+    pub(crate) pod_range: Vec<IpNet>,
+
     #[command(flatten)]
     pub(crate) at: EndpointArgs,
+}
+
+/// Whose table of routes.
+#[derive(Debug, Args)]
+pub(crate) struct TableArgs {
+    /// The cluster whose table it is in, as the manager's --cluster-name.
+    #[arg(long, value_name = "NAME", default_value = "kubernetes", value_parser = flags::not_empty)]
+    pub(crate) cluster: String,
+    #[command(flatten)]
+    pub(crate) at: EndpointArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AddRouteArgs {
+    /// The range, such as 10.244.3.0/24.
+    #[arg(value_name = "CIDR", value_parser = flags::cidr)]
+    pub(crate) destination: IpNet,
+
+    /// The ID of the machine that it leads to.
+    pub(crate) machine: String,
+
+    /// Put the cluster's mark on it, as on one that a manager made.
+    #[arg(long)]
+    pub(crate) stamped: bool,
+
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeleteRouteArgs {
+    /// The route's ID.
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
 }
 
 #[derive(Debug, Args)]
@@ -214,7 +263,7 @@ impl From<&CloudArgs> for CloudOptions {
                 data_plane: args.data_plane,
                 work_time: args.work_time,
             },
-            ..CloudOptions::default()
+            max_routes: args.max_routes.map(|most| most as usize),
         }
     }
 }
@@ -229,7 +278,19 @@ impl From<&AddArgs> for NewMachine {
             region: args.region.clone(),
             addresses: args.address.clone(),
             labels: args.label.iter().cloned().collect(),
-            ..NewMachine::default()
+            pod_ranges: args.pod_range.clone(),
+        }
+    }
+}
+
+impl From<&AddRouteArgs> for NewRoute {
+    fn from(args: &AddRouteArgs) -> NewRoute {
+        NewRoute {
+            name: String::new(),
+            destination: args.destination,
+            machine: args.machine.clone(),
+            addresses: None,
+            stamped: args.stamped,
         }
     }
 }

@@ -17,13 +17,18 @@ pub(crate) struct PlanArgs {
 #[derive(Debug, Args)]
 pub(crate) struct OrphansArgs {
     /// Remove them, after a question on the terminal. The cluster must be named then: unless given, its name is that of
-    /// every cluster without one, whose balancers would be taken for orphans of this one.
+    /// every cluster without one, whose balancers and routes would be taken for orphans of this one.
     #[arg(long, requires = "cluster_name")]
     pub(crate) delete: bool,
 
     /// Remove them without a question.
     #[arg(long, requires = "delete")]
     pub(crate) yes: bool,
+
+    /// Where pods may live, as the manager is told: routes of these ranges count, too, in a cloud whose routes carry no
+    /// mark.
+    #[arg(long, value_name = "CIDRS")]
+    pub(crate) cluster_cidr: Option<String>,
 
     #[command(flatten)]
     pub(crate) output: OutputArgs,

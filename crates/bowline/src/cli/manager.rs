@@ -14,6 +14,7 @@ use bowline_controllers::{node, node_lifecycle, service};
 use bowline_core::service::NodeSet;
 use clap::{ArgAction, Args};
 
+use super::network::NetworkArgs;
 use crate::flags::{self, Given, given};
 
 /// All flags of the manager.
@@ -78,6 +79,8 @@ pub(crate) struct ControllerArgs {
     pub(crate) node_lifecycle: NodeLifecycleArgs,
     #[command(flatten)]
     pub(crate) service: ServiceArgs,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
 }
 
 #[derive(Debug, Args)]
@@ -87,6 +90,12 @@ pub(crate) struct SelectionArgs {
     /// given again; what names a controller first counts.
     #[arg(long, value_name = "NAMES", default_value = "*")]
     pub(crate) controllers: Vec<String>,
+
+    /// Switches of the Go managers, NAME=true or NAME=false. A list: separated by commas, or the flag given again. The one
+    /// that has an effect is CloudControllerManagerWatchBasedRoutesReconciliation, which is on unless given.
+    // upstream: off by default.
+    #[arg(long, value_name = "NAME=BOOL")]
+    pub(crate) feature_gates: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -1,9 +1,10 @@
 //! What a cloud has, in columns, as kubectl writes them.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use bowline_core::LoadBalancerKey;
-use bowline_local::{BalancerTarget, BalancerView, CloudAddress, Machine, MachineState};
+use bowline_local::{BalancerTarget, BalancerView, CloudAddress, Machine, MachineState, RouteRecord};
 
 /// All machines.
 pub(super) fn machines(machines: &[Machine]) -> String {
@@ -85,6 +86,26 @@ fn address(address: &CloudAddress) -> [String; 5] {
         address.internal.to_string(),
         or_none(address.share_group.clone().unwrap_or_default()),
         joined(address.owners.iter().map(|key| owner(Some(key)))),
+    ]
+}
+
+/// All routes of all clusters.
+pub(super) fn routes(tables: &BTreeMap<String, Vec<RouteRecord>>) -> String {
+    let head = ["CLUSTER", "ID", "RANGE", "MACHINE", "NODE", "STATE", "STAMPED"];
+    let rows = tables.iter().flat_map(|(cluster, routes)| routes.iter().map(move |record| route(cluster, record)));
+    table(head, rows)
+}
+
+fn route(cluster: &str, record: &RouteRecord) -> [String; 7] {
+    let state = if record.blackhole { "blackhole" } else { "active" };
+    [
+        cluster.to_owned(),
+        record.id.clone(),
+        record.spec.destination.to_string(),
+        record.spec.machine.clone(),
+        or_none(record.node.clone().unwrap_or_default()),
+        state.to_owned(),
+        record.spec.stamped.to_string(),
     ]
 }
 

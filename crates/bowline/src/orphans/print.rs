@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
+use bowline_core::Route;
 use serde_json::{Value, json};
 
+use super::routes::LostRoute;
 use super::{Findings, Orphan, Outcome};
 use crate::plan::{indented, steps_json};
 
@@ -20,7 +22,10 @@ pub(super) fn list(findings: &Findings) -> String {
         };
         let _ = write!(text, "{}\n{parts}", title(orphan));
     }
-    for (cloud, error) in &findings.silent {
+    for lost in findings.lost_routes() {
+        let _ = writeln!(text, "{}", route_title(lost));
+    }
+    for (cloud, error) in findings.silent() {
         let _ = writeln!(text, "The cloud {cloud} does not say what it has: {error}");
     }
     let cluster = &findings.cluster;
@@ -30,7 +35,30 @@ pub(super) fn list(findings: &Findings) -> String {
         (1, _) => writeln!(text, "1 load balancer of the cluster {cluster} is without its Service."),
         (count, _) => writeln!(text, "{count} load balancers of the cluster {cluster} are without their Services."),
     };
-    text
+    text + &routes_in_words(findings)
+}
+
+/// Nothing where no cloud has routes.
+fn routes_in_words(findings: &Findings) -> String {
+    let Some(routes) = &findings.routes else { return String::new() };
+    let cluster = &findings.cluster;
+    match (routes.lost.len(), routes.silent.is_empty()) {
+        (0, true) => format!("No route of the cluster {cluster} is without its Node.\n"),
+        (0, false) => String::new(),
+        (1, _) => format!("1 route of the cluster {cluster} is without its Node.\n"),
+        (count, _) => format!("{count} routes of the cluster {cluster} are without their Nodes.\n"),
+    }
+}
+
+/// What it leads to whom, as far as that is known, and where it is.
+fn route_title(LostRoute { cloud, route, .. }: &LostRoute) -> String {
+    let Route { id, destination, .. } = route;
+    let target = match (&route.node, &route.provider_id) {
+        (Some(node), _) => format!("to {node}"),
+        (None, Some(machine)) => format!("to {machine}"),
+        (None, None) => "to nowhere".to_owned(),
+    };
+    format!("route {destination} ({id}) {target} in {}", cloud.name())
 }
 
 /// Whose it was, and where it is.
@@ -40,11 +68,19 @@ fn title(Orphan { cloud, key, .. }: &Orphan) -> String {
 
 /// What became of one, in a line.
 pub(super) fn outcome(orphan: &Orphan) -> String {
-    let title = title(orphan);
-    match &orphan.outcome {
-        Outcome::Listed => title,
+    in_words(&orphan.outcome, &title(orphan), "Service")
+}
+
+/// What became of a route, in a line.
+pub(super) fn route_outcome(lost: &LostRoute) -> String {
+    in_words(&lost.outcome, &route_title(lost), "Node")
+}
+
+fn in_words(outcome: &Outcome, title: &str, owner: &str) -> String {
+    match outcome {
+        Outcome::Listed => title.to_owned(),
         Outcome::Deleted => format!("deleted {title}"),
-        Outcome::Owned => format!("kept {title}: its Service is there after all"),
+        Outcome::Owned => format!("kept {title}: its {owner} is there after all"),
         Outcome::Failed(why) => format!("failed to delete {title}: {why}"),
     }
 }
@@ -55,17 +91,38 @@ pub(super) fn json(findings: &Findings) -> Value {
         "version": VERSION,
         "cluster": findings.cluster.as_str(),
         "orphans": findings.orphans.iter().map(orphan_json).collect::<Vec<_>>(),
-        "failures": findings.silent.iter().map(silent).collect::<Vec<_>>(),
+        "routes": findings.lost_routes().iter().map(route_json).collect::<Vec<_>>(),
+        "failures": findings.silent().map(silent).collect::<Vec<_>>(),
+    })
+}
+
+/// In one word, and what there is to say about it.
+fn outcome_json(outcome: &Outcome) -> (&'static str, Option<&str>) {
+    match outcome {
+        Outcome::Listed => ("listed", None),
+        Outcome::Deleted => ("deleted", None),
+        Outcome::Owned => ("owned", None),
+        Outcome::Failed(why) => ("failed", Some(why)),
+    }
+}
+
+fn route_json(LostRoute { cloud, route, outcome }: &LostRoute) -> Value {
+    let (outcome, message) = outcome_json(outcome);
+    json!({
+        "cloud": **cloud.name(),
+        "id": route.id,
+        "destination": route.destination,
+        "node": route.node,
+        "providerID": route.provider_id,
+        "outcome": outcome,
+        "message": message,
     })
 }
 
 fn orphan_json(orphan: &Orphan) -> Value {
-    let (outcome, message) = match &orphan.outcome {
-        Outcome::Listed => ("listed", orphan.plan.as_ref().err().map(ToString::to_string)),
-        Outcome::Deleted => ("deleted", None),
-        Outcome::Owned => ("owned", None),
-        Outcome::Failed(why) => ("failed", Some(why.clone())),
-    };
+    let (outcome, message) = outcome_json(&orphan.outcome);
+    let unclear = orphan.plan.as_ref().err().filter(|_| orphan.outcome == Outcome::Listed).map(ToString::to_string);
+    let message = message.map(str::to_owned).or(unclear);
     json!({
         "cloud": **orphan.cloud.name(),
         "namespace": orphan.key.namespace,

@@ -8,6 +8,8 @@ use crate::world::{World, text};
 /// Only what is called by its name is deleted.
 const NAMED: &str = "--cluster-name=kubernetes";
 
+const NO_ROUTES: &str = "No route of the cluster kubernetes is without its Node.\n";
+
 /// Takes the finalizer off and deletes the Service, as somebody in a hurry does.
 async fn abandon(world: &World, name: &str) {
     let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
@@ -33,7 +35,7 @@ async fn what_was_left_behind_is_shown_and_removed_when_told_to_and_nothing_else
     let none = world.run("orphans", &[]);
     assert_eq!(none.status.code(), Some(0), "{none:?}");
     let sentence = "No load balancer of the cluster kubernetes is without its Service.\n";
-    assert_eq!(text(&none.stdout), sentence);
+    assert_eq!(text(&none.stdout), format!("{sentence}{NO_ROUTES}"));
 
     abandon(&world, "lost").await;
     world.cloud_writes();
@@ -41,7 +43,8 @@ async fn what_was_left_behind_is_shown_and_removed_when_told_to_and_nothing_else
     assert_eq!(listed.status.code(), Some(0), "{listed:?}");
     let told = text(&listed.stdout);
     assert!(told.starts_with("default/lost (UID ") && told.contains(") in local\n    delete "), "{told}");
-    assert!(told.ends_with("1 load balancer of the cluster kubernetes is without its Service.\n"), "{told}");
+    let sentence = "1 load balancer of the cluster kubernetes is without its Service.\n";
+    assert!(told.ends_with(&format!("{sentence}{NO_ROUTES}")), "{told}");
 
     // It may be one of another cluster that has no name either.
     let nameless = world.run("orphans", &["--delete", "--yes"]);
@@ -65,7 +68,7 @@ async fn what_was_left_behind_is_shown_and_removed_when_told_to_and_nothing_else
     );
     assert_eq!(orphans(&world, &[]).1["orphans"], json!([]));
 
-    let plan = world.run("plan", &[]);
+    let plan = world.plan(&[]);
     assert_eq!(plan.status.code(), Some(0), "the other balancer is as it was: {}", text(&plan.stdout));
 }
 
@@ -103,6 +106,77 @@ async fn a_cloud_that_fails_is_told_and_is_a_failure() {
     assert_eq!((code, &document["orphans"][0]["outcome"]), (Some(1), &json!("failed")), "{document:#}");
     world.cloud(&["repair", fault.trim_end()]);
     world.cloud(&["fault", "failing=403", "--call=list-balancers"]);
+    let (code, document) = orphans(&world, &[]);
+    assert_eq!((code, &document["failures"][0]["cloud"]), (Some(1), &json!("local")), "{document:#}");
+}
+
+/// Two machines with a route each, of which the first has a Node, and a route by hand.
+async fn routes(world: &World) {
+    world.cloud(&["add", "worker-1", "--id=one"]);
+    world.cloud(&["add", "worker-2", "--id=two"]);
+    world.create_node("worker-1").await;
+    world.cloud(&["add-route", "10.244.1.0/24", "one", "--stamped"]);
+    world.cloud(&["add-route", "10.244.2.0/24", "two", "--stamped"]);
+    world.cloud(&["add-route", "10.244.3.0/24", "two"]);
+    world.cloud_writes();
+}
+
+/// The ranges of the routes that are listed, and what became of each.
+fn lost(document: &Value) -> Vec<(String, String)> {
+    let cell = |route: &Value, field: &str| route[field].as_str().unwrap().to_owned();
+    let routes = document["routes"].as_array().unwrap().iter();
+    routes.map(|route| (cell(route, "destination"), cell(route, "outcome"))).collect()
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(range, outcome)| (range.to_string(), outcome.to_string())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn routes_without_a_node_are_shown_and_removed_when_told_to_and_no_others() {
+    let world = World::start("lost-routes").await;
+    routes(&world).await;
+    let listed = world.run("orphans", &[]);
+    assert_eq!(listed.status.code(), Some(0), "{listed:?}");
+    let told = text(&listed.stdout);
+    assert!(told.starts_with("route 10.244.2.0/24 (rt-") && told.contains(") to worker-2 in local\n"), "{told}");
+    assert!(told.ends_with("1 route of the cluster kubernetes is without its Node.\n"), "{told}");
+    // What carries no mark is somebody else's, unless its range is the pods'.
+    let (_, marked) = orphans(&world, &[]);
+    assert_eq!(lost(&marked), pairs(&[("10.244.2.0/24", "listed")]));
+    let (_, all) = orphans(&world, &["--cluster-cidr=10.244.0.0/16"]);
+    assert_eq!(lost(&all), pairs(&[("10.244.2.0/24", "listed"), ("10.244.3.0/24", "listed")]));
+    assert_eq!(lost(&orphans(&world, &["--cluster-name=another"]).1), []);
+    let wrong = world.run("orphans", &["--cluster-cidr=10.244.0.0"]);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    assert_eq!(world.cloud_writes(), [""; 0], "nothing has been removed so far");
+
+    let (code, document) = orphans(&world, &["--delete", "--yes", NAMED]);
+    assert_eq!((code, lost(&document)), (Some(0), pairs(&[("10.244.2.0/24", "deleted")])), "{document:#}");
+    let left = world.cloud(&["routes"]);
+    assert!(left.contains("10.244.1.0/24") && left.contains("10.244.3.0/24") && left.lines().count() == 3, "{left}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_list_of_nodes_no_route_is_an_orphan() {
+    let world = World::start("lost-blind").await;
+    routes(&world).await;
+    world.fail_nodes("list", 403).await;
+    let blind = world.run("orphans", &["--delete", "--yes", NAMED]);
+    assert_eq!((blind.status.code(), text(&blind.stdout)), (Some(1), String::new()), "{blind:?}");
+    assert!(text(&blind.stderr).contains("no route is taken for an orphan"), "{blind:?}");
+    assert_eq!(world.cloud_writes(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_cannot_be_ruled_out_keeps_its_route_and_a_cloud_that_fails_is_told() {
+    let world = World::start("lost-doubt").await;
+    routes(&world).await;
+    world.fail_nodes("get", 403).await;
+    let (code, document) = orphans(&world, &["--delete", "--yes", NAMED]);
+    assert_eq!((code, lost(&document)), (Some(1), pairs(&[("10.244.2.0/24", "failed")])), "{document:#}");
+    assert_eq!(world.cloud_writes(), [""; 0]);
+    world.cloud(&["fault", "failing=403", "--call=list-routes"]);
     let (code, document) = orphans(&world, &[]);
     assert_eq!((code, &document["failures"][0]["cloud"]), (Some(1), &json!("local")), "{document:#}");
 }

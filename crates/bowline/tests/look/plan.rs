@@ -12,7 +12,7 @@ use crate::world::{World, address, text};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_tells_what_would_change_and_changes_nothing() {
     let world = World::start("plan").await;
-    let quiet = world.run("plan", &[]);
+    let quiet = world.plan(&[]);
     assert_eq!(
         (quiet.status.code(), text(&quiet.stdout)),
         (Some(0), "Nothing would change.\n".to_owned()),
@@ -26,7 +26,7 @@ async fn a_plan_tells_what_would_change_and_changes_nothing() {
     let (before, writes) = (world.versions().await, world.api_writes().await);
     assert!(writes >= 2, "both nodes were created: {writes}");
 
-    let plan = world.run("plan", &[]);
+    let plan = world.plan(&[]);
     assert_eq!(plan.status.code(), Some(2), "{plan:?}");
     let told = text(&plan.stdout);
     for part in [
@@ -40,7 +40,7 @@ async fn a_plan_tells_what_would_change_and_changes_nothing() {
         assert!(told.contains(part), "{part:?} is missing in {told}");
     }
 
-    let json = world.run("plan", &["-o", "json"]);
+    let json = world.plan(&["-o", "json"]);
     assert_eq!(json.status.code(), Some(2));
     let document: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(document["version"], 1);
@@ -65,7 +65,7 @@ async fn a_plan_tells_what_would_change_and_changes_nothing() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(manager.stop("-TERM").code(), Some(0));
-    let settled = world.run("plan", &[]);
+    let settled = world.plan(&[]);
     assert_eq!(settled.status.code(), Some(0), "{}", text(&settled.stdout));
 }
 
@@ -75,7 +75,7 @@ async fn what_goes_wrong_with_a_plan_is_one() {
     world.cloud(&["add", "worker-1", "--id=one"]);
     world.create_node("worker-1").await;
     world.cloud(&["fault", "failing=403"]);
-    let plan = world.run("plan", &[]);
+    let plan = world.plan(&[]);
     assert_eq!(plan.status.code(), Some(1), "{plan:?}");
     assert!(text(&plan.stdout).contains("failed: ") && text(&plan.stdout).contains("1 failed."), "{plan:?}");
 
@@ -83,12 +83,13 @@ async fn what_goes_wrong_with_a_plan_is_one() {
     for flags in
         [&["--knots=8"][..], &["--node-monitor-period=1d"], &["--load-balancer-default-cloud=moon"], &["-o", "xml"]]
     {
-        let plan = world.run("plan", flags);
+        let plan = world.plan(flags);
         assert_eq!((plan.status.code(), plan.stdout.len()), (Some(1), 0), "{flags:?}: {plan:?}");
     }
     let help = bowline(&["plan", "--help"]);
     assert_eq!(help.status.code(), Some(0));
-    let nowhere = bowline(&["plan", "--cloud-provider=local", "--master=http://127.0.0.1:1"]);
+    let nowhere =
+        bowline(&["plan", "--cloud-provider=local", "--configure-cloud-routes=false", "--master=http://127.0.0.1:1"]);
     assert_eq!(nowhere.status.code(), Some(1), "{nowhere:?}");
     assert!(text(&nowhere.stderr).contains("cannot list Nodes"), "{nowhere:?}");
     drop(world.server);
@@ -117,7 +118,7 @@ async fn balancers_are_planned_as_they_are_then_made_and_removed() {
     world.create_service("wrong", json!({"bowline.dev/internal": "perhaps"})).await;
     world.cloud_writes();
     let (before, writes) = (world.versions().await, world.api_writes().await);
-    let plan = world.run("plan", &["-o", "json"]);
+    let plan = world.plan(&["-o", "json"]);
     assert_eq!(plan.status.code(), Some(2), "{plan:?}");
     let document: Value = serde_json::from_slice(&plan.stdout).unwrap();
     let (web, wrong) = (&document["items"][0], &document["items"][1]);
@@ -139,19 +140,19 @@ async fn balancers_are_planned_as_they_are_then_made_and_removed() {
     let is_told = |service: Option<Service>| service.unwrap().status.unwrap().conditions.is_some();
     world.until("wrong", &manager, is_told).await;
     assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
-    let settled = world.run("plan", &[]);
+    let settled = world.plan(&[]);
     assert_eq!(settled.status.code(), Some(0), "{}", text(&settled.stdout));
     assert!(text(&settled.stdout).contains("refused: "), "{}", text(&settled.stdout));
 
     world.services().delete("web", &DeleteParams::default()).await.unwrap();
-    let leaving = text(&world.run("plan", &[]).stdout);
+    let leaving = text(&world.plan(&[]).stdout);
     for part in ["Service default/web (local)\n  in the cloud:\n", "    delete ", "load-balancer-cleanup (removed)\n"] {
         assert!(leaving.contains(part), "{part:?} is missing in {leaving}");
     }
     // A Service that is kept needs a plan, too: its annotation is out of the way first.
     let patch = json!({"metadata": {"annotations": {"bowline.dev/internal": null}}});
     world.services().patch("wrong", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
-    assert!(text(&world.run("plan", &[]).stdout).contains("Service default/wrong (local)\n  in the cloud:\n"));
+    assert!(text(&world.plan(&[]).stdout).contains("Service default/wrong (local)\n  in the cloud:\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -40,8 +40,14 @@ impl World {
         bowline(&words.collect::<Vec<_>>())
     }
 
+    /// A plan of load balancers and Nodes alone: routes are another story.
+    pub(crate) fn plan(&self, flags: &[&str]) -> Output {
+        self.run("plan", &[&["--configure-cloud-routes=false"], flags].concat())
+    }
+
     pub(crate) fn manager(&self, test: &str, flags: &[&str]) -> Program {
-        let words = self.reach.iter().map(String::as_str).chain(["--leader-elect=false"]).chain(flags.iter().copied());
+        let alone = ["--leader-elect=false", "--configure-cloud-routes=false"];
+        let words = self.reach.iter().map(String::as_str).chain(alone).chain(flags.iter().copied());
         Program::start(test, &words.collect::<Vec<_>>())
     }
 
@@ -76,8 +82,17 @@ impl World {
 
     /// Lets requests of this kind about Services fail from now on, with this status.
     pub(crate) async fn fail(&self, verb: &str, code: u16) {
+        self.fail_with("services", verb, code).await;
+    }
+
+    /// The same about Nodes.
+    pub(crate) async fn fail_nodes(&self, verb: &str, code: u16) {
+        self.fail_with("nodes", verb, code).await;
+    }
+
+    async fn fail_with(&self, resource: &str, verb: &str, code: u16) {
         let effect = json!({"status": {"code": code}});
-        let rule = json!({"verb": verb, "resource": "services", "effect": effect});
+        let rule = json!({"verb": verb, "resource": resource, "effect": effect});
         let request = hyper::Request::post("/debug/faults").body(rule.to_string().into_bytes()).unwrap();
         self.client.request_text(request).await.unwrap();
     }

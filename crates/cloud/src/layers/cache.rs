@@ -7,13 +7,14 @@
 //!      └──► the read that is gathering ──a moment later──► begun ──► find or list ──► answers, memory
 //! ```
 //!
-//! A read runs in a task of its own: a caller that stops waiting takes nobody else's answer away.
+//! A read runs in a task of its own: a caller that stops waiting takes nobody else's answer away. A write makes all that was
+//! read of its machine before it [out of date](Cache::outdate).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bowline_core::{InstanceRef, InstanceState};
+use bowline_core::{Instance, InstanceRef, InstanceState};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -123,6 +124,13 @@ impl Cache {
         self.reader.read(questions, answer).await;
     }
 
+    /// The machine was changed, or may have been: what is remembered of it, and what reads under way will say, is as of
+    /// before that, however it was asked for.
+    pub(crate) fn outdate(&self, asked: &InstanceRef) {
+        let identity = self.reader.identify(asked).unwrap_or(Identity::NotMine);
+        self.lock().outdate(asked, &identity);
+    }
+
     /// How many machines are remembered.
     #[cfg(test)]
     pub(crate) fn remembered(&self) -> usize {
@@ -180,10 +188,10 @@ impl State {
     }
 
     fn settle(&mut self, question: Question, answer: Answer, begun: Instant) {
-        self.remember(&question.key, &answer, begun);
-        // A later read of the same machine stays.
+        // A read that a later one, or a write, has overtaken is not kept; a later read of the same machine stays.
         if self.under_way.get(&question.key).is_some_and(|flight| flight.begun == begun) {
             self.under_way.remove(&question.key);
+            self.remember(&question.key, &answer, begun);
         }
         question.answer.send_replace(Some(answer));
     }
@@ -197,11 +205,32 @@ impl State {
         }
     }
 
+    /// Drops what was read of this machine. Which ID a name stands for is not known before a read has ended, so that without
+    /// an ID all reads under way are overtaken.
+    fn outdate(&mut self, asked: &InstanceRef, identity: &Identity) {
+        let is_named = |identity: &Identity| matches!(identity, Identity::Name(name) if *name == *asked.node.as_str());
+        let is_it = |key: &Key| key.identity == *identity || is_named(&key.identity);
+        self.memory.retain(|key, memory| {
+            let known = memory.exists.as_ref().and_then(InstanceState::instance);
+            !is_it(key) && known.is_none_or(|known| !is_the(known, asked, identity))
+        });
+        let by_id = matches!(identity, Identity::Id(_));
+        self.under_way.retain(|key, _| by_id && !is_it(key));
+    }
+
     /// Drops what nobody would be content with, and reads whose task is gone.
     fn forget(&mut self) {
         let longest = self.longest_bound;
         self.memory.retain(|_, memory| memory.as_of.elapsed() <= longest);
         self.under_way.retain(|_, flight| flight.answer.has_changed().is_ok());
+    }
+}
+
+/// Whether this is the machine that is asked for.
+fn is_the(known: &Instance, asked: &InstanceRef, identity: &Identity) -> bool {
+    match identity {
+        Identity::Id(id) => known.id == *id,
+        _ => known.name == asked.node.as_str(),
     }
 }
 

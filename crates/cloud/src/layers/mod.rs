@@ -152,19 +152,23 @@ impl Layered {
         let question = self.cache.find(asked, freshness);
         self.metrics.observe(Operation::FindInstances, question, |answers| first_error(answers)).await
     }
-}
 
-impl Layered {
-    /// Leads this pod range to the machine. In a dry run nothing is done.
+    /// Leads this pod range to the machine; what was known of it before is not told any more. In a dry run nothing is done.
     pub async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
         const OPERATION: Operation = Operation::AssignPodRange;
         let wish = async {
-            let instances = self.provider.instances();
-            let instances = instances.ok_or_else(|| unsupported(&*self.provider, OPERATION, "instances"))?;
+            let can = self.capabilities().instances.as_ref().is_some_and(|limits| limits.assign_pod_ranges);
+            let instances = self.provider.instances().filter(|_| can);
+            let missing =
+                || unsupported(&*self.provider, OPERATION, "way to be told which pod range to lead to a machine");
+            let instances = instances.ok_or_else(missing)?;
             if self.skips(OPERATION, &format_args!("pod range {range} to {}", asked.node)) {
                 return Ok(());
             }
-            self.attempts.run(OPERATION, || instances.assign_pod_range(asked, range)).await
+            let assigned = self.attempts.run(OPERATION, || instances.assign_pod_range(asked, range)).await;
+            // Even if it failed: it may have been carried out all the same.
+            self.cache.outdate(asked);
+            assigned
         };
         self.observed(OPERATION, wish).await
     }

@@ -649,6 +649,169 @@ async fn writes_reach_the_cloud_and_are_repeated_when_it_does_not_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_route_is_told_as_the_cloud_has_it_and_in_a_dry_run_as_it_would_be() {
+    let (spec, _) = route("10.1.0.7/24");
+    let fake = Arc::new(Fake::new("c"));
+    let made = layers(&fake).create_route(&"k".into(), &spec).await.unwrap();
+    assert_eq!(made.id, "as the cloud calls it");
+    let dry = layers_with(&fake, LayerOptions { dry_run: true, ..LayerOptions::default() });
+    let told = dry.create_route(&"k".into(), &spec).await.unwrap();
+    assert_eq!(told, Route::of(&spec));
+    assert_eq!((told.destination.to_string(), told.stamped), ("10.1.0.0/24".to_owned(), true));
+    assert_eq!(fake.calls(), [Call::Other("create")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_table_is_for_the_cloud_to_tell_and_is_told_at_once() {
+    let mut fake = Fake::new("c");
+    fake.capabilities.routes.iter_mut().for_each(|limits| limits.max_routes = Some(0));
+    let fake = Arc::new(fake);
+    let layers = layers(&fake);
+    let (spec, _) = route("10.1.0.0/24");
+    assert!(layers.create_route(&"k".into(), &spec).await.is_ok());
+    fake.fail([Some(error(ErrorKind::QuotaExceeded))]);
+    let full = layers.create_route(&"k".into(), &spec).await.unwrap_err();
+    assert_eq!((full.kind(), fake.calls().len()), (ErrorKind::QuotaExceeded, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_calls_about_routes_are_under_way_than_the_cloud_takes() {
+    let fake = Arc::new(Fake::new("c").latency(Duration::from_secs(1)));
+    let layers = layers(&fake);
+    let (cluster, (spec, old)) = ("k".into(), route("10.1.0.0/24"));
+    let creations = join_all((0..5).map(|_| layers.create_route(&cluster, &spec)));
+    let deletions = join_all((0..5).map(|_| layers.delete_route(&cluster, &old)));
+    let (created, deleted, listed) = tokio::join!(creations, deletions, layers.list_routes(&cluster));
+    assert!(created.iter().all(Result::is_ok) && deleted.iter().all(Result::is_ok) && listed.is_ok());
+    assert_eq!(fake.most_at_once.load(Ordering::SeqCst), 2);
+}
+
+// ---- pod ranges
+
+const RANGE: &str = "10.2.0.0/24";
+
+/// Assigns [`RANGE`], and says how that ended.
+async fn assign(layers: &Layered, asked: &InstanceRef) -> String {
+    let assigned = layers.assign_pod_range(asked, RANGE.parse().unwrap()).await;
+    assigned.map_or_else(|error| error.kind().as_str().to_owned(), |()| "ok".to_owned())
+}
+
+/// The pod ranges of one machine, as an answer within a minute tells them.
+async fn ranges(layers: &Layered, asked: &InstanceRef) -> Vec<String> {
+    let answers = layers.find_instances(std::slice::from_ref(asked), MINUTE).await;
+    let found = answers.iter().flatten().filter_map(InstanceState::instance);
+    found.flat_map(|found| &found.pod_ranges).map(ToString::to_string).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_assignment_is_made_repeated_and_counted_as_any_write() {
+    let registry = prometheus::Registry::new();
+    let fake = Arc::new(crowd(1).assigning());
+    let layers = Layered::new(Arc::clone(&fake) as _, "c", &LayerOptions::default(), &registry);
+    fake.fail([Some(error(ErrorKind::Unavailable))]);
+    assert_eq!(assign(&layers, &ids(0..1)[0]).await, "ok");
+    assert_eq!(assign(&layers, &ids(5..6)[0]).await, "not_found");
+    assert_eq!(fake.calls(), ["assign"; 3].map(Call::Other));
+    let text = prometheus::TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+    for line in [
+        r#"bowline_cloud_requests_total{operation="assign_pod_range",provider="c",result="ok"} 1"#,
+        r#"bowline_cloud_requests_total{operation="assign_pod_range",provider="c",result="not_found"} 1"#,
+        r#"bowline_cloud_calls_total{operation="assign_pod_range",provider="c",result="ok"} 1"#,
+        r#"bowline_cloud_calls_total{operation="assign_pod_range",provider="c",result="unavailable"} 1"#,
+        r#"bowline_cloud_request_duration_seconds_count{operation="assign_pod_range",provider="c"} 2"#,
+    ] {
+        assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn assignments_and_lookups_share_the_places_of_machines() {
+    let places = |limits: &mut crate::InstanceCapabilities| (limits.max_parallel, limits.batch_lookup) = (3, 1);
+    let fake = Arc::new(crowd(9).assigning().limits(places).latency(Duration::from_secs(1)));
+    let layers = layers(&fake);
+    let asked = ids(0..9);
+    let assignments = join_all(asked.iter().map(|asked| assign(&layers, asked)));
+    let (assigned, found) = tokio::join!(assignments, ask(&layers, &asked, Freshness::Now));
+    assert!(assigned.iter().all(|one| one == "ok") && found.len() == 9);
+    assert_eq!(fake.most_at_once.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_assigns_nothing() {
+    let fake = Arc::new(crowd(1).assigning());
+    let layers = layers_with(&fake, LayerOptions { dry_run: true, ..LayerOptions::default() });
+    assert_eq!(assign(&layers, &ids(0..1)[0]).await, "ok");
+    assert!(fake.calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_assigned_is_refused_without_a_call_even_in_a_dry_run() {
+    let fake = Arc::new(crowd(1));
+    for dry_run in [false, true] {
+        let layers = layers_with(&fake, LayerOptions { dry_run, ..LayerOptions::default() });
+        assert_eq!(assign(&layers, &ids(0..1)[0]).await, "unsupported");
+    }
+    assert!(fake.calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_assigned_range_is_told_at_once_however_the_machine_is_asked_for() {
+    let (by_id, by_name) = (ids(0..1).remove(0), named("n0"));
+    for (remembered, assigned) in [(&by_id, &by_id), (&by_name, &by_name), (&by_name, &by_id), (&by_id, &by_name)] {
+        let fake = Arc::new(crowd(2).assigning());
+        let layers = layers(&fake);
+        assert_eq!(ranges(&layers, remembered).await, [""; 0]);
+        ask(&layers, &ids(1..2), MINUTE).await;
+        assign(&layers, assigned).await;
+        assert_eq!(ranges(&layers, remembered).await, [RANGE], "{remembered:?} after {assigned:?}");
+        let calls = finds(&fake);
+        ask(&layers, &ids(1..2), MINUTE).await;
+        assert_eq!(finds(&fake), calls, "what is known of other machines stays");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_assignment_whose_answer_is_lost_may_have_taken_place() {
+    let fake = Arc::new(crowd(1).assigning());
+    let layers = layers_with(&fake, LayerOptions { max_attempts: 1, ..LayerOptions::default() });
+    let asked = ids(0..1).remove(0);
+    assert_eq!(ranges(&layers, &asked).await, [""; 0]);
+    fake.fail([Some(error(ErrorKind::Unavailable))]);
+    assert_eq!(assign(&layers, &asked).await, "unavailable");
+    ranges(&layers, &asked).await;
+    assert_eq!(finds(&fake), 2, "what was known before is not told");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_began_before_an_assignment_is_not_taken_for_one_after_it() {
+    let (by_id, by_name) = (ids(0..1).remove(0), named("n0"));
+    for (read, assigned) in [(&by_id, &by_id), (&by_name, &by_name), (&by_name, &by_id), (&by_id, &by_name)] {
+        let slow = crowd(1).assigning().latency(Duration::from_secs(10)).write_latency(Duration::ZERO);
+        let layers = layers(&Arc::new(slow));
+        let later = async {
+            sleep(Duration::from_secs(1)).await;
+            assign(&layers, assigned).await;
+            ranges(&layers, read).await
+        };
+        let (before, after) = tokio::join!(ranges(&layers, read), later);
+        assert_eq!((before, after), (vec![], vec![RANGE.to_owned()]), "{read:?} with {assigned:?}");
+        assert_eq!(ranges(&layers, read).await, [RANGE]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_ends_after_an_assignment_and_began_before_is_not_remembered() {
+    let slow = crowd(1).assigning().latency(Duration::from_secs(10)).write_latency(Duration::ZERO);
+    let (layers, asked) = (layers(&Arc::new(slow)), ids(0..1).remove(0));
+    let later = async {
+        sleep(Duration::from_secs(1)).await;
+        assign(&layers, &asked).await
+    };
+    tokio::join!(ranges(&layers, &asked), later);
+    assert_eq!(ranges(&layers, &asked).await, [RANGE]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_the_cloud_cannot_do_is_refused_without_a_call() {
     let fake = Arc::new(Fake::new("c"));
     let layers = layers(&fake);
@@ -663,9 +826,11 @@ async fn what_the_cloud_cannot_do_is_refused_without_a_call() {
 async fn a_group_that_the_provider_lacks_is_unsupported() {
     let mut fake = Fake::new("c");
     (fake.capabilities.load_balancers, fake.capabilities.routes) = (None, None);
+    fake.capabilities.instances = None;
     let layers = layers(&Arc::new(fake));
     let (spec, old) = route("10.0.0.0/24");
     let errors = [
+        layers.assign_pod_range(&named("n"), spec.destination).await.unwrap_err(),
         layers.observe_load_balancers(&[wish(None)]).await.remove(0).unwrap_err(),
         layers.list_load_balancers(&"k".into()).await.unwrap_err(),
         layers.plan_load_balancer(&wish(None), None).unwrap_err(),
@@ -694,6 +859,8 @@ fn every_question_may_be_moved_to_a_task() {
     let (cluster, key, wishes) = ("k".into(), key(), [wish(None)]);
     movable(layers.check());
     movable(layers.find_instances(&[], Freshness::Now));
+    let asked = named("n");
+    movable(layers.assign_pod_range(&asked, spec.destination));
     movable(layers.observe_load_balancers(&wishes));
     movable(layers.observe_load_balancer(&wishes[0]));
     movable(layers.list_load_balancers(&cluster));

@@ -4,6 +4,7 @@
 
 mod balancers;
 mod machines;
+mod routes;
 
 use bowline_cloud::{Error, ErrorKind, Retry};
 use bowline_conformance::Trouble;

@@ -12,6 +12,7 @@
 //! and sees what its own writes have led to. A forecast is made from what is there now, so what only follows from its steps
 //! (a Node that becomes a target once it is initialised, the address that a new balancer gets) shows up in the next one.
 
+mod network;
 mod nodes;
 mod services;
 
@@ -36,7 +37,8 @@ pub struct Snapshot {
 /// What would be done.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Forecast {
-    /// For each object that there is something to tell of: Nodes by name, then Services by namespace and name.
+    /// For each object that there is something to tell of: Nodes by name, routes that lead to none, then Services by
+    /// namespace and name.
     pub items: Vec<Item>,
 }
 
@@ -58,7 +60,7 @@ pub struct Item {
 /// Which object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// `Node` or `Service`.
+    /// `Node`, `Service`, or `Route` for one that leads to no Node.
     pub kind: &'static str,
     /// The namespace, if its kind has any.
     pub namespace: Option<String>,

@@ -1,4 +1,4 @@
-//! What the two controllers of Nodes would do.
+//! What the controllers of Nodes would do.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use bowline_core::lifecycle::{self, Doubt, Glance, Held, Look, Memory, Moment};
 use bowline_core::well_known::SHUTDOWN_TAINT;
 use bowline_core::{Address, Instance, InstanceRef, InstanceState, Node, NodeName, Verb, addresses, initialize};
 
-use super::{Item, RemarkKind, changed};
+use super::{Item, RemarkKind, changed, network};
 use crate::manager::ManagerOptions;
 use crate::node_lifecycle;
 
 /// One read serves both controllers.
 const FRESHNESS: Freshness = Freshness::Within(Duration::from_secs(60));
 
-/// Something to tell of each Node, or nothing; by name.
+/// Something to tell of each Node, or nothing, by name; and of routes that lead to none.
 pub(super) async fn forecast(nodes: &[Arc<Node>], clouds: &Clouds, options: &ManagerOptions, now: Moment) -> Vec<Item> {
     let mut items = Items::default();
     if options.node.is_some() {
@@ -25,15 +25,22 @@ pub(super) async fn forecast(nodes: &[Arc<Node>], clouds: &Clouds, options: &Man
     if let Some(options) = &options.node_lifecycle {
         lifecycle(&mut items, nodes, clouds, options, now).await;
     }
-    items.0.into_values().collect()
+    if let Some(options) = &options.node_ipam {
+        network::pod_ranges(&mut items, nodes, clouds, options).await;
+    }
+    let mut strays = Vec::new();
+    if let Some(options) = &options.route {
+        strays = network::routes(&mut items, nodes, clouds, options, now).await;
+    }
+    items.0.into_values().chain(strays).collect()
 }
 
 /// The items so far, by Node.
 #[derive(Default)]
-struct Items(BTreeMap<NodeName, Item>);
+pub(super) struct Items(BTreeMap<NodeName, Item>);
 
 impl Items {
-    fn of(&mut self, node: &Node) -> &mut Item {
+    pub(super) fn of(&mut self, node: &Node) -> &mut Item {
         self.0.entry(node.name.clone()).or_insert_with(|| Item::of_node(node))
     }
 }

@@ -53,7 +53,7 @@ impl Done {
         });
         match waits.chain(self.again).max() {
             Some(wait) => Next::After(wait),
-            None if self.failures.iter().any(|retry| *retry == Retry::Backoff) => Next::Backoff,
+            None if self.failures.contains(&Retry::Backoff) => Next::Backoff,
             None => Next::Rest,
         }
     }

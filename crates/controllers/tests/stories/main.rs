@@ -9,8 +9,12 @@ mod doubt;
 mod faults;
 mod initialize;
 mod lifecycle;
+mod node_ipam;
 mod noted;
+#[cfg(target_os = "linux")]
+mod packets;
 mod plans;
+mod pod_range_modes;
 mod provided_ip;
 mod queue;
 mod route_trouble;

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use bowline_cloud::{Error, ErrorKind};
 use bowline_controllers::forecast::{Forecast, Item, Snapshot, forecast};
+use bowline_controllers::node_ipam;
 use bowline_controllers::service::DefaultCloud;
 use bowline_core::FieldChange;
+use bowline_core::ipam::ClusterRange;
 use bowline_core::lifecycle::Moment;
 use bowline_kube::Cluster;
 use jiff::Timestamp;
@@ -229,4 +231,77 @@ async fn nodes_that_come_and_go_are_as_planned() {
     world.delete("a").await;
     let (steps, writes) = comes_true(&mut world, &notes).await;
     assert!(steps >= 2 && writes == 0, "{steps} steps, {writes} writes");
+}
+
+/// What would be done about each object, in a few words.
+fn in_words(forecast: &Forecast) -> Vec<String> {
+    let all = forecast.items.iter().flat_map(|item| {
+        let steps = item.in_cloud.steps.iter().chain(&item.in_cluster.steps);
+        steps.map(|step| format!("{}: {} {} {}", item.object.title(), step.verb, step.kind, step.name))
+    });
+    all.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_come_and_go_as_planned() {
+    let mut world = World::with_routes(&["a", "b", "c"]).await;
+    world.join_with_ranges("a", &["10.120.0.0/24"]).await;
+    world.join_with_ranges("b", &["10.120.1.0/24"]).await;
+    world.lead("10.120.0.0/24", "c");
+    world.lead("10.120.5.0/24", "b");
+    world.lead("10.120.6.0/24", "c");
+    world.lead("192.168.0.0/24", "c");
+    let planned = plan(&world).await;
+    assert_eq!(
+        in_words(&planned),
+        [
+            "Node a: delete route 10.120.0.0/24",
+            "Node a: create route 10.120.0.0/24",
+            "Node a: update Node a",
+            "Node b: create route 10.120.1.0/24",
+            "Node b: delete route 10.120.5.0/24",
+            "Node b: update Node b",
+            // Not that of Node a's range: it is gone by then.
+            "Route 10.120.6.0/24: delete route 10.120.6.0/24",
+        ]
+    );
+    world.cloud().reset_calls();
+    run(&mut world).await;
+    assert_eq!(world.cloud().writes(), planned.summary().in_clouds as u64);
+    assert_eq!(world.led(), ["10.120.0.0/24 a", "10.120.1.0/24 b", "192.168.0.0/24 c"]);
+    assert_eq!(in_words(&plan(&world).await), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_that_the_brake_keeps_are_planned_as_held_back() {
+    let world = World::with_routes(&["a", "b"]).await;
+    world.lead("10.120.0.0/24", "a");
+    world.lead("10.120.1.0/24", "b");
+    let planned = plan(&world).await;
+    assert_eq!((in_words(&planned).len(), planned.summary().held_back), (0, 2));
+    assert!(planned.items[0].remarks[0].message.contains("no nodes at all"), "{planned:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pod_ranges_are_handed_out_as_planned() {
+    let mut world = World::with_routes(&["a", "b", "c"]).await;
+    world.options.route = None;
+    let range = ClusterRange::new("10.120.0.0/22".parse().unwrap(), 24).unwrap();
+    world.options.node_ipam = Some(node_ipam::Options {
+        ranges: vec![range],
+        services: vec!["10.120.3.0/24".parse().unwrap()],
+        allocator: node_ipam::AllocatorType::Range,
+    });
+    world.join_with_ranges("b", &["10.120.1.0/24"]).await;
+    world.join_with_ranges("a", &[]).await;
+    world.join_with_ranges("c", &[]).await;
+    world.join_with_ranges("d", &[]).await;
+    let planned = plan(&world).await;
+    let fields = planned.items.iter().flat_map(|item| &item.in_cluster.steps).flat_map(|step| &step.changes);
+    let given: Vec<_> = fields.map(|change| change.to.clone().unwrap()).collect();
+    assert_eq!(given, ["10.120.0.0/24", "10.120.2.0/24"]);
+    assert_eq!(planned.summary().refused, 1, "there is none left for the third");
+    run(&mut world).await;
+    let after = plan(&world).await;
+    assert_eq!((in_words(&after).len(), after.summary().refused), (0, 1));
 }

@@ -60,14 +60,8 @@ impl World {
 
     /// A route that somebody made by hand.
     pub(crate) fn lead(&self, destination: &str, machine: &str) -> RouteRecord {
-        let route = NewRoute {
-            name: String::new(),
-            destination: destination.parse().unwrap(),
-            machine: format!("id-{machine}"),
-            addresses: None,
-            stamped: false,
-            ..new_route()
-        };
+        let route = json!({"destination": destination, "machine": format!("id-{machine}")});
+        let route: NewRoute = serde_json::from_value(route).unwrap();
         self.cloud().add_route("kubernetes", route).unwrap()
     }
 
@@ -107,10 +101,6 @@ impl World {
         };
         samples.iter().map(|sample| (labels(sample), sample.get_counter().get_value() as u64)).collect()
     }
-}
-
-fn new_route() -> NewRoute {
-    serde_json::from_value(json!({"destination": "0.0.0.0/0", "machine": ""})).unwrap()
 }
 
 pub(crate) fn told(route: &RouteRecord) -> String {

@@ -115,6 +115,14 @@ impl World {
         self.metrics = prometheus::Registry::new();
     }
 
+    /// Waits until the manager ends by itself, and says how.
+    pub(crate) async fn end(&mut self) -> Result<(), ManagerError> {
+        match self.manager.take() {
+            Some((_, running)) => running.await.unwrap(),
+            None => panic!("there is no manager"),
+        }
+    }
+
     /// Ends the manager as a power cut does.
     pub(crate) async fn kill(&mut self) {
         if let Some((_, running)) = self.manager.take() {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use bowline_cloud::{Applied, Capabilities, CloudProvider, Error, Instances, LoadBalancers, ProviderInfo, Result};
+use bowline_cloud::{
+    Applied, Capabilities, CloudProvider, Error, Instances, LoadBalancers, ProviderInfo, Result, Routes,
+};
 use bowline_core::{
     ClusterName, Instance, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan,
     ProviderId, Step,
@@ -45,6 +47,10 @@ impl CloudProvider for Wrapped {
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
         self.balancers.as_deref().or_else(|| self.inner.load_balancers())
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        self.inner.routes()
     }
 
     async fn check(&self) -> Result<()> {

@@ -95,7 +95,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::wire::{Wire, WireService};
+    use crate::wire::{Wire, WireNode, WireService};
     use bowline_core::service::Condition;
 
     fn with_finalizers(finalizers: &[&str]) -> Service {
@@ -105,6 +105,29 @@ mod tests {
 
     fn change(finalizer: FinalizerChange) -> ServiceChange {
         ServiceChange { finalizer: Some(finalizer), ..ServiceChange::default() }
+    }
+
+    fn node() -> Node {
+        serde_json::from_value::<WireNode>(json!({"metadata": {"name": "n", "uid": "u1"}})).unwrap().kept().unwrap()
+    }
+
+    #[test]
+    fn w5_the_network_condition_is_one_element_with_both_times() {
+        let condition = json!({
+            "type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated",
+            "message": "RouteController created a route",
+            "lastHeartbeatTime": "2026-01-02T03:04:05Z", "lastTransitionTime": "2026-01-02T03:04:05Z",
+        });
+        // The API server has no fractions of seconds there.
+        let patch = network(&node(), &NetworkStatus::CREATED, "2026-01-02T03:04:05.999999999Z".parse().unwrap());
+        assert_eq!(patch, json!({"metadata": {"uid": "u1"}, "status": {"conditions": [condition]}}));
+    }
+
+    #[test]
+    fn w9_the_first_range_stands_in_both_fields() {
+        let ranges = ["10.244.3.0/24".parse().unwrap(), "fd00:10:244:3::/64".parse().unwrap()];
+        let spec = json!({"podCIDR": "10.244.3.0/24", "podCIDRs": ["10.244.3.0/24", "fd00:10:244:3::/64"]});
+        assert_eq!(pod_cidrs(&node(), &ranges), json!({"metadata": {"uid": "u1"}, "spec": spec}));
     }
 
     #[test]

@@ -265,6 +265,47 @@ mod tests {
         }
     }
 
+    fn network(conditions: Value) -> Option<(String, String)> {
+        let node = read(json!({"metadata": {"name": "n"}, "status": {"conditions": conditions}})).unwrap();
+        node.network.map(|told| (told.status, told.reason))
+    }
+
+    #[test]
+    fn what_is_said_about_the_network_is_read_beside_other_conditions() {
+        let told = |status: &str, reason: &str| Some((status.to_owned(), reason.to_owned()));
+        let full = json!({
+            "type": "NetworkUnavailable", "status": "True", "reason": "NoRouteCreated", "message": "none",
+            "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        let cases = [
+            (json!([]), None),
+            (json!([{"type": "Ready", "status": "True", "reason": "KubeletReady"}]), None),
+            (json!([{"type": "Ready", "status": "True"}, full]), told("True", "NoRouteCreated")),
+            (json!([{"type": "NetworkUnavailable", "status": "False"}]), told("False", "")),
+            (json!([{"type": "networkunavailable", "status": "False"}]), None),
+        ];
+        for (conditions, expected) in cases {
+            assert_eq!(network(conditions.clone()), expected, "{conditions}");
+        }
+    }
+
+    #[test]
+    fn an_odd_network_condition_is_one_that_says_nothing() {
+        for odd in [json!(null), json!(1), json!(-1.5), json!(true), json!([[1]]), json!({"x": {"y": 1}})] {
+            // Nothing is what no status of ours equals, so it is written over.
+            let nothing = Some((String::new(), String::new()));
+            assert_eq!(
+                network(json!([{"type": "NetworkUnavailable", "status": odd, "reason": odd}])),
+                nothing,
+                "{odd}"
+            );
+            let good = json!({"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated"});
+            let read = Some(("False".to_owned(), "RouteCreated".to_owned()));
+            assert_eq!(network(json!([odd, {"type": odd, "status": "True"}, good])), read, "{odd}");
+            assert_eq!(network(odd.clone()), None, "{odd}");
+        }
+    }
+
     #[test]
     fn an_object_without_a_name_is_none() {
         for nameless in [json!({}), json!({"metadata": null}), json!({"metadata": {"name": null}})] {
@@ -278,7 +319,7 @@ mod tests {
         assert_eq!(node.pod_cidrs, ["10.0.0.0/24"]);
     }
 
-    const KEYS: &str = "metadata|name|labels|spec|taints|key|status|addresses|type|conditions|nodeInfo";
+    const KEYS: &str = "metadata|name|labels|spec|taints|key|status|addresses|type|conditions|reason|nodeInfo";
 
     proptest! {
         #[test]

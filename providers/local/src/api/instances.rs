@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cloud::{CloudError, LocalCloud, Machine, NewMachine, World};
 use crate::fleet::Fleet;
+use crate::pod_ranges;
 
 use super::Query;
-use super::reply::{Outcome, Refusal, good};
-use super::users::look;
+use super::reply::{Outcome, Refusal, done, good};
+use super::users::{look, order};
 
 /// Which machines to look for.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -59,6 +61,14 @@ pub(crate) struct ListReply {
     pub(crate) instances: Vec<Arc<Machine>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<String>,
+}
+
+/// Which pod range to lead to which machine.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AssignRequest {
+    pub(crate) machine: Key,
+    pub(crate) range: IpNet,
 }
 
 // ---- calls of the cloud's users
@@ -109,6 +119,10 @@ pub(super) async fn get(cloud: &LocalCloud, id: &str, owner: bool) -> Outcome {
         return show(None);
     }
     look(cloud, "get", show, || Err(CloudError::NoSuchMachine(id.to_owned()).into())).await
+}
+
+pub(super) async fn assign(cloud: &LocalCloud, asked: AssignRequest) -> Outcome {
+    order(cloud, pod_ranges::ASSIGN, async { done(cloud.assign(&asked.machine, asked.range)) }).await
 }
 
 // ---- the owner's

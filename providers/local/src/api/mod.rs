@@ -14,19 +14,20 @@
 //!  GET, DELETE /v1/balancers/ID                reads, removes one by hand
 //!  GET    /v1/addresses                        all addresses of balancers
 //!  POST   /v1/routes/list                      {"cluster":…}: its routes, by range
-//!  POST   /v1/routes/create                    {"cluster":…,"machine":{"id":…},"destination":…}: the route, new or not
+//!  POST   /v1/routes/create                    {"cluster":…,"machine":{"id":…},"node":…,"destination":…}: the route
 //!  POST   /v1/routes/delete                    {"cluster":…,"id":…}
 //!  GET    /v1/routes?cluster=NAME              all tables, or one
 //!  POST   /v1/routes?cluster=NAME              makes one by hand
 //!  DELETE /v1/routes/ID?cluster=NAME           removes one by hand
+//!  POST   /v1/pod-ranges/assign                {"machine":{"id":…},"range":…}
 //!  GET, POST, DELETE /v1/faults                what goes wrong; DELETE also as /v1/faults/NUMBER
 //!  GET, DELETE /v1/calls                       counts by kind
 //!  GET, PUT /v1/latency                        {"millis":20}
 //! ```
 //!
-//! `find`, `list` and `get` of instances, `find`, `owners` and `change` of balancers and `list`, `create` and `delete` of
-//! routes are what a cloud's users call: they are counted and take the cloud's time, and faults strike them. All else is the
-//! owner's: faults pass it by, for it is what mends them.
+//! `find`, `list` and `get` of instances, `find`, `owners` and `change` of balancers, `list`, `create` and `delete` of routes
+//! and `assign` of pod ranges are what a cloud's users call: they are counted and take the cloud's time, and faults strike
+//! them. All else is the owner's: faults pass it by, for it is what mends them.
 
 mod balancers;
 mod instances;
@@ -46,7 +47,7 @@ pub(crate) use balancers::{
     ChangeRequest, FindBalancersReply, FindBalancersRequest, ListAddressesReply, ListBalancersReply, OwnersReply,
     OwnersRequest,
 };
-pub(crate) use instances::{Answer, FindReply, FindRequest, Finding, Key, ListReply};
+pub(crate) use instances::{Answer, AssignRequest, FindReply, FindRequest, Finding, Key, ListReply};
 pub use owner::FaultInForce;
 pub(crate) use owner::{FaultNumber, Latency};
 pub(crate) use reply::{ErrorBody, ErrorReply, broken_body, too_large};
@@ -73,6 +74,7 @@ enum Place<'a> {
     CreateRoute,
     DeleteRoute,
     Route(&'a str),
+    AssignPodRange,
     Faults,
     Fault(u64),
     Calls,
@@ -97,6 +99,7 @@ async fn handle(cloud: &LocalCloud, request: &Request<Bytes>) -> Outcome {
         (&Method::POST, Place::ListRoutes) => routes::list(cloud, parse(request.body())?).await,
         (&Method::POST, Place::CreateRoute) => routes::create(cloud, parse(request.body())?).await,
         (&Method::POST, Place::DeleteRoute) => routes::delete(cloud, parse(request.body())?).await,
+        (&Method::POST, Place::AssignPodRange) => instances::assign(cloud, parse(request.body())?).await,
         (method, Place::Routes | Place::Route(_)) => routes::manage(cloud, method, &place, &query, request.body()),
         (method, place) => manage(cloud, method, place, request.body()),
     }
@@ -149,6 +152,7 @@ fn place(path: &str) -> Result<Place<'_>, Refusal> {
         ["v1", "routes", "create"] => Place::CreateRoute,
         ["v1", "routes", "delete"] => Place::DeleteRoute,
         ["v1", "routes", id] => Place::Route(id),
+        ["v1", "pod-ranges", "assign"] => Place::AssignPodRange,
         ["v1", "faults"] => Place::Faults,
         ["v1", "faults", number] => Place::Fault(number.parse().map_err(|_| Refusal::no_fault(number))?),
         ["v1", "calls"] => Place::Calls,
@@ -164,7 +168,7 @@ impl Place<'_> {
             Place::Instances | Place::Balancers | Place::Routes => "GET, POST",
             Place::Find | Place::Stop(_) | Place::Start(_) => "POST",
             Place::FindBalancers | Place::Owners | Place::Change => "POST",
-            Place::ListRoutes | Place::CreateRoute | Place::DeleteRoute => "POST",
+            Place::ListRoutes | Place::CreateRoute | Place::DeleteRoute | Place::AssignPodRange => "POST",
             Place::Balancer(_) => "GET, DELETE",
             Place::Addresses => "GET",
             Place::Instance(_) => "GET, PUT, PATCH, DELETE",
@@ -230,7 +234,7 @@ mod tests {
     use crate::cloud::CloudOptions;
 
     const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-    const PATHS: [&str; 20] = [
+    const PATHS: [&str; 21] = [
         "/v1/instances",
         "/v1/instances/find",
         "/v1/instances/i-0001",
@@ -247,6 +251,7 @@ mod tests {
         "/v1/routes/create",
         "/v1/routes/delete",
         "/v1/routes/rt-0001",
+        "/v1/pod-ranges/assign",
         "/v1/faults",
         "/v1/faults/1",
         "/v1/calls",
@@ -255,7 +260,7 @@ mod tests {
     const ENDINGS: [&str; 8] = ["", "", "", "", "/", "/..", "%2F", "/é"];
     const QUERIES: [&str; 8] =
         ["", "?limit=2", "?page=i-0001", "?as=owner", "?%ff=%", "?&&=&", "?limit=2&limit=x", "?cluster=c"];
-    const BODIES: [&str; 15] = [
+    const BODIES: [&str; 17] = [
         "",
         "{}",
         "null",
@@ -268,7 +273,9 @@ mod tests {
         r#"{"fault":{"slow":0},"probability":0.5}"#,
         r#"{"millis":0}"#,
         r#"{"cluster":"c"}"#,
-        r#"{"cluster":"c","machine":{"name":"a"},"destination":"10.1.2.3/24"}"#,
+        r#"{"name":"b","podRanges":["10.1.2.3/16"]}"#,
+        r#"{"machine":{"id":"i-0001"},"range":"10.2.0.0/16"}"#,
+        r#"{"cluster":"c","machine":{"name":"a"},"node":"n","destination":"10.1.2.3/24"}"#,
         r#"{"destination":"fd00::/64","machine":"i-0001"}"#,
         r#"{"labels":{"a":{"b":null}},"addresses":null}"#,
     ];

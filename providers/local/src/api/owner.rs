@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::balancers::Change;
 use crate::cloud::LocalCloud;
 use crate::faults::{Fault, FaultSpec};
-use crate::routes;
+use crate::{pod_ranges, routes};
 
 use super::reply::{Outcome, Refusal, done, made};
 
@@ -40,7 +40,7 @@ pub struct FaultInForce {
 }
 
 pub(super) fn inject(cloud: &LocalCloud, spec: FaultSpec) -> Outcome {
-    let calls = [&READING[..], &Change::KINDS, &routes::WRITING].concat();
+    let calls = [&READING[..], &Change::KINDS, &routes::WRITING, &[pod_ranges::ASSIGN]].concat();
     if !spec.call.is_empty() && !calls.contains(&spec.call.as_str()) {
         return Err(Refusal::invalid(format!("call {:?}: one of {} is wanted", spec.call, calls.join(", "))));
     }

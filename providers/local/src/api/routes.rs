@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bowline_core::{Address, ClusterName};
+use bowline_core::{Address, ClusterName, NodeName};
 use bytes::Bytes;
 use http::Method;
 use ipnet::IpNet;
@@ -45,6 +45,8 @@ pub(crate) struct RouteView {
 pub(crate) struct CreateRouteRequest {
     pub(crate) cluster: ClusterName,
     pub(crate) machine: Key,
+    /// For which node.
+    pub(crate) node: NodeName,
     #[serde(default)]
     pub(crate) name: String,
     pub(crate) destination: IpNet,

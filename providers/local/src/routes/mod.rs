@@ -2,8 +2,7 @@
 //!
 //! ```text
 //!  the owner's hands, users' calls ──► RouteTables in the World ──► snapshot file
-//!                                          │ route_changes(): something is different now
-//!                                          └─► wanted_routes(): all that a data plane should carry
+//!                                          └─► route_changes(): something is different now
 //! ```
 //!
 //! A route outlives its machine as a blackhole: clouds keep such records, and somebody has to clean them up.
@@ -13,12 +12,11 @@ mod records;
 mod tables;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use tokio::sync::watch;
 
 use crate::api::{CreateRouteRequest, RouteView};
-use crate::cloud::{CloudError, LocalCloud, Machine, World};
+use crate::cloud::{CloudError, LocalCloud, World};
 
 pub use records::{NewRoute, RouteRecord};
 pub(crate) use tables::RouteTables;
@@ -31,17 +29,6 @@ pub(crate) const DELETE: &str = "delete-route";
 /// Those that change something.
 pub(crate) const WRITING: [&str; 2] = [CREATE, DELETE];
 
-/// A route that a data plane should carry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WantedRoute {
-    /// Whose table it is in.
-    pub cluster: String,
-    /// The route.
-    pub route: Arc<RouteRecord>,
-    /// The machine that it leads to; `None` for a blackhole.
-    pub machine: Option<Arc<Machine>>,
-}
-
 /// The owner's hands.
 impl LocalCloud {
     /// The routes of this cluster, by range.
@@ -51,11 +38,8 @@ impl LocalCloud {
 
     /// The routes of all clusters that have any, by the cluster's name.
     pub fn route_tables(&self) -> BTreeMap<String, Vec<RouteRecord>> {
-        let copy = |route: &Arc<RouteRecord>| RouteRecord::clone(route);
-        let table = |(cluster, routes): (&str, Vec<&Arc<RouteRecord>>)| {
-            (cluster.to_owned(), routes.into_iter().map(copy).collect())
-        };
-        self.read(|world| world.routes.tables().map(table).collect())
+        let copied = |(cluster, routes): (String, Vec<&RouteRecord>)| (cluster, routes.into_iter().cloned().collect());
+        self.read(|world| world.routes.by_cluster().into_iter().map(copied).collect())
     }
 
     /// Makes a route.
@@ -78,21 +62,8 @@ impl LocalCloud {
         self.shared.max_routes
     }
 
-    /// All routes of all tables with the machines that they lead to, as one moment has them: what a data plane should
-    /// carry, whole. Ask again after each of the [`route_changes`](LocalCloud::route_changes).
-    pub fn wanted_routes(&self) -> Vec<WantedRoute> {
-        self.read(|world| {
-            let wanted = |(cluster, route): (&str, &Arc<RouteRecord>)| WantedRoute {
-                cluster: cluster.to_owned(),
-                route: route.clone(),
-                machine: world.fleet.get(&route.spec.machine).ok().filter(|_| !route.blackhole).cloned(),
-            };
-            world.routes.iter().map(wanted).collect()
-        })
-    }
-
-    /// Tells whenever routes, or the machines that they lead to, may be different. It tells that, and not how: whoever
-    /// misses some of it misses nothing, for [`wanted_routes`](LocalCloud::wanted_routes) is always whole.
+    /// Tells whenever routes, or the machines that they lead to, may be different: that, and not how. Whoever then looks
+    /// at all that there is misses nothing, however much happened meanwhile.
     pub fn route_changes(&self) -> watch::Receiver<u64> {
         self.shared.route_changes.subscribe()
     }
@@ -110,9 +81,9 @@ impl LocalCloud {
         let most = [asked.limit, self.max_routes()].into_iter().flatten().min();
         self.edit_routes(|world| {
             let machine = world.fleet.only(&asked.machine)?.spec.id.clone();
-            let CreateRouteRequest { cluster, name, destination, addresses, .. } = asked;
+            let CreateRouteRequest { cluster, node, name, destination, addresses, .. } = asked;
             let route = NewRoute { name, destination, machine, addresses, stamped: true };
-            let made = world.routes.lead(cluster.as_str(), route, most)?;
+            let made = world.routes.lead(cluster.as_str(), route, node.as_str(), most)?;
             Ok(seen(world, &made))
         })
     }

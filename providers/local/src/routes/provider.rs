@@ -1,11 +1,11 @@
 //! Routes of the cloud as the contract wants them.
 
 use async_trait::async_trait;
-use bowline_cloud::{Error, ErrorKind, Identity, Instances, Result, Routes};
+use bowline_cloud::{Result, Routes};
 use bowline_core::{ClusterName, InstanceRef, NodeName, ProviderId, Route, RouteSpec};
 
 use crate::LocalProvider;
-use crate::api::{CreateRouteRequest, DeleteRouteRequest, Key, ListRoutesRequest, RouteView};
+use crate::api::{CreateRouteRequest, DeleteRouteRequest, ListRoutesRequest, RouteView};
 use crate::error::CallError;
 
 const LIST: &str = "list routes";
@@ -23,7 +23,8 @@ impl Routes for LocalProvider {
     async fn create(&self, cluster: &ClusterName, route: &RouteSpec) -> Result<Route> {
         let asked = CreateRouteRequest {
             cluster: cluster.clone(),
-            machine: self.machine_of(route)?,
+            machine: self.key_of(&machine_of(route), CREATE)?,
+            node: route.node.clone(),
             name: route.name_hint.clone(),
             destination: route.destination.trunc(),
             addresses: Some(route.node_addresses.clone()),
@@ -49,24 +50,14 @@ impl Routes for LocalProvider {
 }
 
 impl LocalProvider {
-    /// What the cloud calls the machine of this node.
-    fn machine_of(&self, route: &RouteSpec) -> Result<Key> {
-        let (node, provider_id) = (route.node.clone(), route.provider_id.clone());
-        match self.identify(&InstanceRef { node, provider_id, system_uuid: None })? {
-            Identity::Id(id) => Ok(Key::Id(id)),
-            Identity::Name(name) => Ok(Key::Name(name)),
-            Identity::NotMine => Err(Error::new(ErrorKind::NotFound, CREATE, "the node is no machine of this cloud")
-                .context("node", route.node.as_str())),
-        }
-    }
-
     /// A route in terms of the contract. What leads nowhere names nobody.
     fn led(&self, seen: RouteView) -> Route {
         let RouteView { route, machine_name } = seen;
+        let node = route.node.or(machine_name).filter(|_| !route.blackhole);
         let provider_id = (!route.blackhole).then(|| ProviderId::of(&self.config.id_prefix, &route.spec.machine));
         Route {
             id: route.id,
-            node: machine_name.filter(|_| !route.blackhole).map(NodeName::from),
+            node: node.map(NodeName::from),
             provider_id,
             node_addresses: route.spec.addresses.filter(|_| self.config.routes.node_addresses),
             destination: route.spec.destination,
@@ -74,4 +65,9 @@ impl LocalProvider {
             stamped: route.spec.stamped,
         }
     }
+}
+
+/// How the machine is asked for that the route is to lead to.
+fn machine_of(route: &RouteSpec) -> InstanceRef {
+    InstanceRef { node: route.node.clone(), provider_id: route.provider_id.clone(), system_uuid: None }
 }

@@ -13,6 +13,9 @@ pub struct RouteRecord {
     /// What it was made with; the range has no host bits.
     #[serde(flatten)]
     pub spec: NewRoute,
+    /// The node that it was made for, if a manager made it: nodes need not be called as their machines are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// Its machine is gone: packets go nowhere.
     #[serde(default)]
     pub blackhole: bool,

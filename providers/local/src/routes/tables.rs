@@ -1,6 +1,6 @@
 //! All routes of a cloud at one moment.
 //!
-//! A plain value, as [`Fleet`](crate::fleet::Fleet) is: every rule about ranges, IDs and limits is here, and nothing of
+//! A plain value, as [`Fleet`] is: every rule about ranges, IDs and limits is here, and nothing of
 //! files, time, faults or packets.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -69,15 +69,19 @@ impl RouteTables {
         self.last
     }
 
-    /// All tables, by the cluster's name, with their routes by range.
-    pub(crate) fn tables(&self) -> impl Iterator<Item = (&str, Vec<&Arc<RouteRecord>>)> {
-        self.tables.iter().map(|(cluster, table)| (cluster.as_str(), table.routes.values().collect()))
-    }
-
     /// All routes with the names of their clusters.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Arc<RouteRecord>)> {
         let all = self.tables.iter();
         all.flat_map(|(cluster, table)| table.routes.values().map(move |route| (cluster.as_str(), route)))
+    }
+
+    /// The same, by the clusters' names.
+    pub(crate) fn by_cluster(&self) -> BTreeMap<String, Vec<&RouteRecord>> {
+        let mut tables = BTreeMap::<String, Vec<&RouteRecord>>::new();
+        for (cluster, route) in self.iter() {
+            tables.entry(cluster.to_owned()).or_default().push(route);
+        }
+        tables
     }
 
     /// The routes of this cluster, by range.
@@ -98,20 +102,24 @@ impl RouteTables {
         self.check_room(cluster, most)?;
         self.last = self.last.saturating_add(1);
         let id = format!("{PREFIX}{:04}", self.last);
-        Ok(self.tables.entry(cluster.to_owned()).or_default().put(RouteRecord { id, spec, blackhole: false }))
+        let route = RouteRecord { id, spec, node: None, blackhole: false };
+        Ok(self.tables.entry(cluster.to_owned()).or_default().put(route))
     }
 
-    /// The same, unless the range is led to that machine already.
+    /// The same for a node, unless the range is led to that machine already; then it is this node's from now on.
     pub(crate) fn lead(
         &mut self,
         cluster: &str,
         route: NewRoute,
+        node: &str,
         most: Option<usize>,
     ) -> Result<Arc<RouteRecord>, CloudError> {
-        match self.at(cluster, &route.destination) {
-            Some(there) if there.leads_to(&route.machine) => Ok(there.clone()),
-            _ => self.add(cluster, route, most),
-        }
+        let route = match self.at(cluster, &route.destination) {
+            Some(there) if there.leads_to(&route.machine) => there.clone(),
+            _ => self.add(cluster, route, most)?,
+        };
+        let named = RouteRecord { node: Some(node.to_owned()), ..RouteRecord::clone(&route) };
+        Ok(self.tables.entry(cluster.to_owned()).or_default().put(named))
     }
 
     /// Removes the route of this ID.
@@ -239,12 +247,12 @@ mod tests {
     #[test]
     fn what_is_led_there_already_is_not_led_there_again() {
         let mut tables = RouteTables::default();
-        let made = tables.lead("a", route("fd00:1::/64", "i-1"), Some(1)).unwrap();
-        assert_eq!(tables.lead("a", route("fd00:1::7/64", "i-1"), Some(1)), Ok(made));
-        let other = tables.lead("a", route("fd00:1::/64", "i-2"), None);
+        let made = tables.lead("a", route("fd00:1::/64", "i-1"), "n", Some(1)).unwrap();
+        assert_eq!(tables.lead("a", route("fd00:1::7/64", "i-1"), "n", Some(1)), Ok(made));
+        let other = tables.lead("a", route("fd00:1::/64", "i-2"), "n", None);
         assert!(matches!(other, Err(CloudError::DestinationTaken(_))), "{other:?}");
-        assert!(matches!(tables.lead("a", route("fd00:2::/64", "i-1"), Some(1)), Err(CloudError::Exhausted(_))));
-        assert_eq!(tables.lead("b", route("fd00:2::/64", "i-1"), Some(1)).unwrap().id, "rt-0002");
+        assert!(matches!(tables.lead("a", route("fd00:2::/64", "i-1"), "n", Some(1)), Err(CloudError::Exhausted(_))));
+        assert_eq!(tables.lead("b", route("fd00:2::/64", "i-1"), "n", Some(1)).unwrap().id, "rt-0002");
     }
 
     #[test]
@@ -256,9 +264,49 @@ mod tests {
         tables.lose("i-1");
         let wanted = ["rt-0001 10.1.0.0/24 i-1 nowhere", "rt-0002 10.2.0.0/24 i-2", "rt-0003 fd00:1::/64 i-1 nowhere"];
         assert_eq!(told(&tables, "a"), wanted);
-        let again = tables.lead("a", route("10.1.0.0/24", "i-1"), None);
+        let again = tables.lead("a", route("10.1.0.0/24", "i-1"), "n", None);
         assert!(matches!(again, Err(CloudError::DestinationTaken(_))), "{again:?}");
         tables.remove("a", "rt-0001").unwrap();
-        assert_eq!(tables.lead("a", route("10.1.0.0/24", "i-1"), None).unwrap().id, "rt-0004");
+        assert_eq!(tables.lead("a", route("10.1.0.0/24", "i-1"), "n", None).unwrap().id, "rt-0004");
+    }
+
+    /// What a table is without any index: ranges, machines, and whether the machine is gone.
+    type Model = BTreeMap<(String, IpNet), (String, bool)>;
+
+    fn modelled(tables: &RouteTables) -> Model {
+        let one = |(cluster, route): (&str, &Arc<RouteRecord>)| {
+            ((cluster.to_owned(), route.spec.destination), (route.spec.machine.clone(), route.blackhole))
+        };
+        tables.iter().map(one).collect()
+    }
+
+    #[test]
+    fn whatever_happens_a_table_is_what_it_is_without_its_indexes() {
+        let (mut tables, mut model, mut chance) = (RouteTables::default(), Model::new(), fastrand::Rng::with_seed(5));
+        let mut ids = BTreeSet::new();
+        for step in 0..20_000 {
+            let cluster = ["a", "b"][chance.usize(..2)];
+            let (range, machine) = (format!("10.0.{}.0/24", chance.u8(..6)), format!("i-{}", chance.u8(..3)));
+            let key = (cluster.to_owned(), range.parse().unwrap());
+            match chance.u8(..5) {
+                0 => {
+                    tables.lose(&machine);
+                    model.values_mut().filter(|(holder, _)| *holder == machine).for_each(|(_, gone)| *gone = true);
+                }
+                1 | 2 => {
+                    let there = tables.of(cluster).find(|route| route.spec.destination == key.1).cloned();
+                    let removed = there.map(|route| tables.remove(cluster, &route.id));
+                    assert_eq!(removed, model.remove(&key).map(|_| Ok(())), "{step}");
+                }
+                _ => {
+                    let led = tables.lead(cluster, route(&range, &machine), "n", None);
+                    let wanted = model.entry(key).or_insert_with(|| (machine.clone(), false));
+                    assert_eq!(led.is_ok(), *wanted == (machine, false), "{step}: {led:?} {wanted:?}");
+                    ids.extend(led.map(|route| route.id.clone()));
+                }
+            }
+            assert_eq!(modelled(&tables), model, "{step}");
+        }
+        assert_eq!(ids.len() as u64, tables.last());
     }
 }

@@ -2,7 +2,7 @@
 
 use bowline_core::{Instance, ProviderId, Route, RouteSpec};
 
-use crate::routing::Routing;
+use crate::routing::{Routing, leads_to_its_node};
 use crate::scene::{Scene, Verdict, broken, require};
 
 pub(in crate::cases) async fn id_leads_before_name(scene: &Scene) -> Verdict {
@@ -11,14 +11,14 @@ pub(in crate::cases) async fn id_leads_before_name(scene: &Scene) -> Verdict {
     // The Node has the name of one machine, and the ID of another.
     let spec = RouteSpec { node: a.name.as_str().into(), ..work.spec(1, &b)? };
     let route = work.lead(&spec, &b).await?;
+    leads_to_its_node(&spec, &route)?;
     work.remove(&route).await?;
     if !work.finds_names() {
         return Ok(());
     }
     let spec = RouteSpec { provider_id: None, ..work.spec(2, &b)? };
     let route = work.lead(&spec, &b).await?;
-    // Nothing but its name would lead the Node to it.
-    require(route.node.as_ref() == Some(&spec.node), || format!("a Node without ID is not told: {route:?}"))?;
+    leads_to_its_node(&spec, &route)?;
     work.remove(&route).await
 }
 

@@ -26,29 +26,27 @@ pub(in crate::cases) async fn only_ours(scene: &Scene) -> Verdict {
     left.retain(|one| one.id != here.id);
     ours.remove(&here).await?;
     ours.nothing_changed_since(&left).await?;
-    for other in others.iter().filter(|other| other.id != here.id) {
-        theirs.is_listed(other).await?;
-    }
-    Ok(())
+    let (mut before, after) = (ids(&others), ids(&theirs.list().await?));
+    before.remove(&here.id);
+    require(after == before, || format!("the other cluster's {before:?} became {after:?}"))
 }
 
 /// With marks, the other cluster's route is not listed; without, all is listed that is in the table.
 async fn sees_its_own((own, route): (&Routing<'_>, &Route), (other, foreign): (&Routing<'_>, &Route)) -> Verdict {
     let listed = own.list().await?;
-    own.is_listed(route).await?;
+    require(ids(&listed).contains(&route.id), || format!("{route:?} is not listed: {listed:?}"))?;
     if route.stamped {
         let strange = listed.iter().find(|one| one.destination == foreign.destination);
         return require(strange.is_none(), || {
             format!("{:?} lists a route of {:?}: {strange:?}", own.cluster, other.cluster)
         });
     }
-    let (listed, there) =
-        (ids(listed.into_iter().map(|one| one.id)), ids(own.table().await.into_iter().map(|one| one.id)));
+    let (listed, there) = (ids(&listed), own.table().await.into_iter().map(|one| one.id).collect());
     require(listed == there, || format!("without marks all is listed; there are {there:?}, and it lists {listed:?}"))
 }
 
-fn ids(ids: impl Iterator<Item = String>) -> BTreeSet<String> {
-    ids.collect()
+fn ids(routes: &[Route]) -> BTreeSet<String> {
+    routes.iter().map(|route| route.id.clone()).collect()
 }
 
 /// Two clusters with one pod range: each has its own route, or the second is told that there is one.
@@ -59,12 +57,12 @@ async fn one_range_in_two_clusters(
 ) -> Verdict {
     let (before, spec) = (ours.table().await, theirs.spec(1, machine)?);
     match theirs.attempt(&spec).await? {
-        Ok(route) => theirs.leads(&spec, machine, &route).await?,
+        Ok(_) => drop(theirs.is_there(&spec, machine).await?),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => ours.nothing_changed_since(&before).await?,
         Err(error) => return broken(format!("the range of another cluster is {:?}: {error}", error.kind())),
     }
-    ours.is_listed(here).await?;
     let listed = ours.list().await?;
+    require(ids(&listed).contains(&here.id), || format!("{here:?} is not listed any more: {listed:?}"))?;
     let same = listed.iter().filter(|one| one.destination == here.destination && one.stamped).count();
     require(same <= 1, || format!("a route of another cluster is told as ours: {listed:?}"))
 }
@@ -83,13 +81,14 @@ pub(in crate::cases) async fn created_route_is_listed(scene: &Scene) -> Verdict 
     let mut made = Vec::new();
     for (number, machine) in (1..).zip(&machines) {
         let spec = work.spec(number, machine)?;
-        let route = work.lead(&spec, machine).await?;
+        let route = work.create(&spec).await?;
+        work.is_told(&spec, machine, &route).await?;
         made.push((spec, machine, route));
     }
     // The first is told as before when there are others, and to a manager that did not make it.
     work.restart().await;
     for (spec, machine, route) in &made {
-        work.leads(spec, machine, route).await?;
+        work.is_told(spec, machine, route).await?;
     }
     let listed = work.list().await?;
     require(listed.len() == made.len(), || format!("{} routes were made, and listed are {listed:?}", made.len()))
@@ -116,15 +115,8 @@ pub(in crate::cases) async fn route_listing_is_complete(scene: &Scene) -> Verdic
 /// Each of these, once, and nothing else.
 async fn lists_exactly(work: &Routing<'_>, routes: &[Route]) -> Verdict {
     let listed = work.list().await?;
-    let (told, made) = (by_id(&listed), by_id(routes));
-    let first = made.iter().zip(&told).find(|(made, told)| made != told);
-    require(told == made, || {
-        format!("{} routes are there, and {} are listed; the first that differs: {first:?}", made.len(), told.len())
-    })
-}
-
-fn by_id(routes: &[Route]) -> Vec<&Route> {
-    let mut routes: Vec<_> = routes.iter().collect();
-    routes.sort_by_key(|route| &route.id);
-    routes
+    let (count, there, told) = (listed.len(), ids(routes), ids(&listed));
+    let missing: Vec<_> = there.difference(&told).collect();
+    require(missing.is_empty(), || format!("{} routes are there, and these are not listed: {missing:?}", there.len()))?;
+    require(count == there.len(), || format!("{} routes are there, and {count} are listed", there.len()))
 }

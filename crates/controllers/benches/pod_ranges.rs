@@ -1,0 +1,280 @@
+//! What pod ranges cost: `cargo bench -p bowline-controllers --bench pod_ranges [NODES…]`.
+//!
+//! The reckoning alone is timed in this process. The controller runs in a process of its own, with real HTTP to an embedded
+//! API server here. The floor is a child, too, that writes as many pod ranges with as many writes under way and decides
+//! nothing.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bowline_apiserver::{ApiServer, Options as ServerOptions};
+use bowline_cloud::Clouds;
+use bowline_cloud::layers::LayerOptions;
+use bowline_controllers::manager::{self, ManagerOptions};
+use bowline_controllers::node_ipam::{AllocatorType, Options};
+use bowline_core::NodeName;
+use bowline_core::ipam::{Allocator, ClusterRange};
+use bowline_kube::ClientOptions;
+use bowline_runtime::{Clock, Shutdown};
+use futures::stream::{self, StreamExt as _};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+/// What the binary uses.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Writes under way at once, as in the controller.
+const CONCURRENCY: usize = 30;
+
+/// A real Node has a list of images, which is most of its size.
+const IMAGES: usize = 50;
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> Result<(), Failure> {
+    match std::env::var("BOWLINE_BENCH_ROLE").unwrap_or_default().as_str() {
+        "manager" => run_manager().await,
+        "bare" => run_bare_client().await,
+        _ => run_all().await,
+    }
+}
+
+async fn run_all() -> Result<(), Failure> {
+    let chosen: Vec<usize> = std::env::args().skip(1).filter_map(|text| text.parse().ok()).collect();
+    let sizes = if chosen.is_empty() { vec![5_000] } else { chosen };
+    reckon("10.0.0.0/8", 24, 5_000)?;
+    reckon("10.0.0.0/8", 32, 100_000)?;
+    for size in sizes {
+        through_the_controller(size).await?;
+    }
+    Ok(())
+}
+
+/// The reckoning alone: all come, every second leaves, as many come again, and a restart.
+fn reckon(cluster: &str, mask: u8, size: usize) -> Result<(), Failure> {
+    let range = ClusterRange::new(cluster.parse()?, mask)?;
+    let names: Vec<NodeName> = (0..size + size / 2).map(|index| name(index).as_str().into()).collect();
+    let mut allocator = Allocator::new(&[range], &[]);
+    let arrivals = timed(|| names.iter().take(size).try_for_each(|name| allocator.allocate(name).map(drop)))?;
+    let departures = timed::<Failure>(|| {
+        names.iter().take(size).step_by(2).for_each(|name| allocator.release(name));
+        Ok(())
+    })?;
+    let returns = timed(|| names.iter().skip(size).try_for_each(|name| allocator.allocate(name).map(drop)))?;
+    let held: Vec<(&NodeName, Vec<String>)> =
+        names.iter().map(|name| (name, allocator.held(name).iter().map(ToString::to_string).collect())).collect();
+    let mut again = Allocator::new(&[range], &[]);
+    let restart =
+        timed(|| held.iter().try_for_each(|(name, ranges)| again.observe(name, ranges).map_err(Failure::from)))?;
+    let per_thousand = |took: Duration, count: usize| took.as_secs_f64() * 1e6 / count as f64;
+    println!(
+        "{cluster} in blocks of /{mask}, {size} nodes, per 1000 nodes: {:.2} ms to allocate, {:.2} ms to release, {:.2} ms \
+         to allocate again, {:.2} ms to take over at a restart",
+        per_thousand(arrivals, size),
+        per_thousand(departures, size / 2),
+        per_thousand(returns, size / 2),
+        per_thousand(restart, held.len()),
+    );
+    Ok(())
+}
+
+fn timed<E: Into<Failure>>(work: impl FnOnce() -> Result<(), E>) -> Result<Duration, Failure> {
+    let begin = Instant::now();
+    work().map_err(Into::into)?;
+    Ok(begin.elapsed())
+}
+
+/// All Nodes are without ranges: how long until they have them, against the same patches alone.
+async fn through_the_controller(size: usize) -> Result<(), Failure> {
+    let floor = {
+        let world = World::new(size).await?;
+        let begin = Instant::now();
+        let child = world.spawn("bare")?;
+        world.wait_for_patches(size).await?;
+        let took = begin.elapsed();
+        end(child).await?;
+        took
+    };
+    let empty = {
+        let world = World::new(0).await?;
+        let child = world.spawn("manager")?;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let memory = memory(child.id(), "VmRSS")?;
+        end(child).await?;
+        memory
+    };
+    let world = World::new(size).await?;
+    let begin = Instant::now();
+    let child = world.spawn("manager")?;
+    world.wait_for_patches(size).await?;
+    let took = begin.elapsed();
+    // What the last patches set off.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (peak, after) = (memory(child.id(), "VmHWM")?, memory(child.id(), "VmRSS")?);
+    end(child).await?;
+    let (patches, distinct) = (world.patches(), world.distinct_ranges().await?);
+    println!(
+        "{size} nodes: {:.2} s, bare patches {:.2} s: {:.2}x; patches {patches} ({:.2} per node), distinct ranges {distinct}; \
+         memory {:.1} MiB empty, {:.1} MiB after, {:.1} MiB at most",
+        took.as_secs_f64(),
+        floor.as_secs_f64(),
+        took.as_secs_f64() / floor.as_secs_f64(),
+        patches as f64 / size as f64,
+        mebibytes(empty),
+        mebibytes(after),
+        mebibytes(peak),
+    );
+    Ok(())
+}
+
+// ---- the world around the child
+
+struct World {
+    server: ApiServer,
+    kubeconfig: std::path::PathBuf,
+}
+
+impl World {
+    async fn new(size: usize) -> Result<World, Failure> {
+        let server = ApiServer::start(ServerOptions::default()).await?;
+        let nodes: Api<Node> = Api::all(server.in_process_client());
+        let create = |index| {
+            let nodes = nodes.clone();
+            async move { Ok(drop(nodes.create(&PostParams::default(), &serde_json::from_value(node(index))?).await?)) }
+        };
+        let created: Vec<Result<(), Failure>> = stream::iter(0..size).map(create).buffer_unordered(64).collect().await;
+        created.into_iter().collect::<Result<(), Failure>>()?;
+        let kubeconfig = std::env::temp_dir().join(format!("bowline-bench-ranges-{}.kubeconfig", std::process::id()));
+        std::fs::write(&kubeconfig, server.kubeconfig())?;
+        Ok(World { server, kubeconfig })
+    }
+
+    /// Successful writes of pod ranges.
+    fn patches(&self) -> u64 {
+        let is_patch = |kind: &bowline_apiserver::RequestKind| {
+            (kind.verb, kind.resource, kind.subresource) == ("patch", "nodes", "") && kind.code < 300
+        };
+        self.server.requests().iter().filter(|(kind, _)| is_patch(kind)).map(|(_, count)| count).sum()
+    }
+
+    async fn distinct_ranges(&self) -> Result<usize, Failure> {
+        let nodes: Api<Node> = Api::all(self.server.in_process_client());
+        let ranges = nodes.list(&ListParams::default()).await?.items.into_iter().filter_map(|node| node.spec?.pod_cidr);
+        Ok(ranges.collect::<std::collections::BTreeSet<_>>().len())
+    }
+
+    async fn wait_for_patches(&self, size: usize) -> Result<(), Failure> {
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(300) {
+            if self.patches() >= size as u64 {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Err(format!("not all of {size} nodes had ranges within 300 s: {}", self.patches()).into())
+    }
+
+    fn spawn(&self, role: &str) -> Result<Child, Failure> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.env("BOWLINE_BENCH_ROLE", role).env("BOWLINE_BENCH_KUBECONFIG", &self.kubeconfig);
+        Ok(command.stdin(Stdio::piped()).spawn()?)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // A left-over file in the folder for such files is only untidy.
+        let _ = std::fs::remove_file(&self.kubeconfig);
+    }
+}
+
+/// Ends the child by closing its standard input, and waits for it.
+async fn end(mut child: Child) -> Result<(), Failure> {
+    drop(child.stdin.take());
+    let status = tokio::task::spawn_blocking(move || child.wait()).await??;
+    if status.success() { Ok(()) } else { Err(format!("the child ended with {status}").into()) }
+}
+
+fn name(index: usize) -> String {
+    format!("node-{index:06}")
+}
+
+/// A Node of about the size that real ones have.
+fn node(index: usize) -> Value {
+    let image = |image: usize| {
+        let name = format!("registry.example/library/image-{image}");
+        json!({"names": [format!("{name}@sha256:{image:064x}"), format!("{name}:v1.{image}")], "sizeBytes": 10_000_000 + image})
+    };
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name(index), "labels": {"kubernetes.io/hostname": name(index), "kubernetes.io/os": "linux"}},
+        "spec": {"providerID": format!("local://i-{index:06}")},
+        "status": {"images": (0..IMAGES).map(image).collect::<Vec<_>>()},
+    })
+}
+
+// ---- the children
+
+async fn client() -> Result<kube::Client, Failure> {
+    let kubeconfig = std::env::var_os("BOWLINE_BENCH_KUBECONFIG").ok_or("no kubeconfig given")?.into();
+    let options = ClientOptions { kubeconfig: Some(kubeconfig), user: "bench".to_owned(), ..ClientOptions::default() };
+    Ok(bowline_kube::connect(&options).await?)
+}
+
+/// The manager with this controller alone, until its standard input is closed.
+async fn run_manager() -> Result<(), Failure> {
+    let metrics = prometheus::Registry::new();
+    let clouds = Clouds::around([], &LayerOptions::default(), &metrics);
+    let ranges = vec![ClusterRange::new("10.0.0.0/8".parse()?, 24)?];
+    let ipam = Options { ranges, services: Vec::new(), allocator: AllocatorType::Range };
+    let options = ManagerOptions {
+        node: None,
+        node_lifecycle: None,
+        service: None,
+        node_ipam: Some(ipam),
+        ..ManagerOptions::default()
+    };
+    let shutdown = Shutdown::new();
+    let wish = shutdown.clone();
+    std::thread::spawn(move || {
+        let _ = std::io::read_to_string(std::io::stdin());
+        wish.request();
+    });
+    Ok(manager::run(client().await?, clouds, options, Clock::system(), metrics, shutdown).await?)
+}
+
+/// The same writes as the manager makes, by a client that knows beforehand what to write.
+async fn run_bare_client() -> Result<(), Failure> {
+    let nodes: Api<Node> = Api::all(client().await?);
+    let listed = nodes.list_metadata(&ListParams::default()).await?;
+    let names = listed.into_iter().filter_map(|node| node.metadata.name).enumerate();
+    let write = |(index, name): (usize, String)| {
+        let nodes = nodes.clone();
+        async move {
+            let range = format!("10.{}.{}.0/24", index / 256, index % 256);
+            let patch = json!({"spec": {"podCIDR": range, "podCIDRs": [range]}});
+            Ok(drop(nodes.patch(&name, &PatchParams::default(), &Patch::Strategic(&patch)).await?))
+        }
+    };
+    let written: Vec<Result<(), Failure>> =
+        stream::iter(names).map(write).buffer_unordered(CONCURRENCY).collect().await;
+    written.into_iter().collect()
+}
+
+// ---- reading /proc
+
+/// A figure of this process's status, in bytes.
+fn memory(pid: u32, field: &str) -> Result<u64, Failure> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|line| line.starts_with(field)).ok_or("no such field in /proc/PID/status")?;
+    let kibibytes: u64 = line.split_whitespace().nth(1).ok_or("an empty field in /proc/PID/status")?.parse()?;
+    Ok(kibibytes * 1024)
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / (1024.0 * 1024.0)
+}

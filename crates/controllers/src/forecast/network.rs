@@ -1,0 +1,181 @@
+//! What the controllers of pod ranges and routes would do.
+
+use std::sync::Arc;
+
+use bowline_cloud::{Cloud, Clouds, Freshness, Sighting};
+use bowline_core::ipam::cloud::{self as lead, Lead};
+use bowline_core::ipam::{Allocator, Misfit};
+use bowline_core::lifecycle::Moment;
+use bowline_core::routes::{self, Brake, Lane, Removal, Ruling, Scene, Table, Why};
+use bowline_core::well_known::NETWORK_UNAVAILABLE;
+use bowline_core::{FieldChange, InstanceRef, Node, Plan, RouteSpec, Step, Verb};
+use ipnet::IpNet;
+
+use super::nodes::Items;
+use super::{Item, Object, RemarkKind, changed};
+use crate::node_ipam::{self, AllocatorType};
+use crate::route::{self, Fleet};
+
+// ---- node-ipam-controller
+
+/// Which ranges Nodes without any would get. Those that come at the same time may get them in another order.
+pub(super) async fn pod_ranges(items: &mut Items, nodes: &[Arc<Node>], clouds: &Clouds, options: &node_ipam::Options) {
+    let mut allocator = Allocator::new(&options.ranges, &options.services);
+    let misfits: Vec<Misfit> =
+        nodes.iter().filter_map(|node| allocator.observe(&node.name, &node.pod_cidrs).err()).collect();
+    for misfit in &misfits {
+        if let Some(node) = nodes.iter().find(|node| node.name == misfit.node) {
+            let message = format!("{misfit}: with it, no pod ranges are handed out to any node");
+            items.of(node).remark(RemarkKind::Refused, message);
+        }
+    }
+    if !misfits.is_empty() {
+        return;
+    }
+    let mut asking: Vec<&Arc<Node>> = nodes.iter().filter(|node| !node.deleting && !node.is_hands_off()).collect();
+    asking.sort_by(|one, other| one.name.cmp(&other.name));
+    match options.allocator {
+        AllocatorType::Range => {
+            asking.iter().filter(|node| node.pod_cidrs.is_empty()).for_each(|node| give(items, &mut allocator, node))
+        }
+        AllocatorType::FromCloud => with_clouds(items, &mut allocator, &asking, clouds, Lead::Cloud).await,
+        AllocatorType::FromCluster => with_clouds(items, &mut allocator, &asking, clouds, Lead::Cluster).await,
+    }
+}
+
+fn give(items: &mut Items, allocator: &mut Allocator, node: &Node) {
+    match allocator.allocate(&node.name) {
+        Ok(ranges) => items.of(node).update(vec![pod_cidrs(&ranges)]),
+        Err(exhausted) => items.of(node).remark(RemarkKind::Refused, exhausted.to_string()),
+    }
+}
+
+fn pod_cidrs(ranges: &[IpNet]) -> FieldChange {
+    let ranges: Vec<String> = ranges.iter().map(ToString::to_string).collect();
+    changed("spec.podCIDRs", None, Some(ranges.join(", ")))
+}
+
+/// One read of all machines, and what their ranges mean for their Nodes.
+async fn with_clouds(items: &mut Items, allocator: &mut Allocator, nodes: &[&Arc<Node>], clouds: &Clouds, lead: Lead) {
+    let questions: Vec<_> = nodes.iter().map(|node| InstanceRef::of(node)).collect();
+    let answers = clouds.observe(&questions, Freshness::Now).await;
+    for (node, answer) in nodes.iter().zip(answers) {
+        match answer {
+            Ok(Sighting::Owned { provider, state }) => {
+                let Some(instance) = state.instance() else { continue };
+                items.of(node).cloud = Some(provider);
+                follow(items, allocator, node, lead::decide(&node.pod_cidrs, &instance.pod_ranges, lead));
+            }
+            Ok(Sighting::Nobody(_)) => {}
+            Err(error) => items.of(node).remark(RemarkKind::Failed, error.to_string()),
+        }
+    }
+}
+
+fn follow(items: &mut Items, allocator: &mut Allocator, node: &Node, step: lead::Step) {
+    match step {
+        lead::Step::Agreed => {}
+        lead::Step::WriteToNode(ranges) => items.of(node).update(vec![pod_cidrs(&ranges)]),
+        lead::Step::AssignInCloud(ranges) => {
+            let steps = ranges.iter().map(|range| step_of(Verb::Create, "pod range", range, vec![]));
+            items.of(node).in_cloud.steps.extend(steps);
+        }
+        lead::Step::Allocate => give(items, allocator, node),
+        lead::Step::Refuse(refusal) => items.of(node).remark(RemarkKind::Refused, refusal.to_string()),
+    }
+}
+
+// ---- node-route-controller
+
+/// Which routes would come and go, and what Nodes would be told. Returns an item for each route that leads to no Node.
+pub(super) async fn routes(
+    items: &mut Items,
+    nodes: &[Arc<Node>],
+    clouds: &Clouds,
+    options: &route::Options,
+    now: Moment,
+) -> Vec<Item> {
+    let mut strays = Vec::new();
+    for cloud in clouds.iter().filter(|cloud| cloud.has_routes()) {
+        let fleet = Fleet::listed(nodes, clouds, cloud);
+        match cloud.layers().list_routes(&options.cluster).await {
+            Ok(routes) => {
+                let mut table: Table = routes.into_iter().collect();
+                for node in fleet.own() {
+                    let scene = Scene { table: &table, nodes: &fleet, ranges: &options.ranges };
+                    let gone = led(items, &scene, cloud, &node);
+                    // What goes for a Node is no stray any more.
+                    gone.iter().for_each(|id| table.remove(id));
+                }
+                let scene = Scene { table: &table, nodes: &fleet, ranges: &options.ranges };
+                strays.extend(leading_nowhere(&scene, cloud, options.max_share, nodes.len(), now));
+            }
+            Err(error) => {
+                for node in fleet.own().iter().filter(|node| !node.pod_cidrs.is_empty()) {
+                    items.of(node).remark(RemarkKind::Failed, error.to_string());
+                }
+            }
+        }
+    }
+    strays
+}
+
+/// What one Node needs, and what it would be told if all of that works. Returns the routes that go.
+fn led(items: &mut Items, scene: &Scene<'_>, cloud: &Cloud, node: &Node) -> Vec<String> {
+    let plan = routes::decide(scene, node);
+    let told = routes::network(node, plan.is_whole(), plan.is_led_to);
+    if plan.is_empty() && told.is_none() {
+        return Vec::new();
+    }
+    let item = items.of(node);
+    item.cloud = Some(cloud.name().clone());
+    item.in_cloud.steps.extend(plan.lanes.iter().flat_map(steps));
+    if let Some(then) = told {
+        let now = node.network.as_ref().map(|network| format!("{} ({})", network.status, network.reason));
+        let then = format!("{} ({})", then.status, then.reason);
+        item.update(vec![changed(format!("condition {NETWORK_UNAVAILABLE}"), now, Some(then))]);
+    }
+    plan.lanes.iter().flat_map(|lane| &lane.remove).map(|removal| removal.route.id.clone()).collect()
+}
+
+fn leading_nowhere(scene: &Scene<'_>, cloud: &Cloud, max_share: f64, nodes: usize, now: Moment) -> Vec<Item> {
+    let strays = routes::strays(scene);
+    let ruling = Brake::new(max_share).confirm(strays.len(), scene.responsibilities(), nodes, now.instant);
+    strays.iter().map(|removal| stray(cloud, removal, &ruling)).collect()
+}
+
+fn steps(lane: &Lane) -> impl Iterator<Item = Step> {
+    lane.remove.iter().map(removal).chain(lane.create.iter().map(creation))
+}
+
+fn removal(removal: &Removal) -> Step {
+    let why = match removal.why {
+        Why::Unwanted => "the node does not have this range",
+        Why::Moved => "the node has other addresses",
+        Why::Blackhole => "it leads nowhere",
+        Why::InTheWay => "another node has this range",
+        Why::Stray => "the node does not exist",
+    };
+    let leads_to = removal.route.node.as_ref().map(ToString::to_string);
+    let changes = vec![changed("node", leads_to, None), changed("because", None, Some(why.to_owned()))];
+    step_of(Verb::Delete, "route", &removal.route.destination, changes)
+}
+
+fn creation(spec: &RouteSpec) -> Step {
+    step_of(Verb::Create, "route", &spec.destination, vec![changed("node", None, Some(spec.node.to_string()))])
+}
+
+fn step_of(verb: Verb, kind: &str, range: &IpNet, changes: Vec<FieldChange>) -> Step {
+    Step { verb, kind: kind.to_owned(), name: range.to_string(), changes, payload: Default::default() }
+}
+
+/// A route is no object of the cluster; it stands for itself.
+fn stray(cloud: &Cloud, stray: &Removal, ruling: &Ruling) -> Item {
+    let mut item = Item::new(Object { kind: "Route", namespace: None, name: stray.route.destination.to_string() });
+    item.cloud = Some(cloud.name().clone());
+    match ruling {
+        Ruling::Hold(doubt) => item.remark(RemarkKind::HeldBack, doubt.to_string()),
+        Ruling::Go | Ruling::Ask => item.in_cloud = Plan { steps: vec![removal(stray)] },
+    }
+    item
+}

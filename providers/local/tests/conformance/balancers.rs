@@ -1,0 +1,120 @@
+//! Hands for the balancers of the local cloud.
+
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bowline_conformance::{
+    BalancerBench, ForeignBalancer, Hand, SeenBalancer, SeenHealthCheck, SeenListener, SeenResource, SeenTarget,
+};
+use bowline_core::{IpFamily, LoadBalancerKey, Protocol, SessionAffinity};
+use bowline_local::{
+    Balancer, BalancerOptions, BalancerSettings, BalancerTarget, CloudAddress, Fault, FaultSpec, Listener, NewBalancer,
+};
+
+use super::LocalBench;
+
+/// Balancers as records, with enough addresses of both families.
+pub(super) fn records() -> BalancerOptions {
+    let nets = |nets: [&str; 2]| nets.map(|net| net.parse().unwrap()).into();
+    BalancerOptions {
+        pool: nets(["127.0.32.0/20", "fd00:1::/112"]),
+        internal_pool: nets(["127.0.48.0/20", "fd00:2::/112"]),
+        ..BalancerOptions::default()
+    }
+}
+
+#[async_trait]
+impl BalancerBench for LocalBench {
+    async fn resources(&self) -> Vec<SeenResource> {
+        let balancers = self.cloud.balancers().into_iter().map(balancer_resource);
+        balancers.chain(self.cloud.addresses().into_iter().map(address_resource)).collect()
+    }
+
+    async fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenBalancer> {
+        let balancer = self.cloud.balancers().into_iter().find(|balancer| balancer.owner.as_ref() == Some(key))?;
+        let addresses = self.cloud.addresses();
+        let ip = |id: &String| addresses.iter().find(|address| address.id == *id).map(|address| address.ip);
+        Some(SeenBalancer { addresses: balancer.addresses.iter().filter_map(ip).collect(), ..seen(balancer) })
+    }
+
+    async fn put_foreign(&self, foreign: &ForeignBalancer) -> Option<SeenResource> {
+        let listener = Listener { protocol: Protocol::Tcp, port: 443, node_port: 30443 };
+        let new = NewBalancer {
+            name: foreign.name.clone(),
+            owner: foreign.owner.clone(),
+            ip: foreign.address,
+            families: self.config.load_balancers.ip_families.iter().copied().take(1).collect(),
+            settings: BalancerSettings { listeners: vec![listener], ..BalancerSettings::default() },
+            ..NewBalancer::default()
+        };
+        Some(balancer_resource(self.cloud.add_balancer(new).ok()?))
+    }
+
+    async fn free_address(&self) -> Option<IpAddr> {
+        let v4 = self.config.load_balancers.ip_families.contains(&IpFamily::IPv4);
+        Some(if v4 { [127, 0, 40, 77].into() } else { "fd00:1::77".parse().unwrap() })
+    }
+
+    async fn writes(&self) -> Option<u64> {
+        Some(self.cloud.writes())
+    }
+
+    async fn stale(&self) -> Hand {
+        self.late.store(true, Ordering::SeqCst);
+        self.settle().await;
+        Hand::Done
+    }
+
+    async fn slow(&self) -> Hand {
+        self.cloud.set_work_time(Duration::from_secs(3600));
+        Hand::Done
+    }
+
+    async fn settle(&self) {
+        self.cloud.finish_work();
+        if self.late.load(Ordering::SeqCst) {
+            self.cloud.repair_all();
+            self.cloud.inject(FaultSpec::always(Fault::Stale));
+        }
+    }
+}
+
+fn balancer_resource(balancer: Balancer) -> SeenResource {
+    let Balancer { id, name, owner, addresses, settings, targets } = balancer;
+    let summary = format!("{addresses:?} {settings:?} {targets:?}");
+    SeenResource { kind: "balancer".to_owned(), id, name, owners: owner.into_iter().collect(), summary }
+}
+
+fn address_resource(address: CloudAddress) -> SeenResource {
+    let CloudAddress { id, ip, internal, share_group, owners } = address;
+    let summary = format!("{ip} internal={internal} {share_group:?}");
+    SeenResource { kind: "address".to_owned(), id, name: String::new(), owners, summary }
+}
+
+fn seen(balancer: Balancer) -> SeenBalancer {
+    let settings = balancer.settings;
+    let listener =
+        |one: &Listener| SeenListener { protocol: one.protocol, port: one.port, node_port: Some(one.node_port) };
+    let target = |one: BalancerTarget| SeenTarget { machine: one.machine.unwrap_or(one.name), draining: one.draining };
+    let first = settings.listeners.first().map_or(0, |first| first.node_port);
+    let health_check = settings.health_check.and_then(|check| {
+        let interval = Some(Duration::from_millis(check.interval_millis));
+        Some(SeenHealthCheck { path: check.path?, port: check.port.unwrap_or(first), interval })
+    });
+    let affinity = |timeout_seconds| SessionAffinity::ClientIp { timeout_seconds };
+    SeenBalancer {
+        id: balancer.id,
+        name: balancer.name,
+        addresses: Vec::new(),
+        listeners: settings.listeners.iter().map(listener).collect(),
+        targets: balancer.targets.into_iter().map(target).collect(),
+        source_ranges: settings.source_ranges,
+        affinity: Some(settings.affinity_seconds.map_or(SessionAffinity::None, affinity)),
+        health_check,
+        proxy_protocol: settings.proxy_protocol,
+        idle_timeout: settings.idle_timeout_millis.map(Duration::from_millis),
+        internal: settings.internal,
+    }
+}
