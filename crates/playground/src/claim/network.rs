@@ -63,8 +63,14 @@ mod tests {
     use crate::claim::Claim;
     use serde_json::json;
 
+    /// Nodes and their ranges.
+    type Nodes<'a> = &'a [(&'a str, &'a [&'a str])];
+
+    /// Ranges and the machines that they are led to.
+    type Routes<'a> = &'a [(&'a str, &'a str)];
+
     /// Nodes on machines of the same names with these ranges, and routes from ranges to machines.
-    fn snapshot(nodes: &[(&str, &[&str])], routes: &[(&str, &str)]) -> Snapshot {
+    fn snapshot(nodes: Nodes<'_>, routes: Routes<'_>) -> Snapshot {
         let node = |(name, ranges): &(&str, &[&str])| {
             let spec = json!({"providerID": format!("local://{name}"), "podCIDRs": ranges});
             serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
@@ -80,7 +86,7 @@ mod tests {
 
     #[test]
     fn every_node_has_a_range_that_no_other_has() {
-        let cases: [(&[(&str, &[&str])], Result<(), &str>); 4] = [
+        let cases: [(Nodes<'_>, Result<(), &str>); 4] = [
             (&[("a", &["10.0.1.0/24"]), ("b", &["10.0.2.0/24", "fd00:2::/64"])], Ok(())),
             (&[("a", &["10.0.1.0/24"]), ("b", &[])], Err("b has none")),
             (&[("a", &["10.0.1.0/24"]), ("b", &["10.0.1.0/24"])], Err("b has 10.0.1.0/24, and so has another")),
@@ -95,7 +101,7 @@ mod tests {
     fn every_range_is_led_to_its_node_and_nothing_else_is() {
         let nodes: [(&str, &[&str]); 2] = [("a", &["10.0.1.0/24"]), ("b", &["10.0.2.0/24"])];
         let (a, b) = (("10.0.1.0/24", "a"), ("10.0.2.0/24", "b"));
-        let cases: [(&[(&str, &str)], Result<(), &str>); 5] = [
+        let cases: [(Routes<'_>, Result<(), &str>); 5] = [
             (&[a, b], Ok(())),
             (&[a], Err(r#"no route leads 10.0.2.0/24 to "b", which is b"#)),
             (&[a, ("10.0.2.0/24", "a")], Err(r#"no route leads 10.0.2.0/24 to "b", which is b"#)),
