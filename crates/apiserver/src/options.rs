@@ -31,6 +31,9 @@ pub struct Options {
     pub node_ports: (u16, u16),
     /// The issuer of service-account tokens.
     pub issuer: String,
+    /// Let the addresses in endpoint slices be in the loopback range, which a real server refuses: for a cluster whose Pods
+    /// live on this machine.
+    pub loopback_endpoints: bool,
 }
 
 impl Default for Options {
@@ -43,6 +46,7 @@ impl Default for Options {
             service_cidr: IpNet::from(ipnet::Ipv4Net::new_assert([10, 96, 0, 0].into(), 16)),
             node_ports: (30_000, 32_767),
             issuer: "https://kubernetes.default.svc".to_owned(),
+            loopback_endpoints: false,
         }
     }
 }

@@ -169,6 +169,11 @@ pub(crate) struct PlaygroundArgs {
     #[arg(long, value_name = "PORT", conflicts_with = "listen")]
     pub(crate) port: Option<u16>,
 
+    /// Where Pods live, as on the manager itself: one range, or one of each family. If nothing is said, in a free part of the
+    /// loopback network, where they can be reached; other ranges are only shown.
+    #[arg(long, value_name = "CIDR", value_parser = flags::pod_ranges)]
+    pub(crate) cluster_cidr: Option<flags::PodRanges>,
+
     /// Where the cloud's own API listens, on this machine; port 0 picks a free one.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0", value_parser = flags::loopback)]
     pub(crate) cloud_listen: SocketAddr,
@@ -194,6 +199,7 @@ impl From<&ApiserverArgs> for Options {
             service_cidr: args.service_cluster_ip_range,
             node_ports: args.service_node_port_range.into(),
             issuer: args.service_account_issuer.clone(),
+            ..Options::default()
         }
     }
 }
@@ -202,7 +208,13 @@ impl From<&PlaygroundArgs> for PlaygroundOptions {
     fn from(args: &PlaygroundArgs) -> PlaygroundOptions {
         let listen = args.port.map_or(args.listen, |port| (Ipv4Addr::LOCALHOST, port).into());
         // The tour starts them, after a look at how things are without.
-        PlaygroundOptions { nodes: args.nodes, listen, cloud_listen: args.cloud_listen, controllers: false }
+        PlaygroundOptions {
+            nodes: args.nodes,
+            listen,
+            cloud_listen: args.cloud_listen,
+            cluster_cidrs: args.cluster_cidr.clone().map_or_else(Vec::new, |flags::PodRanges(ranges)| ranges),
+            controllers: false,
+        }
     }
 }
 

@@ -77,6 +77,7 @@ Nothing is kept: Ctrl-C stops it, and the next start is new.
 fn explain(error: PlaygroundError) -> anyhow::Error {
     match error {
         PlaygroundError::Server(StartError::Options(what)) => BadInput(what).into(),
+        PlaygroundError::PodNetwork(_) => BadInput(error.to_string()).into(),
         other => other.into(),
     }
 }

@@ -23,10 +23,15 @@ struct Processes {
 
 impl Processes {
     fn start(test: &str, flags: &[&str]) -> Processes {
+        Processes::start_with(test, "", flags)
+    }
+
+    /// With these lines in the configuration of the cloud.
+    fn start_with(test: &str, lines: &str, flags: &[&str]) -> Processes {
         let server = Server::start(test, &["--debug-endpoints"]);
         let mut cloud = Program::start(test, &["cloud", "--listen=127.0.0.1:0"]);
         let endpoint = cloud.says("cloud ready at ");
-        let config = server.scratch.file("local.yaml", format!("# where it listens\nendpoint: {endpoint}\n"));
+        let config = server.scratch.file("local.yaml", format!("# where it listens\nendpoint: {endpoint}\n{lines}"));
         let config = format!("--cloud-config={}", config.display());
         let kubeconfig = format!("--kubeconfig={}", server.kubeconfig().display());
         let routes = "--configure-cloud-routes=false";
@@ -207,6 +212,30 @@ async fn two_clouds_have_a_node_each_in_one_cluster() {
     assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
 }
 
+/// The node once this is true of it.
+async fn node_that(nodes: &Api<Node>, name: &str, manager: &Program, is_so: impl Fn(&Node) -> bool) -> Node {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    loop {
+        let node = nodes.get(name).await.unwrap();
+        if is_so(&node) {
+            return node;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "in vain; the manager said: {}", manager.said());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The pod ranges of a node.
+fn ranges(node: &Node) -> Vec<String> {
+    node.spec.as_ref().and_then(|spec| spec.pod_cidrs.clone()).unwrap_or_default()
+}
+
+/// What is said about the network of a node, in one word.
+fn network(node: &Node) -> Option<&str> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == "NetworkUnavailable")?.reason.as_deref()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_gets_a_pod_range_and_the_cloud_leads_it_there() {
     let flags = ["--configure-cloud-routes", "--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56"];
@@ -214,27 +243,26 @@ async fn a_node_gets_a_pod_range_and_the_cloud_leads_it_there() {
     all.add(&["worker-1", "--id=one", "--address=InternalIP=10.0.0.1"]);
     let nodes = all.nodes().await;
     nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    let node = loop {
-        let node = nodes.get("worker-1").await.unwrap();
-        let network = |node: &Node| {
-            let conditions = node.status.as_ref()?.conditions.as_ref()?;
-            conditions.iter().find(|condition| condition.type_ == "NetworkUnavailable")?.reason.clone()
-        };
-        if network(&node).as_deref() == Some("RouteCreated") {
-            break node;
-        }
-        assert!(tokio::time::Instant::now() < deadline, "no route yet; the manager said: {}", all.manager.said());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
-    let ranges = node.spec.unwrap().pod_cidrs.unwrap();
-    assert_eq!(ranges, ["10.244.0.0/24", "fd00:10:244::/64"]);
+    let node = node_that(&nodes, "worker-1", &all.manager, |node| network(node) == Some("RouteCreated")).await;
+    assert_eq!(ranges(&node), ["10.244.0.0/24", "fd00:10:244::/64"]);
     let routes = bowline(&["cloud", "routes", &format!("--endpoint={}", all.endpoint)]);
     let routes = String::from_utf8(routes.stdout).unwrap();
-    for range in ranges {
+    for range in ranges(&node) {
         let led = |line: &str| line.contains(&range) && line.contains("one") && line.contains("active");
         assert!(routes.lines().any(led), "{range} is missing in {routes}");
     }
+    assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_gets_the_range_that_the_cloud_leads_to_its_machine() {
+    let flags = ["--allocate-node-cidrs", "--cidr-allocator-type=CloudAllocator", "--cluster-cidr=10.244.0.0/16"];
+    let mut all = Processes::start_with("cloud-ranges", "podRanges: true\n", &flags);
+    all.add(&["worker-1", "--id=one", "--pod-range=10.244.7.0/24"]);
+    let nodes = all.nodes().await;
+    nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
+    let node = node_that(&nodes, "worker-1", &all.manager, |node| !ranges(node).is_empty()).await;
+    assert_eq!(ranges(&node), ["10.244.7.0/24"]);
     assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
 }
 

@@ -3,34 +3,40 @@
 //! `cargo bench -p bowline-controllers --bench routes [-- NODES]`
 //!
 //! ```text
-//!  this process: API server ◄── manager ──► local cloud, so many calls at once, each with its latency
+//!  this process: API server, local cloud ◄── real HTTP ── the manager in a child: so many calls at once, each with a latency
 //! ```
 //!
 //! The ideal is what the calls that were made would take if nothing else took any time and all places were always taken:
 //! calls x latency / concurrency. Figures are printed, and nothing fails on them.
 
+mod child;
+
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bowline_apiserver::{ApiServer, Options as ServerOptions};
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds};
-use bowline_controllers::manager::{self, ManagerError, ManagerOptions};
+use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::route;
-use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider, NewMachine};
-use bowline_runtime::{Clock, Shutdown};
+use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider, NewMachine, Server};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
-use tokio::task::JoinHandle;
+
+use child::{Child, Failure};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+const MANAGER: &str = "manager";
+const ENDPOINT: &str = "BOWLINE_BENCH_CLOUD";
+const AT_ONCE: &str = "BOWLINE_BENCH_AT_ONCE";
 
 /// Calls at once and the latency of each, as clouds have them: few and quick, a good many, very many and slow.
 const CLOUDS: [(usize, Duration); 3] =
@@ -45,25 +51,52 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Failure> {
+    if child::role() == MANAGER {
+        return manage().await;
+    }
     let nodes = std::env::args().skip(1).find_map(|text| text.parse().ok()).unwrap_or(5000);
-    for (at_once, latency) in CLOUDS {
+    for (index, (at_once, latency)) in CLOUDS.into_iter().enumerate() {
         let world = World::new(nodes, latency).await?;
-        let manager = world.start(at_once);
-        first_programming(&world, nodes, at_once, latency).await?;
-        if (at_once, latency) == CLOUDS[1] {
+        let manager = world.start(at_once)?;
+        first_programming(&world, &manager, nodes, at_once, latency).await?;
+        let is_looked_into = index == 1;
+        if is_looked_into {
             one_node(&world, nodes).await?;
-            coming_and_going(&world, nodes).await?;
+            coming_and_going(&world, &manager, nodes).await?;
         }
-        manager.stop().await?;
-        if (at_once, latency) == CLOUDS[1] {
+        manager.end().await?;
+        if is_looked_into {
             restart(&world, at_once).await?;
         }
     }
     Ok(())
 }
 
+/// The manager with this controller alone.
+async fn manage() -> Result<(), Failure> {
+    let mut config = Config { endpoint: std::env::var(ENDPOINT)?, ..Config::default() };
+    config.routes.max_parallel = std::env::var(AT_ONCE)?.parse()?;
+    let provider: Arc<dyn CloudProvider> = Arc::new(LocalProvider::over_http(&config)?);
+    let metrics = prometheus::Registry::new();
+    let clouds = Clouds::around([provider], &LayerOptions::default(), &metrics);
+    let options = ManagerOptions {
+        node: None,
+        node_lifecycle: None,
+        service: None,
+        route: Some(route::Options::new("kubernetes".into(), vec!["10.0.0.0/8".parse()?])),
+        ..ManagerOptions::default()
+    };
+    child::manage(clouds, options, metrics).await
+}
+
 /// No Node has a route yet: how long until all have, and all are told.
-async fn first_programming(world: &World, nodes: usize, at_once: usize, latency: Duration) -> Result<(), Failure> {
+async fn first_programming(
+    world: &World,
+    manager: &Child,
+    nodes: usize,
+    at_once: usize,
+    latency: Duration,
+) -> Result<(), Failure> {
     let begin = Instant::now();
     world.until("every Node has its route", async || world.routes() == nodes).await?;
     let programmed = begin.elapsed();
@@ -75,7 +108,7 @@ async fn first_programming(world: &World, nodes: usize, at_once: usize, latency:
     println!("{nodes} nodes without routes, {at_once} calls at once, {latency:?} each: ideal {ideal:.2?}");
     println!("  all routes are made after {programmed:.2?}, {:.2}x", ratio(programmed));
     println!("  all nodes are told after {told:.2?}, {:.2}x", ratio(told));
-    println!("  cloud calls: {calls:?}; patches: {}; memory: {} MiB", world.patches(), memory());
+    println!("  cloud calls: {calls:?}; patches: {}; memory: {:.1} MiB", world.patches(), manager.memory()?);
     Ok(())
 }
 
@@ -96,8 +129,8 @@ async fn one_node(world: &World, nodes: usize) -> Result<(), Failure> {
 }
 
 /// Many Nodes come and go, again and again: what stays of them in memory?
-async fn coming_and_going(world: &World, nodes: usize) -> Result<(), Failure> {
-    let mut figures = vec![memory()];
+async fn coming_and_going(world: &World, manager: &Child, nodes: usize) -> Result<(), Failure> {
+    let mut figures = vec![manager.memory()?];
     world.cloud.reset_calls();
     for _ in 0..TIMES {
         let crowd = || stream::iter(nodes..nodes + CROWD);
@@ -107,9 +140,12 @@ async fn coming_and_going(world: &World, nodes: usize) -> Result<(), Failure> {
         crowd().map(delete).buffer_unordered(16).try_collect::<Vec<_>>().await?;
         world.until("their routes are gone", async || world.routes() == nodes).await?;
         (nodes..nodes + CROWD).try_for_each(|index| world.cloud.delete(&id(index)))?;
-        figures.push(memory());
+        figures.push(manager.memory()?);
     }
-    println!("{CROWD} nodes come and go, {TIMES} times: cloud calls: {:?}; memory in MiB: {figures:?}", world.calls());
+    println!(
+        "{CROWD} nodes come and go, {TIMES} times: cloud calls: {:?}; memory in MiB: {figures:.1?}",
+        world.calls()
+    );
     Ok(())
 }
 
@@ -117,11 +153,11 @@ async fn coming_and_going(world: &World, nodes: usize) -> Result<(), Failure> {
 async fn restart(world: &World, at_once: usize) -> Result<(), Failure> {
     let patches = world.patches();
     world.cloud.reset_calls();
-    let manager = world.start(at_once);
+    let manager = world.start(at_once)?;
     world.until("it has looked", async || !world.calls().is_empty()).await?;
     tokio::time::sleep(Duration::from_secs(3)).await;
     println!("restart with nothing to do: cloud calls: {:?}; patches: {}", world.calls(), world.patches() - patches);
-    manager.stop().await
+    manager.end().await
 }
 
 // ---- the world
@@ -130,17 +166,15 @@ struct World {
     server: ApiServer,
     nodes: Api<Node>,
     cloud: LocalCloud,
+    endpoint: SocketAddr,
+    _serving: Server,
+    kubeconfig: PathBuf,
 }
 
-struct Manager {
-    shutdown: Shutdown,
-    running: JoinHandle<Result<(), ManagerError>>,
-}
-
-impl Manager {
-    async fn stop(self) -> Result<(), Failure> {
-        self.shutdown.request();
-        Ok(self.running.await??)
+impl Drop for World {
+    fn drop(&mut self) {
+        // A left-over file in the folder for such files is only untidy.
+        let _ = std::fs::remove_file(&self.kubeconfig);
     }
 }
 
@@ -149,29 +183,19 @@ impl World {
     async fn new(nodes: usize, latency: Duration) -> Result<World, Failure> {
         let server = ApiServer::start(ServerOptions::default()).await?;
         let cloud = LocalCloud::open(CloudOptions { latency, ..CloudOptions::default() })?;
-        let world = World { nodes: Api::all(server.in_process_client()), server, cloud };
+        let serving = bowline_local::serve(cloud.clone(), (Ipv4Addr::LOCALHOST, 0).into()).await?;
+        let kubeconfig = std::env::temp_dir().join(format!("bowline-bench-routes-{}.kubeconfig", std::process::id()));
+        std::fs::write(&kubeconfig, server.kubeconfig())?;
+        let nodes_api = Api::all(server.in_process_client());
+        let endpoint = serving.address();
+        let world = World { nodes: nodes_api, server, cloud, endpoint, _serving: serving, kubeconfig };
         stream::iter(0..nodes).map(|index| world.register(index)).buffer_unordered(16).try_collect::<Vec<_>>().await?;
         Ok(world)
     }
 
-    fn start(&self, at_once: usize) -> Manager {
-        let mut config = Config::default();
-        config.routes.max_parallel = at_once;
-        let provider: Arc<dyn CloudProvider> = Arc::new(LocalProvider::in_process(self.cloud.clone(), &config));
-        let metrics = prometheus::Registry::new();
-        let clouds = Clouds::around([provider], &LayerOptions::default(), &metrics);
-        let ranges = "10.0.0.0/8".parse().into_iter().collect();
-        let options = ManagerOptions {
-            node: None,
-            node_lifecycle: None,
-            service: None,
-            route: Some(route::Options::new("kubernetes".into(), ranges)),
-            ..ManagerOptions::default()
-        };
-        let shutdown = Shutdown::new();
-        let client = self.server.in_process_client();
-        let running = tokio::spawn(manager::run(client, clouds, options, Clock::system(), metrics, shutdown.clone()));
-        Manager { shutdown, running }
+    fn start(&self, at_once: usize) -> Result<Child, Failure> {
+        let settings = [(ENDPOINT, format!("http://{}", self.endpoint)), (AT_ONCE, at_once.to_string())];
+        Child::spawn(MANAGER, &self.kubeconfig, &settings)
     }
 
     /// A machine and its Node, with a pod range.
@@ -218,11 +242,4 @@ fn name(index: usize) -> String {
 
 fn id(index: usize) -> String {
     format!("i-{index:05}")
-}
-
-/// What this process holds, in MiB; 0 where that cannot be told.
-fn memory() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let resident = pages.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    resident.unwrap_or_default() * 4096 / (1 << 20)
 }

@@ -2,23 +2,25 @@
 //!
 //! ```text
 //!  machines, the kubelets so far, now ──► Kubelets::decide ──► Boot, Renew, PostStatus
-//!  Pods on machines that run          ──► pod_actions      ──► Run, Remove
+//!  Pods on machines that run          ──► Given::decide    ──► Run, Remove
 //! ```
 //!
 //! A machine that appears boots a kubelet, which registers its Node the way `--cloud-provider=external` makes a real one
 //! do: with the taint `node.cloudprovider.kubernetes.io/uninitialized`, without addresses, provider ID or labels of the
 //! cloud. It renews its Lease and posts its status as long as the machine runs; a machine that is stopped or deleted
-//! falls silent without a word, as one without power does. Containers are not run: a Pod bound to the Node is simply said
-//! to be running.
+//! falls silent without a word, as one without power does. Containers are not run: a Pod bound to the Node gets an address
+//! from the Node's pod range, as a network plugin would give it, and is then simply said to be running. While the Node has no
+//! range, it waits.
 //!
 //! As with a real kubelet, a Node that somebody deletes while its machine runs does not come back before the machine is
 //! started anew.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_core::well_known::{NO_SCHEDULE, UNINITIALIZED_TAINT};
+use bowline_core::well_known::{NETWORK_UNAVAILABLE, NO_SCHEDULE, UNINITIALIZED_TAINT};
 use bowline_local::{Machine, MachineState};
 use futures::StreamExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -27,6 +29,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::objects::{Lease, Node, Pod, create};
+use crate::pod_network::free_addresses;
 use crate::time::{Pace, now, now_micro};
 use crate::view::{LEASE_NAMESPACE, View};
 
@@ -82,18 +85,22 @@ enum Action {
     PostStatus(String),
 }
 
+/// The addresses that Pods were given, by their UID: a Pod keeps its own until it is gone, and nobody else has them.
+#[derive(Debug, Default)]
+struct Given(HashMap<String, Vec<IpAddr>>);
+
 /// What the kubelets do for Pods.
 #[derive(Debug, Clone)]
 enum PodAction {
-    /// Says that it runs.
-    Run(Arc<Pod>),
+    /// Says that it runs, at these addresses.
+    Run(Arc<Pod>, Vec<IpAddr>),
     /// Confirms that its containers are gone.
     Remove(Arc<Pod>),
 }
 
 /// Runs a kubelet on each of the machines, for as long as it is polled.
 pub(crate) async fn run(client: Client, machines: impl Fn() -> Vec<Arc<Machine>>, mut view: View, pace: Pace) {
-    let mut kubelets = Kubelets::default();
+    let (mut kubelets, mut given) = (Kubelets::default(), Given::default());
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -106,7 +113,11 @@ pub(crate) async fn run(client: Client, machines: impl Fn() -> Vec<Arc<Machine>>
             .collect()
             .await;
         booted.iter().for_each(|machine| kubelets.is_up(machine, pace, Instant::now()));
-        let actions = pod_actions(&view.pods(), &kubelets.addresses());
+        let pods = view.pods();
+        if pods.is_empty() {
+            continue;
+        }
+        let actions = given.decide(&pods, &kubelets.ranges(&view.nodes()));
         futures::stream::iter(actions).for_each_concurrent(CONCURRENCY, |action| apply_pod(&client, action)).await;
     }
 }
@@ -147,13 +158,12 @@ impl Kubelets {
         kubelet.state = State::Up { renew, post: now + WARM_UP };
     }
 
-    /// The Nodes whose kubelets are up, and the number that the addresses of their Pods are made from.
-    fn addresses(&self) -> HashMap<&str, usize> {
-        let numbered = self.by_machine.values().enumerate();
-        numbered
-            .filter(|(_, kubelet)| kubelet.is_up())
-            .map(|(number, kubelet)| (kubelet.node.as_str(), number))
-            .collect()
+    /// The Nodes whose kubelets are up, each with its pod ranges.
+    fn ranges(&self, nodes: &[Arc<Node>]) -> HashMap<String, Vec<String>> {
+        let up: HashSet<&str> =
+            self.by_machine.values().filter(|kubelet| kubelet.is_up()).map(|kubelet| &*kubelet.node).collect();
+        let with_ranges = nodes.iter().map(|node| (node.name_any(), node.spec.pod_cidrs.clone()));
+        with_ranges.filter(|(name, _)| up.contains(&**name)).collect()
     }
 }
 
@@ -224,7 +234,8 @@ fn is_conflict(error: &kube::Error) -> bool {
 }
 
 /// The Node as a kubelet with `--cloud-provider=external` first writes it.
-// upstream: without --node-ip such a kubelet leaves all addresses to the cloud, its own name included.
+// upstream: without --node-ip such a kubelet leaves all addresses to the cloud, its own name included. That the network is
+// not there yet is what kubelets of clouds with routes said of themselves, in these words; newer ones leave it to others.
 fn registration(machine: &Machine) -> Value {
     let name = &machine.spec.name;
     let labels = json!({
@@ -234,6 +245,7 @@ fn registration(machine: &Machine) -> Value {
     let capacity = json!({"cpu": "4", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "110"});
     let allocatable = json!({"cpu": "3900m", "memory": "15Gi", "ephemeral-storage": "90Gi", "pods": "110"});
     let mut conditions = pressures();
+    conditions.push(condition(NETWORK_UNAVAILABLE, "True", "NoRouteCreated", "Node created without a route"));
     conditions.push(condition("Ready", "False", "KubeletNotReady", "container runtime network not ready"));
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -299,32 +311,43 @@ async fn post_status(client: &Client, node: &str) -> kube::Result<()> {
 
 // ---- for its Pods
 
-/// What is to be done for the Pods on these Nodes.
-fn pod_actions(pods: &[Arc<Pod>], nodes: &HashMap<&str, usize>) -> Vec<(PodAction, String)> {
-    let mut actions = Vec::new();
-    for (number, pod) in pods.iter().enumerate() {
-        let Some(machine) = pod.node().and_then(|node| nodes.get(node)) else { continue };
-        let ip = pod_ip(*machine, number);
-        if pod.metadata.deletion_timestamp.is_some() {
-            actions.push((PodAction::Remove(pod.clone()), ip));
-        } else if pod.phase() == "Pending" {
-            actions.push((PodAction::Run(pod.clone()), ip));
+impl Given {
+    /// What is to be done for the Pods on these Nodes, which have these ranges.
+    fn decide(&mut self, pods: &[Arc<Pod>], nodes: &HashMap<String, Vec<String>>) -> Vec<PodAction> {
+        let present: HashSet<_> = pods.iter().filter_map(|pod| pod.metadata.uid.as_deref()).collect();
+        self.0.retain(|pod, _| present.contains(&**pod));
+        let mut actions = Vec::new();
+        for pod in pods {
+            let Some(ranges) = pod.node().and_then(|node| nodes.get(node)) else { continue };
+            if pod.metadata.deletion_timestamp.is_some() {
+                actions.push(PodAction::Remove(pod.clone()));
+            } else if pod.phase() == "Pending" {
+                let addresses = self.addresses(pod, ranges);
+                actions.extend(addresses.map(|addresses| PodAction::Run(pod.clone(), addresses)));
+            }
         }
+        actions
     }
-    actions
+
+    /// Those of this Pod; new ones from these ranges if it has none.
+    fn addresses(&mut self, pod: &Pod, ranges: &[String]) -> Option<Vec<IpAddr>> {
+        let uid = pod.metadata.uid.clone()?;
+        if let Some(given) = self.0.get(&uid) {
+            return Some(given.clone());
+        }
+        let taken: HashSet<IpAddr> = self.0.values().flatten().copied().collect();
+        let addresses = free_addresses(ranges, |address| taken.contains(&address))?;
+        self.0.insert(uid, addresses.clone());
+        Some(addresses)
+    }
 }
 
-/// An address that looks like one; nothing answers there.
-fn pod_ip(machine: usize, pod: usize) -> String {
-    format!("10.244.{}.{}", machine % 256, pod % 254 + 1)
-}
-
-async fn apply_pod(client: &Client, (action, ip): (PodAction, String)) {
-    let (PodAction::Run(pod) | PodAction::Remove(pod)) = &action;
+async fn apply_pod(client: &Client, action: PodAction) {
+    let (PodAction::Run(pod, _) | PodAction::Remove(pod)) = &action;
     let pods = Api::<Pod>::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
     let done = match &action {
-        PodAction::Run(pod) => {
-            let patch = Patch::Strategic(json!({"status": running(pod, &ip)}));
+        PodAction::Run(pod, addresses) => {
+            let patch = Patch::Strategic(json!({"status": running(pod, addresses)}));
             pods.patch_status(&pod.name_any(), &PatchParams::default(), &patch).await.map(drop)
         }
         PodAction::Remove(pod) => {
@@ -337,7 +360,7 @@ async fn apply_pod(client: &Client, (action, ip): (PodAction, String)) {
 }
 
 /// The status of a Pod whose containers all run.
-fn running(pod: &Pod, ip: &str) -> Value {
+fn running(pod: &Pod, addresses: &[IpAddr]) -> Value {
     let containers = pod.spec.containers.iter();
     let states: Vec<_> = containers
         .map(|container| {
@@ -349,8 +372,9 @@ fn running(pod: &Pod, ip: &str) -> Value {
         .collect();
     let holds = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now()});
     let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(holds);
+    let all: Vec<_> = addresses.iter().map(|address| json!({"ip": address})).collect();
     json!({
-        "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "startTime": now(),
+        "phase": "Running", "podIP": addresses.first(), "podIPs": all, "startTime": now(),
         "containerStatuses": states, "conditions": conditions,
     })
 }
@@ -414,23 +438,63 @@ mod tests {
         assert_eq!(node["spec"]["taints"], json!([taint]));
         assert_eq!(node["spec"]["providerID"], Value::Null);
         assert_eq!(node["status"]["addresses"], Value::Null);
+        assert_eq!(node["spec"]["podCIDR"], Value::Null);
+        let network =
+            node["status"]["conditions"].as_array().unwrap().iter().find(|told| told["type"] == NETWORK_UNAVAILABLE);
+        let network = network.map(|told| (&told["status"], &told["reason"], &told["message"]));
+        let [status, reason, message] = ["True", "NoRouteCreated", "Node created without a route"].map(Value::from);
+        assert_eq!(network, Some((&status, &reason, &message)));
         let labels = node["metadata"]["labels"].as_object().unwrap();
         assert!(!labels.keys().any(|key| key.contains("zone") || key.contains("region") || key.contains("instance")));
         assert_eq!(labels["kubernetes.io/hostname"], "node-1");
     }
 
+    fn pod(uid: &str, node: &str, deleting: bool) -> Arc<Pod> {
+        let deleted = deleting.then_some("2026-01-01T00:00:00Z");
+        let value = json!({
+            "metadata": {"name": uid, "uid": uid, "deletionTimestamp": deleted},
+            "spec": {"containers": [], "nodeName": node},
+        });
+        Arc::new(serde_json::from_value(value).unwrap())
+    }
+
+    fn nodes(ranges: &[(&str, &[&str])]) -> HashMap<String, Vec<String>> {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        ranges.iter().map(|(node, ranges)| ((*node).to_owned(), owned(ranges))).collect()
+    }
+
+    /// `POD ADDRESS…` or `remove POD`, one for each action.
+    fn list(actions: &[PodAction]) -> Vec<String> {
+        let show = |action: &PodAction| match action {
+            PodAction::Run(pod, addresses) => {
+                addresses.iter().fold(pod.name_any(), |text, address| format!("{text} {address}"))
+            }
+            PodAction::Remove(pod) => format!("remove {}", pod.name_any()),
+        };
+        actions.iter().map(show).collect()
+    }
+
     #[test]
     fn pods_run_on_nodes_that_are_up_and_go_when_they_are_told_to() {
-        let pod = |node: &str, deleting: bool| -> Arc<Pod> {
-            let deleted = deleting.then_some("2026-01-01T00:00:00Z");
-            let value = json!({
-                "metadata": {"name": "p", "deletionTimestamp": deleted}, "spec": {"containers": [], "nodeName": node},
-            });
-            Arc::new(serde_json::from_value(value).unwrap())
-        };
-        let up = HashMap::from([("a", 0)]);
-        assert!(matches!(pod_actions(&[pod("a", false)], &up)[..], [(PodAction::Run(_), _)]));
-        assert!(matches!(pod_actions(&[pod("a", true)], &up)[..], [(PodAction::Remove(_), _)]));
-        assert!(pod_actions(&[pod("down", true), pod("", false)], &up).is_empty());
+        let up = nodes(&[("a", &["10.244.1.0/24"])]);
+        let mut given = Given::default();
+        assert_eq!(list(&given.decide(&[pod("p", "a", false)], &up)), ["p 10.244.1.2"]);
+        assert_eq!(list(&given.decide(&[pod("p", "a", true)], &up)), ["remove p"]);
+        assert!(given.decide(&[pod("p", "down", true), pod("q", "", false)], &up).is_empty());
+    }
+
+    #[test]
+    fn a_pod_gets_an_address_of_its_nodes_range_and_keeps_it_until_it_is_gone() {
+        let up = nodes(&[("a", &["10.244.1.0/29"]), ("b", &["10.244.2.0/24", "fd00:2::/64"]), ("c", &[])]);
+        let mut given = Given::default();
+        let all = [pod("p", "a", false), pod("q", "b", false), pod("r", "a", false), pod("waits", "c", false)];
+        assert_eq!(list(&given.decide(&all, &up)), ["p 10.244.1.2", "q 10.244.2.2 fd00:2::2", "r 10.244.1.3"]);
+        assert_eq!(list(&given.decide(&all, &up))[..], ["p 10.244.1.2", "q 10.244.2.2 fd00:2::2", "r 10.244.1.3"]);
+        let later = [pod("r", "a", false), pod("s", "a", false)];
+        assert_eq!(
+            list(&given.decide(&later, &up)),
+            ["r 10.244.1.3", "s 10.244.1.2"],
+            "the address of p is free again"
+        );
     }
 }

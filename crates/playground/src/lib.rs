@@ -2,15 +2,16 @@
 //!
 //! ```text
 //!  ┌─ simulated ──────────────┐                     ┌─ real ─────────────────────────┐
-//!  │ kubelets   node monitor  │ ──► API server ◄──► │ cloud-node-controller          │
-//!  │ scheduler  node ports    │     (embedded)      │ cloud-node-lifecycle-controller│
+//!  │ kubelets   node monitor  │ ──► API server ◄──► │ controllers for Nodes, their   │
+//!  │ scheduler  ports, Pods   │     (embedded)      │ pod ranges, routes, Services   │
 //!  └─────▲────────────────────┘                     └───────────────┬────────────────┘
-//!        └──────── machines ──────── local cloud ◄──────────────────┘
+//!        └──── machines, routes ──── local cloud ◄──────────────────┘
 //! ```
 //!
 //! The controllers are the ones that run in a cluster, and they speak to the API server as they do there. What a cluster
 //! has around them is played: no container is started. But traffic is real: a node port of a Service answers, at the
-//! loopback address that its machine has, in the name of the Pod that kube-proxy would have chosen.
+//! loopback address that its machine has, in the name of the Pod that kube-proxy would have chosen; and a Pod answers at its
+//! own address, from its Node's pod range, as long as the cloud leads that range to the Node.
 
 mod claim;
 mod kubelet;
@@ -18,6 +19,7 @@ mod machines;
 mod manifest;
 mod node_monitor;
 mod objects;
+mod pod_network;
 mod proxy;
 mod scheduler;
 mod stage;
@@ -36,16 +38,19 @@ use bowline_apiserver::{ApiServer, StartError};
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds};
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions};
-use bowline_controllers::{node, node_lifecycle, service};
+use bowline_controllers::{node, node_ipam, node_lifecycle, route, service};
 use bowline_core::ClusterName;
+use bowline_core::ipam::ClusterRange;
 use bowline_core::lifecycle::Policy;
 use bowline_local::{BalancerOptions, CloudOptions, Config, LocalCloud, LocalProvider};
 use bowline_runtime::{Clock, Shutdown, Supervisor, TaskFailure};
+use ipnet::IpNet;
 use tokio::task::JoinHandle;
 
 pub use claim::{Claim, Snapshot};
 pub use machines::machine;
 pub use manifest::{Manifest, Ports};
+pub use pod_network::{PodNetwork, PodNetworkProblem, check_cluster_cidrs};
 pub use subnet::Subnet;
 pub use time::Pace;
 pub use tour::{Act, Stage, Step, StepFailure, Tour};
@@ -56,6 +61,12 @@ use view::View;
 /// How long the parts have to end once they are asked to; the whole is to end within a second.
 const PATIENCE: Duration = Duration::from_millis(400);
 
+/// What the cluster is called: the cloud marks with it what the controllers make there.
+pub(crate) const CLUSTER: &str = "playground";
+
+/// How often the routes are compared with the cloud; in a cluster, every 10 minutes.
+const ROUTE_REFRESH: Duration = Duration::from_secs(3);
+
 /// How the playground is set up.
 #[derive(Debug, Clone)]
 pub struct PlaygroundOptions {
@@ -65,6 +76,9 @@ pub struct PlaygroundOptions {
     pub listen: SocketAddr,
     /// Where the local cloud's HTTP API listens.
     pub cloud_listen: SocketAddr,
+    /// Where Pods live: one range, or one of each family. Empty for a free part of the loopback network, in which they can be
+    /// reached.
+    pub cluster_cidrs: Vec<IpNet>,
     /// Run the controllers from the start; else [`Playground::start_controllers`] does it later.
     pub controllers: bool,
 }
@@ -73,13 +87,22 @@ impl Default for PlaygroundOptions {
     /// Three Nodes, free ports of this machine, the controllers running.
     fn default() -> PlaygroundOptions {
         let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        PlaygroundOptions { nodes: 3, listen: anywhere, cloud_listen: anywhere, controllers: true }
+        PlaygroundOptions {
+            nodes: 3,
+            listen: anywhere,
+            cloud_listen: anywhere,
+            cluster_cidrs: Vec::new(),
+            controllers: true,
+        }
     }
 }
 
 /// Why a playground does not start, or ends although nobody asked it to.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaygroundError {
+    /// Pods cannot live where they should.
+    #[error("--cluster-cidr: {0}")]
+    PodNetwork(#[from] PodNetworkProblem),
     /// The API server does not start.
     #[error("cannot start the API server: {0}")]
     Server(#[from] StartError),
@@ -113,6 +136,8 @@ pub struct Playground {
     pub cloud: LocalCloud,
     options: PlaygroundOptions,
     held: subnet::Held,
+    /// Where Pods live.
+    ranges: Vec<ClusterRange>,
     /// The addresses that Services have or had.
     addresses: BTreeMap<String, IpAddr>,
     cloud_server: bowline_local::Server,
@@ -124,9 +149,15 @@ pub struct Playground {
 impl Playground {
     /// Starts all parts. Nodes register within moments, but need not be there yet.
     pub async fn start(options: PlaygroundOptions) -> Result<Playground, PlaygroundError> {
-        let server = bowline_apiserver::Options { listen: options.listen, ..Default::default() };
-        let server = ApiServer::start(server).await?;
         let held = subnet::take();
+        let ranges = ranges(&options, held.subnet)?;
+        let server = bowline_apiserver::Options {
+            listen: options.listen,
+            // Where the Pods are.
+            loopback_endpoints: true,
+            ..Default::default()
+        };
+        let server = ApiServer::start(server).await?;
         let cloud = open_cloud(options.nodes, held.subnet)?;
         let address = options.cloud_listen;
         let cloud_server = bowline_local::serve(cloud.clone(), address)
@@ -140,6 +171,7 @@ impl Playground {
             cloud,
             options,
             held,
+            ranges,
             addresses: BTreeMap::new(),
             cloud_server,
             shutdown,
@@ -161,7 +193,8 @@ impl Playground {
         let client = self.server.client_for("system:cloud-controller-manager", &[]).await?;
         let metrics = prometheus::Registry::new();
         let clouds = clouds(&self.cloud, &metrics);
-        let running = manager::run(client, clouds, manager_options(), Clock::system(), metrics, self.shutdown.clone());
+        let options = manager_options(self.ranges.clone());
+        let running = manager::run(client, clouds, options, Clock::system(), metrics, self.shutdown.clone());
         self.controllers = Some(tokio::spawn(running));
         Ok(())
     }
@@ -181,7 +214,15 @@ impl Playground {
         let (nodes, subnet) = (self.options.nodes, self.subnet());
         let [pool, _] = subnet.balancers();
         let ports = pool.hosts().next().map_or(Ports::USUAL, |first| Ports::free(first.into()));
-        Tour::new(nodes, Pace::for_nodes(nodes), &self.cloud_url(), subnet, ports)
+        Tour::new(nodes, Pace::for_nodes(nodes), &self.cloud_url(), subnet, self.pod_network(), ports)
+    }
+
+    /// What can be done with the addresses of its Pods.
+    fn pod_network(&self) -> PodNetwork {
+        match self.subnet().is_reachable() && self.options.cluster_cidrs.is_empty() {
+            true => PodNetwork::Reachable,
+            false => PodNetwork::Shown,
+        }
     }
 
     /// Waits until a part ends that should not, and says why. As long as all is well, this waits for ever.
@@ -225,6 +266,24 @@ fn why<E: Into<PlaygroundError>>(
     }
 }
 
+/// Where Pods live: as it was asked for, or in the part of the subnet that is theirs.
+fn ranges(options: &PlaygroundOptions, subnet: Subnet) -> Result<Vec<ClusterRange>, PodNetworkProblem> {
+    let own = [IpNet::from(subnet.pods())];
+    let wanted = match &options.cluster_cidrs[..] {
+        [] => &own[..],
+        given => {
+            check_cluster_cidrs(given)?;
+            given
+        }
+    };
+    pod_network::cut(wanted, options.nodes, services())
+}
+
+/// Where the API server takes the addresses of Services from.
+fn services() -> IpNet {
+    bowline_apiserver::Options::default().service_cidr
+}
+
 fn open_cloud(machines: usize, subnet: Subnet) -> Result<LocalCloud, PlaygroundError> {
     let refused = |error: &dyn std::fmt::Display| PlaygroundError::Cloud(error.to_string());
     let [pool, internal] = subnet.balancers().map(|pool| vec![pool.into()]);
@@ -253,11 +312,12 @@ fn simulate(
     let (view, feed) = View::new(&client);
     let machines = |cloud: LocalCloud| move || cloud.fleet();
     let kubelets = kubelet::run(client.clone(), machines(cloud.clone()), view.clone(), pace);
-    let proxy = proxy::run(machines(cloud.clone()), view.clone());
+    let routes = |cloud: LocalCloud| move || cloud.routes(CLUSTER);
+    let proxy = proxy::run(machines(cloud.clone()), routes(cloud.clone()), view.clone());
     let mut parts = Supervisor::new(shutdown.clone());
     parts.spawn("view", until(shutdown, feed));
     parts.spawn("kubelets", until(shutdown, kubelets));
-    parts.spawn("node ports", until(shutdown, proxy));
+    parts.spawn("traffic", until(shutdown, proxy));
     parts.spawn("node monitor", until(shutdown, node_monitor::run(client.clone(), view.clone(), pace)));
     parts.spawn("scheduler", until(shutdown, scheduler::run(client, view)));
     tokio::spawn(parts.run(PATIENCE))
@@ -282,7 +342,7 @@ fn clouds(cloud: &LocalCloud, metrics: &prometheus::Registry) -> Clouds {
 }
 
 /// The rules are those of a cluster; only the waiting is shorter.
-fn manager_options() -> ManagerOptions {
+fn manager_options(ranges: Vec<ClusterRange>) -> ManagerOptions {
     let policy = Policy {
         grace: Duration::from_secs(1),
         confirm_after: Duration::from_millis(500),
@@ -294,13 +354,22 @@ fn manager_options() -> ManagerOptions {
         node: Some(node::Options { status_period: Duration::from_secs(10), ..Default::default() }),
         node_lifecycle: Some(node_lifecycle::Options { monitor_period, policy, ..Default::default() }),
         service: Some(service::Options {
-            cluster: ClusterName::from("playground"),
+            cluster: ClusterName::from(CLUSTER),
             drain: Duration::from_secs(2),
             gather: Duration::from_millis(300),
             ..Default::default()
         }),
-        node_ipam: None,
-        route: None,
+        route: Some(route::Options {
+            cluster: ClusterName::from(CLUSTER),
+            ranges: ranges.iter().map(ClusterRange::cluster).collect(),
+            mode: route::Mode::Watch { refresh: ROUTE_REFRESH },
+            max_share: 0.5,
+        }),
+        node_ipam: Some(node_ipam::Options {
+            ranges,
+            services: vec![services()],
+            allocator: node_ipam::AllocatorType::default(),
+        }),
         dry_run: false,
         patience: PATIENCE,
     }

@@ -3,6 +3,8 @@
 //! * A kubelet whose Lease has not moved for [`Pace::silence`] makes its Node's conditions `Unknown`.
 //! * A Node that is not ready has the taint `node.kubernetes.io/not-ready` or `…/unreachable`, and a ready one neither.
 //!   The API server puts the first on every new Node.
+//! * A Node whose network is not there yet, by the condition `NetworkUnavailable`, has the taint
+//!   `node.kubernetes.io/network-unavailable`. The condition is not this one's to change.
 //! * A Pod whose Node is gone is removed.
 //!
 //! The real one also evicts Pods from Nodes that stay silent, after five minutes; this one does not.
@@ -30,6 +32,12 @@ const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPr
 /// On every Node until its kubelet says that it is ready.
 pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+
+/// On every Node until Pods elsewhere can be reached from it.
+pub(crate) const NO_NETWORK: &str = "node.kubernetes.io/network-unavailable";
+
+/// All taints that are ours to set and to take off.
+const OURS: [&str; 3] = [NOT_READY, UNREACHABLE, NO_NETWORK];
 
 /// Watches over the Nodes, for as long as it is polled.
 pub(crate) async fn run(client: Client, view: View, pace: Pace) {
@@ -114,25 +122,28 @@ fn unknown_conditions(node: &Node) -> Vec<Value> {
     CONDITIONS.into_iter().map(unknown).collect()
 }
 
-/// The taint that a Node has for its readiness.
-fn readiness_taint(node: &Node) -> Option<&'static str> {
-    match node.readiness() {
+/// The taints that a Node has for what its conditions say.
+// upstream: for the pressures there are taints, too; the kubelets here know none.
+fn condition_taints(node: &Node) -> impl Iterator<Item = &'static str> {
+    let readiness = match node.readiness() {
         "True" => None,
         "False" => Some(NOT_READY),
         _ => Some(UNREACHABLE),
-    }
+    };
+    readiness.into_iter().chain((node.network_unavailable() == "True").then_some(NO_NETWORK))
 }
 
 /// The taints that the Node should have, if those are others; the ones of others stay, in their order.
 fn wanted_taints(node: &Node) -> Option<Vec<Taint>> {
     node.ready_condition()?;
-    let wanted = readiness_taint(node);
-    let is_ours = |taint: &Taint| taint.effect == NO_SCHEDULE && [NOT_READY, UNREACHABLE].contains(&&*taint.key);
-    let is_wanted = |taint: &Taint| is_ours(taint) && wanted == Some(&*taint.key);
-    let mut list: Vec<_> =
-        node.spec.taints.iter().filter(|taint| !is_ours(taint) || is_wanted(taint)).cloned().collect();
-    if let Some(key) = wanted.filter(|_| !list.iter().any(is_wanted)) {
-        list.push(Taint { key: key.to_owned(), effect: NO_SCHEDULE.to_owned(), ..Taint::default() });
+    let wanted: Vec<_> = condition_taints(node).collect();
+    let is_ours = |taint: &Taint| taint.effect == NO_SCHEDULE && OURS.contains(&&*taint.key);
+    let stays = |taint: &&Taint| !is_ours(taint) || wanted.contains(&&*taint.key);
+    let mut list: Vec<_> = node.spec.taints.iter().filter(stays).cloned().collect();
+    for key in wanted {
+        if !list.iter().any(|taint| is_ours(taint) && taint.key == key) {
+            list.push(Taint { key: key.to_owned(), effect: NO_SCHEDULE.to_owned(), ..Taint::default() });
+        }
     }
     (list != node.spec.taints).then_some(list)
 }
@@ -169,7 +180,12 @@ mod tests {
     const GRACE: Duration = Duration::from_secs(4);
 
     fn node(ready: &str) -> Arc<Node> {
-        let conditions = json!([{"type": "Ready", "status": ready}]);
+        with_network(ready, "False")
+    }
+
+    fn with_network(ready: &str, unavailable: &str) -> Arc<Node> {
+        let conditions =
+            json!([{"type": "Ready", "status": ready}, {"type": "NetworkUnavailable", "status": unavailable}]);
         let value = json!({"metadata": {"name": "a"}, "status": {"conditions": conditions}});
         Arc::new(serde_json::from_value(value).unwrap())
     }
@@ -206,23 +222,28 @@ mod tests {
     }
 
     #[test]
-    fn a_node_has_the_taint_of_its_readiness_and_keeps_those_of_others() {
+    fn a_node_has_the_taints_of_its_conditions_and_keeps_those_of_others() {
         let cases = [
-            ("True", vec!["other"], None),
-            ("True", vec![NOT_READY, "other"], Some(vec!["other"])),
-            ("False", vec!["other"], Some(vec!["other", NOT_READY])),
-            ("False", vec![NOT_READY], None),
-            ("Unknown", vec![NOT_READY, "other"], Some(vec!["other", UNREACHABLE])),
-            ("Unknown", vec![UNREACHABLE], None),
+            ("True", "False", vec!["other"], None),
+            ("True", "False", vec![NOT_READY, "other"], Some(vec!["other"])),
+            ("False", "False", vec!["other"], Some(vec!["other", NOT_READY])),
+            ("False", "False", vec![NOT_READY], None),
+            ("Unknown", "False", vec![NOT_READY, "other"], Some(vec!["other", UNREACHABLE])),
+            ("Unknown", "False", vec![UNREACHABLE], None),
+            ("True", "True", vec!["other"], Some(vec!["other", NO_NETWORK])),
+            ("True", "True", vec![NO_NETWORK], None),
+            ("True", "False", vec![NO_NETWORK, "other"], Some(vec!["other"])),
+            ("True", "Unknown", vec![NO_NETWORK], Some(vec![])),
+            ("False", "True", vec![], Some(vec![NOT_READY, NO_NETWORK])),
         ];
-        for (ready, before, after) in cases {
-            let mut node = (*node(ready)).clone();
+        for (ready, unavailable, before, after) in cases {
+            let mut node = (*with_network(ready, unavailable)).clone();
             let taint =
                 |key: &&str| Taint { key: (*key).to_owned(), effect: NO_SCHEDULE.to_owned(), ..Taint::default() };
             node.spec.taints = before.iter().map(taint).collect();
             let wanted = wanted_taints(&node);
             let keys = wanted.as_ref().map(|taints| taints.iter().map(|taint| &*taint.key).collect::<Vec<_>>());
-            assert_eq!(keys, after, "{ready} with {before:?}");
+            assert_eq!(keys, after, "{ready} and {unavailable} with {before:?}");
         }
         assert_eq!(wanted_taints(&Node::default()), None, "nobody has said anything yet");
     }

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use bowline_core::well_known::NETWORK_UNAVAILABLE;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::PostParams;
@@ -91,6 +92,8 @@ pub(crate) struct Node {
 pub(crate) struct NodeSpec {
     #[serde(rename = "providerID")]
     pub(crate) provider_id: Option<String>,
+    #[serde(rename = "podCIDRs")]
+    pub(crate) pod_cidrs: Vec<String>,
     pub(crate) taints: Vec<Taint>,
     pub(crate) unschedulable: bool,
 }
@@ -125,12 +128,21 @@ pub(crate) struct NodeAddress {
 impl Node {
     /// The `Ready` condition, if there is one.
     pub(crate) fn ready_condition(&self) -> Option<&Condition> {
-        self.status.conditions.iter().find(|condition| condition.kind == "Ready")
+        self.condition("Ready")
     }
 
     /// The status of the `Ready` condition; `Unknown` without one.
     pub(crate) fn readiness(&self) -> &str {
         self.ready_condition().map_or("Unknown", |condition| &condition.status)
+    }
+
+    /// The status of the `NetworkUnavailable` condition; `Unknown` without one.
+    pub(crate) fn network_unavailable(&self) -> &str {
+        self.condition(NETWORK_UNAVAILABLE).map_or("Unknown", |condition| &condition.status)
+    }
+
+    fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.status.conditions.iter().find(|condition| condition.kind == kind)
     }
 }
 
@@ -183,13 +195,29 @@ pub(crate) struct Toleration {
 pub(crate) struct Container {
     pub(crate) name: String,
     pub(crate) image: String,
+    pub(crate) ports: Vec<ContainerPort>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct ContainerPort {
+    pub(crate) container_port: u16,
+    pub(crate) protocol: String,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct PodStatus {
     phase: String,
+    #[serde(rename = "podIPs")]
+    addresses: Vec<PodAddress>,
     pub(crate) conditions: Vec<Condition>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct PodAddress {
+    ip: String,
 }
 
 impl Pod {
@@ -201,6 +229,16 @@ impl Pod {
     /// The phase; `Pending` until somebody says another.
     pub(crate) fn phase(&self) -> &str {
         Some(&*self.status.phase).filter(|phase| !phase.is_empty()).unwrap_or("Pending")
+    }
+
+    /// Its own addresses, one of each family.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.status.addresses.iter().filter_map(|address| address.ip.parse().ok())
+    }
+
+    /// Its containers say where they listen.
+    pub(crate) fn has_ports(&self) -> bool {
+        self.spec.containers.iter().any(|container| !container.ports.is_empty())
     }
 
     /// It takes traffic: it runs, says that it is ready, and is not about to go.

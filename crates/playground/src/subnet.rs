@@ -4,11 +4,12 @@
 //!  127.64.0.0/16 ── 127.64.0.0/17     one address for each machine; node ports answer there
 //!                ├─ 127.64.200.0/24   the pool that the cloud takes balancers' addresses from
 //!                └─ 127.64.201.0/24   the same for internal ones
+//!  127.128.0.0/16                      the range that Pods live in, of which each Node has a block
 //! ```
 //!
-//! Linux answers for all of 127.0.0.0/8 without being told, so every machine and every balancer can have an address of its
-//! own, with all ports free, and nobody needs to be root. A second playground, or one of another user, takes the next /16:
-//! each holds a name that the kernel gives only once.
+//! Linux answers for all of 127.0.0.0/8 without being told, so every machine, balancer and Pod can have an address of its
+//! own, with all ports free, and nobody needs to be root. A second playground, or one of another user, takes the next /16
+//! of both kinds: each holds a name that the kernel gives only once.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
@@ -22,6 +23,9 @@ const CHOICE: RangeInclusive<u8> = 64..=127;
 /// The third bytes of the balancers' pools; machines never come that far.
 const BALANCERS: u8 = 200;
 const INTERNAL: u8 = 201;
+
+/// How far the /16 of the Pods is from that of the machines: just behind all that there are to choose from.
+const PODS: u8 = 64;
 
 /// Machines per third byte.
 const ROW: usize = 250;
@@ -63,6 +67,15 @@ impl Subnet {
         })
     }
 
+    /// The range that Pods live in.
+    pub fn pods(self) -> Ipv4Net {
+        let start = match self {
+            Subnet::Loopback(second) => Ipv4Addr::new(127, second.saturating_add(PODS), 0, 0),
+            Subnet::Nowhere => Ipv4Addr::new(10, 244, 0, 0),
+        };
+        Ipv4Net::new_assert(start, 16)
+    }
+
     /// Whether traffic can flow.
     pub fn is_reachable(self) -> bool {
         matches!(self, Subnet::Loopback(_))
@@ -81,7 +94,8 @@ pub(crate) fn take() -> Held {
 fn try_take(subnet: Subnet) -> io::Result<Held> {
     let name = Name::take(subnet)?;
     let balancers = subnet.balancers().into_iter().flat_map(|pool| pool.hosts().next());
-    balancers.chain([subnet.machine(1)]).try_for_each(|address| probe(address.into()))?;
+    let others = [Some(subnet.machine(1)), subnet.pods().hosts().next()].into_iter().flatten();
+    balancers.chain(others).try_for_each(|address| probe(address.into()))?;
     Ok(Held { subnet, _name: Some(name) })
 }
 
@@ -130,6 +144,16 @@ mod tests {
         assert_eq!([outer, inner].map(|pool| pool.to_string()), ["127.64.200.0/24", "127.64.201.0/24"]);
         let machines = (1..=20_000).map(|number| Subnet::Loopback(64).machine(number));
         assert_eq!(machines.filter(|address| outer.contains(address) || inner.contains(address)).count(), 0);
+    }
+
+    #[test]
+    fn no_playground_has_its_pods_where_another_one_has_anything() {
+        let pods: Vec<_> = CHOICE.map(|second| Subnet::Loopback(second).pods()).collect();
+        assert_eq!(pods[0].to_string(), "127.128.0.0/16");
+        let machines = CHOICE.map(|second| Subnet::Loopback(second).machine(1));
+        assert_eq!(machines.filter(|machine| pods.iter().any(|range| range.contains(machine))).count(), 0);
+        let distinct: std::collections::BTreeSet<_> = pods.iter().collect();
+        assert_eq!(distinct.len(), pods.len());
     }
 
     #[cfg(target_os = "linux")]

@@ -108,4 +108,23 @@ mod tests {
         assert!(matches!(held.check(&machine("a", &["10.1.0.0/24", "10.1.0.0/24"])), Err(CloudError::Invalid(_))));
         assert_eq!(held.check(&machine("a", &["10.1.0.0/24", "fd00::/64"])), Ok(()));
     }
+
+    #[test]
+    fn what_overlaps_is_found_wherever_it_lies() {
+        let mut chance = fastrand::Rng::with_seed(3);
+        let mut any = || format!("10.0.{}.{}/{}", chance.u8(..4), chance.u8(..), chance.u8(16..=32)).parse::<IpNet>();
+        for _ in 0..300 {
+            let (mut held, mut all) = (PodRanges::default(), Vec::<IpNet>::new());
+            for index in 0..20 {
+                let range = any().unwrap().trunc();
+                let machine = NewMachine { id: index.to_string(), pod_ranges: vec![range], ..NewMachine::default() };
+                let free = all.iter().all(|other| !overlap(&range, other));
+                assert_eq!(held.check(&machine).is_ok(), free, "{range} beside {all:?}");
+                if free {
+                    held.put(&machine);
+                    all.push(range);
+                }
+            }
+        }
+    }
 }

@@ -167,3 +167,94 @@ async fn a_dry_run_makes_no_balancer() {
     assert_eq!(world.versions().await, before, "{}", manager.said());
     assert_eq!(world.cloud_writes(), [""; 0]);
 }
+
+/// The flags of a manager that hands out ranges and leads to them.
+const RANGES: [&str; 3] = ["--configure-cloud-routes", "--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16"];
+
+/// A Node with its machine, and a route to a machine that has no Node.
+async fn node_and_stray(world: &World) {
+    world.cloud(&["add", "worker-1", "--id=one", "--address=InternalIP=10.0.0.1"]);
+    world.cloud(&["add", "worker-9", "--id=nine"]);
+    world.cloud(&["add-route", "10.244.9.0/24", "nine", "--stamped"]);
+    world.create_node("worker-1").await;
+    world.cloud_writes();
+}
+
+fn network(node: &Node) -> Option<&str> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == "NetworkUnavailable")?.reason.as_deref()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pod_ranges_and_routes_are_planned_as_they_are_then_made_and_removed() {
+    let world = World::start("plan-routes").await;
+    node_and_stray(&world).await;
+    let (before, writes) = (world.versions().await, world.api_writes().await);
+    let plan = world.plan(&RANGES);
+    assert_eq!(plan.status.code(), Some(2), "{plan:?}");
+    let told = text(&plan.stdout);
+    for part in [
+        "    update Node worker-1\n        spec.podCIDRs: 10.244.0.0/24\n",
+        "Route 10.244.9.0/24 (local)\n  in the cloud:\n    delete route 10.244.9.0/24\n",
+        "because: the node does not exist\n",
+    ] {
+        assert!(told.contains(part), "{part:?} is missing in {told}");
+    }
+    assert_eq!((world.versions().await, world.api_writes().await), (before, writes), "nothing is written");
+    assert_eq!(world.cloud_writes(), [""; 0], "nothing is written to the cloud");
+
+    let mut manager = world.manager("plan-routes", &RANGES);
+    let nodes: Api<Node> = Api::all(world.client.clone());
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    let is_done = |node: &Node, routes: &str| {
+        let is_initialised = node.status.as_ref().is_some_and(|status| status.addresses.is_some());
+        is_initialised && network(node) == Some("RouteCreated") && !routes.contains("10.244.9.0/24")
+    };
+    while !is_done(&nodes.get("worker-1").await.unwrap(), &world.cloud(&["routes"])) {
+        assert!(tokio::time::Instant::now() < deadline, "{}", manager.said());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    let settled = world.plan(&RANGES);
+    assert_eq!(settled.status.code(), Some(0), "{}", text(&settled.stdout));
+
+    // Somebody takes the route away.
+    let routes = world.cloud(&["routes"]);
+    let id = routes.lines().nth(1).and_then(|line| line.split_whitespace().nth(1)).unwrap();
+    world.cloud(&["delete-route", id]);
+    let again = world.plan(&["--configure-cloud-routes", "--cluster-cidr=10.244.0.0/16", "-o", "json"]);
+    let document: Value = serde_json::from_slice(&again.stdout).unwrap();
+    let step = &document["items"][0]["inCloud"][0];
+    assert_eq!(
+        (&step["verb"], &step["kind"], &step["name"], &step["changes"][0]["to"]),
+        (&json!("create"), &json!("route"), &json!("10.244.0.0/24"), &json!("worker-1")),
+        "{document:#}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_leads_nothing_anywhere() {
+    let world = World::start("dry-routes").await;
+    node_and_stray(&world).await;
+    let before = world.versions().await;
+    let mut manager = world.manager("dry-routes", &[&RANGES[..], &["--dry-run"]].concat());
+    manager.says("dry run, not done: route 10.244.9.0/24");
+    manager.says("Node synced successfully");
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    assert_eq!(world.versions().await, before, "{}", manager.said());
+    assert_eq!(world.cloud_writes(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_of_routes_needs_to_know_where_pods_live() {
+    let world = World::start("plan-ranges").await;
+    let plan = world.run("plan", &[]);
+    // Two would mean that something changes.
+    assert_eq!((plan.status.code(), plan.stdout.len()), (Some(1), 0), "R24: {plan:?}");
+    let told = text(&plan.stderr);
+    assert!(told.contains("set --cluster-cidr=<range of the pods>") && told.contains("--configure-cloud-routes=false"));
+    let several =
+        world.run("plan", &["--allocate-node-cidrs", "--cluster-cidr=10.0.0.0/25", "--feature-gates=Knots=1"]);
+    assert_eq!(several.status.code(), Some(1), "{several:?}");
+    assert!(text(&several.stderr).contains("2 problems"), "{several:?}");
+}

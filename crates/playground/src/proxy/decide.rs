@@ -1,9 +1,12 @@
-//! Which nodes answer, where, and for whom: the rules of kube-proxy, as far as node ports go.
+//! Who answers, where, and for whom: the rules of kube-proxy, as far as node ports go, and those of a network in which the
+//! cloud leads pod ranges to machines.
 //!
 //! * Every node with power answers on every node port of a Service that has a ready Pod somewhere.
 //! * With `externalTrafficPolicy: Local`, only nodes that have one themselves do, and only for those; the health-check node
 //!   port says on every node how many that are.
 //! * A Pod that is terminating or not ready, or whose machine is off, does not count.
+//! * A Pod answers at its own address, on the ports of its containers, as long as the cloud has a route for that address to
+//!   the machine that the Pod is on.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -11,7 +14,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bowline_core::AddressType;
-use bowline_local::{Machine, MachineState};
+use bowline_local::{Machine, MachineState, RouteRecord};
+use ipnet::IpNet;
 use kube::ResourceExt as _;
 
 use crate::objects::{Pod, Service};
@@ -48,33 +52,58 @@ pub(super) struct Backend {
 /// All sockets, and what is answered there.
 pub(super) type Doors = BTreeMap<Socket, Answer>;
 
+/// A machine that has power, behind a Node.
+struct Host<'a> {
+    id: &'a str,
+    address: IpAddr,
+}
+
+/// The Nodes whose machines have power.
+type Hosts<'a> = HashMap<&'a str, Host<'a>>;
+
 /// What there is to answer.
-pub(super) fn decide(services: &[Arc<Service>], pods: &[Arc<Pod>], machines: &[Arc<Machine>]) -> Doors {
-    let nodes: HashMap<&str, IpAddr> = machines.iter().filter_map(|machine| reachable(machine)).collect();
+pub(super) fn decide(
+    services: &[Arc<Service>],
+    pods: &[Arc<Pod>],
+    machines: &[Arc<Machine>],
+    routes: &[RouteRecord],
+) -> Doors {
+    let hosts: Hosts<'_> = machines.iter().filter_map(|machine| reachable(machine)).collect();
     let mut doors = Doors::new();
     for service in services {
-        let backends = backends(service, pods, &nodes);
-        for (node, address) in &nodes {
-            node_doors(service, &backends, node, *address, &mut doors);
+        let backends = backends(service, pods, &hosts);
+        for (node, host) in &hosts {
+            node_doors(service, &backends, node, host.address, &mut doors);
         }
     }
+    let led = ranges_by_machine(routes);
+    pods.iter()
+        .filter(|pod| pod.has_ports() && pod.is_ready())
+        .for_each(|pod| pod_doors(pod, &hosts, &led, &mut doors));
     doors
 }
 
-/// The Node of a machine that has power, and its address. Nothing is ever opened to the world: only loopback counts.
-fn reachable(machine: &Machine) -> Option<(&str, IpAddr)> {
+/// The Node of a machine that has power. Nothing is ever opened to the world: only loopback counts.
+fn reachable(machine: &Machine) -> Option<(&str, Host<'_>)> {
     let internal = machine.spec.addresses.iter().find(|address| address.kind == AddressType::InternalIP)?;
     let address: IpAddr = internal.address.parse().ok()?;
-    (machine.state == MachineState::Running && address.is_loopback()).then_some((&*machine.spec.name, address))
+    let host = Host { id: &machine.spec.id, address };
+    (machine.state == MachineState::Running && address.is_loopback()).then_some((&*machine.spec.name, host))
+}
+
+/// What the cloud leads to each machine.
+fn ranges_by_machine(routes: &[RouteRecord]) -> HashMap<&str, Vec<IpNet>> {
+    let mut led: HashMap<&str, Vec<IpNet>> = HashMap::new();
+    for route in routes.iter().filter(|route| !route.blackhole) {
+        led.entry(&route.spec.machine).or_default().push(route.spec.destination);
+    }
+    led
 }
 
 /// The ready Pods of a Service. One without a selector has none: somebody else keeps its endpoints.
-fn backends(service: &Service, pods: &[Arc<Pod>], nodes: &HashMap<&str, IpAddr>) -> Vec<Backend> {
+fn backends(service: &Service, pods: &[Arc<Pod>], hosts: &Hosts<'_>) -> Vec<Backend> {
     let taken = pods.iter().filter(|pod| service.selects(pod) && pod.is_ready());
-    taken
-        .filter_map(|pod| Some(Backend { pod: pod.name_any(), node: pod.node()?.to_owned() }))
-        .filter(|backend| nodes.contains_key(&*backend.node))
-        .collect()
+    taken.filter_map(|pod| Backend::of(pod)).filter(|backend| hosts.contains_key(&*backend.node)).collect()
 }
 
 /// What one node does for one Service.
@@ -100,6 +129,26 @@ fn node_doors(service: &Service, backends: &[Backend], node: &str, address: IpAd
         let socket = Socket { address: SocketAddr::new(address, port.node_port), transport };
         let answer = Answer::Pods { pods: pods.clone(), sticky: spec.session_affinity == "ClientIP" };
         doors.entry(socket).or_insert(answer);
+    }
+}
+
+/// What one Pod does at its own addresses.
+fn pod_doors(pod: &Pod, hosts: &Hosts<'_>, led: &HashMap<&str, Vec<IpNet>>, doors: &mut Doors) {
+    let Some(backend) = Backend::of(pod) else { return };
+    let Some(ranges) = hosts.get(&*backend.node).and_then(|host| led.get(host.id)) else { return };
+    let is_led = |address: &IpAddr| address.is_loopback() && ranges.iter().any(|range| range.contains(address));
+    for address in pod.addresses().filter(is_led) {
+        for port in pod.spec.containers.iter().flat_map(|container| &container.ports) {
+            let Some(transport) = Transport::of(&port.protocol) else { continue };
+            let socket = Socket { address: SocketAddr::new(address, port.container_port), transport };
+            doors.entry(socket).or_insert(Answer::Pods { pods: vec![backend.clone()], sticky: false });
+        }
+    }
+}
+
+impl Backend {
+    fn of(pod: &Pod) -> Option<Backend> {
+        Some(Backend { pod: pod.name_any(), node: pod.node()?.to_owned() })
     }
 }
 
@@ -189,7 +238,7 @@ mod tests {
 
     #[test]
     fn with_the_policy_cluster_every_node_answers_by_any_pod() {
-        let doors = decide(&[service(cluster())], &[pod("p", "a", json!({}))], &two_nodes());
+        let doors = decide(&[service(cluster())], &[pod("p", "a", json!({}))], &two_nodes(), &[]);
         let expected =
             ["127.64.0.1:30053/UDP p", "127.64.0.1:30080/TCP p", "127.64.0.2:30053/UDP p", "127.64.0.2:30080/TCP p"];
         assert_eq!(list(&doors), expected);
@@ -198,7 +247,7 @@ mod tests {
     #[test]
     fn with_the_policy_local_a_node_answers_by_its_own_pods_and_says_how_many_it_has() {
         let pods = [pod("p", "a", json!({})), pod("q", "a", json!({}))];
-        let doors = decide(&[service(local())], &pods, &two_nodes());
+        let doors = decide(&[service(local())], &pods, &two_nodes(), &[]);
         let expected = ["127.64.0.1:30080/TCP p,q", "127.64.0.1:31000/TCP health=2", "127.64.0.2:31000/TCP health=0"];
         assert_eq!(list(&doors), expected);
     }
@@ -217,7 +266,11 @@ mod tests {
         let [a, b] = two_nodes();
         let machines = [a, b, machine("off", "127.64.0.3", MachineState::Stopped)];
         for (why, change) in cases {
-            assert_eq!(list(&decide(&[service(cluster())], &[pod("p", "a", change)], &machines)), [""; 0], "{why}");
+            assert_eq!(
+                list(&decide(&[service(cluster())], &[pod("p", "a", change)], &machines, &[])),
+                [""; 0],
+                "{why}"
+            );
         }
     }
 
@@ -225,14 +278,36 @@ mod tests {
     fn a_service_without_a_selector_has_no_pods() {
         let mut spec = cluster();
         spec["selector"] = json!({});
-        assert!(decide(&[service(spec)], &[pod("p", "a", json!({}))], &two_nodes()).is_empty());
+        assert!(decide(&[service(spec)], &[pod("p", "a", json!({}))], &two_nodes(), &[]).is_empty());
+    }
+
+    fn route(range: &str, machine: &str, blackhole: bool) -> RouteRecord {
+        let value = json!({"id": "r", "destination": range, "machine": machine, "blackhole": blackhole});
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_pod_answers_at_its_own_address_while_the_cloud_leads_it_there() {
+        let ports =
+            json!([{"name": "c", "ports": [{"containerPort": 8080}, {"containerPort": 53, "protocol": "UDP"}]}]);
+        let addressed = |ip: &str| {
+            let status = json!({"podIPs": [{"ip": ip}]});
+            pod("p", "a", json!({"spec": {"containers": ports}, "status": status}))
+        };
+        let open = |ip: &str, route: RouteRecord| list(&decide(&[], &[addressed(ip)], &two_nodes(), &[route]));
+        let own = "127.128.0.2";
+        assert_eq!(open(own, route("127.128.0.0/24", "a", false)), ["127.128.0.2:53/UDP p", "127.128.0.2:8080/TCP p"]);
+        assert_eq!(open(own, route("127.128.1.0/24", "a", false)), [""; 0], "another range");
+        assert_eq!(open(own, route("127.128.0.0/24", "b", false)), [""; 0], "to another machine");
+        assert_eq!(open(own, route("127.128.0.0/24", "a", true)), [""; 0], "to nowhere");
+        assert_eq!(open("10.244.0.2", route("10.244.0.0/24", "a", false)), [""; 0], "nothing is opened to the world");
     }
 
     #[test]
     fn nothing_is_opened_to_the_world() {
         for address in ["0.0.0.0", "10.0.0.1", "::", "nonsense"] {
             let machines = [machine("a", address, MachineState::Running)];
-            assert!(decide(&[service(cluster())], &[pod("p", "a", json!({}))], &machines).is_empty(), "{address}");
+            assert!(decide(&[service(cluster())], &[pod("p", "a", json!({}))], &machines, &[]).is_empty(), "{address}");
         }
     }
 }

@@ -1,13 +1,14 @@
-//! What stands in for kube-proxy and for the containers: node ports that answer.
+//! What stands in for kube-proxy, for the cloud's network and for the containers: node ports and Pods that answer.
 //!
 //! ```text
-//!  Services, Pods, machines ──decide──► Doors: socket ──► who answers ──diff──► opened, changed, closed
-//!                                                                                  │
-//!                     127.64.0.2:30080 ◄── a balancer, curl, nc ───────────────────┘
+//!  Services, Pods, machines, routes ──decide──► Doors: socket ──► who answers ──diff──► opened, changed, closed
+//!                                                                                          │
+//!           127.64.0.2:30080, 127.128.0.2:8080 ◄── a balancer, curl, nc ───────────────────┘
 //! ```
 //!
 //! Traffic does not travel on to a container, because there is none: the node speaks for the Pod that it would have chosen,
-//! and says its name. Which Pods those are, and which nodes answer at all, is what kube-proxy would do.
+//! and says its name. Which Pods those are, and which nodes answer at all, is what kube-proxy would do. Nor does it travel
+//! along the cloud's routes: but where none leads, nobody answers.
 
 mod answer;
 mod decide;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use bowline_local::Machine;
+use bowline_local::{Machine, RouteRecord};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -47,8 +48,12 @@ struct Proxy {
     turn: Arc<AtomicUsize>,
 }
 
-/// Answers on the node ports of these machines, for as long as it is polled.
-pub(crate) async fn run(machines: impl Fn() -> Vec<Arc<Machine>>, mut view: View) {
+/// Answers on the node ports of these machines and for the Pods that these routes lead to, for as long as it is polled.
+pub(crate) async fn run(
+    machines: impl Fn() -> Vec<Arc<Machine>>,
+    routes: impl Fn() -> Vec<RouteRecord>,
+    mut view: View,
+) {
     view.synced().await;
     let mut proxy = Proxy::new();
     let mut ticks = tokio::time::interval(TICK);
@@ -57,7 +62,10 @@ pub(crate) async fn run(machines: impl Fn() -> Vec<Arc<Machine>>, mut view: View
         view.changed(&mut ticks).await;
         let mut services = view.services();
         services.retain(|service| service.has_node_ports());
-        let wanted = if services.is_empty() { Doors::new() } else { decide(&services, &view.pods(), &machines()) };
+        let pods = view.pods();
+        let led = if pods.iter().any(|pod| pod.has_ports()) { routes() } else { Vec::new() };
+        let nothing = services.is_empty() && led.is_empty();
+        let wanted = if nothing { Doors::new() } else { decide(&services, &pods, &machines(), &led) };
         proxy.become_like(wanted, Instant::now()).await;
     }
 }

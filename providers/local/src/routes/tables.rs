@@ -1,6 +1,6 @@
 //! All routes of a cloud at one moment.
 //!
-//! A plain value, as [`Fleet`](crate::fleet::Fleet) is: every rule about ranges, IDs and limits is here, and nothing of
+//! A plain value, as [`Fleet`] is: every rule about ranges, IDs and limits is here, and nothing of
 //! files, time, faults or packets.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -268,5 +268,45 @@ mod tests {
         assert!(matches!(again, Err(CloudError::DestinationTaken(_))), "{again:?}");
         tables.remove("a", "rt-0001").unwrap();
         assert_eq!(tables.lead("a", route("10.1.0.0/24", "i-1"), "n", None).unwrap().id, "rt-0004");
+    }
+
+    /// What a table is without any index: ranges, machines, and whether the machine is gone.
+    type Model = BTreeMap<(String, IpNet), (String, bool)>;
+
+    fn modelled(tables: &RouteTables) -> Model {
+        let one = |(cluster, route): (&str, &Arc<RouteRecord>)| {
+            ((cluster.to_owned(), route.spec.destination), (route.spec.machine.clone(), route.blackhole))
+        };
+        tables.iter().map(one).collect()
+    }
+
+    #[test]
+    fn whatever_happens_a_table_is_what_it_is_without_its_indexes() {
+        let (mut tables, mut model, mut chance) = (RouteTables::default(), Model::new(), fastrand::Rng::with_seed(5));
+        let mut ids = BTreeSet::new();
+        for step in 0..20_000 {
+            let cluster = ["a", "b"][chance.usize(..2)];
+            let (range, machine) = (format!("10.0.{}.0/24", chance.u8(..6)), format!("i-{}", chance.u8(..3)));
+            let key = (cluster.to_owned(), range.parse().unwrap());
+            match chance.u8(..5) {
+                0 => {
+                    tables.lose(&machine);
+                    model.values_mut().filter(|(holder, _)| *holder == machine).for_each(|(_, gone)| *gone = true);
+                }
+                1 | 2 => {
+                    let there = tables.of(cluster).find(|route| route.spec.destination == key.1).cloned();
+                    let removed = there.map(|route| tables.remove(cluster, &route.id));
+                    assert_eq!(removed, model.remove(&key).map(|_| Ok(())), "{step}");
+                }
+                _ => {
+                    let led = tables.lead(cluster, route(&range, &machine), "n", None);
+                    let wanted = model.entry(key).or_insert_with(|| (machine.clone(), false));
+                    assert_eq!(led.is_ok(), *wanted == (machine, false), "{step}: {led:?} {wanted:?}");
+                    ids.extend(led.map(|route| route.id.clone()));
+                }
+            }
+            assert_eq!(modelled(&tables), model, "{step}");
+        }
+        assert_eq!(ids.len() as u64, tables.last());
     }
 }

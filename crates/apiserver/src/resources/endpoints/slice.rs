@@ -22,6 +22,25 @@ const CONTROLLERS: &[&str] = &["endpointslice-controller.k8s.io", "endpointslice
 
 pub(crate) struct EndpointSlice;
 
+/// Where endpoints may be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Where others can reach them.
+    Elsewhere,
+    /// There, or at loopback addresses of this machine.
+    Here,
+}
+
+impl Reach {
+    fn of(cx: &WriteCx<'_>) -> Reach {
+        if cx.state.options.loopback_endpoints { Reach::Here } else { Reach::Elsewhere }
+    }
+
+    fn allows(self, address: Option<IpAddr>) -> bool {
+        self == Reach::Here && address.is_some_and(|address| address.is_loopback())
+    }
+}
+
 impl Strategy for EndpointSlice {
     fn apply_defaults(&self, obj: &mut Value) {
         // upstream: storage does not tell empty lists from absent ones.
@@ -52,12 +71,12 @@ impl Strategy for EndpointSlice {
         }
     }
 
-    fn validate_create(&self, _cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
-        slice_errors(obj, None)
+    fn validate_create(&self, cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
+        slice_errors(obj, None, Reach::of(cx))
     }
 
     fn validate_update(&self, cx: &WriteCx<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
-        update_errors(cx.resource, new, old)
+        update_errors(cx.resource, new, old, Reach::of(cx))
     }
 
     fn warnings(&self, _cx: &WriteCx<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
@@ -86,20 +105,20 @@ fn drop_topology(obj: &mut Value) {
 
 // === Checking ===
 
-fn update_errors(resource: &Resource, new: &Value, old: &Value) -> Vec<FieldError> {
+fn update_errors(resource: &Resource, new: &Value, old: &Value, reach: Reach) -> Vec<FieldError> {
     let mut errors = meta::validate_name(resource, new);
-    errors.extend(slice_errors(new, Some(old)));
+    errors.extend(slice_errors(new, Some(old), reach));
     errors
 }
 
 /// upstream: some checks are generated from the type and their findings come last.
-fn slice_errors(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+fn slice_errors(new: &Value, old: Option<&Value>, reach: Reach) -> Vec<FieldError> {
     let mut errors: Vec<FieldError> = unknown_type(new, old).into_iter().collect();
     errors.extend(ports_errors(new.list("ports")));
     let unchanged = old.is_some_and(|old| old.at("endpoints") == new.at("endpoints"));
     // What was once accepted may stay, even if it would not be accepted today.
     if !unchanged {
-        errors.extend(endpoints_errors(new));
+        errors.extend(endpoints_errors(new, reach));
     }
     errors.extend(type_errors(new, old));
     if !unchanged {
@@ -149,21 +168,21 @@ fn address_count_errors(obj: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn endpoints_errors(obj: &Value) -> Vec<FieldError> {
+fn endpoints_errors(obj: &Value, reach: Reach) -> Vec<FieldError> {
     let endpoints = obj.list("endpoints");
     if endpoints.len() > ENDPOINTS_MAX {
         return vec![FieldError::too_many("endpoints", endpoints.len(), ENDPOINTS_MAX)];
     }
     let kind = obj.text("addressType");
     let numbered = endpoints.iter().enumerate();
-    numbered.flat_map(|(i, endpoint)| endpoint_errors(&format!("endpoints[{i}]"), endpoint, kind)).collect()
+    numbered.flat_map(|(i, endpoint)| endpoint_errors(&format!("endpoints[{i}]"), endpoint, kind, reach)).collect()
 }
 
-fn endpoint_errors(field: &str, endpoint: &Value, kind: &str) -> Vec<FieldError> {
+fn endpoint_errors(field: &str, endpoint: &Value, kind: &str, reach: Reach) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let list = format!("{field}.addresses");
     for (i, address) in endpoint.texts("addresses").into_iter().enumerate() {
-        errors.extend(address_errors(&list, i, address, kind));
+        errors.extend(address_errors(&list, i, address, kind, reach));
     }
     if let Some(node) = endpoint.at("nodeName").as_str() {
         errors.extend(validation::invalid_each(&format!("{field}.nodeName"), node, validation::dns_subdomain(node)));
@@ -176,7 +195,7 @@ fn endpoint_errors(field: &str, endpoint: &Value, kind: &str) -> Vec<FieldError>
     errors
 }
 
-fn address_errors(list: &str, i: usize, address: &str, kind: &str) -> Vec<FieldError> {
+fn address_errors(list: &str, i: usize, address: &str, kind: &str, reach: Reach) -> Vec<FieldError> {
     let field = format!("{list}[{i}]");
     let (errors, of_family): (_, fn(&IpAddr) -> bool) = match kind {
         "IPv4" => (address::is_valid_ip_legacy(&field, address, &[]), IpAddr::is_ipv4),
@@ -188,10 +207,13 @@ fn address_errors(list: &str, i: usize, address: &str, kind: &str) -> Vec<FieldE
         return errors;
     }
     let mut errors = Vec::new();
-    if !address::parse_ip(address).is_some_and(|ip| of_family(&ip)) {
+    let parsed = address::parse_ip(address);
+    if !parsed.is_some_and(|ip| of_family(&ip)) {
         errors.push(FieldError::invalid(list, address, format!("must be an {kind} address")));
     }
-    errors.extend(address::endpoint_ip(&field, address));
+    if !reach.allows(parsed) {
+        errors.extend(address::endpoint_ip(&field, address));
+    }
     errors
 }
 
@@ -271,11 +293,11 @@ mod tests {
     }
 
     fn created(obj: &Value) -> Vec<String> {
-        slice_errors(obj, None).iter().map(ToString::to_string).collect()
+        slice_errors(obj, None, Reach::Elsewhere).iter().map(ToString::to_string).collect()
     }
 
     fn changed(new: &Value, old: &Value) -> Vec<String> {
-        slice_errors(new, Some(old)).iter().map(ToString::to_string).collect()
+        slice_errors(new, Some(old), Reach::Elsewhere).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -283,6 +305,15 @@ mod tests {
         let mut obj = json!({"endpoints": [], "ports": [{"port": 80}]});
         EndpointSlice.apply_defaults(&mut obj);
         assert_eq!(obj, json!({"endpoints": null, "ports": [{"name": "", "port": 80, "protocol": "TCP"}]}));
+    }
+
+    #[test]
+    fn endpoints_can_be_on_this_machine_if_the_server_says_so() {
+        let loopback = slice("IPv4", &["127.128.0.2"]);
+        assert_eq!(slice_errors(&loopback, None, Reach::Elsewhere).len(), 1);
+        assert_eq!(slice_errors(&loopback, None, Reach::Here), []);
+        assert_eq!(slice_errors(&slice("IPv4", &["169.254.0.1"]), None, Reach::Here).len(), 1, "but nowhere else");
+        assert_eq!(slice_errors(&slice("IPv6", &["127.128.0.2"]), None, Reach::Here).len(), 1, "nor of another family");
     }
 
     #[test]
