@@ -264,6 +264,7 @@ impl From<&CloudArgs> for CloudOptions {
                 work_time: args.work_time,
             },
             max_routes: args.max_routes.map(|most| most as usize),
+            ..CloudOptions::default()
         }
     }
 }
@@ -279,6 +280,7 @@ impl From<&AddArgs> for NewMachine {
             addresses: args.address.clone(),
             labels: args.label.iter().cloned().collect(),
             pod_ranges: args.pod_range.clone(),
+            ..NewMachine::default()
         }
     }
 }
