@@ -39,21 +39,22 @@ fn the_tour_by_itself_takes_every_step_and_ends_well() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&output.stderr));
     let titles = [
-        "[1/14] Before",
-        "[2/14] After",
-        "[3/14] Ask for a load balancer",
-        "[4/14] Stop a backend",
-        "[5/14] Speak UDP, too",
-        "[6/14] Only where a Pod is",
-        "[7/14] Give the address back",
-        "[8/14] Stop a machine",
-        "[9/14] The cloud lies",
-        "[10/14] Start the machine again",
-        "[11/14] Delete the machine",
-        "[12/14] Add a machine",
-        "[13/14] Too much vanishes",
-        "[14/14] Release the brake",
-        "All 14 steps came out as they should.",
+        "[1/15] Before",
+        "[2/15] After",
+        "[3/15] Empty the route table",
+        "[4/15] Ask for a load balancer",
+        "[5/15] Stop a backend",
+        "[6/15] Speak UDP, too",
+        "[7/15] Only where a Pod is",
+        "[8/15] Give the address back",
+        "[9/15] Stop a machine",
+        "[10/15] The cloud lies",
+        "[11/15] Start the machine again",
+        "[12/15] Delete the machine",
+        "[13/15] Add a machine",
+        "[14/15] Too much vanishes",
+        "[15/15] Release the brake",
+        "All 15 steps came out as they should.",
     ];
     let mut rest = &said[..];
     for title in titles {
@@ -67,7 +68,7 @@ fn the_tour_by_itself_takes_every_step_and_ends_well() {
 fn shows_what_is_said(page: &str, said: &str) {
     let text = std::fs::read_to_string(workspace().join(page)).unwrap();
     let blocks = text.split("```text\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let of_the_tour = blocks.filter(|block| block.contains("/14] "));
+    let of_the_tour = blocks.filter(|block| block.contains("/15] "));
     let differs = |line: &str| line.contains("KUBECONFIG") || line.contains("127.") || line.contains(" after 0.");
     let lines: Vec<_> =
         of_the_tour.flat_map(str::lines).filter(|line| line.trim() != "..." && !differs(line)).collect();
@@ -75,6 +76,15 @@ fn shows_what_is_said(page: &str, said: &str) {
     for line in lines {
         assert!(said.lines().any(|said| said == line), "{page} shows {line:?}, which is not said: {said}");
     }
+}
+
+#[test]
+fn the_tour_comes_out_with_ranges_of_both_families_that_are_only_shown() {
+    let output = playground("ranges", &["--script", "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("ok the cloud leads every pod range to its Node"), "{said}");
+    assert!(!said.contains("at its own address"), "nobody answers there: {said}");
 }
 
 #[test]
@@ -128,7 +138,7 @@ fn the_commands_of_the_tour_do_what_it_says() {
     }
     let mut server = Server::start_command("by-hand", "playground", &[]);
     let tour = server.read_until(END_OF_TOUR);
-    let shell = Shell::new(&server, &kubectl.path);
+    let shell = Shell::new(&server, &kubectl.path, cloud_of(&tour));
     for step in tour.split("\n[").skip(3) {
         let commands: Vec<_> = step.lines().filter_map(command).collect();
         assert!(!commands.is_empty(), "{step}");
@@ -138,26 +148,33 @@ fn the_commands_of_the_tour_do_what_it_says() {
     assert!(server.stop("-INT").success());
 }
 
+/// Where the cloud's API is, as the commands have it.
+fn cloud_of(tour: &str) -> &str {
+    let (before, _) = tour.split_once("/v1/").expect("no command asks the cloud");
+    before.rfind("http").map(|start| &before[start..]).expect("the cloud has a URL")
+}
+
 /// A line that is meant to be pasted.
 fn command(line: &str) -> Option<&str> {
     line.strip_prefix("  ").filter(|rest| !rest.starts_with(' '))
 }
 
-/// A terminal in which `kubectl` is the one under test.
+/// A terminal in which `kubectl` is the one under test, and `$CLOUD` where the cloud's API is.
 struct Shell<'a> {
     server: &'a Server,
     path: String,
+    cloud: &'a str,
 }
 
 impl Shell<'_> {
-    fn new<'a>(server: &'a Server, kubectl: &Path) -> Shell<'a> {
+    fn new<'a>(server: &'a Server, kubectl: &Path, cloud: &'a str) -> Shell<'a> {
         let bin = server.scratch.path("bin");
         std::fs::create_dir_all(&bin).unwrap();
         let script = format!("#!/bin/sh\nexec '{}' \"$@\"\n", kubectl.display());
         std::fs::write(bin.join("kubectl"), script).unwrap();
         assert!(Command::new("chmod").arg("+x").arg(bin.join("kubectl")).status().unwrap().success());
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
-        Shell { server, path }
+        Shell { server, path, cloud }
     }
 
     /// Runs a command that has to work, and returns what it printed.
@@ -168,6 +185,7 @@ impl Shell<'_> {
             .env("PATH", &self.path)
             .env("HOME", self.server.scratch.path(""))
             .env("KUBECONFIG", self.server.kubeconfig())
+            .env("CLOUD", self.cloud)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -220,8 +238,9 @@ fn question(claim: &str) -> (String, Expected) {
     let words: Vec<_> = claim.split_whitespace().collect();
     match words[..] {
         [node, "has", "the", "condition", condition] => {
-            let status = condition.strip_prefix("Ready=").unwrap().to_owned();
-            (field(node, r#".status.conditions[?(@.type=="Ready")].status"#), Expected::Text(status))
+            let (kind, status) = condition.split_once('=').unwrap();
+            let told = format!(r#".status.conditions[?(@.type=="{kind}")].status"#);
+            (field(node, &told), Expected::Text(status.to_owned()))
         }
         [node, "has", "the", "taint", key] => {
             (field(node, ".spec.taints[*].key"), Expected::Word(key.to_owned(), true))
@@ -235,8 +254,23 @@ fn question(claim: &str) -> (String, Expected) {
         ["the", "Service", service, "is", "gone"] => {
             ("kubectl get services -o name".to_owned(), Expected::Word(format!("service/{service}"), false))
         }
+        ["the", "cloud", "leads", "every", "pod", "range", "to", "its", "Node"] => {
+            (compare_routes(), Expected::Text("same\n".to_owned()))
+        }
+        ["no", "route", "leads", "to", machine] => (ROUTES.to_owned(), Expected::Word(machine.to_owned(), false)),
         _ => traffic_question(&words).unwrap_or_else(|| panic!("this test does not know how to check that {claim}")),
     }
+}
+
+/// Prints `RANGE MACHINE` for each route of the cloud.
+const ROUTES: &str = r#"curl -sS "$CLOUD/v1/routes?cluster=playground" | tr '{' '\n' |
+    sed -n 's/.*"destination":"\([^"]*\)","machine":"\([^"]*\)".*/\1 \2/p' | sort"#;
+
+/// Prints `same` if the cloud's routes are the Nodes' pod ranges.
+fn compare_routes() -> String {
+    let each = r#"{range .items[*]}{.spec.podCIDR} {.spec.providerID}{"\n"}{end}"#;
+    let ranges = format!("kubectl get nodes -o jsonpath='{each}' | sed 's#local://##' | sort");
+    format!(r#"[ "$({ranges})" = "$({ROUTES})" ] && echo same || {{ {ranges}; {ROUTES}; }}"#)
 }
 
 /// How to ask whether a claim about traffic holds. The address outlives its Service in a file.
@@ -260,6 +294,10 @@ fn traffic_question(words: &[&str]) -> Option<(String, Expected)> {
         }
         ["the", "Nodes", "that", "want", "traffic", "of", "the", "Service", service, ..] => {
             Some((compare_health(service), Expected::Text("same\n".to_owned())))
+        }
+        ["the", "Pod", pod, "answers", "over", "HTTP", "on", "port", port, ..] => {
+            let own = format!("kubectl get pod {pod} -o jsonpath='{{.status.podIP}}'");
+            Some((format!("curl -sS -m 5 http://$({own}):{port} || echo nobody"), names(&[*pod])))
         }
         ["nobody", "answers", "over", "HTTP", "on", "port", port, ..] => {
             let ask = format!("curl -sS -m 5 http://$(cat $HOME/address):{port} || echo silence");

@@ -90,14 +90,16 @@ fn timed<E: Into<Failure>>(work: impl FnOnce() -> Result<(), E>) -> Result<Durat
 
 /// All Nodes are without ranges: how long until they have them, against the same patches alone.
 async fn through_the_controller(size: usize) -> Result<(), Failure> {
-    let floor = {
+    let (floor_first, floor) = {
         let world = World::new(size).await?;
         let begin = Instant::now();
         let child = world.spawn("bare")?;
+        world.wait_for_patches(1).await?;
+        let first = begin.elapsed();
         world.wait_for_patches(size).await?;
         let took = begin.elapsed();
         end(child).await?;
-        took
+        (first, took)
     };
     let empty = {
         let world = World::new(0).await?;
@@ -110,6 +112,8 @@ async fn through_the_controller(size: usize) -> Result<(), Failure> {
     let world = World::new(size).await?;
     let begin = Instant::now();
     let child = world.spawn("manager")?;
+    world.wait_for_patches(1).await?;
+    let first = begin.elapsed();
     world.wait_for_patches(size).await?;
     let took = begin.elapsed();
     // What the last patches set off.
@@ -118,10 +122,12 @@ async fn through_the_controller(size: usize) -> Result<(), Failure> {
     end(child).await?;
     let (patches, distinct) = (world.patches(), world.distinct_ranges().await?);
     println!(
-        "{size} nodes: {:.2} s, bare patches {:.2} s: {:.2}x; patches {patches} ({:.2} per node), distinct ranges {distinct}; \
+        "{size} nodes: {:.2} s (the first after {:.2} s), bare patches {:.2} s (the first after {:.2} s): {:.2}x; patches {patches} ({:.2} per node), distinct ranges {distinct}; \
          memory {:.1} MiB empty, {:.1} MiB after, {:.1} MiB at most",
         took.as_secs_f64(),
+        first.as_secs_f64(),
         floor.as_secs_f64(),
+        floor_first.as_secs_f64(),
         took.as_secs_f64() / floor.as_secs_f64(),
         patches as f64 / size as f64,
         mebibytes(empty),

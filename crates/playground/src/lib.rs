@@ -50,7 +50,7 @@ use tokio::task::JoinHandle;
 pub use claim::{Claim, Snapshot};
 pub use machines::machine;
 pub use manifest::{Manifest, Ports};
-pub use pod_network::{PodNetworkProblem, check_cluster_cidrs};
+pub use pod_network::{PodNetwork, PodNetworkProblem, check_cluster_cidrs};
 pub use subnet::Subnet;
 pub use time::Pace;
 pub use tour::{Act, Stage, Step, StepFailure, Tour};
@@ -214,7 +214,15 @@ impl Playground {
         let (nodes, subnet) = (self.options.nodes, self.subnet());
         let [pool, _] = subnet.balancers();
         let ports = pool.hosts().next().map_or(Ports::USUAL, |first| Ports::free(first.into()));
-        Tour::new(nodes, Pace::for_nodes(nodes), &self.cloud_url(), subnet, ports)
+        Tour::new(nodes, Pace::for_nodes(nodes), &self.cloud_url(), subnet, self.pod_network(), ports)
+    }
+
+    /// What can be done with the addresses of its Pods.
+    fn pod_network(&self) -> PodNetwork {
+        match self.subnet().is_reachable() && self.options.cluster_cidrs.is_empty() {
+            true => PodNetwork::Reachable,
+            false => PodNetwork::Shown,
+        }
     }
 
     /// Waits until a part ends that should not, and says why. As long as all is well, this waits for ever.

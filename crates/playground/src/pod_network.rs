@@ -26,6 +26,15 @@ const MOST_BITS: u8 = 16;
 const LOOPBACK: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8));
 const LOOPBACK_V6: IpNet = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128));
 
+/// What can be done with the addresses of Pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PodNetwork {
+    /// Pods answer there.
+    Reachable,
+    /// They are only shown.
+    Shown,
+}
+
 /// Why Pods cannot live there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PodNetworkProblem {

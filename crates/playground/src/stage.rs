@@ -5,16 +5,16 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use bowline_core::well_known::ALLOW_DELETION;
-use bowline_local::{Fault, FaultSpec};
+use bowline_local::{CloudError, Fault, FaultSpec};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
 use crate::machines::machine;
 use crate::objects::{Node, Pod, Service, create};
-use crate::tour::{Act, POD, Stage};
+use crate::tour::{Act, POD, POD_PORT, Stage};
 use crate::traffic::{self, Finding, Findings, Probe};
-use crate::{Playground, Snapshot};
+use crate::{CLUSTER, Playground, Snapshot};
 
 /// How often the first Pod is tried, and the pause between.
 const ATTEMPTS: u32 = 50;
@@ -32,6 +32,7 @@ impl Stage for Playground {
             Act::DeletePod(name) => self.delete_pod(name).await.map_err(text),
             Act::PolicyLocal(name) => self.make_local(name).await.map_err(text),
             Act::DeleteService(name) => self.delete_service(name).await.map_err(text),
+            Act::LoseRoutes => self.lose_routes().map_err(text),
             Act::Stop(id) => self.cloud.stop(id).map_err(text),
             Act::Lie => {
                 let spec = FaultSpec::always(Fault::Empty);
@@ -61,9 +62,9 @@ impl Stage for Playground {
         self.remember(&services);
         let mut findings = Findings::new();
         for probe in probes {
-            findings.insert(probe.clone(), self.try_out(probe, &services).await);
+            findings.insert(probe.clone(), self.try_out(probe, &services, &pods).await);
         }
-        Ok(Snapshot { nodes, pods, services, findings })
+        Ok(Snapshot { nodes, pods, services, routes: self.cloud.routes(CLUSTER), findings })
     }
 }
 
@@ -74,7 +75,7 @@ impl Playground {
         self.addresses.extend(addresses);
     }
 
-    async fn try_out(&self, probe: &Probe, services: &[Service]) -> Vec<Finding> {
+    async fn try_out(&self, probe: &Probe, services: &[Service], pods: &[Pod]) -> Vec<Finding> {
         if let Probe::Health(name) = probe {
             let service = services.iter().find(|service| service.name_any() == *name);
             let port = service.map(|service| service.spec.health_check_node_port).filter(|port| *port != 0);
@@ -83,8 +84,14 @@ impl Playground {
                 None => Vec::new(),
             };
         }
-        match self.addresses.get(probe.service()) {
-            Some(address) => traffic::ask(probe, *address).await,
+        let address = match probe {
+            Probe::Pod(name, _) => {
+                pods.iter().find(|pod| pod.name_any() == *name).and_then(|pod| pod.addresses().next())
+            }
+            _ => self.addresses.get(probe.whom()).copied(),
+        };
+        match address {
+            Some(address) => traffic::ask(probe, address).await,
             None => Vec::new(),
         }
     }
@@ -93,6 +100,11 @@ impl Playground {
     fn some_nodes(&self) -> Vec<(String, IpAddr)> {
         let numbers = 1..=self.options.nodes.min(SOME);
         numbers.map(|number| (machine(number, self.subnet()).name, self.subnet().machine(number).into())).collect()
+    }
+
+    /// As somebody with access to the cloud could do it, behind the controllers' backs.
+    fn lose_routes(&self) -> Result<(), CloudError> {
+        self.cloud.routes(CLUSTER).iter().try_for_each(|route| self.cloud.remove_route(CLUSTER, &route.id))
     }
 
     async fn delete_pod(&self, name: &str) -> kube::Result<()> {
@@ -121,10 +133,12 @@ impl Playground {
     }
 
     async fn create_pod(&self) -> kube::Result<()> {
+        let ports = json!([{"containerPort": POD_PORT}]);
+        let container = json!({"name": POD, "image": "registry.example/web:1", "ports": ports});
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": POD, "labels": {"app": POD}},
-            "spec": {"containers": [{"name": POD, "image": "registry.example/web:1"}]},
+            "spec": {"containers": [container]},
         });
         let client = self.server.in_process_client();
         for _ in 0..ATTEMPTS {

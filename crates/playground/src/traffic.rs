@@ -22,7 +22,7 @@ const DATAGRAMS: usize = 4;
 /// No answer is longer.
 const LONGEST: u64 = 64 * 1024;
 
-/// Something to try out on a Service.
+/// Something to try out on a Service or a Pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Probe {
     /// Asks for a page at this port of its address, several times, with a new connection each.
@@ -31,6 +31,8 @@ pub enum Probe {
     Udp(String, u16),
     /// Asks Nodes at its health-check node port.
     Health(String),
+    /// Asks a Pod for a page at this port of its own address, several times.
+    Pod(String, u16),
 }
 
 /// What came of it: who was asked, and the answer or why there is none.
@@ -40,10 +42,10 @@ pub type Finding = (String, Result<String, String>);
 pub type Findings = BTreeMap<Probe, Vec<Finding>>;
 
 impl Probe {
-    /// The Service.
-    pub fn service(&self) -> &str {
+    /// The Service, or the Pod.
+    pub fn whom(&self) -> &str {
         match self {
-            Probe::Http(service, _) | Probe::Udp(service, _) | Probe::Health(service) => service,
+            Probe::Http(name, _) | Probe::Udp(name, _) | Probe::Health(name) | Probe::Pod(name, _) => name,
         }
     }
 }
@@ -51,7 +53,7 @@ impl Probe {
 impl fmt::Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Probe::Http(_, port) => write!(f, "over HTTP on port {port}"),
+            Probe::Http(_, port) | Probe::Pod(_, port) => write!(f, "over HTTP on port {port}"),
             Probe::Udp(_, port) => write!(f, "over UDP on port {port}"),
             Probe::Health(_) => write!(f, "on the health-check node port"),
         }
@@ -63,7 +65,9 @@ pub(crate) async fn ask(probe: &Probe, address: IpAddr) -> Vec<Finding> {
     let mut findings = Vec::new();
     for number in 0..TRIES {
         let answer = match probe {
-            Probe::Http(_, port) => page(SocketAddr::new(address, *port)).await.map(|(_, body)| body),
+            Probe::Http(_, port) | Probe::Pod(_, port) => {
+                page(SocketAddr::new(address, *port)).await.map(|(_, body)| body)
+            }
             Probe::Udp(_, port) => datagram(SocketAddr::new(address, *port), &format!("ahoy {number}")).await,
             Probe::Health(_) => break,
         };

@@ -94,8 +94,8 @@ impl Blocks {
 
     /// Makes an entry begin here.
     fn cut(&mut self, at: u64) {
-        let Some((_, holders)) = self.holders.range(..=at).next_back().filter(|_| at < self.count) else { return };
-        let holders = *holders;
+        let around = self.holders.range(..=at).next_back();
+        let Some((_, &holders)) = around.filter(|(from, _)| **from < at && at < self.count) else { return };
         self.holders.insert(at, holders);
         if holders == 0 {
             self.free.insert(at);

@@ -1,11 +1,14 @@
 //! What must hold after a step of the tour: a claim about the cluster, checked against what is there.
 
+mod network;
 mod traffic;
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use bowline_core::Address;
+use bowline_core::well_known::NETWORK_UNAVAILABLE;
+use bowline_local::RouteRecord;
 use kube::ResourceExt as _;
 
 use crate::objects::{Node, Pod, Service};
@@ -20,7 +23,9 @@ pub struct Snapshot {
     pub(crate) pods: Vec<Pod>,
     /// The Services of the namespace `default`.
     pub(crate) services: Vec<Service>,
-    /// What came of trying Services out.
+    /// The routes that the cloud has for this cluster.
+    pub(crate) routes: Vec<RouteRecord>,
+    /// What came of trying Services and Pods out.
     pub(crate) findings: Findings,
 }
 
@@ -45,6 +50,16 @@ pub enum Claim {
     Addresses(String, Vec<Address>),
     /// The `Ready` condition of this Node has this status.
     Ready(String, &'static str),
+    /// The `NetworkUnavailable` condition of this Node has this status.
+    NetworkUnavailable(String, &'static str),
+    /// This Node has no pod range.
+    NoPodRange(String),
+    /// Every Node has a pod range that no other Node has.
+    OwnPodRanges,
+    /// Every pod range is led to its Node, and there are no other routes.
+    AllLed,
+    /// No route leads to the machine of this ID.
+    NoRouteTo(String),
     /// This Node is there.
     Present(String),
     /// This Node is not there.
@@ -53,6 +68,8 @@ pub enum Claim {
     PodWaits(String),
     /// This Pod runs on some Node.
     PodRuns(String),
+    /// This Pod answers at its own address.
+    PodAnswers(Probe),
     /// This Service has been given an address.
     HasAddress(String),
     /// Every try is answered, and among the answers is one of each of these Pods and of no other.
@@ -75,7 +92,7 @@ impl Claim {
     /// What has to be tried out for it.
     pub(crate) fn probe(&self) -> Option<Probe> {
         match self {
-            Claim::AnsweredBy(probe, _) | Claim::Silent(probe) => Some(probe.clone()),
+            Claim::AnsweredBy(probe, _) | Claim::Silent(probe) | Claim::PodAnswers(probe) => Some(probe.clone()),
             Claim::OnlyNodesWithPods(service) => Some(Probe::Health(service.clone())),
             _ => None,
         }
@@ -98,6 +115,10 @@ impl Claim {
             Claim::PodRuns(name) => on_pod(snapshot, name, |pod| pod.node().is_some() && pod.phase() == "Running"),
             Claim::HasAddress(name) | Claim::NoService(name) => self.on_service(snapshot, name),
             Claim::AnsweredBy(probe, pods) => traffic::answered_by(snapshot, probe, pods),
+            Claim::PodAnswers(probe) => traffic::answered_by(snapshot, probe, &[probe.whom().to_owned()].into()),
+            Claim::OwnPodRanges => network::own_ranges(snapshot),
+            Claim::AllLed => network::all_led(snapshot),
+            Claim::NoRouteTo(machine) => network::none_to(snapshot, machine),
             Claim::Silent(probe) => traffic::silent(snapshot, probe),
             Claim::OnlyNodesWithPods(name) => traffic::only_nodes_with_pods(snapshot, name),
             Claim::Tainted(name, _)
@@ -105,6 +126,8 @@ impl Claim {
             | Claim::ProviderId(name, _)
             | Claim::Label(name, ..)
             | Claim::Addresses(name, _)
+            | Claim::NetworkUnavailable(name, _)
+            | Claim::NoPodRange(name)
             | Claim::Ready(name, _) => match snapshot.node(name) {
                 Some(node) => self.on_node(node),
                 None => (false, format!("there is no Node {name}")),
@@ -136,6 +159,13 @@ impl Claim {
             Claim::Addresses(_, wanted) => {
                 let found = addresses(node);
                 (found == list(wanted), format!("addresses {}", if found.is_empty() { "none" } else { &found }))
+            }
+            Claim::NetworkUnavailable(_, wanted) => {
+                let found = node.network_unavailable();
+                (found == *wanted, format!("{NETWORK_UNAVAILABLE} is {found}"))
+            }
+            Claim::NoPodRange(_) => {
+                (node.spec.pod_cidrs.is_empty(), format!("pod ranges {}", node.spec.pod_cidrs.join(" ")))
             }
             Claim::Ready(_, wanted) => (node.readiness() == *wanted, format!("Ready is {}", node.readiness())),
             _ => (false, "not a claim about one Node".to_owned()),
@@ -208,20 +238,28 @@ impl fmt::Display for Claim {
             Claim::Addresses(node, wanted) if wanted.is_empty() => write!(f, "{node} has no addresses"),
             Claim::Addresses(node, wanted) => write!(f, "{node} has the addresses {}", list(wanted)),
             Claim::Ready(node, status) => write!(f, "{node} has the condition Ready={status}"),
+            Claim::NetworkUnavailable(node, status) => {
+                write!(f, "{node} has the condition {NETWORK_UNAVAILABLE}={status}")
+            }
+            Claim::NoPodRange(node) => write!(f, "{node} has no pod range"),
+            Claim::OwnPodRanges => write!(f, "every Node has a pod range of its own"),
+            Claim::AllLed => write!(f, "the cloud leads every pod range to its Node"),
+            Claim::NoRouteTo(machine) => write!(f, "no route leads to {machine}"),
             Claim::Present(node) => write!(f, "the Node {node} is there"),
             Claim::Gone(node) => write!(f, "the Node {node} is gone"),
             Claim::PodWaits(pod) => write!(f, "the Pod {pod} is Pending"),
             Claim::PodRuns(pod) => write!(f, "the Pod {pod} is Running"),
             Claim::HasAddress(service) => write!(f, "the Service {service} has an address"),
+            Claim::PodAnswers(probe) => write!(f, "the Pod {} answers {probe} at its own address", probe.whom()),
             Claim::AnsweredBy(probe, pods) => {
-                write!(f, "the Service {} is answered {probe} by {}", probe.service(), traffic::words(pods))
+                write!(f, "the Service {} is answered {probe} by {}", probe.whom(), traffic::words(pods))
             }
             Claim::OnlyNodesWithPods(service) => {
                 write!(f, "the Nodes that want traffic of the Service {service} are those with a Pod of it")
             }
             Claim::NoService(service) => write!(f, "the Service {service} is gone"),
             Claim::Silent(probe) => {
-                write!(f, "nobody answers {probe} where the Service {} was", probe.service())
+                write!(f, "nobody answers {probe} where the Service {} was", probe.whom())
             }
         }
     }
@@ -238,7 +276,9 @@ mod tests {
             "metadata": {"name": "a", "labels": {"zone": "z1"}},
             "spec": {"providerID": "local://1", "taints": [{"key": "t", "effect": "NoSchedule"}]},
             "status": {
-                "conditions": [{"type": "Ready", "status": "True"}],
+                "conditions": [
+                    {"type": "Ready", "status": "True"}, {"type": "NetworkUnavailable", "status": "False"},
+                ],
                 "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
             },
         });
@@ -268,6 +308,8 @@ mod tests {
             Claim::Label(a(), "zone", "z1".to_owned()),
             Claim::Addresses(a(), internal),
             Claim::Ready(a(), "True"),
+            Claim::NetworkUnavailable(a(), "False"),
+            Claim::NoPodRange(a()),
             Claim::Present(a()),
             Claim::Gone("b".to_owned()),
             Claim::PodWaits("waits".to_owned()),
@@ -292,6 +334,8 @@ mod tests {
             (Claim::Addresses(a(), vec![]), "addresses InternalIP=10.0.0.1"),
             (Claim::Ready(a(), "Unknown"), "Ready is True"),
             (Claim::Ready("b".to_owned(), "True"), "there is no Node b"),
+            (Claim::NetworkUnavailable(a(), "True"), "NetworkUnavailable is False"),
+            (Claim::NoPodRange("b".to_owned()), "there is no Node b"),
             (Claim::Present("b".to_owned()), "it is gone"),
             (Claim::Gone(a()), "it is there"),
             (Claim::PodWaits("runs".to_owned()), "Running on a"),

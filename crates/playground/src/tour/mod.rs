@@ -9,6 +9,7 @@
 //! ```
 
 mod arrival;
+mod network;
 mod scene;
 mod traffic;
 mod trouble;
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 
 use crate::claim::{Claim, Snapshot};
 use crate::manifest::{Manifest, Ports};
+use crate::pod_network::PodNetwork;
 use crate::subnet::Subnet;
 use crate::time::Pace;
 use crate::traffic::Probe;
@@ -30,6 +32,9 @@ use scene::Scene;
 
 /// The Pod that waits for a Node.
 pub(crate) const POD: &str = "web";
+
+/// Where it listens.
+pub(crate) const POD_PORT: u16 = 8080;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(100);
@@ -41,6 +46,8 @@ pub enum Act {
     CreatePod,
     /// Starts the controllers.
     StartControllers,
+    /// Removes all routes from the cloud.
+    LoseRoutes,
     /// Applies the objects of a file, with these ports.
     Apply(Manifest, Ports),
     /// Deletes the Pod of this name.
@@ -115,10 +122,11 @@ pub struct Tour {
 
 impl Tour {
     /// The tour of a playground with this many Nodes, at least one, whose cloud is at this URL, whose machines are in this
-    /// subnet, and in which a Service can have these ports.
-    pub fn new(nodes: usize, pace: Pace, cloud: &str, subnet: Subnet, ports: Ports) -> Tour {
-        let scene = Scene { nodes, pace, cloud, subnet, ports };
-        Tour { steps: [arrival::steps(&scene), traffic::steps(&scene), trouble::steps(&scene)].concat() }
+    /// subnet, whose Pods are in such a network, and in which a Service can have these ports.
+    pub fn new(nodes: usize, pace: Pace, cloud: &str, subnet: Subnet, pods: PodNetwork, ports: Ports) -> Tour {
+        let scene = Scene { nodes, pace, cloud, subnet, pods, ports };
+        let acts = [arrival::steps, network::steps, traffic::steps, trouble::steps];
+        Tour { steps: acts.map(|steps| steps(&scene)).concat() }
     }
 
     /// A tour of other steps.
@@ -306,12 +314,15 @@ mod tests {
         assert_eq!(outcome.unwrap_err().reason, "the cloud is too honest");
     }
 
+    fn tour_of(nodes: usize, pods: PodNetwork) -> Tour {
+        let (pace, subnet) = (Pace::for_nodes(nodes), Subnet::Loopback(64));
+        Tour::new(nodes, pace, "http://127.0.0.1:7480", subnet, pods, Ports::USUAL)
+    }
+
     #[test]
     fn every_step_of_the_tour_says_what_must_hold_and_all_but_the_first_how_to_do_it() {
         for nodes in [1, 3, 1_000] {
-            let tour =
-                Tour::new(nodes, Pace::for_nodes(nodes), "http://127.0.0.1:1", Subnet::Loopback(64), Ports::USUAL);
-            for (number, step) in (1..).zip(tour.steps()) {
+            for (number, step) in (1..).zip(tour_of(nodes, PodNetwork::Reachable).steps()) {
                 assert!(!step.claims.is_empty(), "{}", step.title);
                 assert_eq!(step.commands.is_empty(), number == 1, "{}", step.title);
                 assert!(step.deadline > Pace::for_nodes(nodes).silence, "{}", step.title);
@@ -321,26 +332,29 @@ mod tests {
 
     #[test]
     fn a_lie_needs_a_second_node_to_be_seen_through() {
-        let lies = |nodes| {
-            Tour::new(nodes, Pace::for_nodes(nodes), "", Subnet::Loopback(64), Ports::USUAL)
-                .steps()
-                .iter()
-                .any(|step| step.act == Act::Lie)
-        };
+        let lies = |nodes| tour_of(nodes, PodNetwork::Reachable).steps().iter().any(|step| step.act == Act::Lie);
         assert_eq!([lies(1), lies(2)], [false, true]);
     }
 
     #[test]
+    fn nobody_is_asked_at_an_address_that_is_only_shown() {
+        let asked = |pods| {
+            let claims = tour_of(3, pods).steps().iter().flat_map(|step| step.claims.clone()).collect::<Vec<_>>();
+            claims.iter().any(|claim| matches!(claim, Claim::PodAnswers(_)))
+        };
+        assert_eq!([asked(PodNetwork::Reachable), asked(PodNetwork::Shown)], [true, false]);
+    }
+
+    #[test]
     fn the_invitation_names_each_step_its_commands_and_what_to_look_for() {
-        let text =
-            Tour::new(3, Pace::for_nodes(3), "http://127.0.0.1:7480", Subnet::Loopback(64), Ports::USUAL).invitation(3);
+        let text = tour_of(3, PodNetwork::Reachable).invitation(3);
         for part in [
-            "[8/14] Stop a machine",
+            "[9/15] Stop a machine",
             "  curl -sS -X POST http://127.0.0.1:7480/v1/instances/m-3/stop\n",
             "   -> node-3 has the taint node.cloudprovider.kubernetes.io/shutdown\n",
         ] {
             assert!(text.contains(part), "{part:?} is missing in {text}");
         }
-        assert!(!text.contains("[2/14]"), "{text}");
+        assert!(!text.contains("[2/15]"), "{text}");
     }
 }

@@ -8,6 +8,7 @@ use super::{Act, Step};
 use crate::claim::Claim;
 use crate::machines::machine;
 use crate::manifest::Ports;
+use crate::pod_network::PodNetwork;
 use crate::subnet::Subnet;
 use crate::time::Pace;
 
@@ -20,6 +21,7 @@ pub(super) struct Scene<'a> {
     pub(super) pace: Pace,
     pub(super) cloud: &'a str,
     pub(super) subnet: Subnet,
+    pub(super) pods: PodNetwork,
     /// Of the Service `hello`.
     pub(super) ports: Ports,
 }

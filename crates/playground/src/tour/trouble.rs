@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::scene::Scene;
 use super::{Act, Step};
+use crate::CLUSTER;
 use crate::claim::Claim;
 
 /// How long nothing may be deleted, to be believed: time enough for several looks and for their confirmation.
@@ -75,7 +76,7 @@ impl Scene<'_> {
             format!("kubectl wait --for=condition=Ready node/{node} --timeout=60s"),
             format!("kubectl describe node {node}"),
         ];
-        let claims = vec![Claim::Ready(node.clone(), "True"), Claim::Untainted(node, SHUTDOWN_TAINT)];
+        let claims = vec![Claim::Ready(node.clone(), "True"), Claim::Untainted(node, SHUTDOWN_TAINT), Claim::AllLed];
         self.step("Start the machine again", what, Act::Recover(id), commands, claims)
     }
 
@@ -83,14 +84,16 @@ impl Scene<'_> {
         let (node, id) = (self.node(), self.id());
         let what = format!(
             "The machine {id} is deleted. The cloud is asked twice, past every cache, and shows the other machines;\n\
-             now there is no doubt, and the Node goes."
+             now there is no doubt, and the Node goes. So does its route, and another Node may have its pod range."
         );
         let commands = vec![
             self.delete_call(&format!("instances/{id}")),
             format!("kubectl wait --for=delete node/{node} --timeout=60s"),
             "kubectl get nodes".to_owned(),
+            format!("curl -sS '{}/v1/routes?cluster={CLUSTER}'", self.cloud),
         ];
-        let claims = vec![Claim::Gone(node), Claim::NodeCount(self.nodes.saturating_sub(1))];
+        let claims =
+            vec![Claim::Gone(node), Claim::NodeCount(self.nodes.saturating_sub(1)), Claim::NoRouteTo(id.clone())];
         self.step("Delete the machine", what, Act::Delete(id), commands, claims)
     }
 
@@ -100,6 +103,8 @@ impl Scene<'_> {
             Claim::Ready(new.name.clone(), "True"),
             Claim::Untainted(new.name.clone(), UNINITIALIZED_TAINT),
             Claim::ProviderId(new.name.clone(), Some(format!("local://{}", new.id))),
+            Claim::NetworkUnavailable(new.name.clone(), "False"),
+            Claim::AllLed,
         ];
         let body = json!({
             "id": new.id, "name": new.name, "instanceType": new.instance_type, "zone": new.zone, "region": new.region,
@@ -109,9 +114,11 @@ impl Scene<'_> {
             self.post("instances", &body.to_string()),
             "sleep 2".to_owned(),
             format!("kubectl get node {} -o wide", new.name),
+            format!("kubectl describe node {}", new.name),
             format!("curl -sS {}/v1/calls", self.cloud),
         ];
-        let what = "A new machine comes, and its Node with it. The last command shows how few calls all this took.";
+        let what = "A new machine comes, and its Node with it. It gets a pod range and a route, and then says that its network\n\
+                    is there. The last command shows how few calls all this took.";
         self.step("Add a machine", what.to_owned(), Act::Add(Box::new(new)), commands, claims)
     }
 
