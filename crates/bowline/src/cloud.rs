@@ -65,7 +65,9 @@ async fn order(client: &ManagementClient, command: &CloudCommand) -> Result<Stri
         CloudCommand::List(_) => Ok(table::machines(&client.list().await?)),
         CloudCommand::Balancers(_) => Ok(table::balancers(&client.balancers().await?)),
         CloudCommand::Addresses(_) => Ok(table::addresses(&client.addresses().await?)),
-        CloudCommand::Routes(_) => Ok(table::routes(&client.route_tables().await?)),
+        CloudCommand::Routes(_) => {
+            Ok(table::routes(&client.route_tables().await?) + &table::problems(&client.route_problems().await?))
+        }
         CloudCommand::AddRoute(args) => {
             Ok(format!("{}\n", client.add_route(&args.table.cluster, &NewRoute::from(args)).await?.id))
         }

@@ -24,6 +24,7 @@ use crate::balancers::{Balancer, CloudAddress, NewBalancer, Observation};
 use crate::cloud::{LocalCloud, Machine, NewMachine};
 use crate::error::CallError;
 use crate::faults::FaultSpec;
+use crate::kernel::RouteProblem;
 use crate::routes::{NewRoute, RouteRecord};
 
 /// How long a call may take; the layers above may have less patience.
@@ -300,6 +301,11 @@ impl ManagementClient {
     /// The routes of all clusters that have any, by the cluster's name.
     pub async fn route_tables(&self) -> Result<BTreeMap<String, Vec<RouteRecord>>, CallError> {
         Ok(self.client.ask::<RouteTablesReply>("/v1/routes").await?.tables)
+    }
+
+    /// What keeps the kernel's routes from being what the tables say.
+    pub async fn route_problems(&self) -> Result<Vec<RouteProblem>, CallError> {
+        Ok(self.client.ask::<RouteTablesReply>("/v1/routes").await?.problems)
     }
 
     /// Makes a route in a cluster's table.

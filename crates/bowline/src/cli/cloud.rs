@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_core::{Address, AddressType};
-use bowline_local::{BalancerOptions, CloudOptions, Config, Fault, FaultSpec, NewMachine, NewRoute};
+use bowline_local::{BalancerOptions, CloudOptions, Config, Fault, FaultSpec, NewMachine, NewRoute, RouteOptions};
 use clap::{ArgAction, Args, Subcommand};
 use ipnet::IpNet;
 
@@ -83,6 +83,20 @@ pub(crate) struct CloudArgs {
     /// How many routes each cluster may have; as many as it likes unless given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_routes: Option<u32>,
+
+    /// Make routes of the kernel, so that packets follow the routes of the cloud, in the network namespaces that machines
+    /// name. Linux only, and needs root. Without it routes are records only.
+    #[arg(
+        long,
+        value_name = "true|false",
+        action = ArgAction::Set,
+        default_value = "false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = flags::go_bool,
+    )]
+    pub(crate) kernel_routes: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -163,6 +177,11 @@ pub(crate) struct AddArgs {
     /// A pod range that the cloud leads to the machine by itself, such as 10.244.3.0/24; given again for further ones.
     #[arg(long, value_name = "CIDR", value_parser = flags::cidr)]
     pub(crate) pod_range: Vec<IpNet>,
+
+    /// The network namespace where its packets go, with `bowline cloud --kernel-routes`: a name under /run/netns, or the path
+    /// of one.
+    #[arg(long, value_name = "NAME|PATH")]
+    pub(crate) network_namespace: Option<String>,
 
     #[command(flatten)]
     pub(crate) at: EndpointArgs,
@@ -264,7 +283,7 @@ impl From<&CloudArgs> for CloudOptions {
                 work_time: args.work_time,
             },
             max_routes: args.max_routes.map(|most| most as usize),
-            ..CloudOptions::default()
+            routes: RouteOptions { kernel: args.kernel_routes },
         }
     }
 }
@@ -280,7 +299,7 @@ impl From<&AddArgs> for NewMachine {
             addresses: args.address.clone(),
             labels: args.label.iter().cloned().collect(),
             pod_ranges: args.pod_range.clone(),
-            ..NewMachine::default()
+            network_namespace: args.network_namespace.clone(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use bowline_core::LoadBalancerKey;
-use bowline_local::{BalancerTarget, BalancerView, CloudAddress, Machine, MachineState, RouteRecord};
+use bowline_local::{BalancerTarget, BalancerView, CloudAddress, Machine, MachineState, RouteProblem, RouteRecord};
 
 /// All machines.
 pub(super) fn machines(machines: &[Machine]) -> String {
@@ -94,6 +94,14 @@ pub(super) fn routes(tables: &BTreeMap<String, Vec<RouteRecord>>) -> String {
     let head = ["CLUSTER", "ID", "RANGE", "MACHINE", "NODE", "STATE", "STAMPED"];
     let rows = tables.iter().flat_map(|(cluster, routes)| routes.iter().map(move |record| route(cluster, record)));
     table(head, rows)
+}
+
+/// What keeps the kernel from leading packets as the tables say, a line each, below them; nothing as a rule.
+pub(super) fn problems(problems: &[RouteProblem]) -> String {
+    problems.iter().fold(String::new(), |mut lines, problem| {
+        let _ = writeln!(lines, "! {problem}");
+        lines
+    })
 }
 
 fn route(cluster: &str, record: &RouteRecord) -> [String; 7] {

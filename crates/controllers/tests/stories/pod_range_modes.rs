@@ -1,103 +1,37 @@
 //! IPAM-12: pod ranges where the cloud leads them to machines by itself.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use bowline_cloud::{CloudProvider, Error, ErrorKind, InstancePage, Instances, PageToken, Result};
 use bowline_controllers::node_ipam::AllocatorType;
-use bowline_core::{Instance, InstanceRef, InstanceState};
-use ipnet::IpNet;
+use bowline_local::{Fault, FaultSpec};
 use k8s_openapi::api::core::v1::NodeCondition;
 use serde_json::json;
 
-use crate::node_ipam::{DUAL, ONE, options, pod_cidrs, served, world};
+use crate::node_ipam::{DUAL, ONE, metric, options, pod_cidrs, served, world};
 use crate::world::{World, machine};
-use crate::wrappers::Wrapped;
 
-/// The ranges that the cloud leads to machines, by their names, and whether it takes further ones.
-#[derive(Clone, Default)]
-struct Alias {
-    ranges: Arc<Mutex<BTreeMap<String, Vec<IpNet>>>>,
-    refuses: Arc<AtomicBool>,
-}
-
-impl Alias {
-    fn of(&self, name: &str) -> Vec<String> {
-        let ranges = self.ranges.lock().unwrap();
-        ranges.get(name).into_iter().flatten().map(ToString::to_string).collect()
-    }
-
-    fn lead(&self, name: &str, ranges: &[&str]) {
-        let ranges = ranges.iter().map(|range| range.parse().unwrap()).collect();
-        self.ranges.lock().unwrap().insert(name.to_owned(), ranges);
-    }
-}
-
-/// Machines to which the cloud leads ranges.
-struct Leading {
-    inner: Arc<dyn CloudProvider>,
-    alias: Alias,
-}
-
-impl Leading {
-    fn instances(&self) -> &dyn Instances {
-        self.inner.instances().unwrap()
-    }
-
-    fn retell(&self, state: InstanceState) -> InstanceState {
-        let retold = |instance: Arc<Instance>| {
-            let pod_ranges = self.alias.ranges.lock().unwrap().get(&instance.name).cloned().unwrap_or_default();
-            Arc::new(Instance { pod_ranges, ..Instance::clone(&instance) })
-        };
-        match state {
-            InstanceState::Running(instance) => InstanceState::Running(retold(instance)),
-            InstanceState::Stopped(instance) => InstanceState::Stopped(retold(instance)),
-            other => other,
-        }
-    }
-}
-
-#[async_trait]
-impl Instances for Leading {
-    async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
-        let found = self.instances().find(asked).await.into_iter();
-        found.map(|answer| answer.map(|state| self.retell(state))).collect()
-    }
-
-    async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
-        let page = self.instances().list(page).await?;
-        let instances = page.instances.into_iter().map(|state| self.retell(state)).collect();
-        Ok(InstancePage { instances, ..page })
-    }
-
-    async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
-        if self.alias.refuses.load(Ordering::SeqCst) {
-            return Err(Error::new(ErrorKind::PermissionDenied, "assign pod range", "as the story has it"));
-        }
-        let mut ranges = self.alias.ranges.lock().unwrap();
-        let of_machine = ranges.entry(asked.node.to_string()).or_default();
-        if !of_machine.contains(&range) {
-            of_machine.push(range);
-        }
-        Ok(())
-    }
-}
-
-/// A world with these machines, whose Nodes have joined, in this mode.
-async fn leading_world(ranges: &[(&str, u8)], allocator: AllocatorType, machines: &[&str]) -> (World, Alias) {
+/// A world with these machines, whose Nodes have joined, in a cloud that leads ranges to machines, in this mode.
+async fn leading_world(ranges: &[(&str, u8)], allocator: AllocatorType, machines: &[&str]) -> World {
     let mut world = world(ranges).await;
     world.options.node_ipam = Some(options(ranges, allocator));
-    let alias = Alias::default();
-    let handed = alias.clone();
-    world.wrap = Box::new(move |inner| Wrapped::instances(inner.clone(), Leading { inner, alias: handed.clone() }));
+    world.clouds[0].0.pod_ranges = true;
     for name in machines {
         world.cloud().add(machine(name, &format!("i-{name}"), &[])).unwrap();
         world.join(name, &format!("local://i-{name}"), "True").await;
     }
-    (world, alias)
+    world
+}
+
+/// The cloud leads these to the machine, and no others.
+fn lead(world: &World, name: &str, ranges: &[&str]) {
+    let ranges = ranges.iter().map(|range| range.parse().unwrap()).collect();
+    world.cloud().change(&format!("i-{name}"), |machine| machine.pod_ranges = ranges).unwrap();
+}
+
+/// What the cloud leads to the machine.
+fn led(world: &World, name: &str) -> Vec<String> {
+    let machine = world.cloud().machine(&format!("i-{name}")).unwrap();
+    machine.spec.pod_ranges.iter().map(ToString::to_string).collect()
 }
 
 async fn network(world: &World, name: &str) -> Option<NodeCondition> {
@@ -112,9 +46,9 @@ async fn reachable(world: &World, name: &str) -> NodeCondition {
 
 #[tokio::test(start_paused = true)]
 async fn ipam_12_the_cloud_s_ranges_are_written_to_nodes() {
-    let (mut world, alias) = leading_world(DUAL, AllocatorType::FromCloud, &["a", "b"]).await;
-    alias.lead("a", &["10.10.7.0/24"]);
-    alias.lead("b", &["10.10.8.0/24", "fd00:0:0:8::/64"]);
+    let mut world = leading_world(DUAL, AllocatorType::FromCloud, &["a", "b"]).await;
+    lead(&world, "a", &["10.10.7.0/24"]);
+    lead(&world, "b", &["10.10.8.0/24", "fd00:0:0:8::/64"]);
     world.start();
     assert_eq!(served(&world, "a").await, ["10.10.7.0/24"]);
     assert_eq!(served(&world, "b").await, ["10.10.8.0/24", "fd00:0:0:8::/64"]);
@@ -132,21 +66,21 @@ async fn ipam_12_the_cloud_s_ranges_are_written_to_nodes() {
 
 #[tokio::test(start_paused = true)]
 async fn ipam_12_a_node_whose_machine_has_no_range_waits_for_the_cloud() {
-    let (mut world, alias) = leading_world(ONE, AllocatorType::FromCloud, &["a"]).await;
+    let mut world = leading_world(ONE, AllocatorType::FromCloud, &["a"]).await;
     world.start();
     world.pass(Duration::from_secs(600)).await;
     let event = world.event("a", "CloudCIDRAllocatorInvalidMode").await.unwrap();
     assert_eq!(event.message.as_deref(), Some("Cannot allocate CIDRs in mode \"SyncFromCloud\""));
     assert_eq!((event.type_.as_deref(), event.count), (Some("Warning"), Some(1)), "each cause once");
-    alias.lead("a", &["10.10.7.0/24"]);
+    lead(&world, "a", &["10.10.7.0/24"]);
     assert_eq!(served(&world, "a").await, ["10.10.7.0/24"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn ipam_12_what_differs_is_told_and_left() {
     for allocator in [AllocatorType::FromCloud, AllocatorType::FromCluster] {
-        let (mut world, alias) = leading_world(ONE, allocator, &["a"]).await;
-        alias.lead("a", &["10.10.7.0/24"]);
+        let mut world = leading_world(ONE, allocator, &["a"]).await;
+        lead(&world, "a", &["10.10.7.0/24"]);
         world.patch("a", json!({"spec": {"podCIDR": "10.10.9.0/24", "podCIDRs": ["10.10.9.0/24"]}})).await;
         let before = world.node_writes();
         world.start();
@@ -156,44 +90,45 @@ async fn ipam_12_what_differs_is_told_and_left() {
         world.pass(Duration::from_secs(1200)).await;
         assert_eq!(world.event("a", "CloudCIDRAllocatorMismatch").await.unwrap().count, Some(1));
         assert_eq!(world.node_writes(), before, "{allocator:?}");
-        assert_eq!(alias.of("a"), ["10.10.7.0/24"], "{allocator:?}");
+        assert_eq!(led(&world, "a"), ["10.10.7.0/24"], "{allocator:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn ipam_12_the_cloud_is_told_of_the_cluster_s_ranges() {
-    let (mut world, alias) = leading_world(DUAL, AllocatorType::FromCluster, &["a", "b"]).await;
+    let mut world = leading_world(DUAL, AllocatorType::FromCluster, &["a", "b"]).await;
     world.start();
     for name in ["a", "b"] {
         let ranges = served(&world, name).await;
         assert_eq!(ranges.len(), 2);
         assert_eq!(reachable(&world, name).await.status, "False");
-        assert_eq!(alias.of(name), ranges);
+        assert_eq!(led(&world, name), ranges);
     }
-    assert_ne!(alias.of("a"), alias.of("b"));
+    assert_ne!(led(&world, "a"), led(&world, "b"));
+    assert_eq!(world.cloud().calls()["assign-pod-range"], 4, "one for each range");
     assert_eq!(world.node_writes()["patch"], 2, "one for each");
 }
 
 #[tokio::test(start_paused = true)]
 async fn ipam_12_a_cloud_that_refuses_is_asked_again_and_the_node_keeps_its_range() {
-    let (mut world, alias) = leading_world(ONE, AllocatorType::FromCluster, &["a"]).await;
-    alias.refuses.store(true, Ordering::SeqCst);
+    let mut world = leading_world(ONE, AllocatorType::FromCluster, &["a"]).await;
+    world.cloud().inject(FaultSpec::always(Fault::Failing(403)).on("assign-pod-range"));
     world.start();
     let ranges = served(&world, "a").await;
     world.eventually("it is told", async || world.event("a", "CIDRAssignmentFailed").await).await;
     assert!(network(&world, "a").await.is_none(), "its pods cannot be reached yet");
     // A manager that ends in between is succeeded by one that finishes its work.
     world.kill().await;
-    alias.refuses.store(false, Ordering::SeqCst);
+    world.cloud().repair_all();
     world.start();
     reachable(&world, "a").await;
-    assert_eq!((alias.of("a"), pod_cidrs(&world.node("a").await)), (ranges.clone(), ranges));
+    assert_eq!((led(&world, "a"), pod_cidrs(&world.node("a").await)), (ranges.clone(), ranges));
 }
 
 #[tokio::test(start_paused = true)]
 async fn ipam_12_a_range_that_only_the_cloud_knows_is_none_of_the_cluster_s() {
-    let (mut world, alias) = leading_world(ONE, AllocatorType::FromCluster, &["a"]).await;
-    alias.lead("a", &["10.10.7.0/24"]);
+    let mut world = leading_world(ONE, AllocatorType::FromCluster, &["a"]).await;
+    lead(&world, "a", &["10.10.7.0/24"]);
     world.start();
     let event = world.eventually("it is told", async || world.event("a", "CloudCIDRAllocatorInvalidMode").await).await;
     assert_eq!(event.message.as_deref(), Some("Cannot sync from cloud in mode \"SyncFromCluster\""));
@@ -202,11 +137,22 @@ async fn ipam_12_a_range_that_only_the_cloud_knows_is_none_of_the_cluster_s() {
 
 #[tokio::test(start_paused = true)]
 async fn ipam_12_a_cloud_s_range_outside_the_cluster_s_is_not_written() {
-    let (mut world, alias) = leading_world(ONE, AllocatorType::FromCloud, &["a"]).await;
-    alias.lead("a", &["172.16.0.0/24"]);
+    let mut world = leading_world(ONE, AllocatorType::FromCloud, &["a"]).await;
+    lead(&world, "a", &["172.16.0.0/24"]);
     world.start();
     let event =
         world.eventually("it is told", async || world.event("a", "CloudCIDRAllocatorInvalidPodCIDR").await).await;
     assert!(event.message.unwrap().contains("lies outside the cluster's range 10.10.0.0/16"));
     assert!(pod_cidrs(&world.node("a").await).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_deleted_while_the_cloud_is_asked_leaves_nothing_behind() {
+    let mut world = leading_world(ONE, AllocatorType::FromCluster, &["a"]).await;
+    world.cloud().set_latency(Duration::from_secs(5));
+    world.start();
+    world.pass(Duration::from_secs(2)).await;
+    world.delete("a").await;
+    world.pass(Duration::from_secs(60)).await;
+    assert_eq!(metric(&world, "node_ipam_controller_cidrset_cidrs_allocations_total"), 0.0);
 }

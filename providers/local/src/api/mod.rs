@@ -16,7 +16,7 @@
 //!  POST   /v1/routes/list                      {"cluster":…}: its routes, by range
 //!  POST   /v1/routes/create                    {"cluster":…,"machine":{"id":…},"node":…,"destination":…}: the route
 //!  POST   /v1/routes/delete                    {"cluster":…,"id":…}
-//!  GET    /v1/routes?cluster=NAME              all tables, or one
+//!  GET    /v1/routes?cluster=NAME              all tables, or one, and what is wrong in the kernel
 //!  POST   /v1/routes?cluster=NAME              makes one by hand
 //!  DELETE /v1/routes/ID?cluster=NAME           removes one by hand
 //!  POST   /v1/pod-ranges/assign                {"machine":{"id":…},"range":…}

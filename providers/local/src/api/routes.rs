@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::cloud::{LocalCloud, World};
+use crate::kernel::RouteProblem;
 use crate::routes::{self, RouteRecord};
 
 use super::instances::Key;
@@ -69,6 +70,9 @@ pub(crate) struct DeleteRouteRequest {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RouteTablesReply {
     pub(crate) tables: BTreeMap<String, Vec<RouteRecord>>,
+    /// What keeps the kernel's routes from being what the tables say.
+    #[serde(default)]
+    pub(crate) problems: Vec<RouteProblem>,
 }
 
 // ---- calls of the cloud's users
@@ -92,7 +96,9 @@ pub(super) async fn delete(cloud: &LocalCloud, asked: DeleteRouteRequest) -> Out
 /// What is done at a place of routes.
 pub(super) fn manage(cloud: &LocalCloud, method: &Method, place: &Place<'_>, query: &Query, body: &Bytes) -> Outcome {
     match (method, place) {
-        (&Method::GET, Place::Routes) => good(&RouteTablesReply { tables: tables(cloud, query) }),
+        (&Method::GET, Place::Routes) => {
+            good(&RouteTablesReply { tables: tables(cloud, query), problems: cloud.route_problems() })
+        }
         (&Method::POST, Place::Routes) => made(&cloud.add_route(cluster(query)?, parse(body)?)?),
         (&Method::DELETE, Place::Route(id)) => done(cloud.remove_route(cluster(query)?, id)),
         (method, place) => Err(Refusal::wrong_method(method, place.methods())),

@@ -1,7 +1,6 @@
 //! Which routes each namespace should have.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -21,10 +20,12 @@ pub(super) struct Wanted {
 }
 
 /// A route as all namespaces have it, but for that of its own machine.
+#[derive(Clone, Copy)]
 struct Led<'a> {
     hop: Hop,
     machine: &'a str,
-    cluster: &'a str,
+    /// Whose table it is in; `None` for a pod range that the cloud itself leads to the machine.
+    cluster: Option<&'a str>,
 }
 
 /// From the machines and the tables of all clusters.
@@ -62,41 +63,58 @@ fn routes_of(at_home: &[&str], led: &BTreeMap<IpNet, Led<'_>>) -> Routes {
     elsewhere.map(|(destination, route)| (*destination, route.hop)).collect()
 }
 
+/// All routes, each range once.
 fn led<'a>(
-    machines: &BTreeMap<&str, &Machine>,
+    machines: &BTreeMap<&'a str, &'a Machine>,
     routes: impl Iterator<Item = (&'a str, &'a Arc<RouteRecord>)>,
     problems: &mut Vec<RouteProblem>,
 ) -> BTreeMap<IpNet, Led<'a>> {
+    let of_machine = |machine: &'a Machine| machine.spec.pod_ranges.iter().map(move |range| (range, machine));
+    let pod_ranges = machines.values().copied().flat_map(of_machine).map(|(range, machine)| {
+        let led = |hop| Led { hop, machine: &machine.spec.id, cluster: None };
+        (range.trunc(), via(machine, range).map(led))
+    });
+    let in_tables = routes.map(|(cluster, route)| {
+        let led = |hop| Led { hop, machine: &route.spec.machine, cluster: Some(cluster) };
+        (route.spec.destination.trunc(), hop(machines, route).map(led))
+    });
     let mut led = BTreeMap::new();
-    for (cluster, route) in routes {
-        let destination = route.spec.destination.trunc();
-        let problem = match (hop(machines, route), led.entry(destination)) {
-            (Err(message), _) => message,
-            (Ok(hop), Entry::Vacant(place)) => {
-                place.insert(Led { hop, machine: &route.spec.machine, cluster });
-                continue;
-            }
-            (Ok(_), Entry::Occupied(taken)) => taken_by(taken.get(), cluster),
-        };
-        problems.push(RouteProblem { namespace: None, destination: Some(destination), message: problem });
+    for (destination, route) in pod_ranges.chain(in_tables) {
+        if let Err(message) = route.and_then(|route| put(&mut led, destination, route)) {
+            problems.push(RouteProblem { namespace: None, destination: Some(destination), message });
+        }
     }
     led
 }
 
-fn taken_by(first: &Led<'_>, cluster: &str) -> String {
-    let Led { cluster: other, machine, .. } = first;
-    format!(
-        "the clusters {other:?} and {cluster:?} both have one, and the kernel only that of {other:?}, to the machine \
-         {machine:?}; give each cluster ranges of its own"
-    )
+/// The first has the place. Another that leads the same way is no problem.
+fn put<'a>(led: &mut BTreeMap<IpNet, Led<'a>>, destination: IpNet, route: Led<'a>) -> Result<(), String> {
+    let first = led.entry(destination).or_insert(route);
+    if (first.hop, first.machine) == (route.hop, route.machine) {
+        return Ok(());
+    }
+    let whose = |route: &Led<'_>| match route.cluster {
+        Some(cluster) => format!("that of the cluster {cluster:?}, to the machine {:?}", route.machine),
+        None => format!("that of the pod range of the machine {:?}", route.machine),
+    };
+    Err(format!(
+        "there are two, and the kernel has {}, not {}; give every cluster and machine ranges of its own",
+        whose(first),
+        whose(&route)
+    ))
 }
 
 fn hop(machines: &BTreeMap<&str, &Machine>, route: &RouteRecord) -> Result<Hop, String> {
     let Some(machine) = machines.get(route.spec.machine.as_str()).filter(|_| !route.blackhole) else {
         return Ok(Hop::Blackhole);
     };
-    let family = if route.spec.destination.addr().is_ipv4() { "IPv4" } else { "IPv6" };
-    let address = internal_ips(machine).find(|ip| ip.is_ipv4() == route.spec.destination.addr().is_ipv4());
+    via(machine, &route.spec.destination)
+}
+
+/// By way of the machine's address of the same family.
+fn via(machine: &Machine, destination: &IpNet) -> Result<Hop, String> {
+    let family = if destination.addr().is_ipv4() { "IPv4" } else { "IPv6" };
+    let address = internal_ips(machine).find(|ip| ip.is_ipv4() == destination.addr().is_ipv4());
     address
         .map(Hop::Via)
         .ok_or_else(|| format!("the machine {:?} has no InternalIP of {family}; give it one", machine.spec.id))
@@ -137,7 +155,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn via(text: &str) -> Hop {
+    fn hop_via(text: &str) -> Hop {
         Hop::Via(text.parse().unwrap())
     }
 
@@ -159,10 +177,13 @@ mod tests {
             route("10.0.3.0/24", "elsewhere"),
         ];
         let wanted = of_one_cluster(&machines, &routes);
-        let to_elsewhere = (net("10.0.3.0/24"), via("192.0.2.3"));
-        let of_a = Routes::from([(net("10.0.2.0/24"), via("192.0.2.2")), to_elsewhere]);
-        let of_b =
-            Routes::from([(net("10.0.1.0/24"), via("192.0.2.1")), (net("fd00:1::/64"), via("fd00::1")), to_elsewhere]);
+        let to_elsewhere = (net("10.0.3.0/24"), hop_via("192.0.2.3"));
+        let of_a = Routes::from([(net("10.0.2.0/24"), hop_via("192.0.2.2")), to_elsewhere]);
+        let of_b = Routes::from([
+            (net("10.0.1.0/24"), hop_via("192.0.2.1")),
+            (net("fd00:1::/64"), hop_via("fd00::1")),
+            to_elsewhere,
+        ]);
         assert_eq!(wanted.namespaces, BTreeMap::from([("ns-a".to_owned(), of_a), ("ns-b".to_owned(), of_b)]));
         assert_eq!(wanted.problems, []);
     }
@@ -204,8 +225,30 @@ mod tests {
             [machine("a", None, &["192.0.2.1"]), machine("b", None, &["192.0.2.2"]), machine("home", Some("ns"), &[])];
         let (first, second) = (route("10.0.1.0/24", "a"), route("10.0.1.0/24", "b"));
         let wanted = wanted(machines.iter(), [("one", &first), ("two", &second)].into_iter());
-        assert_eq!(wanted.namespaces["ns"], Routes::from([(net("10.0.1.0/24"), via("192.0.2.1"))]));
-        assert!(wanted.problems[0].message.contains("\"one\" and \"two\""), "{:?}", wanted.problems);
+        assert_eq!(wanted.namespaces["ns"], Routes::from([(net("10.0.1.0/24"), hop_via("192.0.2.1"))]));
+        assert!(
+            wanted.problems[0].message.contains("has that of the cluster \"one\", to the machine \"a\", not"),
+            "{:?}",
+            wanted.problems
+        );
+    }
+
+    #[test]
+    fn pod_ranges_of_the_cloud_are_led_too_and_a_route_to_the_same_machine_is_no_problem() {
+        let with_range = |id: &str, address: &str, range: &str| {
+            let mut machine = Machine::clone(&machine(id, Some(id), &[address]));
+            machine.spec.pod_ranges = vec![net(range)];
+            Arc::new(machine)
+        };
+        let machines = [with_range("a", "192.0.2.1", "10.0.1.0/24"), with_range("b", "192.0.2.2", "10.0.2.0/24")];
+        let wanted = of_one_cluster(&machines, &[route("10.0.1.0/24", "a"), route("10.0.2.0/24", "a")]);
+        assert_eq!(wanted.namespaces["b"], Routes::from([(net("10.0.1.0/24"), hop_via("192.0.2.1"))]));
+        assert_eq!(wanted.namespaces["a"], Routes::from([(net("10.0.2.0/24"), hop_via("192.0.2.2"))]));
+        let messages: Vec<_> = wanted.problems.iter().map(|problem| problem.message.as_str()).collect();
+        assert!(
+            matches!(messages[..], [message] if message.contains("pod range of the machine \"b\"")),
+            "{messages:?}"
+        );
     }
 
     #[test]
