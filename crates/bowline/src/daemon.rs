@@ -9,7 +9,7 @@ use bowline_runtime::{Clock, Shutdown, Supervisor};
 
 use crate::admin::Admin;
 use crate::cli::ManagerArgs;
-use crate::reach::{Reached, check_network, check_routing};
+use crate::reach::{self, Reached};
 use crate::serve::stopped_by_signals;
 use crate::settings::Settings;
 
@@ -38,7 +38,7 @@ impl Prepared {
     async fn new(args: &ManagerArgs, mut problems: Problems) -> anyhow::Result<Prepared> {
         let settings = Settings::resolve(args, &mut problems);
         let check = |providers: &[_], problems: &mut _| {
-            check_network(providers, &settings.manager, &args.controllers.network, problems);
+            reach::check(providers, &settings.reach, &settings.manager, &args.controllers.network, problems);
         };
         let reached = Reached::new(&settings.reach, problems, check).await?;
         Ok(Prepared { settings, reached })
@@ -49,7 +49,6 @@ impl Prepared {
         let metrics = prometheus::Registry::new();
         let Reached { providers, client } = self.reached;
         let clouds = Clouds::around(providers, &self.settings.reach.layers, &metrics);
-        check_routing(&clouds, &self.settings.manager)?;
         let patience = self.settings.manager.patience + MARGIN;
         let mut tasks = Supervisor::new(shutdown.clone());
         if let Some(address) = self.settings.metrics_listen {

@@ -69,8 +69,7 @@ struct Findings {
 pub(crate) async fn run(args: &OrphansArgs) -> anyhow::Result<ExitCode> {
     let mut problems = Problems::new();
     let reach = Reach::resolve(&args.reach, &mut problems);
-    let ranges = settings::pod_ranges(args.cluster_cidr.as_deref().unwrap_or_default(), &mut problems);
-    let ranges = ranges.unwrap_or_default();
+    let ranges = settings::pod_ranges(args.cluster_cidr.as_deref().unwrap_or_default(), &mut problems).read;
     let Reached { providers, client } = Reached::new(&reach, problems, |_, _| ()).await?;
     let clouds = Clouds::around(providers, &reach.layers, &prometheus::Registry::new());
     let cluster = Cluster::new(client);

@@ -19,7 +19,7 @@ use bowline_kube::Cluster;
 use bowline_runtime::Clock;
 
 use crate::cli::{Output, PlanArgs};
-use crate::reach::{Reached, check_network, check_routing};
+use crate::reach::{self, Reached};
 use crate::serve::say;
 use crate::settings::{self, Reach};
 
@@ -57,13 +57,12 @@ async fn made(args: &PlanArgs) -> anyhow::Result<Forecast> {
     let reach = Reach::resolve(&args.reach, &mut problems);
     let (options, _) = settings::manager_options(&args.controllers, &reach.cluster, &mut problems);
     let check = |providers: &[_], problems: &mut _| {
-        check_network(providers, &options, &args.controllers.network, problems);
+        reach::check(providers, &reach, &options, &args.controllers.network, problems);
     };
     let Reached { providers, client } = Reached::new(&reach, problems, check).await?;
     // Nothing here applies anything; if something did, the layers would not let it through.
     let layers = LayerOptions { dry_run: true, ..reach.layers };
     let clouds = Clouds::around(providers, &layers, &prometheus::Registry::new());
-    check_routing(&clouds, &options)?;
     let snapshot = snapshot(&Cluster::new(client), &options).await?;
     let clock = Clock::system();
     let now = Moment { instant: clock.instant(), wall: clock.now() };

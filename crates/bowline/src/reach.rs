@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds, InstanceCapabilities};
 use bowline_config::{Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
@@ -46,8 +47,22 @@ impl Reached {
     }
 }
 
+/// What the controllers are to do is what these clouds can do. `flags` are those that `options` came from.
+pub(crate) fn check(
+    providers: &[Arc<dyn CloudProvider>],
+    reach: &Reach,
+    options: &ManagerOptions,
+    flags: &NetworkArgs,
+    problems: &mut Problems,
+) {
+    check_network(providers, options, flags, problems);
+    if providers.len() == reach.providers.len() {
+        check_routing(providers, options, problems);
+    }
+}
+
 /// Pod ranges and routes are what these clouds can do (ROUTE-1, IPAM-4).
-pub(crate) fn check_network(
+fn check_network(
     providers: &[Arc<dyn CloudProvider>],
     options: &ManagerOptions,
     flags: &NetworkArgs,
@@ -92,12 +107,14 @@ fn check_allocator(providers: &[Arc<dyn CloudProvider>], allocator: AllocatorTyp
     }
 }
 
-/// Who takes Services without a class is a cloud that is there. Which names there are is known only now: two clouds of one
-/// kind get names that tell them apart.
-pub(crate) fn check_routing(clouds: &Clouds, options: &ManagerOptions) -> Result<(), BadInput> {
-    let Some(service) = &options.service else { return Ok(()) };
-    let routing = Routing::new(clouds, &service.default_cloud, service.classes);
-    routing.map(drop).map_err(|error| BadInput(format!("--load-balancer-default-cloud: {error}")))
+/// Who takes Services without a class is a cloud that is there. Which names there are is known only when all of the clouds
+/// could be made: two of one kind get names that tell them apart.
+fn check_routing(providers: &[Arc<dyn CloudProvider>], options: &ManagerOptions, problems: &mut Problems) {
+    let Some(service) = &options.service else { return };
+    let clouds = Clouds::around(providers.to_vec(), &LayerOptions::default(), &prometheus::Registry::new());
+    if let Err(error) = Routing::new(&clouds, &service.default_cloud, service.classes) {
+        problems.push(Problem::flag("load-balancer-default-cloud", error.to_string()));
+    }
 }
 
 #[cfg(test)]
@@ -141,7 +158,8 @@ mod tests {
         let args = crate::cli::Cli::parse_from(["bowline", "--cloud-provider=local"].iter().chain(flags)).manager;
         let mut problems = Problems::new();
         let settings = Settings::resolve(&args, &mut problems);
-        check_network(providers, &settings.manager, &args.controllers.network, &mut problems);
+        let reach = Reach { providers: vec![settings.reach.providers[0].clone(); providers.len()], ..settings.reach };
+        check(providers, &reach, &settings.manager, &args.controllers.network, &mut problems);
         problems.iter().map(ToString::to_string).collect()
     }
 
@@ -200,6 +218,33 @@ mod tests {
             };
             assert_eq!(problems, lacking.map(problem).into_iter().collect::<Vec<_>>(), "{text}");
             assert_eq!(checked(&providers, &[&flag]), [""; 0], "{text} decides nothing unless ranges are handed out");
+        }
+    }
+
+    /// What the clouds cannot do is told beside what is wrong with the flags.
+    #[test]
+    fn flags_that_are_wrong_do_not_hide_what_a_cloud_lacks() {
+        let machines = InstanceCapabilities::default();
+        let cloud = || able("harbour", Some(machines.clone()), Some(RouteCapabilities::default()));
+        let cases: [(&[&str], &[&str]); 3] = [
+            (&["--route-deletion-max-share=2"], &["from 0 to 1", "--cluster-cidr: it is not given, and the cloud"]),
+            (
+                &["--allocate-node-cidrs", "--cidr-allocator-type=CloudAllocator", "--node-cidr-mask-size=-1"],
+                &[
+                    "-1 is no length",
+                    "--cluster-cidr: it is not given, and --allocate",
+                    "the cloud harbour does not do",
+                ],
+            ),
+            (
+                &["--cluster-cidr=x", "--load-balancer-default-cloud=moon"],
+                &["invalid CIDR[0]", "--load-balancer-default-cloud: there is no cloud \"moon\""],
+            ),
+        ];
+        for (flags, expected) in cases {
+            let problems = checked(&[cloud()], flags);
+            assert_eq!(problems.len(), expected.len(), "{problems:#?}");
+            assert!(problems.iter().zip(expected).all(|(problem, part)| problem.contains(part)), "{problems:#?}");
         }
     }
 }

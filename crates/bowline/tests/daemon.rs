@@ -427,9 +427,9 @@ fn pod_ranges_that_cannot_work_end_it_with_two_before_anything_starts() {
     let cases: [(&[&str], &[&str]); 9] = [
         (
             &["--cluster-cidr=10.0.0.0/16, fd00::/48"],
-            &["R25", "invalid CIDR[1]: \" fd00::/48\"", "leave the blank out"],
+            &["R25", "invalid CIDR[1]: invalid CIDR address: \" fd00::/48\"", "leave the blank out"],
         ),
-        (&["--cluster-cidr=10.0.0.0/16,10.1.0.0/16"], &["IPAM-2", "--cluster-cidr", "both are of one family"]),
+        (&["--cluster-cidr=10.0.0.0/16,10.1.0.0/16"], &["IPAM-2", "--cluster-cidr", "not configured as dual stack"]),
         (&["--cluster-cidr="], &["IPAM-2", "--cluster-cidr: it is not given", "--cluster-cidr=<range of the pods>"]),
         (
             &["--service-cluster-ip-range=10.0.0.0/16,fd00::/108,10.1.0.0/16", "--cluster-cidr=10.244.0.0/16"],

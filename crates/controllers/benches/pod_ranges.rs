@@ -119,17 +119,19 @@ async fn through_the_controller(size: usize) -> Result<(), Failure> {
     // What the last patches set off.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let (peak, after) = (memory(child.id(), "VmHWM")?, memory(child.id(), "VmRSS")?);
+    let busy = processor_time(child.id())?;
     end(child).await?;
     let (patches, distinct) = (world.patches(), world.distinct_ranges().await?);
     println!(
         "{size} nodes: {:.2} s (the first after {:.2} s), bare patches {:.2} s (the first after {:.2} s): {:.2}x; patches {patches} ({:.2} per node), distinct ranges {distinct}; \
-         memory {:.1} MiB empty, {:.1} MiB after, {:.1} MiB at most",
+         processor {:.2} s; memory {:.1} MiB empty, {:.1} MiB after, {:.1} MiB at most",
         took.as_secs_f64(),
         first.as_secs_f64(),
         floor.as_secs_f64(),
         floor_first.as_secs_f64(),
         took.as_secs_f64() / floor.as_secs_f64(),
         patches as f64 / size as f64,
+        busy.as_secs_f64(),
         mebibytes(empty),
         mebibytes(after),
         mebibytes(peak),
@@ -150,7 +152,10 @@ impl World {
         let nodes: Api<Node> = Api::all(server.in_process_client());
         let create = |index| {
             let nodes = nodes.clone();
-            async move { Ok(drop(nodes.create(&PostParams::default(), &serde_json::from_value(node(index))?).await?)) }
+            async move {
+                nodes.create(&PostParams::default(), &serde_json::from_value(node(index))?).await?;
+                Ok(())
+            }
         };
         let created: Vec<Result<(), Failure>> = stream::iter(0..size).map(create).buffer_unordered(64).collect().await;
         created.into_iter().collect::<Result<(), Failure>>()?;
@@ -263,7 +268,8 @@ async fn run_bare_client() -> Result<(), Failure> {
         async move {
             let range = format!("10.{}.{}.0/24", index / 256, index % 256);
             let patch = json!({"spec": {"podCIDR": range, "podCIDRs": [range]}});
-            Ok(drop(nodes.patch(&name, &PatchParams::default(), &Patch::Strategic(&patch)).await?))
+            nodes.patch(&name, &PatchParams::default(), &Patch::Strategic(&patch)).await?;
+            Ok(())
         }
     };
     let written: Vec<Result<(), Failure>> =
@@ -279,6 +285,14 @@ fn memory(pid: u32, field: &str) -> Result<u64, Failure> {
     let line = status.lines().find(|line| line.starts_with(field)).ok_or("no such field in /proc/PID/status")?;
     let kibibytes: u64 = line.split_whitespace().nth(1).ok_or("an empty field in /proc/PID/status")?.parse()?;
     Ok(kibibytes * 1024)
+}
+
+/// How long this process was busy, on all processors, by the kernel's hundredths of a second.
+fn processor_time(pid: u32) -> Result<Duration, Failure> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, fields) = stat.rsplit_once(')').ok_or("no command in /proc/PID/stat")?;
+    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
+    Ok(Duration::from_millis(ticks * 10))
 }
 
 fn mebibytes(bytes: u64) -> f64 {

@@ -18,12 +18,14 @@ use bowline_controllers::node_ipam::AllocatorType;
 use bowline_controllers::route::Mode;
 use bowline_controllers::{node_ipam, route};
 use bowline_core::ClusterName;
-use ipnet::IpNet;
+use bowline_core::ipam::Allocator;
 
 use super::taken;
 use crate::cli::{NetworkArgs, NodeIpamArgs, RouteArgs};
 use crate::controllers::Selection;
 use crate::feature_gates::FeatureGates;
+use masks::Masks;
+use ranges::Ranges;
 pub(crate) use ranges::pods as pod_ranges;
 
 /// The pause from one beginning to the next, unless given.
@@ -45,28 +47,23 @@ impl Network {
         cluster: &ClusterName,
         problems: &mut Problems,
     ) -> Network {
-        let pods = pod_ranges(args.cluster_cidr.as_deref().unwrap_or_default(), problems);
+        let pods = ranges::pods(args.cluster_cidr.as_deref().unwrap_or_default(), problems);
         let mut remarks = Vec::new();
-        let node_ipam = Ipam::resolve(&args.node_ipam, problems);
-        let node_ipam = node_ipam.filter(|ipam| ipam.is_on && selection.has(node_ipam::NAME));
-        let is_missing = node_ipam.is_some() && pods.as_ref().is_some_and(Vec::is_empty);
+        let node_ipam = node_ipam_options(&args.node_ipam, &pods, selection, &mut remarks, problems);
+        let route = route_options(&args.route, gates, cluster, &mut remarks, problems);
+        let is_missing = node_ipam.is_some() && pods.is_unset();
         if is_missing {
             problems.push(no_ranges_to_hand_out());
         }
-        let route = route_options(&args.route, gates, cluster, &mut remarks, problems);
         // One complaint about a flag is enough: where the range is wrong, no controller asks for it again.
-        let pods = pods.filter(|_| !is_missing);
-        Network {
-            route: route.filter(|_| selection.has(route::NAME)).zip(pods.clone()).map(with_ranges),
-            node_ipam: node_ipam.zip(pods).and_then(|(ipam, pods)| ipam.options(&pods, &mut remarks, problems)),
-            remarks,
-        }
+        let route = route.filter(|_| selection.has(route::NAME) && pods.is_right() && !is_missing);
+        Network { route: route.map(|options| route::Options { ranges: pods.read, ..options }), node_ipam, remarks }
     }
 }
 
 // ---- routes
 
-/// `None` if there are to be no routes, or something is wrong.
+/// `None` if there are to be no routes.
 fn route_options(
     args: &RouteArgs,
     gates: &FeatureGates,
@@ -74,14 +71,10 @@ fn route_options(
     remarks: &mut Vec<String>,
     problems: &mut Problems,
 ) -> Option<route::Options> {
-    let is_on = taken(&args.configure_cloud_routes, problems);
+    let is_on = taken(&args.configure_cloud_routes, problems).unwrap_or(false);
     let mode = mode(args, gates, remarks, problems);
-    let max_share = taken(&args.route_deletion_max_share, problems);
-    is_on?.then_some(route::Options { cluster: cluster.clone(), ranges: Vec::new(), mode, max_share: max_share? })
-}
-
-fn with_ranges((options, ranges): (route::Options, Vec<IpNet>)) -> route::Options {
-    route::Options { ranges, ..options }
+    let max_share = taken(&args.route_deletion_max_share, problems).unwrap_or(0.0);
+    is_on.then_some(route::Options { cluster: cluster.clone(), ranges: Vec::new(), mode, max_share })
 }
 
 /// Each mode has its flag, and the other mode's has no effect.
@@ -110,29 +103,46 @@ fn mode(args: &RouteArgs, gates: &FeatureGates, remarks: &mut Vec<String>, probl
 
 // ---- pod ranges
 
-/// What is known without the ranges.
-struct Ipam {
-    is_on: bool,
-    services: Vec<IpNet>,
-    masks: masks::Masks,
-    allocator: AllocatorType,
+/// `None` if none are to be handed out. Each flag is looked at for itself, and then as far as the others could be read: what
+/// is wrong with one of them hides nothing that is wrong between the rest.
+fn node_ipam_options(
+    args: &NodeIpamArgs,
+    pods: &Ranges,
+    selection: &Selection,
+    remarks: &mut Vec<String>,
+    problems: &mut Problems,
+) -> Option<node_ipam::Options> {
+    let is_on = taken(&args.allocate_node_cidrs, problems).unwrap_or(false);
+    let services = ranges::services(args.service_cluster_ip_range.as_deref().unwrap_or_default(), problems);
+    let masks = Masks::resolve(args, problems);
+    let allocator = allocator_type(&args.cidr_allocator_type, problems).unwrap_or_default();
+    if !is_on || !selection.has(node_ipam::NAME) {
+        return None;
+    }
+    let ranges = masks.cut(pods, problems);
+    ranges::compare(&pods.read, &services.read, remarks, problems);
+    let options = node_ipam::Options { ranges, services: services.read, allocator };
+    problems.extend(used_up(&options));
+    Some(options)
 }
 
-impl Ipam {
-    /// `None` if something is wrong.
-    fn resolve(args: &NodeIpamArgs, problems: &mut Problems) -> Option<Ipam> {
-        let is_on = taken(&args.allocate_node_cidrs, problems);
-        let services = ranges::services(args.service_cluster_ip_range.as_deref().unwrap_or_default(), problems);
-        let masks = masks::Masks::resolve(args, problems);
-        let allocator = allocator_type(&args.cidr_allocator_type, problems);
-        Some(Ipam { is_on: is_on?, services: services?, masks: masks?, allocator: allocator? })
+/// Services inside a pod range, in so few and large blocks that they have a part of each.
+fn used_up(options: &node_ipam::Options) -> Problems {
+    let mut problems = Problems::new();
+    let usage = Allocator::new(&options.ranges, &options.services).usage();
+    for (range, _) in options.ranges.iter().zip(&usage).filter(|(range, usage)| {
+        let is_covered = options.services.iter().any(|services| services.contains(&range.cluster()));
+        usage.free() == 0 && !is_covered
+    }) {
+        let message = format!(
+            "Services have a part of each block of /{} of --cluster-cidr {}, so that nothing is left for pods",
+            range.node_mask(),
+            range.cluster()
+        );
+        let hint = "give Services and pods ranges of their own, or cut the pods' range into smaller blocks";
+        problems.push(Problem::flag("service-cluster-ip-range", message).hint(hint));
     }
-
-    fn options(self, pods: &[IpNet], remarks: &mut Vec<String>, problems: &mut Problems) -> Option<node_ipam::Options> {
-        ranges::compare(pods, &self.services, remarks, problems);
-        let ranges = self.masks.cut(pods, problems)?;
-        Some(node_ipam::Options { ranges, services: self.services, allocator: self.allocator })
-    }
+    problems
 }
 
 fn allocator_type(text: &str, problems: &mut Problems) -> Option<AllocatorType> {

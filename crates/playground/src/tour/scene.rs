@@ -15,6 +15,9 @@ use crate::time::Pace;
 /// How long a step may take beyond what the playground's own pace makes it take. Generous: machines can be busy.
 const MARGIN: Duration = Duration::from_secs(20);
 
+/// How long a step may take for each Node: several parts write to each, one after the other.
+const PER_NODE: Duration = Duration::from_millis(50);
+
 /// What the steps are made from.
 pub(super) struct Scene<'a> {
     pub(super) nodes: usize,
@@ -43,7 +46,7 @@ impl Scene<'_> {
 
     /// Time to do something for every Node, and to notice silence.
     pub(super) fn deadline(&self) -> Duration {
-        self.pace.silence * 2 + Duration::from_millis(20) * self.nodes.try_into().unwrap_or(u32::MAX) + MARGIN
+        self.pace.silence * 2 + PER_NODE * self.nodes.try_into().unwrap_or(u32::MAX) + MARGIN
     }
 
     pub(super) fn post(&self, path: &str, body: &str) -> String {

@@ -169,7 +169,10 @@ pub(crate) async fn two_nodes() -> Option<(Node, Node)> {
             return None;
         }
     };
-    lay_cable(&one, &two).await;
+    if let Err(error) = lay_cable(&one, &two).await {
+        skip(&format!("no cable can be laid between network namespaces ({error})"));
+        return None;
+    }
     let has_ipv6 = one.inside(|| std::net::UdpSocket::bind("[::]:0").is_ok());
     if !has_ipv6 {
         skip("this machine has no IPv6");
@@ -178,11 +181,11 @@ pub(crate) async fn two_nodes() -> Option<(Node, Node)> {
     Some((one, two))
 }
 
-async fn lay_cable(one: &Namespace, two: &Namespace) {
+async fn lay_cable(one: &Namespace, two: &Namespace) -> Result<(), rtnetlink::Error> {
     let kernel = one.kernel();
-    kernel.link().add(LinkVeth::new("cable-1", "cable-2").build()).execute().await.unwrap();
+    kernel.link().add(LinkVeth::new("cable-1", "cable-2").build()).execute().await?;
     let other_end = LinkUnspec::new_with_name("cable-2").setns_by_fd(two.file.as_raw_fd());
-    kernel.link().set(other_end.build()).execute().await.unwrap();
+    kernel.link().set(other_end.build()).execute().await
 }
 
 /// Gives a namespace its addresses: on the cable that of the node, on loopback that of a pod.

@@ -5,76 +5,97 @@ use bowline_core::ipam::{ClusterRange, RangeProblem};
 use ipnet::IpNet;
 
 use super::super::taken;
+use super::ranges::Ranges;
 use crate::cli::NodeIpamArgs;
 use crate::flags::Given;
 
-/// The lengths of prefixes that are given. Zero is not.
+/// The lengths of prefixes that are given.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Masks {
     /// `--node-cidr-mask-size`.
-    single: Option<u8>,
+    single: Mask,
     /// `--node-cidr-mask-size-ipv4`.
-    v4: Option<u8>,
+    v4: Mask,
     /// `--node-cidr-mask-size-ipv6`.
-    v6: Option<u8>,
+    v6: Mask,
 }
 
+/// One of the flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mask {
+    /// Not given, which is also what zero means.
+    Unset,
+    /// Given, and no length of a prefix, which has been told.
+    Wrong,
+    Bits(u8),
+}
+
+const SINGLE: &str = "node-cidr-mask-size";
+const V4: &str = "node-cidr-mask-size-ipv4";
+const V6: &str = "node-cidr-mask-size-ipv6";
+
 impl Masks {
-    /// `None` if one of them is wrong.
-    pub(super) fn resolve(args: &NodeIpamArgs, problems: &mut Problems) -> Option<Masks> {
-        let single = mask("node-cidr-mask-size", args.node_cidr_mask_size.as_ref(), problems);
-        let v4 = mask("node-cidr-mask-size-ipv4", args.node_cidr_mask_size_ipv4.as_ref(), problems);
-        let v6 = mask("node-cidr-mask-size-ipv6", args.node_cidr_mask_size_ipv6.as_ref(), problems);
-        Some(Masks { single: single?, v4: v4?, v6: v6? })
+    pub(super) fn resolve(args: &NodeIpamArgs, problems: &mut Problems) -> Masks {
+        Masks {
+            single: mask(SINGLE, args.node_cidr_mask_size.as_ref(), problems),
+            v4: mask(V4, args.node_cidr_mask_size_ipv4.as_ref(), problems),
+            v6: mask(V6, args.node_cidr_mask_size_ipv6.as_ref(), problems),
+        }
     }
 
-    /// These ranges, cut into blocks; `None` if that does not work, all of which is told.
-    pub(super) fn cut(self, ranges: &[IpNet], problems: &mut Problems) -> Option<Vec<ClusterRange>> {
-        if let Some(problem) = self.contradiction(ranges) {
-            problems.push(problem);
-            return None;
-        }
+    /// These ranges, cut into blocks. All that stands in the way is told.
+    pub(super) fn cut(self, pods: &Ranges, problems: &mut Problems) -> Vec<ClusterRange> {
+        self.contradiction(pods).into_iter().for_each(|problem| problems.push(problem));
         let mut cut = Vec::new();
-        for range in ranges {
-            match ClusterRange::new(*range, self.of(range)) {
-                Ok(range) => cut.push(range),
-                Err(why) => problems.push(self.uncut(range, &why, ranges.len() > 1)),
+        for range in &pods.read {
+            for (flag, bits) in self.of(range, pods.is_dual_stack()) {
+                match ClusterRange::new(*range, bits) {
+                    Ok(range) => cut.push(range),
+                    Err(why) => problems.push(uncut(flag, range, &why)),
+                }
             }
         }
-        (cut.len() == ranges.len()).then_some(cut)
+        cut
     }
 
-    /// The one for this range.
-    fn of(self, range: &IpNet) -> u8 {
+    /// The one for this range, and its flag. None if it was given and is wrong; two if both of its flags are given, which is
+    /// a contradiction.
+    fn of(self, range: &IpNet, is_dual_stack: bool) -> Vec<(&'static str, u8)> {
         // upstream: these defaults.
-        match range {
-            IpNet::V4(_) => self.single.or(self.v4).unwrap_or(24),
-            IpNet::V6(_) => self.single.or(self.v6).unwrap_or(64),
+        let (flag, own, default) = match range {
+            IpNet::V4(_) => (V4, self.v4, 24),
+            IpNet::V6(_) => (V6, self.v6, 64),
+        };
+        let single = if is_dual_stack { Mask::Unset } else { self.single };
+        match (single, own) {
+            (Mask::Unset, Mask::Unset) => vec![(flag, default)],
+            given => [(SINGLE, given.0), (flag, given.1)].into_iter().filter_map(bits).collect(),
         }
     }
 
     /// Flags that do not go together, or not with these ranges.
     // upstream: the words of all four, which people look for.
-    fn contradiction(self, ranges: &[IpNet]) -> Option<Problem> {
-        let (flag, message, hint) = match (ranges, self) {
-            ([_, _, ..], Masks { single: Some(_), .. }) => (
-                "node-cidr-mask-size",
+    fn contradiction(self, pods: &Ranges) -> Option<Problem> {
+        let [single, v4, v6] = [self.single, self.v4, self.v6].map(|mask| mask != Mask::Unset);
+        let (flag, message, hint) = match pods.only() {
+            None if single && pods.is_dual_stack() => (
+                SINGLE,
                 "usage of --node-cidr-mask-size is not allowed with dual-stack clusters",
                 "use --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6",
             ),
-            ([_], Masks { single: Some(_), v4, v6 }) if v4.or(v6).is_some() => (
-                "node-cidr-mask-size",
+            Some(_) if single && (v4 || v6) => (
+                SINGLE,
                 "usage of --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6 is not allowed if \
                  --node-cidr-mask-size is set",
-                "keep one of them",
+                "keep this one alone",
             ),
-            ([IpNet::V6(_)], Masks { v4: Some(_), .. }) => (
-                "node-cidr-mask-size-ipv4",
+            Some(IpNet::V6(_)) if v4 => (
+                V4,
                 "usage of --node-cidr-mask-size-ipv4 is not allowed for a single-stack IPv6 cluster",
                 "use --node-cidr-mask-size-ipv6, or add a range of IPv4 to --cluster-cidr",
             ),
-            ([IpNet::V4(_)], Masks { v6: Some(_), .. }) => (
-                "node-cidr-mask-size-ipv6",
+            Some(IpNet::V4(_)) if v6 => (
+                V6,
                 "usage of --node-cidr-mask-size-ipv6 is not allowed for a single-stack IPv4 cluster",
                 "use --node-cidr-mask-size-ipv4, or add a range of IPv6 to --cluster-cidr",
             ),
@@ -82,36 +103,44 @@ impl Masks {
         };
         Some(Problem::flag(flag, message).hint(hint))
     }
+}
 
-    /// What is wrong with the size of a range's blocks, and which sizes would be right.
-    fn uncut(self, range: &IpNet, why: &RangeProblem, is_dual_stack: bool) -> Problem {
-        let flag = match (range, is_dual_stack || self.single.is_none()) {
-            (IpNet::V4(_), true) => "node-cidr-mask-size-ipv4",
-            (IpNet::V6(_), true) => "node-cidr-mask-size-ipv6",
-            (_, false) => "node-cidr-mask-size",
-        };
-        let shortest = range.prefix_len();
-        let longest = match range {
-            IpNet::V4(_) => range.max_prefix_len(),
-            IpNet::V6(_) => range.max_prefix_len().min(shortest.saturating_add(16)),
-        };
-        let hint = format!("set --{flag} to a number from {shortest} to {longest}, or another --cluster-cidr");
-        Problem::flag(flag, why.to_string()).hint(hint)
+fn bits((flag, mask): (&'static str, Mask)) -> Option<(&'static str, u8)> {
+    match mask {
+        Mask::Bits(bits) => Some((flag, bits)),
+        Mask::Unset | Mask::Wrong => None,
     }
 }
 
-/// The value of one flag: `None` if it is wrong, `Some(None)` if it is not given.
-fn mask(flag: &str, given: Option<&Given<i32>>, problems: &mut Problems) -> Option<Option<u8>> {
-    let bits = match given {
-        Some(given) => taken(given, problems)?,
-        None => 0,
+/// What is wrong with the size of a range's blocks, and which sizes would be right.
+fn uncut(flag: &str, range: &IpNet, why: &RangeProblem) -> Problem {
+    // Zero would mean that the flag is not given.
+    let shortest = range.prefix_len().max(1);
+    let longest = match range {
+        IpNet::V4(_) => range.max_prefix_len(),
+        IpNet::V6(_) => range.max_prefix_len().min(range.prefix_len().saturating_add(16)),
     };
+    // upstream: the first words of the one of these, which people look for.
+    let message = match why {
+        RangeProblem::BlockTooLarge { .. } => {
+            format!("mask size of cluster CIDR must be less than or equal to --node-cidr-mask-size: {why}")
+        }
+        _ => why.to_string(),
+    };
+    let hint = format!("set --{flag} to a number from {shortest} to {longest}, or another --cluster-cidr");
+    Problem::flag(flag, message).hint(hint)
+}
+
+/// The value of one flag.
+fn mask(flag: &str, given: Option<&Given<i32>>, problems: &mut Problems) -> Mask {
+    let Some(bits) = given.map_or(Some(0), |given| taken(given, problems)) else { return Mask::Wrong };
     match u8::try_from(bits).ok().filter(|bits| *bits <= 128) {
-        Some(bits) => Some(Some(bits).filter(|bits| *bits != 0)),
+        Some(0) => Mask::Unset,
+        Some(bits) => Mask::Bits(bits),
         None => {
             let message = format!("{bits} is no length of a prefix");
             problems.push(Problem::flag(flag, message).hint("write a number such as 24 for IPv4 or 64 for IPv6"));
-            None
+            Mask::Wrong
         }
     }
 }

@@ -4,48 +4,86 @@ use bowline_config::{Problem, Problems};
 use bowline_core::parse_cidr;
 use ipnet::IpNet;
 
-/// `--cluster-cidr`; empty if it is not given, `None` if something is wrong with it.
-// upstream: looked at only where something needs it. A range that is wrong is wrong before that, too.
-pub(crate) fn pods(text: &str, problems: &mut Problems) -> Option<Vec<IpNet>> {
-    let text = text.trim();
-    let parts = if text.is_empty() { Vec::new() } else { text.split(',').collect() };
-    ranges("cluster-cidr", &parts, problems)
+/// The value of such a flag, as far as it could be read.
+#[derive(Debug)]
+pub(crate) struct Ranges {
+    /// How many there are or should be.
+    parts: usize,
+    /// The parts that are ranges.
+    pub(crate) read: Vec<IpNet>,
+    /// Nothing is wrong with it; otherwise that has been told.
+    is_right: bool,
 }
 
-/// `--service-cluster-ip-range`, likewise.
+/// `--cluster-cidr`.
+// upstream: looked at only where something needs it. A range that is wrong is wrong before that, too.
+pub(crate) fn pods(text: &str, problems: &mut Problems) -> Ranges {
+    let text = text.trim();
+    let parts: Vec<_> = if text.is_empty() { Vec::new() } else { text.split(',').collect() };
+    // upstream: these words, and others for the other flag.
+    let too_many = format!("length of clusterCIDRs is:{} more than max allowed of 2", parts.len());
+    Ranges::read("cluster-cidr", &parts, too_many, problems)
+}
+
+/// `--service-cluster-ip-range`.
 // upstream: what does not parse is logged and ignored, and pods then get the addresses of Services. Nobody means that, so
 // here it is a problem. A part that is empty is no part, in both.
-pub(super) fn services(text: &str, problems: &mut Problems) -> Option<Vec<IpNet>> {
+pub(super) fn services(text: &str, problems: &mut Problems) -> Ranges {
     let parts: Vec<_> = text.split(',').filter(|part| !part.trim().is_empty()).collect();
-    ranges("service-cluster-ip-range", &parts, problems)
+    let too_many = format!("--service-cluster-ip-range can not contain more than two entries, and has {}", parts.len());
+    Ranges::read("service-cluster-ip-range", &parts, too_many, problems)
 }
 
-/// `None` if something is wrong with them, all of which is told.
-fn ranges(flag: &str, parts: &[&str], problems: &mut Problems) -> Option<Vec<IpNet>> {
-    let read: Vec<_> = parts.iter().map(|part| parse_cidr(part)).collect();
-    for (index, part) in parts.iter().enumerate().filter(|(index, _)| !matches!(read.get(*index), Some(Some(_)))) {
-        problems.push(unreadable(flag, index, part));
+impl Ranges {
+    fn read(flag: &str, parts: &[&str], too_many: String, problems: &mut Problems) -> Ranges {
+        let mut ranges = Ranges { parts: parts.len(), read: Vec::new(), is_right: true };
+        let mut wrong = Problems::new();
+        for (index, part) in parts.iter().enumerate() {
+            match parse_cidr(part) {
+                Some(range) => ranges.read.push(range),
+                None => wrong.push(unreadable(flag, index, part)),
+            }
+        }
+        let hint = "give one range, or one of IPv4 and one of IPv6";
+        if parts.len() > 2 {
+            wrong.push(Problem::flag(flag, too_many).hint(hint));
+        } else if ranges.are_of_one_family() {
+            // upstream: the words from "not" on.
+            let message =
+                format!("{} are not configured as dual stack (at least one from each IPFamily)", parts.join(" and "));
+            wrong.push(Problem::flag(flag, message).hint(hint));
+        }
+        ranges.is_right = wrong.is_empty();
+        problems.extend(wrong);
+        ranges
     }
-    let ranges = read.into_iter().collect::<Option<Vec<_>>>();
-    match (parts, ranges.as_deref()) {
-        ([_, _, _, ..], _) => {
-            let message = format!("--{flag} can not contain more than two entries, and has {}", parts.len());
-            // upstream: these words for the one flag, and others for the other.
-            problems.push(Problem::new(message).hint("give one range, or one of IPv4 and one of IPv6"));
-            None
-        }
-        (_, Some([IpNet::V4(_), IpNet::V4(_)] | [IpNet::V6(_), IpNet::V6(_)])) => {
-            let message = format!("{} are not dual-stack: both are of one family", parts.join(" and "));
-            let hint = "give one range, or one of IPv4 and one of IPv6";
-            problems.push(Problem::flag(flag, message).hint(hint));
-            None
-        }
-        _ => ranges,
+
+    /// It is not given.
+    pub(super) fn is_unset(&self) -> bool {
+        self.parts == 0
+    }
+
+    pub(super) fn is_right(&self) -> bool {
+        self.is_right
+    }
+
+    /// Two are meant, one of each family, whether or not both could be read.
+    pub(super) fn is_dual_stack(&self) -> bool {
+        self.parts == 2 && !self.are_of_one_family()
+    }
+
+    /// The range, if one is meant and it could be read.
+    pub(super) fn only(&self) -> Option<&IpNet> {
+        self.read.first().filter(|_| self.parts == 1)
+    }
+
+    fn are_of_one_family(&self) -> bool {
+        matches!(*self.read, [IpNet::V4(_), IpNet::V4(_)] | [IpNet::V6(_), IpNet::V6(_)])
     }
 }
 
-// upstream: "invalid CIDR[1]", which people look for. Blanks are not taken away, there and here: a value that one manager
-// takes and the other does not is a trap on the way back.
+// upstream: "invalid CIDR[1]" and "invalid CIDR address", which people look for. Blanks are not taken away, there and here:
+// a value that one manager takes and the other does not is a trap on the way back.
 fn unreadable(flag: &str, index: usize, part: &str) -> Problem {
     let hint = match parse_cidr(part.trim()) {
         Some(_) => format!("leave the blank out: {}", part.trim()),
@@ -53,7 +91,7 @@ fn unreadable(flag: &str, index: usize, part: &str) -> Problem {
             "write a range such as 10.244.0.0/16 or fd00:10:244::/56, or one of each, separated by a comma".to_owned()
         }
     };
-    Problem::flag(flag, format!("invalid CIDR[{index}]: {part:?} is no range of addresses")).hint(hint)
+    Problem::flag(flag, format!("invalid CIDR[{index}]: invalid CIDR address: {part:?}")).hint(hint)
 }
 
 /// Services in the middle of the pods' range cost some of it (I2); around all of it, they leave nothing.

@@ -100,23 +100,38 @@ fn ranges_that_cannot_be_meant_are_refused_with_what_would_be_right() {
         (
             "R25",
             "--cluster-cidr=10.0.0.0/16, fd00::/48",
-            "invalid CIDR[1]: \" fd00::/48\"",
+            "invalid CIDR[1]: invalid CIDR address: \" fd00::/48\"",
             "leave the blank out: fd00::/48",
         ),
-        ("IPAM-2", "--cluster-cidr=10.0.0.0/16,", "invalid CIDR[1]: \"\"", "such as 10.244.0.0/16"),
-        ("IPAM-2", "--cluster-cidr=10.0.0.0", "invalid CIDR[0]: \"10.0.0.0\"", "such as 10.244.0.0/16"),
-        ("IPAM-2", "--cluster-cidr=10.0.0.0/33", "invalid CIDR[0]: \"10.0.0.0/33\"", "such as 10.244.0.0/16"),
+        (
+            "IPAM-2",
+            "--cluster-cidr=10.0.0.0/16,",
+            "invalid CIDR[1]: invalid CIDR address: \"\"",
+            "such as 10.244.0.0/16",
+        ),
+        (
+            "IPAM-2",
+            "--cluster-cidr=10.0.0.0",
+            "invalid CIDR[0]: invalid CIDR address: \"10.0.0.0\"",
+            "such as 10.244.0.0/16",
+        ),
+        (
+            "IPAM-2",
+            "--cluster-cidr=10.0.0.0/33",
+            "invalid CIDR[0]: invalid CIDR address: \"10.0.0.0/33\"",
+            "such as 10.244.0.0/16",
+        ),
         (
             "IPAM-2",
             "--cluster-cidr=10.0.0.0/16,10.1.0.0/16",
-            "--cluster-cidr: 10.0.0.0/16 and 10.1.0.0/16 are not dual-stack",
+            "--cluster-cidr: 10.0.0.0/16 and 10.1.0.0/16 are not configured as dual stack (at least one from each IPFamily",
             "one of IPv6",
         ),
-        ("IPAM-2", "--cluster-cidr=fd00::/48,fd01::/48", "not dual-stack", "one of IPv6"),
+        ("IPAM-2", "--cluster-cidr=fd00::/48,fd01::/48", "not configured as dual stack", "one of IPv6"),
         (
             "IPAM-2",
             "--cluster-cidr=10.0.0.0/16,fd00::/48,fd01::/48",
-            "--cluster-cidr can not contain more than two entries, and has 3",
+            "--cluster-cidr: length of clusterCIDRs is:3 more than max allowed of 2",
             "one of IPv6",
         ),
         (
@@ -125,17 +140,17 @@ fn ranges_that_cannot_be_meant_are_refused_with_what_would_be_right() {
             "--service-cluster-ip-range can not contain more than two entries",
             "one of IPv6",
         ),
-        ("IPAM-2", "--service-cluster-ip-range=10.0.0.0/16,10.1.0.0/16", "not dual-stack", "one of IPv6"),
+        ("IPAM-2", "--service-cluster-ip-range=10.0.0.0/16,10.1.0.0/16", "not configured as dual stack", "one of IPv6"),
         (
             "IPAM-2",
             "--service-cluster-ip-range=10.96.0.0/12, fd00::/108",
-            "invalid CIDR[1]: \" fd00::/108\"",
+            "invalid CIDR[1]: invalid CIDR address: \" fd00::/108\"",
             "leave the blank out",
         ),
         (
             "IPAM-2",
             "--service-cluster-ip-range=harbour",
-            "--service-cluster-ip-range: invalid CIDR[0]: \"harbour\"",
+            "--service-cluster-ip-range: invalid CIDR[0]: invalid CIDR address: \"harbour\"",
             "such as",
         ),
         (
@@ -232,7 +247,7 @@ fn ipam_03_masks_that_do_not_fit_are_refused_in_the_words_that_people_look_for()
             "10.0.0.0/16",
             &["--node-cidr-mask-size=24", "--node-cidr-mask-size-ipv4=24"],
             "is not allowed if --node-cidr-mask-size is set",
-            "keep one of them",
+            "keep this one alone",
         ),
         (
             "I12",
@@ -252,7 +267,7 @@ fn ipam_03_masks_that_do_not_fit_are_refused_in_the_words_that_people_look_for()
             "IPAM-3",
             "10.0.0.0/25",
             &[],
-            "blocks of /24 are larger than the range 10.0.0.0/25",
+            "mask size of cluster CIDR must be less than or equal to --node-cidr-mask-size: blocks of /24 are larger",
             "set --node-cidr-mask-size-ipv4 to a number from 25 to 32",
         ),
         (
@@ -316,16 +331,69 @@ fn ipam_04_each_allocator_type_has_its_meaning() {
 }
 
 #[test]
+fn services_that_have_a_part_of_every_block_leave_nothing_to_hand_out() {
+    let flags = [ALLOCATE, "--cluster-cidr=10.244.0.0/16", "--service-cluster-ip-range=10.244.3.0/24"];
+    let problems = resolve(&[&flags[..], &["--node-cidr-mask-size=16"]].concat()).unwrap_err();
+    let says = "--service-cluster-ip-range: Services have a part of each block of /16 of --cluster-cidr 10.244.0.0/16";
+    assert!(problems.len() == 1 && problems[0].starts_with(says), "{problems:#?}");
+    assert!(resolve(&[&flags[..], &["--node-cidr-mask-size=17"]].concat()).is_ok());
+}
+
+/// What one flag is wrong about hides nothing of what is wrong between the others.
+#[test]
 fn all_that_is_wrong_with_pod_ranges_is_told_at_once() {
-    let problems = resolve(&[
-        ALLOCATE,
-        "--cluster-cidr=10.0.0.0/16, fd00::/48",
-        "--service-cluster-ip-range=10.96.0.0/12,10.0.0.0/8",
-        "--cidr-allocator-type=Rope",
-        "--node-cidr-mask-size=-1",
-        "--feature-gates=Knots=1",
-        "--route-deletion-max-share=2",
-    ])
-    .unwrap_err();
-    assert_eq!(problems.len(), 6, "{problems:#?}");
+    const TOO_LARGE: &str = "blocks of /24 are larger than the range 10.0.0.0/28";
+    const NO_DUAL: &str = "usage of --node-cidr-mask-size is not allowed with dual-stack clusters";
+    const COVERS: &str = "covers the whole of --cluster-cidr";
+    let cases: [(&[&str], &[&str]); 9] = [
+        (
+            &[
+                "--cluster-cidr=10.0.0.0/16, fd00::/48",
+                "--service-cluster-ip-range=10.96.0.0/12,10.0.0.0/8",
+                "--cidr-allocator-type=Rope",
+                "--node-cidr-mask-size=-1",
+                "--feature-gates=Knots=1",
+                "--route-deletion-max-share=2",
+            ],
+            &["CIDR[1]", "10.96.0.0/12 and 10.0.0.0/8", "Rope", "-1 is no length", NO_DUAL, COVERS, "Knots", "0 to 1"],
+        ),
+        (
+            &[
+                "--cluster-cidr=10.0.0.0/28",
+                "--node-cidr-mask-size=24",
+                "--service-cluster-ip-range=rubbish",
+                "--cidr-allocator-type=X",
+            ],
+            &["\"rubbish\"", "allocator type: X", TOO_LARGE],
+        ),
+        (&["--cluster-cidr=10.0.0.0/28,rubbish"], &["\"rubbish\"", TOO_LARGE]),
+        (&["--cluster-cidr=10.0.0.0/28,rubbish", "--node-cidr-mask-size=24"], &["\"rubbish\"", NO_DUAL, TOO_LARGE]),
+        (
+            &["--cluster-cidr=10.0.0.0/28,10.1.0.0/16", "--node-cidr-mask-size-ipv6=129"],
+            &["dual stack", "129 is no length", TOO_LARGE],
+        ),
+        (
+            &["--cluster-cidr=10.0.0.0/28,fd00::/32,x", "--service-cluster-ip-range=10.0.0.0/8,y"],
+            &["\"x\"", "clusterCIDRs is:3", "\"y\"", TOO_LARGE, "node CIDR size is too big: fd00::/32", COVERS],
+        ),
+        (
+            &["--cluster-cidr=10.0.0.0/28", "--node-cidr-mask-size=27", "--node-cidr-mask-size-ipv4=33"],
+            &["not allowed if --node-cidr-mask-size is set", "blocks of /27", "a mask of /33"],
+        ),
+        (
+            &["--cluster-cidr=10.0.0.0/28", "--node-cidr-mask-size-ipv6=64"],
+            &["not allowed for a single-stack IPv4", TOO_LARGE],
+        ),
+        (
+            &["--node-cidr-mask-size=-1", "--route-reconciliation-period=0", "--cidr-allocator-type=X"],
+            &["-1 is no length", "allocator type: X", "longer than 0", "--cluster-cidr: it is not given"],
+        ),
+    ];
+    for (flags, expected) in cases {
+        let problems = resolve(&[&[ALLOCATE], flags].concat()).unwrap_err();
+        assert_eq!(problems.len(), expected.len(), "{flags:?}: {problems:#?}");
+        for part in expected {
+            assert_eq!(problems.iter().filter(|problem| problem.contains(part)).count(), 1, "{part}: {problems:#?}");
+        }
+    }
 }
