@@ -22,8 +22,7 @@ struct Look {
 
 impl Shared {
     /// One pass over the routes of a cloud that lead to no Node.
-    pub(super) async fn sync_strays(&self, index: usize, shutdown: &Shutdown) -> Done {
-        let Some(account) = self.accounts.get(index) else { return Done::default() };
+    pub(super) async fn sync_strays(&self, account: &Account, shutdown: &Shutdown) -> Done {
         match shutdown.or(account.ensure_listed(None)).await {
             Some(Ok(())) => {}
             Some(Err(error)) => return Done::unlisted(&error),
@@ -104,7 +103,7 @@ impl Shared {
         });
         // Otherwise the next period is soon enough.
         if self.is_watching() {
-            back.iter().for_each(|node| self.queue.add(Key::Node(node.name.clone()), Priority::High));
+            back.iter().for_each(|node| account.queue.add(Key::Node(node.name.clone()), Priority::High));
         }
     }
 
