@@ -127,10 +127,14 @@ impl Shared {
     }
 
     pub(super) async fn delete(&self, account: &Account, route: &Route) -> Done {
+        let (cloud, range) = (account.cloud.name(), route.destination);
         match account.delete(route).await {
-            Ok(has_changed) => Done { has_changed, ..Done::default() },
+            Ok(true) => {
+                tracing::info!(controller = NAME, %cloud, %range, id = route.id, "deleted a route");
+                Done { has_changed: true, ..Done::default() }
+            }
+            Ok(false) => Done::default(),
             Err(error) => {
-                let (cloud, range) = (account.cloud.name(), route.destination);
                 tracing::warn!(controller = NAME, %cloud, %range, id = route.id, "could not delete a route: {error}");
                 Done::failed(error.retry_advice())
             }
