@@ -60,7 +60,7 @@ pub struct Item {
 /// Which object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// `Node`, `Service`, or `Route` for one that leads to no Node.
+    /// `Node` or `Service`; `Route` for one that leads to no Node, and `Routes` for all of a cloud's.
     pub kind: &'static str,
     /// The namespace, if its kind has any.
     pub namespace: Option<String>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bowline_cloud::{Cloud, Clouds, Freshness, Sighting};
+use bowline_cloud::{Cloud, Clouds, Error, Freshness, Sighting};
 use bowline_core::ipam::cloud::{self as lead, Lead};
 use bowline_core::ipam::{Allocator, Misfit};
 use bowline_core::lifecycle::Moment;
@@ -87,7 +87,8 @@ fn follow(items: &mut Items, allocator: &mut Allocator, node: &Node, step: lead:
 
 // ---- node-route-controller
 
-/// Which routes would come and go, and what Nodes would be told. Returns an item for each route that leads to no Node.
+/// Which routes would come and go, and what Nodes would be told. Returns an item for each route that leads to no Node, and
+/// for each cloud whose routes cannot be listed.
 pub(super) async fn routes(
     items: &mut Items,
     nodes: &[Arc<Node>],
@@ -110,14 +111,18 @@ pub(super) async fn routes(
                 let scene = Scene { table: &table, nodes: &fleet, ranges: &options.ranges };
                 strays.extend(leading_nowhere(&scene, cloud, options.max_share, nodes.len(), now));
             }
-            Err(error) => {
-                for node in fleet.own().iter().filter(|node| !node.pod_cidrs.is_empty()) {
-                    items.of(node).remark(RemarkKind::Failed, error.to_string());
-                }
-            }
+            Err(error) => strays.push(unlisted(cloud, &error)),
         }
     }
     strays
+}
+
+/// Without a listing nothing is known of any route.
+fn unlisted(cloud: &Cloud, error: &Error) -> Item {
+    let mut item = Item::new(Object { kind: "Routes", namespace: None, name: cloud.name().to_string() });
+    item.cloud = Some(cloud.name().clone());
+    item.remark(RemarkKind::Failed, error.to_string());
+    item
 }
 
 /// What one Node needs, and what it would be told if all of that works. Returns the routes that go.

@@ -40,7 +40,7 @@ pub(super) fn settle(shared: &Shared, work: &Work<NodeName>, outcome: Outcome) {
 fn log_failure(shared: &Shared, key: &NodeName, wait: Duration, error: &str) {
     let node = shared.context.nodes.get(key.as_str());
     if node.is_none_or(|node| shared.failures.is_news(&node.name, &node.uid, error)) {
-        tracing::info!(controller = super::NAME, key = %key, ?wait, "error syncing '{key}': {error}, requeuing");
+        tracing::warn!(controller = super::NAME, key = %key, ?wait, "error syncing '{key}': {error}, requeuing");
     } else {
         tracing::debug!(controller = super::NAME, key = %key, ?wait, "error syncing '{key}': {error}, requeuing");
     }

@@ -57,10 +57,15 @@ const QUEUE: &str = "Routes";
 
 /// How long a Node that failed waits for its next try.
 // upstream: none before something else happens.
-const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_secs(300) };
+// The layers have tried several times already by then.
+const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), max: Duration::from_secs(300) };
 
 /// How long routes of a Node that is gone wait for those of others: Nodes that go together are judged together.
 const GATHER: Duration = Duration::from_secs(1);
+
+/// How long another one's word about a Node's network stands before ours is written over it.
+// upstream: until the next listing, ten seconds by default.
+const OTHERS_WORD: Duration = Duration::from_secs(10);
 
 /// The most passes that are under way, whatever the clouds can take.
 const MOST_PASSES: usize = 400;
@@ -218,10 +223,10 @@ impl Shared {
                 // Whose Node has come back is no stray any more, and the brake may let go of the others.
                 self.holding().for_each(|account| self.queue.add(Key::Strays(account), Priority::Low));
             }
-            Change::Updated { old, new } if differs(old, new) || self.lost_network(old, new) => {
+            Change::Updated { old, new } if differs(old, new) => {
                 self.queue.add(Key::Node(new.name.clone()), Priority::High);
             }
-            Change::Updated { .. } => {}
+            Change::Updated { old, new } => self.heard_of_network(old, new),
             Change::Deleted(_) => {
                 let strays = (0..self.accounts.len()).map(Key::Strays);
                 strays.for_each(|key| self.queue.add_after(key, GATHER, Priority::Low));
@@ -229,11 +234,20 @@ impl Shared {
         }
     }
 
-    /// Somebody says that there is no network, as a kubelet does when it starts: whether there is one is ours to say.
-    fn lost_network(&self, old: &Node, new: &Node) -> bool {
-        let is_lost = new.network.as_ref().is_some_and(|network| network.status == "True");
+    /// Whether a Node's pods can be reached is ours to say. One that is said to be out of reach, as by a kubelet that starts,
+    /// is looked at now; another word for the same can wait, so that two who disagree do not write all the time.
+    fn heard_of_network(&self, old: &Node, new: &Node) {
         let is_ours = || self.told().get(&new.name).is_some_and(|told| told.is_told(new.network.as_ref()));
-        is_lost && old.network != new.network && !is_ours()
+        if old.network == new.network || is_ours() {
+            return;
+        }
+        let key = Key::Node(new.name.clone());
+        let is_out_of_reach = new.network.as_ref().is_some_and(|network| network.status == "True");
+        if is_out_of_reach {
+            self.queue.add(key, Priority::High);
+        } else {
+            self.queue.add_after(key, OTHERS_WORD, Priority::Low);
+        }
     }
 
     fn told(&self) -> MutexGuard<'_, HashMap<NodeName, NetworkStatus>> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
-use bowline_core::routes::{self, Lane, NodePlan, Scene};
-use bowline_core::{Node, NodeName, Route, RouteSpec, format_duration};
+use bowline_core::routes::{self, Lane, NodePlan, Removal, Scene};
+use bowline_core::{Node, NodeName, RouteSpec, format_duration};
 use bowline_kube::{EventType, ObjectRef, WriteError};
 use bowline_runtime::Shutdown;
 use futures::future::join_all;
@@ -115,7 +115,7 @@ impl Shared {
         let _turn = account.turn(lane.destination).await;
         let mut done = Done::default();
         for removal in &lane.remove {
-            done = done.merge(self.delete(account, &removal.route).await);
+            done = done.merge(self.delete(account, removal).await);
         }
         if let Some(spec) = &lane.create {
             if done.failures.is_empty() {
@@ -126,15 +126,17 @@ impl Shared {
         done
     }
 
-    pub(super) async fn delete(&self, account: &Account, route: &Route) -> Done {
-        let (cloud, range) = (account.cloud.name(), route.destination);
+    pub(super) async fn delete(&self, account: &Account, Removal { route, why }: &Removal) -> Done {
         match account.delete(route).await {
-            Ok(true) => {
-                tracing::info!(controller = NAME, %cloud, %range, id = route.id, "deleted a route");
-                Done { has_changed: true, ..Done::default() }
+            Ok(has_changed) => {
+                if has_changed {
+                    let (cloud, range) = (account.cloud.name(), route.destination);
+                    tracing::info!(controller = NAME, %cloud, %range, id = route.id, ?why, "deleted a route");
+                }
+                Done { has_changed, ..Done::default() }
             }
-            Ok(false) => Done::default(),
             Err(error) => {
+                let (cloud, range) = (account.cloud.name(), route.destination);
                 tracing::warn!(controller = NAME, %cloud, %range, id = route.id, "could not delete a route: {error}");
                 Done::failed(error.retry_advice())
             }

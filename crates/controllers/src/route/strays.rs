@@ -75,7 +75,7 @@ impl Shared {
         let done = stream::iter(strays)
             .map(|removal| async move {
                 let _turn = account.turn(removal.route.destination.trunc()).await;
-                self.delete(account, &removal.route).await
+                self.delete(account, &removal).await
             })
             .buffer_unordered(account.max_parallel())
             .fold(Done::default(), async |all, one| all.merge(one))

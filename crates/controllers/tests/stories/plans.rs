@@ -12,6 +12,7 @@ use bowline_core::FieldChange;
 use bowline_core::ipam::ClusterRange;
 use bowline_core::lifecycle::Moment;
 use bowline_kube::Cluster;
+use bowline_local::{Fault, FaultSpec};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -304,4 +305,14 @@ async fn pod_ranges_are_handed_out_as_planned() {
     run(&mut world).await;
     let after = plan(&world).await;
     assert_eq!((in_words(&after).len(), after.summary().refused), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_whose_routes_cannot_be_listed_is_planned_as_failed() {
+    let mut world = World::with_routes(&["a"]).await;
+    world.layers.max_attempts = 1;
+    world.cloud().inject(FaultSpec::always(Fault::Failing(500)).on("list-routes"));
+    let planned = plan(&world).await;
+    assert_eq!((in_words(&planned).len(), planned.summary().failed), (0, 1));
+    assert_eq!(planned.items[0].object.title(), "Routes local");
 }

@@ -266,13 +266,22 @@ async fn r18_another_networks_word_is_written_over_and_a_lost_network_at_once() 
     world.say_network("a", "False", "CalicoIsUp").await;
     world.start();
     world.reachable("a").await;
-    // In between, another network is not argued with; only the next look writes over it.
-    world.say_network("a", "False", "CalicoIsUp").await;
+    // Another network is not argued with all the time.
+    for word in ["CalicoIsUp", "FlannelIsUp"] {
+        world.say_network("a", "False", word).await;
+        world.pass(Duration::from_secs(4)).await;
+        assert_eq!(network(&world.node("a").await).unwrap().1, word);
+    }
+    let writes = world.node_writes()["patch status"];
     world.pass(WHILE).await;
-    assert_eq!(network(&world.node("a").await).unwrap().1, "CalicoIsUp");
-    world.pass(REFRESH).await;
     assert_eq!(network(&world.node("a").await).unwrap().1, "RouteCreated");
-    // A kubelet that starts anew says that there is none.
+    assert_eq!(world.node_writes()["patch status"], writes + 1);
+    // A kubelet that starts anew says that there is none; also to a manager that has not said anything yet.
+    world.say_network("a", "True", "NoRouteCreated").await;
+    world.reachable("a").await;
+    world.stop().await;
+    world.start();
+    world.pass(WHILE).await;
     world.say_network("a", "True", "NoRouteCreated").await;
     world.reachable("a").await;
     assert_eq!(world.route_calls()["create-route"], 1);

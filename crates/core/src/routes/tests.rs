@@ -77,6 +77,9 @@ fn told(nodes: Vec<Node>, routes: Vec<Route>) -> Vec<String> {
     told
 }
 
+/// What it is, the Nodes, the routes, and what would happen.
+type Case = (&'static str, Vec<Node>, Vec<Route>, &'static [&'static str]);
+
 #[test]
 fn r01_to_r07_what_is_missing_is_made_and_what_nobody_needs_goes() {
     let two = || vec![with_ranges("node-1", &["10.120.0.0/24"]), with_ranges("node-2", &["10.120.1.0/24"])];
@@ -89,7 +92,7 @@ fn r01_to_r07_what_is_missing_is_made_and_what_nobody_needs_goes() {
     let r1 = || route("node-1", "10.120.0.0/24");
     let r2 = || route("node-2", "10.120.1.0/24");
     let lost = |destination| Route { blackhole: true, ..route("", destination) };
-    let cases: Vec<(&str, Vec<Node>, Vec<Route>, &[&str])> = vec![
+    let cases: Vec<Case> = vec![
         ("R1", two(), vec![], &["+10.120.0.0/24 node-1", "+10.120.1.0/24 node-2"]),
         (
             "R1 dual",
