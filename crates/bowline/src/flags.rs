@@ -118,6 +118,10 @@ pub(crate) fn cidr(text: &str) -> Result<IpNet, String> {
     if net != net.trunc() {
         return Err(format!("bits are set behind the prefix; the range is written {}", net.trunc()));
     }
+    // One range in two spellings would pass for two.
+    if let (IpNet::V6(_), Some(range @ IpNet::V4(_))) = (net, parse_cidr(text)) {
+        return Err(format!("it is a range of IPv4 in the clothes of IPv6; it is written {range}"));
+    }
     Ok(net)
 }
 
@@ -252,10 +256,13 @@ mod tests {
     }
 
     #[test]
-    fn a_range_with_host_bits_is_refused_with_the_range_it_meant() {
+    fn a_range_that_is_written_oddly_is_refused_with_the_range_it_meant() {
         assert_eq!(
             cidr("10.96.3.0/16").unwrap_err(),
             "bits are set behind the prefix; the range is written 10.96.0.0/16"
         );
+        let mapped = cidr("::ffff:10.96.0.0/112").unwrap_err();
+        assert!(mapped.ends_with("it is written 10.96.0.0/16"), "{mapped}");
+        assert!(cidr("fd00::ffff:0:0/96").is_ok());
     }
 }

@@ -21,7 +21,8 @@ pub(crate) struct CloudArgs {
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7480", value_parser = flags::loopback)]
     pub(crate) listen: SocketAddr,
 
-    /// Where its machines and load balancers survive a restart; made if it is not there. Without it they are kept in memory only.
+    /// Where its machines, load balancers and routes survive a restart; made if it is not there. Without it they are kept in
+    /// memory only.
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,
 
