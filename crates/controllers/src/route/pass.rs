@@ -172,7 +172,7 @@ impl Shared {
         match account.delete(route).await {
             Ok(has_changed) => {
                 if has_changed {
-                    tracing::info!(controller = NAME, %cloud, %range, id = route.id, ?why, "deleted a route");
+                    tracing::info!(controller = NAME, %cloud, %range, id = route.id, ?why, "removed a route");
                 }
                 Done { has_changed, ..Done::default() }
             }
