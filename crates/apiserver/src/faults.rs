@@ -54,6 +54,9 @@ pub enum Effect {
     Reset,
     /// The request is carried out, and the connection breaks off before the answer.
     AnswerLost,
+    /// The request is carried out at once, and its answer is held up for so long.
+    #[serde(rename = "answerLateMilliseconds", with = "milliseconds")]
+    AnswerLate(Duration),
     /// The watch breaks off in the middle of an event's line. Other verbs are left alone.
     PartialWatchLine,
 }
@@ -391,6 +394,8 @@ mod tests {
         assert_eq!(torn.effect, Effect::PartialWatchLine);
         let lost: FaultRule = serde_json::from_value(json!({"effect": "answerLost"})).unwrap();
         assert_eq!(lost.effect, Effect::AnswerLost);
+        let late: FaultRule = serde_json::from_value(json!({"effect": {"answerLateMilliseconds": 5}})).unwrap();
+        assert_eq!(late.effect, Effect::AnswerLate(Duration::from_millis(5)));
     }
 
     #[test]

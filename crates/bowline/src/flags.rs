@@ -11,6 +11,7 @@ use bowline_core::parse_cidr;
 use bowline_core::service::NodeSet;
 use bowline_playground::check_cluster_cidrs;
 use clap::builder::TypedValueParser;
+use clap::{Arg, ArgAction};
 use ipnet::IpNet;
 
 /// The value of a flag, or what is wrong with it.
@@ -34,8 +35,8 @@ where
 {
     type Value = Given<T>;
 
-    fn parse_ref(&self, _: &clap::Command, flag: Option<&clap::Arg>, value: &OsStr) -> Result<Given<T>, clap::Error> {
-        let name = flag.and_then(clap::Arg::get_long).unwrap_or_default();
+    fn parse_ref(&self, _: &clap::Command, flag: Option<&Arg>, value: &OsStr) -> Result<Given<T>, clap::Error> {
+        let name = flag.and_then(Arg::get_long).unwrap_or_default();
         let wrong = |what: &dyn fmt::Display| Problem::flag(name, format!("{value:?} is not right: {what}"));
         Ok(match value.to_str() {
             Some(text) => (self.0)(text).map_err(|error| wrong(&error)),
@@ -100,6 +101,20 @@ pub(crate) fn go_bool(text: &str) -> Result<bool, &'static str> {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
         _ => Err("expected true or false"),
+    }
+}
+
+/// The syntax of a flag that [`go_bool`] reads.
+pub(crate) trait Switch {
+    /// `--flag` and `--flag=false`, never `--flag false`.
+    // upstream: Go takes the word after such a flag for an argument of its own.
+    fn switch(self) -> Arg;
+}
+
+impl Switch for Arg {
+    fn switch(self) -> Arg {
+        let switch = self.value_name("true|false").action(ArgAction::Set);
+        switch.num_args(0..=1).require_equals(true).default_missing_value("true")
     }
 }
 

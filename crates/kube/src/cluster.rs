@@ -30,7 +30,7 @@ pub enum WriteError {
     /// The object is gone, or is another one of the same name.
     #[error("{0}")]
     NotFound(String),
-    /// The API server refuses; trying the same again is no use before something changes.
+    /// The API server refuses, and nothing was written; trying the same again is no use before something changes.
     #[error("{message}")]
     Rejected {
         /// The HTTP status.
@@ -38,7 +38,8 @@ pub enum WriteError {
         /// What the API server says.
         message: String,
     },
-    /// The API server cannot be reached, or is broken or too busy, after several tries.
+    /// The API server cannot be reached, or is broken or too busy, after several tries; or it refuses, but an earlier try
+    /// that had no answer may have been carried out.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -177,7 +178,7 @@ impl Cluster {
         if self.dry_run {
             tracing::info!("dry run: {verb} {}: {}", request.uri().path(), String::from_utf8_lossy(request.body()));
         }
-        let answer = self.ask(request).await;
+        let answer = exchange(&self.client, request, &self.shutdown).await.map_err(WriteError::of_write);
         if let Some(writes) = &self.writes {
             let done = if self.dry_run { "dry_run" } else { "success" };
             let result = answer.as_ref().map_or_else(WriteError::label, |_| done);
@@ -208,6 +209,17 @@ fn unsendable(error: kube::core::request::Error) -> WriteError {
 }
 
 impl WriteError {
+    /// A refusal says nothing of an earlier try whose answer was lost: that one may have been carried out.
+    fn of_write(failure: Failure) -> WriteError {
+        let in_doubt = matches!(failure, Failure::Answered { in_doubt: true, .. });
+        match WriteError::from(failure) {
+            WriteError::Rejected { message, .. } if in_doubt => {
+                WriteError::Unavailable(format!("{message}; an earlier try may have been carried out"))
+            }
+            error => error,
+        }
+    }
+
     fn label(&self) -> &'static str {
         match self {
             WriteError::Conflict(_) => "conflict",

@@ -38,6 +38,8 @@ pub(crate) enum Failure {
         message: String,
         /// The fields that it complains about, if it names any.
         fields: Vec<String>,
+        /// There was no good answer to an earlier try, so that one may have been carried out, or yet be.
+        in_doubt: bool,
     },
     /// The API server cannot be reached, or does not answer.
     Unanswered(String),
@@ -61,11 +63,11 @@ pub(crate) async fn exchange(
     request: &Request<Vec<u8>>,
     shutdown: &Shutdown,
 ) -> Result<Vec<u8>, Failure> {
-    let (mut away, mut broken) = (0, 0);
+    let (mut away, mut broken, mut is_in_doubt) = (0, 0, false);
     loop {
         let (pause, failure) = match once(client, request.clone()).await {
             Outcome::Done(body) => return Ok(body),
-            Outcome::Final(failure) => return Err(failure),
+            Outcome::Final(failure) => return Err(failure.after(is_in_doubt)),
             Outcome::Later(pause, failure) => {
                 away += 1;
                 (pause, failure)
@@ -78,10 +80,30 @@ pub(crate) async fn exchange(
         if away > COME_BACK || broken >= TRIES {
             return Err(failure);
         }
+        is_in_doubt |= failure.leaves_doubt();
         let attempt = away + broken;
         tracing::debug!(method = %request.method(), uri = %request.uri(), attempt, ?failure, ?pause, "asking again");
         if shutdown.or(tokio::time::sleep(pause)).await.is_none() {
             return Err(failure);
+        }
+    }
+}
+
+impl Failure {
+    /// Whether the request was carried out is not known. A server that is too busy has not begun.
+    fn leaves_doubt(&self) -> bool {
+        match self {
+            Failure::Answered { code, .. } => code.is_server_error(),
+            Failure::Unanswered(_) => true,
+        }
+    }
+
+    fn after(self, is_in_doubt: bool) -> Failure {
+        match self {
+            Failure::Answered { code, message, fields, .. } => {
+                Failure::Answered { code, message, fields, in_doubt: is_in_doubt }
+            }
+            unanswered @ Failure::Unanswered(_) => unanswered,
         }
     }
 }
@@ -136,7 +158,7 @@ fn refusal(code: StatusCode, body: &[u8]) -> Failure {
     });
     let untold = said.message.is_empty();
     let message = if untold { format!("the API server answered {code}") } else { said.message };
-    Failure::Answered { code, message, fields: fields(&said.details) }
+    Failure::Answered { code, message, fields: fields(&said.details), in_doubt: false }
 }
 
 fn fields(details: &Value) -> Vec<String> {

@@ -149,6 +149,19 @@ async fn w9_a_refusal_can_be_told_from_a_server_that_is_unwell() -> Result<(), F
     Ok(())
 }
 
+/// What became of the first try is not known, and the second try is refused: the first may land all the same.
+#[tokio::test(start_paused = true)]
+async fn w9_a_refusal_says_nothing_of_an_earlier_try_without_an_answer() -> Result<(), Failure> {
+    let f = fixture().await?;
+    let node = f.node().await?;
+    f.fail("", unavailable(), 1);
+    let forbidden = Effect::Status { code: StatusCode::FORBIDDEN, message: "no".into(), retry_after: None };
+    f.fail("", forbidden, 1);
+    let unclear = f.cluster.set_pod_cidrs(&node, &ranges(&["10.244.3.0/24"])?).await;
+    assert!(matches!(unclear, Err(WriteError::Unavailable(_))), "{unclear:?}");
+    Ok(())
+}
+
 // ---- W-5
 
 #[tokio::test]

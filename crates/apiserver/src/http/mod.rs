@@ -15,6 +15,7 @@ mod site;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
@@ -89,6 +90,7 @@ impl From<ApiError> for Failure {
 struct Injected {
     tear_watch: bool,
     lose_answer: bool,
+    answer_after: Duration,
 }
 
 struct Context {
@@ -212,7 +214,7 @@ impl Context {
         let verb = verb?;
         let subresource = path.subresource.map_or("", |subresource| subresource.name);
         self.about = Some(RequestKind { verb, resource: path.resource.plural, subresource, code: 0 });
-        let Injected { tear_watch, lose_answer } = self.inject(verb, &path).await?;
+        let Injected { tear_watch, lose_answer, answer_after } = self.inject(verb, &path).await?;
         let body = body::read(body).await?;
         let mut call = Call {
             state: self.state.clone(),
@@ -226,6 +228,9 @@ impl Context {
         };
         let outcome = call.run(verb).await;
         self.warnings.append(&mut call.warnings);
+        if !answer_after.is_zero() {
+            tokio::time::sleep(answer_after).await;
+        }
         if lose_answer {
             return Err(Failure::Reset);
         }
@@ -253,6 +258,7 @@ impl Context {
                 Effect::Latency(delay) => tokio::time::sleep(delay).await,
                 Effect::Reset => return Err(Failure::Reset),
                 Effect::AnswerLost => injected.lose_answer = true,
+                Effect::AnswerLate(delay) => injected.answer_after += delay,
                 Effect::PartialWatchLine => injected.tear_watch = true,
                 Effect::Status { code, message, retry_after } => {
                     return Err(Failure::Api(ApiError::injected(code, &message, retry_after)));

@@ -111,7 +111,7 @@ fn namespace(record: &Record) -> &str {
 }
 
 fn unsendable(error: impl std::fmt::Display) -> Failure {
-    Failure::Answered { code: StatusCode::BAD_REQUEST, message: error.to_string(), fields: Vec::new() }
+    Failure::Answered { code: StatusCode::BAD_REQUEST, message: error.to_string(), fields: Vec::new(), in_doubt: false }
 }
 
 /// EV-1.
