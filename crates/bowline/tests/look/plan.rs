@@ -243,6 +243,8 @@ async fn a_dry_run_leads_nothing_anywhere() {
     assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
     assert_eq!(world.versions().await, before, "{}", manager.said());
     assert_eq!(world.cloud_writes(), [""; 0]);
+    let claims = ["removed a route", "made a route", "gave a node"].map(|claim| manager.said().contains(claim));
+    assert_eq!(claims, [false; 3], "nothing is said to be done: {}", manager.said());
 }
 
 #[tokio::test(flavor = "multi_thread")]
