@@ -52,7 +52,7 @@ async fn ipam_12_a_node_that_leaves_with_an_unreadable_range_is_told_where_the_c
     let message = "Node \"odd\" has an invalid PodCIDR: \"x\"";
     let expected = ("Warning".to_owned(), "CloudCIDRAllocatorInvalidPodCIDR".to_owned(), message.to_owned());
     for allocator in [AllocatorType::FromCloud, AllocatorType::FromCluster] {
-        assert_eq!(told(allocator, odd).await, [expected.clone()], "{allocator:?}");
+        assert_eq!(told(allocator, odd).await, std::slice::from_ref(&expected), "{allocator:?}");
     }
     assert_eq!(told(AllocatorType::Range, odd).await, [], "upstream says nothing there");
 }
