@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use bowline_apiserver::{AuthorizationMode, Options};
 use bowline_playground::PlaygroundOptions;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use ipnet::IpNet;
 
-use crate::flags::{self, PortRange};
+use crate::flags::{self, PortRange, Switch as _};
 
 #[cfg(feature = "provider-local")]
 pub(crate) use cloud::{CloudArgs, CloudCommand, EndpointArgs};
@@ -112,29 +112,11 @@ pub(crate) struct ApiserverArgs {
 
     /// Run the helpers that a real cluster has elsewhere: namespace purge, garbage collection, default service
     /// accounts, endpoint slices.
-    #[arg(
-        long,
-        value_name = "true|false",
-        action = ArgAction::Set,
-        default_value_t = Options::default().built_in_controllers,
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_parser = flags::go_bool,
-    )]
+    #[arg(long, default_value_t = Options::default().built_in_controllers, value_parser = flags::go_bool, switch())]
     pub(crate) built_in_controllers: bool,
 
     /// Serve the test knobs under /debug/: forget history, cut watches, inject faults.
-    #[arg(
-        long,
-        value_name = "true|false",
-        action = ArgAction::Set,
-        default_value_t = Options::default().debug_endpoints,
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_parser = flags::go_bool,
-    )]
+    #[arg(long, default_value_t = Options::default().debug_endpoints, value_parser = flags::go_bool, switch())]
     pub(crate) debug_endpoints: bool,
 
     /// The addresses that Services get as cluster IPs.

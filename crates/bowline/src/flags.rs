@@ -11,6 +11,7 @@ use bowline_core::parse_cidr;
 use bowline_core::service::NodeSet;
 use bowline_playground::check_cluster_cidrs;
 use clap::builder::TypedValueParser;
+use clap::{Arg, ArgAction};
 use ipnet::IpNet;
 
 /// The value of a flag, or what is wrong with it.
@@ -34,8 +35,8 @@ where
 {
     type Value = Given<T>;
 
-    fn parse_ref(&self, _: &clap::Command, flag: Option<&clap::Arg>, value: &OsStr) -> Result<Given<T>, clap::Error> {
-        let name = flag.and_then(clap::Arg::get_long).unwrap_or_default();
+    fn parse_ref(&self, _: &clap::Command, flag: Option<&Arg>, value: &OsStr) -> Result<Given<T>, clap::Error> {
+        let name = flag.and_then(Arg::get_long).unwrap_or_default();
         let wrong = |what: &dyn fmt::Display| Problem::flag(name, format!("{value:?} is not right: {what}"));
         Ok(match value.to_str() {
             Some(text) => (self.0)(text).map_err(|error| wrong(&error)),
@@ -103,6 +104,20 @@ pub(crate) fn go_bool(text: &str) -> Result<bool, &'static str> {
     }
 }
 
+/// The syntax of a flag that [`go_bool`] reads.
+pub(crate) trait Switch {
+    /// `--flag` and `--flag=false`, never `--flag false`.
+    // upstream: Go takes the word after such a flag for an argument of its own.
+    fn switch(self) -> Arg;
+}
+
+impl Switch for Arg {
+    fn switch(self) -> Arg {
+        let switch = self.value_name("true|false").action(ArgAction::Set);
+        switch.num_args(0..=1).require_equals(true).default_missing_value("true")
+    }
+}
+
 /// Which nodes become targets of load balancers.
 pub(crate) fn node_set(text: &str) -> Result<NodeSet, &'static str> {
     match text {
@@ -117,6 +132,10 @@ pub(crate) fn cidr(text: &str) -> Result<IpNet, String> {
     let net: IpNet = text.parse().map_err(|_| "expected a range such as 10.96.0.0/16 or fd00:10:96::/112")?;
     if net != net.trunc() {
         return Err(format!("bits are set behind the prefix; the range is written {}", net.trunc()));
+    }
+    // One range in two spellings would pass for two.
+    if let (IpNet::V6(_), Some(range @ IpNet::V4(_))) = (net, parse_cidr(text)) {
+        return Err(format!("it is a range of IPv4 in the clothes of IPv6; it is written {range}"));
     }
     Ok(net)
 }
@@ -252,10 +271,13 @@ mod tests {
     }
 
     #[test]
-    fn a_range_with_host_bits_is_refused_with_the_range_it_meant() {
+    fn a_range_that_is_written_oddly_is_refused_with_the_range_it_meant() {
         assert_eq!(
             cidr("10.96.3.0/16").unwrap_err(),
             "bits are set behind the prefix; the range is written 10.96.0.0/16"
         );
+        let mapped = cidr("::ffff:10.96.0.0/112").unwrap_err();
+        assert!(mapped.ends_with("it is written 10.96.0.0/16"), "{mapped}");
+        assert!(cidr("fd00::ffff:0:0/96").is_ok());
     }
 }

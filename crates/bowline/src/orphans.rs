@@ -52,6 +52,8 @@ enum Outcome {
     Deleted,
     /// It has an owner after all.
     Owned,
+    /// There is doubt whether it is one.
+    HeldBack(String),
     Failed(String),
 }
 
@@ -70,10 +72,11 @@ pub(crate) async fn run(args: &OrphansArgs) -> anyhow::Result<ExitCode> {
     let mut problems = Problems::new();
     let reach = Reach::resolve(&args.reach, &mut problems);
     let ranges = settings::pod_ranges(args.cluster_cidr.as_deref().unwrap_or_default(), &mut problems).read;
+    let max_share = settings::taken(&args.route_deletion_max_share, &mut problems).unwrap_or_default();
     let Reached { providers, client } = Reached::new(&reach, problems, |_, _| ()).await?;
     let clouds = Clouds::around(providers, &reach.layers, &prometheus::Registry::new());
     let cluster = Cluster::new(client);
-    let mut findings = find(&clouds, &cluster, &reach.cluster, &ranges).await?;
+    let mut findings = find(&clouds, &cluster, &reach.cluster, &ranges, max_share).await?;
     let is_text = args.output.output == Output::Text;
     if is_text {
         say(format_args!("{}", plain(&print::list(&findings))));
@@ -94,7 +97,8 @@ pub(crate) async fn run(args: &OrphansArgs) -> anyhow::Result<ExitCode> {
 
 /// Asks, unless the answer was given with the command.
 fn is_agreed(findings: &Findings, yes: bool) -> anyhow::Result<bool> {
-    if yes {
+    let is_harmless = findings.orphans.is_empty() && findings.routes_to_go() == 0;
+    if yes || is_harmless {
         return Ok(true);
     }
     let input = std::io::stdin();
@@ -113,8 +117,14 @@ fn is_agreed(findings: &Findings, yes: bool) -> anyhow::Result<bool> {
 
 // ---- finding
 
-async fn find(clouds: &Clouds, cluster: &Cluster, name: &ClusterName, ranges: &[IpNet]) -> anyhow::Result<Findings> {
-    let routes = routes::find(clouds, cluster, name, ranges).await?;
+async fn find(
+    clouds: &Clouds,
+    cluster: &Cluster,
+    name: &ClusterName,
+    ranges: &[IpNet],
+    max_share: f64,
+) -> anyhow::Result<Findings> {
+    let routes = routes::find(clouds, cluster, name, ranges, max_share).await?;
     let (mut marked, mut silent) = (Vec::new(), Vec::new());
     for cloud in clouds.iter().filter(|cloud| cloud.has_load_balancers()) {
         match cloud.layers().list_load_balancers(name).await {
@@ -174,9 +184,14 @@ impl Findings {
         self.orphans.is_empty() && self.lost_routes().is_empty()
     }
 
+    /// How many routes there is no doubt about.
+    fn routes_to_go(&self) -> usize {
+        self.lost_routes().iter().filter(|lost| lost.doubt.is_none()).count()
+    }
+
     /// How many there are of each kind, in words.
     fn count(&self) -> String {
-        match (self.orphans.len(), self.lost_routes().len()) {
+        match (self.orphans.len(), self.routes_to_go()) {
             (balancers, 0) => format!("these {balancers} load balancers"),
             (0, routes) => format!("these {routes} routes"),
             (balancers, routes) => format!("these {balancers} load balancers and {routes} routes"),
@@ -197,7 +212,7 @@ impl Findings {
 
     fn is_failed(&self) -> bool {
         let is_failed = |orphan: &Orphan| matches!(orphan.outcome, Outcome::Failed(_)) || orphan.is_unclear();
-        let is_lost = |lost: &LostRoute| matches!(lost.outcome, Outcome::Failed(_));
+        let is_lost = |lost: &LostRoute| matches!(lost.outcome, Outcome::Failed(_) | Outcome::HeldBack(_));
         self.silent().next().is_some() || self.orphans.iter().any(is_failed) || self.lost_routes().iter().any(is_lost)
     }
 }

@@ -213,7 +213,7 @@ fn election_remark(leader_elect: &Given<bool>, problems: &mut Problems) -> Optio
 // ---- the parts of it
 
 /// The value; what is wrong with it goes to `problems`.
-fn taken<T: Clone>(given: &Given<T>, problems: &mut Problems) -> Option<T> {
+pub(crate) fn taken<T: Clone>(given: &Given<T>, problems: &mut Problems) -> Option<T> {
     match given {
         Ok(value) => Some(value.clone()),
         Err(problem) => {

@@ -10,29 +10,34 @@
 //! until the API server has answered its last write. Machines here are shared, so figures are for comparing: ratios and
 //! counts are what to look at, and nothing fails on them.
 
+mod child;
+
 use std::collections::BTreeMap;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bowline_apiserver::{ApiServer, Options as ServerOptions};
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds};
-use bowline_controllers::manager::{self, ManagerOptions};
+use bowline_controllers::manager::ManagerOptions;
 use bowline_core::{Address, AddressType};
-use bowline_kube::ClientOptions;
 use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider, NewMachine, Server};
-use bowline_runtime::{Clock, Shutdown};
 use futures::stream::{self, StreamExt as _};
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
+use child::{Child, Failure, Kubeconfig};
+
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+const ENDPOINT: &str = "BOWLINE_BENCH_CLOUD";
+const STATUS_PERIOD: &str = "BOWLINE_BENCH_STATUS_PERIOD_MS";
+
+/// A status period that never ends here.
+const SELDOM: Duration = Duration::from_secs(3600);
 
 /// Writes at once, of the manager and of the bare client alike.
 const CONCURRENCY: usize = 16;
@@ -45,8 +50,7 @@ const IMAGES: usize = 20;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Failure> {
-    let role = std::env::var("BOWLINE_BENCH_ROLE").unwrap_or_default();
-    match role.as_str() {
+    match child::role().as_str() {
         "manager" => run_manager().await,
         "bare" => run_bare_client().await,
         _ => run_all().await,
@@ -57,7 +61,7 @@ async fn run_all() -> Result<(), Failure> {
     let chosen: Vec<usize> = std::env::args().skip(1).filter_map(|text| text.parse().ok()).collect();
     let sizes = if chosen.is_empty() { vec![1_000, 5_000, 20_000] } else { chosen };
     let empty = memory_of_empty_start().await?;
-    println!("empty start: {:.1} MiB", mebibytes(empty));
+    println!("empty start: {empty:.1} MiB");
     let mut costs = Vec::new();
     for &size in &sizes {
         costs.push(initialise(size, empty).await?);
@@ -72,28 +76,28 @@ async fn run_all() -> Result<(), Failure> {
 // ---- scenarios
 
 /// All Nodes are tainted: how long until they are not. Returns the cost of one Node, in seconds.
-async fn initialise(size: usize, empty: u64) -> Result<f64, Failure> {
+async fn initialise(size: usize, empty: f64) -> Result<f64, Failure> {
     let bare = {
         let world = World::with_tainted_nodes(size).await?;
         let begin = Instant::now();
-        let child = world.spawn("bare", &[])?;
+        let child = world.spawn("bare", SELDOM)?;
         world.wait_for_writes(size).await?;
         let took = begin.elapsed();
-        world.end(child).await?;
+        child.end().await?;
         took
     };
     let world = World::with_tainted_nodes(size).await?;
     let begin = Instant::now();
-    let child = world.spawn("manager", &[])?;
+    let child = world.spawn("manager", SELDOM)?;
     world.wait_for_writes(size).await?;
     let took = begin.elapsed();
-    let peak = memory(child.id(), "VmHWM")?;
+    let (peak, busy) = (child.memory("VmHWM")?, child.processor_time()?);
     let writes = world.writes();
     let calls = world.cloud.calls();
-    world.end(child).await?;
+    child.end().await?;
     println!(
         "{size} tainted nodes: {:.2} s, bare client {:.2} s: {:.2}x; node writes {} ({:.2} per node), events {}; cloud \
-         calls {} {calls:?}; memory {:.1} MiB above an empty start",
+         calls {} {calls:?}; memory {:.1} MiB above an empty start; processor {busy:.2?}",
         took.as_secs_f64(),
         bare.as_secs_f64(),
         took.as_secs_f64() / bare.as_secs_f64(),
@@ -101,7 +105,7 @@ async fn initialise(size: usize, empty: u64) -> Result<f64, Failure> {
         writes["nodes"] as f64 / size as f64,
         writes["events"],
         calls.values().sum::<u64>(),
-        mebibytes(peak.saturating_sub(empty)),
+        peak - empty,
     );
     Ok(took.as_secs_f64() / size as f64)
 }
@@ -109,46 +113,46 @@ async fn initialise(size: usize, empty: u64) -> Result<f64, Failure> {
 /// All Nodes are initialised and Ready: what a status period costs, and a restart.
 async fn steady(size: usize) -> Result<(), Failure> {
     let world = World::with_tainted_nodes(size).await?;
-    let child = world.spawn("manager", &[])?;
+    let child = world.spawn("manager", SELDOM)?;
     world.wait_for_writes(size).await?;
-    world.end(child).await?;
+    child.end().await?;
     world.set_ready(size, "True").await?;
 
     let before = world.counts();
-    let child = world.spawn("manager", &[("BOWLINE_BENCH_STATUS_PERIOD_MS", "3600000")])?;
+    let child = world.spawn("manager", SELDOM)?;
     tokio::time::sleep(Duration::from_secs(10)).await;
     world.report(&format!("restart with {size} ready nodes"), &before);
-    world.end(child).await?;
+    child.end().await?;
 
     let before = world.counts();
-    let child = world.spawn("manager", &[("BOWLINE_BENCH_STATUS_PERIOD_MS", "4000")])?;
+    let child = world.spawn("manager", Duration::from_secs(4))?;
     tokio::time::sleep(Duration::from_secs(18)).await;
     world.report(&format!("18 s with {size} ready nodes and a pause of 4 s between looks"), &before);
-    let idle = memory(child.id(), "VmRSS")?;
-    println!("    memory then: {:.1} MiB in all", mebibytes(idle));
-    world.end(child).await
+    let idle = child.memory("VmRSS")?;
+    println!("    memory then: {idle:.1} MiB in all");
+    child.end().await
 }
 
 /// Nodes that are not ready, whose machines run: what watching over them costs.
 async fn not_ready(size: usize) -> Result<(), Failure> {
     let world = World::with_tainted_nodes(size).await?;
-    let child = world.spawn("manager", &[])?;
+    let child = world.spawn("manager", SELDOM)?;
     world.wait_for_writes(size).await?;
-    world.end(child).await?;
+    child.end().await?;
     world.set_ready(size, "False").await?;
     let before = world.counts();
-    let child = world.spawn("manager", &[("BOWLINE_BENCH_STATUS_PERIOD_MS", "3600000")])?;
+    let child = world.spawn("manager", SELDOM)?;
     tokio::time::sleep(Duration::from_secs(21)).await;
     world.report(&format!("21 s with {size} nodes not ready and a pause of 5 s between looks"), &before);
-    world.end(child).await
+    child.end().await
 }
 
-async fn memory_of_empty_start() -> Result<u64, Failure> {
+async fn memory_of_empty_start() -> Result<f64, Failure> {
     let world = World::with_tainted_nodes(0).await?;
-    let child = world.spawn("manager", &[])?;
+    let child = world.spawn("manager", SELDOM)?;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let memory = memory(child.id(), "VmRSS")?;
-    world.end(child).await?;
+    let memory = child.memory("VmRSS")?;
+    child.end().await?;
     Ok(memory)
 }
 
@@ -158,7 +162,7 @@ struct World {
     server: ApiServer,
     cloud: LocalCloud,
     endpoint: Server,
-    kubeconfig: std::path::PathBuf,
+    kubeconfig: Kubeconfig,
 }
 
 impl World {
@@ -183,8 +187,7 @@ impl World {
             .into_iter()
             .collect::<Result<(), Failure>>()?;
         let endpoint = bowline_local::serve(cloud.clone(), "127.0.0.1:0".parse()?).await?;
-        let kubeconfig = std::env::temp_dir().join(format!("bowline-bench-{}.kubeconfig", std::process::id()));
-        std::fs::write(&kubeconfig, server.kubeconfig())?;
+        let kubeconfig = Kubeconfig::of(&server)?;
         Ok(World { server, cloud, endpoint, kubeconfig })
     }
 
@@ -243,29 +246,11 @@ impl World {
         Ok(())
     }
 
-    fn spawn(&self, role: &str, more: &[(&str, &str)]) -> Result<Child, Failure> {
-        let child = Command::new(std::env::current_exe()?)
-            .env("BOWLINE_BENCH_ROLE", role)
-            .env("BOWLINE_BENCH_KUBECONFIG", &self.kubeconfig)
-            .env("BOWLINE_BENCH_CLOUD", format!("http://{}", self.endpoint.address()))
-            .envs(more.iter().copied())
-            .stdin(Stdio::piped())
-            .spawn()?;
-        Ok(child)
-    }
-
-    /// Ends the child by closing its standard input, and waits for it.
-    async fn end(&self, mut child: Child) -> Result<(), Failure> {
-        drop(child.stdin.take());
-        let status = tokio::task::spawn_blocking(move || child.wait()).await??;
-        if status.success() { Ok(()) } else { Err(format!("the child ended with {status}").into()) }
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        // A left-over file in the folder for such files is only untidy.
-        let _ = std::fs::remove_file(&self.kubeconfig);
+    /// A child; the manager looks at the addresses of all Nodes this often.
+    fn spawn(&self, role: &str, status_period: Duration) -> Result<Child, Failure> {
+        let period = status_period.as_millis().to_string();
+        let settings = [(ENDPOINT, format!("http://{}", self.endpoint.address())), (STATUS_PERIOD, period)];
+        Child::spawn(role, &self.kubeconfig, &settings)
     }
 }
 
@@ -316,37 +301,23 @@ fn node(index: usize) -> Value {
 
 // ---- the children
 
-async fn client() -> Result<kube::Client, Failure> {
-    let kubeconfig = std::env::var_os("BOWLINE_BENCH_KUBECONFIG").ok_or("no kubeconfig given")?.into();
-    let options = ClientOptions { kubeconfig: Some(kubeconfig), user: "bench".to_owned(), ..ClientOptions::default() };
-    Ok(bowline_kube::connect(&options).await?)
-}
-
 /// The manager, until its standard input is closed.
 async fn run_manager() -> Result<(), Failure> {
     let metrics = prometheus::Registry::new();
-    let config = Config { endpoint: std::env::var("BOWLINE_BENCH_CLOUD")?, ..Config::default() };
+    let config = Config { endpoint: std::env::var(ENDPOINT)?, ..Config::default() };
     let provider: Arc<dyn CloudProvider> = Arc::new(LocalProvider::over_http(&config)?);
     let clouds = Clouds::around([provider], &LayerOptions::default(), &metrics);
     let mut options = ManagerOptions::default();
     if let Some(node) = &mut options.node {
         (node.concurrency, node.status_concurrency) = (CONCURRENCY, CONCURRENCY);
-        if let Ok(period) = std::env::var("BOWLINE_BENCH_STATUS_PERIOD_MS") {
-            node.status_period = Duration::from_millis(period.parse()?);
-        }
+        node.status_period = Duration::from_millis(std::env::var(STATUS_PERIOD)?.parse()?);
     }
-    let shutdown = Shutdown::new();
-    let wish = shutdown.clone();
-    std::thread::spawn(move || {
-        let _ = std::io::read_to_string(std::io::stdin());
-        wish.request();
-    });
-    Ok(manager::run(client().await?, clouds, options, Clock::system(), metrics, shutdown).await?)
+    child::manage(clouds, options, metrics).await
 }
 
 /// The same writes as the manager makes, by a client that knows beforehand what to write and asks nobody.
 async fn run_bare_client() -> Result<(), Failure> {
-    let client = client().await?;
+    let client = child::client().await?;
     let nodes: Api<Node> = Api::all(client.clone());
     let events: Api<Event> = Api::namespaced(client, "default");
     let names: Vec<_> =
@@ -382,18 +353,4 @@ async fn write_one(nodes: &Api<Node>, events: &Api<Event>, index: usize, name: S
     });
     events.create(&PostParams::default(), &serde_json::from_value(event)?).await?;
     Ok(())
-}
-
-// ---- reading /proc
-
-/// A figure of this process's status, in bytes.
-fn memory(pid: u32, field: &str) -> Result<u64, Failure> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find(|line| line.starts_with(field)).ok_or("no such field in /proc/PID/status")?;
-    let kibibytes: u64 = line.split_whitespace().nth(1).ok_or("an empty field in /proc/PID/status")?.parse()?;
-    Ok(kibibytes * 1024)
-}
-
-fn mebibytes(bytes: u64) -> f64 {
-    bytes as f64 / (1024.0 * 1024.0)
 }

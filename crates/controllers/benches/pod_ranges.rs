@@ -4,29 +4,28 @@
 //! API server here. The floor is a child, too, that writes as many pod ranges with as many writes under way and decides
 //! nothing.
 
-use std::process::{Child, Command, Stdio};
+mod child;
+
 use std::time::{Duration, Instant};
 
 use bowline_apiserver::{ApiServer, Options as ServerOptions};
 use bowline_cloud::Clouds;
 use bowline_cloud::layers::LayerOptions;
-use bowline_controllers::manager::{self, ManagerOptions};
+use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::node_ipam::{AllocatorType, Options};
 use bowline_core::NodeName;
 use bowline_core::ipam::{Allocator, ClusterRange};
-use bowline_kube::ClientOptions;
-use bowline_runtime::{Clock, Shutdown};
 use futures::stream::{self, StreamExt as _};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
+use child::{Child, Failure, Kubeconfig};
+
 /// What the binary uses.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Writes under way at once, as in the controller.
 const CONCURRENCY: usize = 30;
@@ -36,7 +35,7 @@ const IMAGES: usize = 50;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Failure> {
-    match std::env::var("BOWLINE_BENCH_ROLE").unwrap_or_default().as_str() {
+    match child::role().as_str() {
         "manager" => run_manager().await,
         "bare" => run_bare_client().await,
         _ => run_all().await,
@@ -98,15 +97,15 @@ async fn through_the_controller(size: usize) -> Result<(), Failure> {
         let first = begin.elapsed();
         world.wait_for_patches(size).await?;
         let took = begin.elapsed();
-        end(child).await?;
+        child.end().await?;
         (first, took)
     };
     let empty = {
         let world = World::new(0).await?;
         let child = world.spawn("manager")?;
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let memory = memory(child.id(), "VmRSS")?;
-        end(child).await?;
+        let memory = child.memory("VmRSS")?;
+        child.end().await?;
         memory
     };
     let world = World::new(size).await?;
@@ -118,13 +117,13 @@ async fn through_the_controller(size: usize) -> Result<(), Failure> {
     let took = begin.elapsed();
     // What the last patches set off.
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let (peak, after) = (memory(child.id(), "VmHWM")?, memory(child.id(), "VmRSS")?);
-    let busy = processor_time(child.id())?;
-    end(child).await?;
+    let (peak, after) = (child.memory("VmHWM")?, child.memory("VmRSS")?);
+    let busy = child.processor_time()?;
+    child.end().await?;
     let (patches, distinct) = (world.patches(), world.distinct_ranges().await?);
     println!(
         "{size} nodes: {:.2} s (the first after {:.2} s), bare patches {:.2} s (the first after {:.2} s): {:.2}x; patches {patches} ({:.2} per node), distinct ranges {distinct}; \
-         processor {:.2} s; memory {:.1} MiB empty, {:.1} MiB after, {:.1} MiB at most",
+         processor {:.2} s; memory {empty:.1} MiB empty, {after:.1} MiB after, {peak:.1} MiB at most",
         took.as_secs_f64(),
         first.as_secs_f64(),
         floor.as_secs_f64(),
@@ -132,9 +131,6 @@ async fn through_the_controller(size: usize) -> Result<(), Failure> {
         took.as_secs_f64() / floor.as_secs_f64(),
         patches as f64 / size as f64,
         busy.as_secs_f64(),
-        mebibytes(empty),
-        mebibytes(after),
-        mebibytes(peak),
     );
     Ok(())
 }
@@ -143,7 +139,7 @@ async fn through_the_controller(size: usize) -> Result<(), Failure> {
 
 struct World {
     server: ApiServer,
-    kubeconfig: std::path::PathBuf,
+    kubeconfig: Kubeconfig,
 }
 
 impl World {
@@ -159,9 +155,7 @@ impl World {
         };
         let created: Vec<Result<(), Failure>> = stream::iter(0..size).map(create).buffer_unordered(64).collect().await;
         created.into_iter().collect::<Result<(), Failure>>()?;
-        let kubeconfig = std::env::temp_dir().join(format!("bowline-bench-ranges-{}.kubeconfig", std::process::id()));
-        std::fs::write(&kubeconfig, server.kubeconfig())?;
-        Ok(World { server, kubeconfig })
+        Ok(World { kubeconfig: Kubeconfig::of(&server)?, server })
     }
 
     /// Successful writes of pod ranges.
@@ -190,24 +184,8 @@ impl World {
     }
 
     fn spawn(&self, role: &str) -> Result<Child, Failure> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.env("BOWLINE_BENCH_ROLE", role).env("BOWLINE_BENCH_KUBECONFIG", &self.kubeconfig);
-        Ok(command.stdin(Stdio::piped()).spawn()?)
+        Child::spawn(role, &self.kubeconfig, &[])
     }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        // A left-over file in the folder for such files is only untidy.
-        let _ = std::fs::remove_file(&self.kubeconfig);
-    }
-}
-
-/// Ends the child by closing its standard input, and waits for it.
-async fn end(mut child: Child) -> Result<(), Failure> {
-    drop(child.stdin.take());
-    let status = tokio::task::spawn_blocking(move || child.wait()).await??;
-    if status.success() { Ok(()) } else { Err(format!("the child ended with {status}").into()) }
 }
 
 fn name(index: usize) -> String {
@@ -230,12 +208,6 @@ fn node(index: usize) -> Value {
 
 // ---- the children
 
-async fn client() -> Result<kube::Client, Failure> {
-    let kubeconfig = std::env::var_os("BOWLINE_BENCH_KUBECONFIG").ok_or("no kubeconfig given")?.into();
-    let options = ClientOptions { kubeconfig: Some(kubeconfig), user: "bench".to_owned(), ..ClientOptions::default() };
-    Ok(bowline_kube::connect(&options).await?)
-}
-
 /// The manager with this controller alone, until its standard input is closed.
 async fn run_manager() -> Result<(), Failure> {
     let metrics = prometheus::Registry::new();
@@ -249,18 +221,12 @@ async fn run_manager() -> Result<(), Failure> {
         node_ipam: Some(ipam),
         ..ManagerOptions::default()
     };
-    let shutdown = Shutdown::new();
-    let wish = shutdown.clone();
-    std::thread::spawn(move || {
-        let _ = std::io::read_to_string(std::io::stdin());
-        wish.request();
-    });
-    Ok(manager::run(client().await?, clouds, options, Clock::system(), metrics, shutdown).await?)
+    child::manage(clouds, options, metrics).await
 }
 
 /// The same writes as the manager makes, by a client that knows beforehand what to write.
 async fn run_bare_client() -> Result<(), Failure> {
-    let nodes: Api<Node> = Api::all(client().await?);
+    let nodes: Api<Node> = Api::all(child::client().await?);
     let listed = nodes.list_metadata(&ListParams::default()).await?;
     let names = listed.into_iter().filter_map(|node| node.metadata.name).enumerate();
     let write = |(index, name): (usize, String)| {
@@ -275,26 +241,4 @@ async fn run_bare_client() -> Result<(), Failure> {
     let written: Vec<Result<(), Failure>> =
         stream::iter(names).map(write).buffer_unordered(CONCURRENCY).collect().await;
     written.into_iter().collect()
-}
-
-// ---- reading /proc
-
-/// A figure of this process's status, in bytes.
-fn memory(pid: u32, field: &str) -> Result<u64, Failure> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find(|line| line.starts_with(field)).ok_or("no such field in /proc/PID/status")?;
-    let kibibytes: u64 = line.split_whitespace().nth(1).ok_or("an empty field in /proc/PID/status")?.parse()?;
-    Ok(kibibytes * 1024)
-}
-
-/// How long this process was busy, on all processors, by the kernel's hundredths of a second.
-fn processor_time(pid: u32) -> Result<Duration, Failure> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let (_, fields) = stat.rsplit_once(')').ok_or("no command in /proc/PID/stat")?;
-    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
-    Ok(Duration::from_millis(ticks * 10))
-}
-
-fn mebibytes(bytes: u64) -> f64 {
-    bytes as f64 / (1024.0 * 1024.0)
 }

@@ -13,7 +13,6 @@ mod child;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,7 +28,7 @@ use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
-use child::{Child, Failure};
+use child::{Child, Failure, Kubeconfig};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -108,7 +107,8 @@ async fn first_programming(
     println!("{nodes} nodes without routes, {at_once} calls at once, {latency:?} each: ideal {ideal:.2?}");
     println!("  all routes are made after {programmed:.2?}, {:.2}x", ratio(programmed));
     println!("  all nodes are told after {told:.2?}, {:.2}x", ratio(told));
-    println!("  cloud calls: {calls:?}; patches: {}; memory: {:.1} MiB", world.patches(), manager.memory()?);
+    println!("  cloud calls: {calls:?}; patches: {}", world.patches());
+    println!("  memory: {:.1} MiB; processor: {:.2?}", manager.memory("VmRSS")?, manager.processor_time()?);
     Ok(())
 }
 
@@ -130,7 +130,7 @@ async fn one_node(world: &World, nodes: usize) -> Result<(), Failure> {
 
 /// Many Nodes come and go, again and again: what stays of them in memory?
 async fn coming_and_going(world: &World, manager: &Child, nodes: usize) -> Result<(), Failure> {
-    let mut figures = vec![manager.memory()?];
+    let mut figures = vec![manager.memory("VmRSS")?];
     world.cloud.reset_calls();
     for _ in 0..TIMES {
         let crowd = || stream::iter(nodes..nodes + CROWD);
@@ -140,7 +140,7 @@ async fn coming_and_going(world: &World, manager: &Child, nodes: usize) -> Resul
         crowd().map(delete).buffer_unordered(16).try_collect::<Vec<_>>().await?;
         world.until("their routes are gone", async || world.routes() == nodes).await?;
         (nodes..nodes + CROWD).try_for_each(|index| world.cloud.delete(&id(index)))?;
-        figures.push(manager.memory()?);
+        figures.push(manager.memory("VmRSS")?);
     }
     println!(
         "{CROWD} nodes come and go, {TIMES} times: cloud calls: {:?}; memory in MiB: {figures:.1?}",
@@ -168,14 +168,7 @@ struct World {
     cloud: LocalCloud,
     endpoint: SocketAddr,
     _serving: Server,
-    kubeconfig: PathBuf,
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        // A left-over file in the folder for such files is only untidy.
-        let _ = std::fs::remove_file(&self.kubeconfig);
-    }
+    kubeconfig: Kubeconfig,
 }
 
 impl World {
@@ -184,8 +177,7 @@ impl World {
         let server = ApiServer::start(ServerOptions::default()).await?;
         let cloud = LocalCloud::open(CloudOptions { latency, ..CloudOptions::default() })?;
         let serving = bowline_local::serve(cloud.clone(), (Ipv4Addr::LOCALHOST, 0).into()).await?;
-        let kubeconfig = std::env::temp_dir().join(format!("bowline-bench-routes-{}.kubeconfig", std::process::id()));
-        std::fs::write(&kubeconfig, server.kubeconfig())?;
+        let kubeconfig = Kubeconfig::of(&server)?;
         let nodes_api = Api::all(server.in_process_client());
         let endpoint = serving.address();
         let world = World { nodes: nodes_api, server, cloud, endpoint, _serving: serving, kubeconfig };

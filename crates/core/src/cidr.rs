@@ -9,11 +9,15 @@ pub fn parse_cidr(text: &str) -> Option<IpNet> {
     let (address, length) = text.split_once('/')?;
     let length = decimal(length)?;
     let address = if address.contains(':') { address.parse().ok()? } else { IpAddr::V4(parse_v4(address)?) };
-    let range = IpNet::new(address, length).ok()?.trunc();
-    Some(match range {
+    Some(canonical_cidr(IpNet::new(address, length).ok()?))
+}
+
+/// The one way to write this range: host bits are cleared, and a range of IPv4 in the clothes of IPv6 is one of IPv4.
+pub fn canonical_cidr(range: IpNet) -> IpNet {
+    match range.trunc() {
         IpNet::V6(range) => mapped(range).map_or(IpNet::V6(range), IpNet::V4),
-        IpNet::V4(_) => range,
-    })
+        range @ IpNet::V4(_) => range,
+    }
 }
 
 fn mapped(range: Ipv6Net) -> Option<Ipv4Net> {

@@ -38,7 +38,7 @@ pub mod well_known;
 
 pub use boolean::parse_bool;
 pub use causes::with_causes;
-pub use cidr::parse_cidr;
+pub use cidr::{canonical_cidr, parse_cidr};
 pub use duration::{format_duration, parse_duration};
 pub use instance::{Instance, InstanceRef, InstanceState};
 pub use load_balancer::{

@@ -79,6 +79,11 @@ impl Cluster {
         Cluster { dry_run, ..self }
     }
 
+    /// Nothing that is written is kept.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
     /// The Node as it is now, not as it was last heard of; `None` if there is none.
     pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, WriteError> {
         let request = nodes().get(name.as_str(), &GetParams::default()).map_err(unsendable)?;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use bowline_core::canonical_cidr;
 use ipnet::IpNet;
 
 use crate::api::Key;
@@ -124,7 +125,7 @@ impl Fleet {
     /// Leads this pod range to the machine, beside those that it has; once more changes nothing.
     pub(crate) fn assign(&mut self, key: &Key, range: IpNet) -> Result<(), CloudError> {
         let spec = &self.only(key)?.spec;
-        let (id, range) = (spec.id.clone(), range.trunc());
+        let (id, range) = (spec.id.clone(), canonical_cidr(range));
         if spec.pod_ranges.contains(&range) {
             return Ok(());
         }
@@ -182,7 +183,7 @@ impl Fleet {
 
 /// However a range is written, it is the same range.
 fn canonical(spec: &mut NewMachine) {
-    spec.pod_ranges.iter_mut().for_each(|range| *range = range.trunc());
+    spec.pod_ranges.iter_mut().for_each(|range| *range = canonical_cidr(*range));
 }
 
 /// The number in an ID of the form that we make up.

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bowline_core::{Address, AddressType};
 use bowline_local::{BalancerOptions, CloudOptions, Config, Fault, FaultSpec, NewMachine, NewRoute, RouteOptions};
-use clap::{ArgAction, Args, Subcommand};
+use clap::{Args, Subcommand};
 use ipnet::IpNet;
 
-use crate::flags;
+use crate::flags::{self, Switch as _};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -21,7 +21,8 @@ pub(crate) struct CloudArgs {
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7480", value_parser = flags::loopback)]
     pub(crate) listen: SocketAddr,
 
-    /// Where its machines and load balancers survive a restart; made if it is not there. Without it they are kept in memory only.
+    /// Where its machines, load balancers and routes survive a restart; made if it is not there. Without it they are kept in
+    /// memory only.
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,
 
@@ -64,16 +65,7 @@ pub(crate) struct CloudArgs {
     pub(crate) internal_pool: Vec<IpNet>,
 
     /// Let load balancers listen and carry traffic. Without it they are records only.
-    #[arg(
-        long,
-        value_name = "true|false",
-        action = ArgAction::Set,
-        default_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_parser = flags::go_bool,
-    )]
+    #[arg(long, default_value = "true", value_parser = flags::go_bool, switch())]
     pub(crate) data_plane: bool,
 
     /// How long the cloud is at work after each change of a load balancer, and takes no further one.
@@ -86,16 +78,7 @@ pub(crate) struct CloudArgs {
 
     /// Make routes of the kernel, so that packets follow the routes of the cloud, in the network namespaces that machines
     /// name. Linux only, and needs root. Without it routes are records only.
-    #[arg(
-        long,
-        value_name = "true|false",
-        action = ArgAction::Set,
-        default_value = "false",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_parser = flags::go_bool,
-    )]
+    #[arg(long, default_value = "false", value_parser = flags::go_bool, switch())]
     pub(crate) kernel_routes: bool,
 }
 

@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 
 use super::manager::{ControllerArgs, ReachArgs};
+use crate::flags::{self, Given, given};
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
@@ -29,6 +30,16 @@ pub(crate) struct OrphansArgs {
     /// mark.
     #[arg(long, value_name = "CIDRS")]
     pub(crate) cluster_cidr: Option<String>,
+
+    /// As the manager is told: unless it is 1, the routes of a cluster that has no node at all stay, if there is more than
+    /// one of them. Such a cluster is often the wrong one.
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "0.5",
+        value_parser = given(flags::share),
+    )]
+    pub(crate) route_deletion_max_share: Given<f64>,
 
     #[command(flatten)]
     pub(crate) output: OutputArgs,

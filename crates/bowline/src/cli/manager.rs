@@ -12,10 +12,10 @@ use bowline_cloud::layers::LayerOptions;
 use bowline_config::format_duration;
 use bowline_controllers::{node, node_lifecycle, service};
 use bowline_core::service::NodeSet;
-use clap::{ArgAction, Args};
+use clap::Args;
 
 use super::network::NetworkArgs;
-use crate::flags::{self, Given, given};
+use crate::flags::{self, Given, Switch as _, given};
 
 /// All flags of the manager.
 #[derive(Debug, Args)]
@@ -102,30 +102,12 @@ pub(crate) struct SelectionArgs {
 #[command(next_help_heading = "Manager")]
 pub(crate) struct GenericArgs {
     /// Run only while holding a lease. There is no election yet: run one replica, and say false.
-    #[arg(
-        long,
-        value_name = "true|false",
-        action = ArgAction::Set,
-        default_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_parser = given(flags::go_bool),
-    )]
+    #[arg(long, default_value = "true", value_parser = given(flags::go_bool), switch())]
     pub(crate) leader_elect: Given<bool>,
 
     /// Change nothing, neither in the cluster nor in a cloud: log what would be done. What depends on an earlier change
     /// having been made is not reached; `bowline plan` shows more of it, once.
-    #[arg(
-        long,
-        value_name = "true|false",
-        action = ArgAction::Set,
-        default_value = "false",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_parser = given(flags::go_bool),
-    )]
+    #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
     pub(crate) dry_run: Given<bool>,
 
     /// Serve /metrics in plain HTTP at this address of this machine, such as 127.0.0.1:10257; off unless given.
@@ -214,16 +196,7 @@ pub(crate) struct NodeLifecycleArgs {
     pub(crate) node_deletion_window: Given<Duration>,
 
     /// Also delete nodes without provider ID whose name no cloud knows, as the Go managers do.
-    #[arg(
-        long,
-        value_name = "true|false",
-        action = ArgAction::Set,
-        default_value = "false",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_parser = given(flags::go_bool),
-    )]
+    #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
     pub(crate) delete_unclaimed_nodes: Given<bool>,
 }
 
@@ -260,16 +233,7 @@ pub(crate) struct ServiceArgs {
     pub(crate) load_balancer_node_gather_period: Given<Duration>,
 
     /// Take Services of the class bowline.dev/CLOUD, too, each by the cloud that its class names.
-    #[arg(
-        long,
-        value_name = "true|false",
-        action = ArgAction::Set,
-        default_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_parser = given(flags::go_bool),
-    )]
+    #[arg(long, default_value = "true", value_parser = given(flags::go_bool), switch())]
     pub(crate) load_balancer_classes: Given<bool>,
 
     /// The cloud that takes Services without a class, or none; the first that has load balancers unless given.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use clap::{ArgAction, Args};
+use clap::Args;
 
-use crate::flags::{self, Given, given};
+use crate::flags::{self, Given, Switch as _, given};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Pod ranges")]
@@ -24,16 +24,7 @@ pub(crate) struct NetworkArgs {
 #[command(next_help_heading = "node-route-controller")]
 pub(crate) struct RouteArgs {
     /// Lead the pod range of each node to its machine, in the clouds that have routes.
-    #[arg(
-        long,
-        value_name = "true|false",
-        action = ArgAction::Set,
-        default_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_parser = given(flags::go_bool),
-    )]
+    #[arg(long, default_value = "true", value_parser = given(flags::go_bool), switch())]
     pub(crate) configure_cloud_routes: Given<bool>,
 
     /// How often all routes are compared with the cloud while changes of nodes are acted on at once; 0 for never again
@@ -61,16 +52,7 @@ pub(crate) struct RouteArgs {
 #[command(next_help_heading = "node-ipam-controller")]
 pub(crate) struct NodeIpamArgs {
     /// Give each node a pod range of its own out of --cluster-cidr.
-    #[arg(
-        long,
-        value_name = "true|false",
-        action = ArgAction::Set,
-        default_value = "false",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_parser = given(flags::go_bool),
-    )]
+    #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
     pub(crate) allocate_node_cidrs: Given<bool>,
 
     /// Who decides on the range of a node: RangeAllocator (this program), IPAMFromCluster (this program, and the cloud is

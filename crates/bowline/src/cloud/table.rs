@@ -8,11 +8,11 @@ use bowline_local::{BalancerTarget, BalancerView, CloudAddress, Machine, Machine
 
 /// All machines.
 pub(super) fn machines(machines: &[Machine]) -> String {
-    let head = ["ID", "NAME", "STATE", "TYPE", "ZONE", "ADDRESSES"];
+    let head = ["ID", "NAME", "STATE", "TYPE", "ZONE", "ADDRESSES", "POD-RANGES"];
     table(head, machines.iter().map(machine))
 }
 
-fn machine(machine: &Machine) -> [String; 6] {
+fn machine(machine: &Machine) -> [String; 7] {
     let spec = &machine.spec;
     let state = match machine.state {
         MachineState::Running => "running",
@@ -25,6 +25,7 @@ fn machine(machine: &Machine) -> [String; 6] {
         or_none(spec.instance_type.clone()),
         or_none(spec.zone.clone()),
         joined(&spec.addresses),
+        joined(&spec.pod_ranges),
     ]
 }
 
@@ -152,11 +153,17 @@ mod tests {
 
     #[test]
     fn machines_are_listed_in_columns() {
-        let spec = NewMachine { id: "i-1".to_owned(), name: "worker-1".to_owned(), ..NewMachine::default() };
+        let spec = NewMachine {
+            id: "i-1".to_owned(),
+            name: "worker-1".to_owned(),
+            pod_ranges: vec!["10.244.1.0/24".parse().unwrap()],
+            ..NewMachine::default()
+        };
         let text = machines(&[Machine { spec, state: MachineState::Stopped }]);
-        let head = "ID    NAME       STATE     TYPE     ZONE     ADDRESSES\n";
-        assert_eq!(text, format!("{head}i-1   worker-1   stopped   <none>   <none>   <none>\n"));
+        let head = "ID    NAME       STATE     TYPE     ZONE     ADDRESSES   POD-RANGES\n";
+        assert_eq!(text, format!("{head}i-1   worker-1   stopped   <none>   <none>   <none>      10.244.1.0/24\n"));
     }
+
     #[test]
     fn a_balancer_is_listed_with_the_health_of_its_targets_and_what_went_through() {
         let key = json!({"cluster": "kubernetes", "namespace": "default", "service": "web", "uid": "u-1"});

@@ -42,12 +42,17 @@ pub(super) fn list(findings: &Findings) -> String {
 fn routes_in_words(findings: &Findings) -> String {
     let Some(routes) = &findings.routes else { return String::new() };
     let cluster = &findings.cluster;
-    match (routes.lost.len(), routes.silent.is_empty()) {
+    let mut doubts: Vec<_> =
+        routes.lost.iter().filter_map(|lost| Some((lost.cloud.name(), lost.doubt.as_ref()?))).collect();
+    doubts.dedup();
+    let doubts: String = doubts.iter().map(|(cloud, doubt)| format!("Held back in {cloud}: {doubt}\n")).collect();
+    let count = match (routes.lost.len(), routes.silent.is_empty()) {
         (0, true) => format!("No route of the cluster {cluster} is without its Node.\n"),
         (0, false) => String::new(),
         (1, _) => format!("1 route of the cluster {cluster} is without its Node.\n"),
         (count, _) => format!("{count} routes of the cluster {cluster} are without their Nodes.\n"),
-    }
+    };
+    count + &doubts
 }
 
 /// What it leads to whom, as far as that is known, and where it is.
@@ -81,6 +86,7 @@ fn in_words(outcome: &Outcome, title: &str, owner: &str) -> String {
         Outcome::Listed => title.to_owned(),
         Outcome::Deleted => format!("deleted {title}"),
         Outcome::Owned => format!("kept {title}: its {owner} is there after all"),
+        Outcome::HeldBack(_) => format!("kept {title}: held back"),
         Outcome::Failed(why) => format!("failed to delete {title}: {why}"),
     }
 }
@@ -102,12 +108,14 @@ fn outcome_json(outcome: &Outcome) -> (&'static str, Option<&str>) {
         Outcome::Listed => ("listed", None),
         Outcome::Deleted => ("deleted", None),
         Outcome::Owned => ("owned", None),
+        Outcome::HeldBack(why) => ("heldBack", Some(why)),
         Outcome::Failed(why) => ("failed", Some(why)),
     }
 }
 
-fn route_json(LostRoute { cloud, route, outcome }: &LostRoute) -> Value {
+fn route_json(LostRoute { cloud, route, doubt, outcome }: &LostRoute) -> Value {
     let (outcome, message) = outcome_json(outcome);
+    let message = message.map(str::to_owned).or(doubt.as_ref().map(ToString::to_string));
     json!({
         "cloud": **cloud.name(),
         "id": route.id,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use bowline_cloud::{Cloud, Clouds, Error};
-use bowline_core::routes::{Nodes, Scene, Table, strays};
+use bowline_core::routes::{Brake, Doubt, Nodes, Ruling, Scene, Table, strays};
 use bowline_core::{ClusterName, Node, NodeName, ProviderId, Route};
 use bowline_kube::{Cluster, WriteError};
 use ipnet::IpNet;
@@ -19,6 +19,8 @@ use super::Outcome;
 pub(super) struct LostRoute {
     pub(super) cloud: Cloud,
     pub(super) route: Route,
+    /// Why it would stay.
+    pub(super) doubt: Option<Doubt>,
     pub(super) outcome: Outcome,
 }
 
@@ -36,6 +38,7 @@ pub(super) async fn find(
     cluster: &Cluster,
     name: &ClusterName,
     ranges: &[IpNet],
+    max_share: f64,
 ) -> anyhow::Result<Option<Routes>> {
     let (mut tables, mut silent) = (Vec::new(), Vec::new());
     for cloud in clouds.iter().filter(|cloud| cloud.has_routes()) {
@@ -50,14 +53,28 @@ pub(super) async fn find(
     let nodes = cluster.list_nodes().await.context("cannot list Nodes, so no route is taken for an orphan")?;
     let nodes = Listed::new(&nodes);
     let lost = tables.iter().flat_map(|(cloud, table)| {
-        let strays = strays(&Scene { table, nodes: &nodes, ranges }).into_iter();
-        strays.map(|stray| LostRoute { cloud: cloud.clone(), route: stray.route, outcome: Outcome::Listed })
+        lost(cloud, &Scene { table, nodes: &nodes, ranges }, nodes.by_name.len(), max_share)
     });
     Ok(Some(Routes { lost: lost.collect(), silent }))
 }
 
-/// Removes it, unless its Node is there after all.
+/// The routes of a cloud that lead to no Node. Whether many may go, somebody has been asked; but that there are no Nodes at
+/// all is too likely to be a mistake.
+fn lost(cloud: &Cloud, scene: &Scene<'_>, nodes: usize, max_share: f64) -> Vec<LostRoute> {
+    let strays = strays(scene);
+    let doubt = match Brake::new(max_share).judge(strays.len(), scene.responsibilities(), nodes) {
+        Ruling::Hold(doubt) => Some(doubt),
+        Ruling::Go | Ruling::Ask => None,
+    };
+    let lost = |route| LostRoute { cloud: cloud.clone(), route, doubt: doubt.clone(), outcome: Outcome::Listed };
+    strays.into_iter().map(|stray| lost(stray.route)).collect()
+}
+
+/// Removes it, unless there is doubt, or its Node is there after all.
 pub(super) async fn remove(lost: &LostRoute, cluster: &Cluster, name: &ClusterName) -> Outcome {
+    if let Some(doubt) = &lost.doubt {
+        return Outcome::HeldBack(doubt.to_string());
+    }
     match has_node(&lost.route, cluster).await {
         Ok(true) => Outcome::Owned,
         Ok(false) => match lost.cloud.layers().delete_route(name, &lost.route).await {

@@ -180,3 +180,24 @@ async fn a_node_that_cannot_be_ruled_out_keeps_its_route_and_a_cloud_that_fails_
     let (code, document) = orphans(&world, &[]);
     assert_eq!((code, &document["failures"][0]["cloud"]), (Some(1), &json!("local")), "{document:#}");
 }
+
+/// The wrong kubeconfig, say: then these are the routes that all of a cluster's traffic takes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_without_nodes_keeps_its_routes_unless_that_is_meant() {
+    let world = World::start("lost-empty").await;
+    world.cloud(&["add", "worker-1", "--id=one"]);
+    world.cloud(&["add-route", "10.244.1.0/24", "one", "--stamped"]);
+    world.cloud(&["add-route", "10.244.2.0/24", "one", "--stamped"]);
+    world.cloud_writes();
+    let listed = text(&world.run("orphans", &[]).stdout);
+    let doubt = "Held back in local: 2 routes lead to nodes that do not exist, and the cluster has no nodes at all";
+    assert_eq!(listed.matches(doubt).count(), 1, "{listed}");
+    let (code, document) = orphans(&world, &["--delete", "--yes", NAMED]);
+    let held = pairs(&[("10.244.1.0/24", "heldBack"), ("10.244.2.0/24", "heldBack")]);
+    assert_eq!((code, lost(&document)), (Some(1), held), "{document:#}");
+    assert!(document["routes"][0]["message"].as_str().unwrap().contains("no nodes at all"), "{document:#}");
+    assert_eq!(world.cloud_writes(), [""; 0]);
+    let (code, document) = orphans(&world, &["--delete", "--yes", NAMED, "--route-deletion-max-share=1"]);
+    let gone = pairs(&[("10.244.1.0/24", "deleted"), ("10.244.2.0/24", "deleted")]);
+    assert_eq!((code, lost(&document)), (Some(0), gone), "{document:#}");
+}

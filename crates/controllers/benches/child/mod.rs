@@ -1,9 +1,11 @@
 //! The manager in a process of its own, so that its memory and its work are its own: a benchmark starts itself again in
 //! another role.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child as Process, Command, Stdio};
+use std::time::Duration;
 
+use bowline_apiserver::ApiServer;
 use bowline_controllers::manager::{self, ManagerOptions};
 use bowline_kube::ClientOptions;
 use bowline_runtime::{Clock, Shutdown};
@@ -12,6 +14,24 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const ROLE: &str = "BOWLINE_BENCH_ROLE";
 const KUBECONFIG: &str = "BOWLINE_BENCH_KUBECONFIG";
+
+/// How children find the API server. The file goes when this is dropped.
+pub(crate) struct Kubeconfig(PathBuf);
+
+impl Kubeconfig {
+    pub(crate) fn of(server: &ApiServer) -> Result<Kubeconfig, Failure> {
+        let path = std::env::temp_dir().join(format!("bowline-bench-{}.kubeconfig", std::process::id()));
+        std::fs::write(&path, server.kubeconfig())?;
+        Ok(Kubeconfig(path))
+    }
+}
+
+impl Drop for Kubeconfig {
+    fn drop(&mut self) {
+        // A left-over file in the folder for such files is only untidy.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
 
 /// A child in some role. It ends when its standard input is closed.
 pub(crate) struct Child(Process);
@@ -23,9 +43,9 @@ pub(crate) fn role() -> String {
 
 impl Child {
     /// Starts one; `settings` are environment variables for it.
-    pub(crate) fn spawn(role: &str, kubeconfig: &Path, settings: &[(&str, String)]) -> Result<Child, Failure> {
+    pub(crate) fn spawn(role: &str, kubeconfig: &Kubeconfig, settings: &[(&str, String)]) -> Result<Child, Failure> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.env(ROLE, role).env(KUBECONFIG, kubeconfig).envs(settings.iter().cloned());
+        command.env(ROLE, role).env(KUBECONFIG, &kubeconfig.0).envs(settings.iter().cloned());
         Ok(Child(command.stdin(Stdio::piped()).spawn()?))
     }
 
@@ -36,17 +56,20 @@ impl Child {
         if status.success() { Ok(()) } else { Err(format!("the child ended with {status}").into()) }
     }
 
-    /// What it holds now, in MiB.
-    pub(crate) fn memory(&self) -> Result<f64, Failure> {
-        self.status("VmRSS")
-    }
-
-    /// A size in its status, in MiB.
-    fn status(&self, field: &str) -> Result<f64, Failure> {
+    /// Its memory in MiB: `VmRSS` is what it holds now, `VmHWM` the most that it ever held.
+    pub(crate) fn memory(&self, field: &str) -> Result<f64, Failure> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
         let line = status.lines().find(|line| line.starts_with(field)).ok_or("no such field in /proc/PID/status")?;
         let kibibytes: f64 = line.split_whitespace().nth(1).ok_or("an empty field in /proc/PID/status")?.parse()?;
         Ok(kibibytes / 1024.0)
+    }
+
+    /// How long it was busy, on all processors, by the kernel's hundredths of a second.
+    pub(crate) fn processor_time(&self) -> Result<Duration, Failure> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
+        let (_, fields) = stat.rsplit_once(')').ok_or("no command in /proc/PID/stat")?;
+        let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
+        Ok(Duration::from_millis(ticks * 10))
     }
 }
 

@@ -76,6 +76,9 @@ async fn clear_up(shared: &Shared, node: &Node) -> Option<Outcome> {
 pub(super) async fn write(shared: &Shared, node: &Node, ranges: &[IpNet]) -> Outcome {
     let error = match shared.context.cluster.set_pod_cidrs(node, ranges).await {
         Ok(written) => {
+            if !shared.context.cluster.is_dry_run() {
+                tracing::info!(controller = super::NAME, key = %node.name, ?ranges, "gave a node its pod ranges");
+            }
             shared.learn(&written);
             shared.complaints.forget(&node.name);
             return Outcome::Done;

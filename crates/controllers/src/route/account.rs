@@ -6,11 +6,10 @@
 //! ```
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bowline_cloud::{Cloud, Result};
-use bowline_core::routes::{Brake, Table};
+use bowline_cloud::{Cloud, Error, Result};
+use bowline_core::routes::{Brake, Doubt, Table};
 use bowline_core::{ClusterName, NodeName, Route, RouteSpec};
 use ipnet::IpNet;
 
@@ -26,7 +25,8 @@ pub(super) struct Account {
     /// Whoever works on a range holds its turn.
     turns: Mutex<HashMap<IpNet, Turn>>,
     pub(super) brake: Mutex<Brake>,
-    is_holding: AtomicBool,
+    /// Why the brake keeps routes that seem to lead nowhere.
+    held: Mutex<Option<Doubt>>,
 }
 
 type Turn = Arc<tokio::sync::Mutex<()>>;
@@ -39,6 +39,8 @@ struct Book {
     moment: u64,
     /// When the listing began that the table rests on.
     listed: Option<u64>,
+    /// When the last listing began that failed, and how.
+    failed: Option<(u64, Error)>,
     /// The writes since a listing began that is still under way.
     since: Option<Vec<Entry>>,
     /// When a write for this Node, or for none, last failed: it may have worked.
@@ -49,7 +51,7 @@ struct Book {
 #[derive(Clone)]
 enum Entry {
     Made(Route),
-    Gone(String),
+    Gone(Route),
 }
 
 impl Account {
@@ -61,7 +63,7 @@ impl Account {
             listing: tokio::sync::Mutex::default(),
             turns: Mutex::default(),
             brake: Mutex::new(Brake::new(options.max_share)),
-            is_holding: AtomicBool::new(false),
+            held: Mutex::default(),
         }
     }
 
@@ -83,13 +85,20 @@ impl Account {
 
     /// Lists, unless the table can be relied on for this Node; for everything, if none is named.
     pub(super) async fn ensure_listed(&self, node: Option<&NodeName>) -> Result<()> {
+        let asked = {
+            let book = self.book();
+            if book.is_reliable(node) {
+                return Ok(());
+            }
+            book.moment
+        };
+        let _listing = self.listing.lock().await;
+        // Somebody else may have listed meanwhile, or have found that it does not work.
         if self.book().is_reliable(node) {
             return Ok(());
         }
-        let _listing = self.listing.lock().await;
-        // Somebody else may have listed meanwhile.
-        if self.book().is_reliable(node) {
-            return Ok(());
+        if let Some(error) = self.book().failed_after(asked) {
+            return Err(error);
         }
         self.list_in_turn().await
     }
@@ -97,8 +106,9 @@ impl Account {
     async fn list_in_turn(&self) -> Result<()> {
         let begun = self.book().begin();
         let routes = self.cloud.layers().list_routes(&self.cluster).await;
-        self.book().end(begun, routes.as_ref().ok().cloned());
-        routes.map(drop)
+        let failed = routes.as_ref().err().cloned();
+        self.book().end(begun, routes);
+        failed.map_or(Ok(()), Err)
     }
 
     /// Makes a route for this Node.
@@ -110,11 +120,11 @@ impl Account {
 
     /// Removes a route, unless somebody else just has. Says whether it was there.
     pub(super) async fn delete(&self, route: &Route) -> Result<bool> {
-        if !self.read(|table| table.has(&route.id)) {
+        if !self.read(|table| table.has(route)) {
             return Ok(false);
         }
         self.cloud.layers().delete_route(&self.cluster, route).await?;
-        self.book().enter(Entry::Gone(route.id.clone()));
+        self.book().enter(Entry::Gone(route.clone()));
         Ok(true)
     }
 
@@ -133,13 +143,19 @@ impl Account {
         self.book().doubt(node);
     }
 
-    /// The brake keeps routes that seem to lead nowhere.
-    pub(super) fn is_holding(&self) -> bool {
-        self.is_holding.load(Ordering::Relaxed)
+    /// The brake keeps routes until there is a Node.
+    pub(super) fn awaits_nodes(&self) -> bool {
+        matches!(*self.held(), Some(Doubt::NoNodes { .. }))
     }
 
-    pub(super) fn set_holding(&self, is_holding: bool) {
-        self.is_holding.store(is_holding, Ordering::Relaxed);
+    /// The brake keeps routes for this reason, or none. Says whether it did not before.
+    pub(super) fn hold(&self, doubt: Option<&Doubt>) -> bool {
+        let before = std::mem::replace(&mut *self.held(), doubt.cloned());
+        before.map(|doubt| doubt.word()) != doubt.map(Doubt::word)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Doubt>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -149,13 +165,19 @@ impl Account {
 }
 
 impl Book {
-    /// It rests on a listing that began after the last failure of this Node, or of any.
+    /// It rests on a listing that began after the last failure of this Node and of strays, or of any. A stray may have been
+    /// the Node's before it came back.
     fn is_reliable(&self, node: Option<&NodeName>) -> bool {
         let doubt = match node {
-            Some(node) => self.doubts.get(&Some(node.clone())).copied(),
-            None => self.doubts.values().max().copied(),
+            Some(node) => self.doubts.get(&Some(node.clone())).max(self.doubts.get(&None)),
+            None => self.doubts.values().max(),
         };
-        self.listed.is_some_and(|listed| doubt.is_none_or(|doubt| listed > doubt))
+        self.listed.is_some_and(|listed| doubt.is_none_or(|doubt| listed > *doubt))
+    }
+
+    /// How the last listing failed, if it began after this moment: whoever waits for one need not ask again at once.
+    fn failed_after(&self, moment: u64) -> Option<Error> {
+        self.failed.as_ref().filter(|(begun, _)| *begun > moment).map(|(_, error)| error.clone())
     }
 
     fn begin(&mut self) -> u64 {
@@ -164,14 +186,17 @@ impl Book {
     }
 
     /// The listing that began then has ended with these routes, or failed.
-    fn end(&mut self, begun: u64, routes: Option<Vec<Route>>) {
+    fn end(&mut self, begun: u64, routes: Result<Vec<Route>>) {
         let since = self.since.take().unwrap_or_default();
-        if let Some(routes) = routes {
-            self.table = routes.into_iter().collect();
-            self.listed = Some(begun);
-            // What failed before is seen now.
-            self.doubts.retain(|_, doubt| *doubt > begun);
-            since.into_iter().for_each(|entry| self.enter(entry));
+        match routes {
+            Ok(routes) => {
+                self.table = routes.into_iter().collect();
+                self.listed = Some(begun);
+                // What failed before is seen now.
+                self.doubts.retain(|_, doubt| *doubt > begun);
+                since.into_iter().for_each(|entry| self.enter(entry));
+            }
+            Err(error) => self.failed = Some((begun, error)),
         }
     }
 
@@ -181,7 +206,8 @@ impl Book {
         }
         match entry {
             Entry::Made(route) => self.table.insert(route),
-            Entry::Gone(id) => self.table.remove(&id),
+            Entry::Gone(route) if self.table.has(&route) => self.table.remove(&route.id),
+            Entry::Gone(_) => {}
         }
     }
 
@@ -214,6 +240,10 @@ mod tests {
         }
     }
 
+    fn unlisted() -> Error {
+        Error::new(bowline_cloud::ErrorKind::Unavailable, "list routes", "down")
+    }
+
     fn ids(book: &Book) -> Vec<&str> {
         book.table.iter().map(|route| route.id.as_str()).collect()
     }
@@ -223,8 +253,8 @@ mod tests {
         let mut book = Book::default();
         let begun = book.begin();
         book.enter(Entry::Made(route("made")));
-        book.enter(Entry::Gone("gone".to_owned()));
-        book.end(begun, Some(vec![route("gone"), route("old")]));
+        book.enter(Entry::Gone(route("gone")));
+        book.end(begun, Ok(vec![route("gone"), route("old")]));
         assert_eq!(ids(&book), ["made", "old"]);
     }
 
@@ -232,12 +262,29 @@ mod tests {
     fn a_listing_that_fails_leaves_the_table_as_it_is() {
         let mut book = Book::default();
         let begun = book.begin();
-        book.end(begun, Some(vec![route("old")]));
+        book.end(begun, Ok(vec![route("old")]));
         let failed = book.begin();
         book.enter(Entry::Made(route("made")));
-        book.end(failed, None);
+        let asked = book.moment;
+        book.end(failed, Err(unlisted()));
         assert_eq!(ids(&book), ["made", "old"]);
         assert!(book.is_reliable(None));
+        assert!(book.failed_after(asked).is_none(), "it had begun when this was asked for");
+        assert!(book.failed_after(asked - 1).is_some());
+    }
+
+    #[test]
+    fn a_route_under_the_id_of_one_that_goes_stays() {
+        let mut book = Book::default();
+        let (old, new) = (route("by range"), Route { node: Some("other".into()), ..route("by range") });
+        book.enter(Entry::Made(old.clone()));
+        book.enter(Entry::Made(new));
+        book.enter(Entry::Gone(old.clone()));
+        assert_eq!(ids(&book), ["by range"]);
+        // One that has lost its machine meanwhile is the same.
+        book.enter(Entry::Made(Route { node: None, blackhole: true, ..route("by range") }));
+        book.enter(Entry::Gone(old));
+        assert!(book.table.is_empty());
     }
 
     #[test]
@@ -246,12 +293,14 @@ mod tests {
         assert!(!book.is_reliable(Some(&other)), "nothing was listed yet");
         let begun = book.begin();
         book.doubt(Some(&failed));
-        book.end(begun, Some(vec![]));
+        book.end(begun, Ok(vec![]));
         assert!(book.is_reliable(Some(&other)));
         assert!(!book.is_reliable(Some(&failed)), "it began before the failure");
         assert!(!book.is_reliable(None));
+        book.doubt(None);
+        assert!(!book.is_reliable(Some(&other)), "a stray may have been anybody's");
         let begun = book.begin();
-        book.end(begun, Some(vec![]));
+        book.end(begun, Ok(vec![]));
         assert!(book.is_reliable(Some(&failed)));
         assert!(book.doubts.is_empty(), "nodes come and go for years");
     }

@@ -70,7 +70,7 @@ impl Shared {
     /// own time, except where nothing but the check would give it another try.
     fn differing(&self, index: usize, account: &Account) -> Vec<Key> {
         let fleet = Fleet::heard(&self.context.nodes, &self.context.clouds, &account.cloud);
-        let is_watching = matches!(self.options.mode, Mode::Watch { .. });
+        let is_watching = self.is_watching();
         let nodes = fleet.own();
         account.read(|table| {
             let scene = Scene { table, nodes: &fleet, ranges: &self.options.ranges };

@@ -35,11 +35,12 @@ use bowline_core::{ClusterName, Node, NodeName};
 use bowline_kube::{Change, EventSource};
 use bowline_runtime::{Backoff, Priority, Queue, Shutdown, Work};
 use ipnet::IpNet;
-use tokio::sync::Semaphore;
-use tokio_util::task::TaskTracker;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 
 use crate::Context;
 use crate::complaints::Complaints;
+use crate::service::pass_on_panic;
 use account::Account;
 use metrics::{Metrics, Outcome, Trigger};
 use rounds::Rounds;
@@ -135,8 +136,8 @@ struct Shared {
     queue: Queue<Key>,
     rounds: Rounds,
     metrics: Metrics,
-    /// What was said of Nodes whose routes could not be made.
-    complaints: Complaints<NodeName>,
+    /// What was said of each range of a Node that could not be led to it, and of what is no range.
+    complaints: Complaints<(NodeName, Option<IpNet>)>,
     /// What Nodes were last told of their network: our own word is no news.
     told: Mutex<HashMap<NodeName, NetworkStatus>>,
 }
@@ -182,19 +183,36 @@ impl RouteController {
 
 /// Works until shutdown is requested, and then finishes what is in hand.
 async fn work(shared: &Arc<Shared>, shutdown: &Shutdown) {
-    let tasks = TaskTracker::new();
+    let mut passes = JoinSet::new();
     let places = Arc::new(Semaphore::new(places(&shared.accounts)));
-    while let Some(Ok(place)) = shutdown.or(places.clone().acquire_owned()).await {
-        let Some(Some(work)) = shutdown.or(shared.queue.next()).await else { break };
+    while let Some(Some((place, work))) = shutdown.or(while_passing(&mut passes, next(shared, &places))).await {
         let (shared, shutdown) = (shared.clone(), shutdown.clone());
-        tasks.spawn(async move {
+        passes.spawn(async move {
             shared.sync(&work, &shutdown).await;
             drop(place);
         });
     }
     shared.queue.shut_down();
-    tasks.close();
-    tasks.wait().await;
+    while let Some(ended) = passes.join_next().await {
+        pass_on_panic(ended);
+    }
+}
+
+/// A place for a pass, and then what it is about.
+async fn next(shared: &Shared, places: &Arc<Semaphore>) -> Option<(OwnedSemaphorePermit, Work<Key>)> {
+    let place = places.clone().acquire_owned().await.ok()?;
+    Some((place, shared.queue.next().await?))
+}
+
+/// Waits, and hears of each pass that ends meanwhile: one that panicked would leave a check waiting for ever.
+async fn while_passing<T>(passes: &mut JoinSet<()>, wait: impl Future<Output = T>) -> T {
+    tokio::pin!(wait);
+    loop {
+        tokio::select! {
+            Some(ended) = passes.join_next() => pass_on_panic(ended),
+            outcome = &mut wait => return outcome,
+        }
+    }
 }
 
 /// Twice as many passes as the clouds can take calls: while one pass calls a cloud, another one tells the API server.
@@ -210,18 +228,19 @@ impl Shared {
     /// Queues what may need work (ROUTE-3). What is there at the start is the first check's.
     fn heard(&self, change: &Change<Node>) {
         if let Change::Deleted(node) = change {
-            self.complaints.forget(&node.name);
+            self.forget_complaints(node);
             self.told().remove(&node.name);
             self.queue.forget(&Key::Node(node.name.clone()));
         }
-        if !matches!(self.options.mode, Mode::Watch { .. }) || !self.context.nodes.is_synced() {
+        if !self.is_watching() || !self.context.nodes.is_synced() {
             return;
         }
         match change {
             Change::Added(node) => {
+                self.doubt_old_routes(node);
                 self.queue.add(Key::Node(node.name.clone()), Priority::High);
-                // Whose Node has come back is no stray any more, and the brake may let go of the others.
-                self.holding().for_each(|account| self.queue.add(Key::Strays(account), Priority::Low));
+                // The first Node is what the brake may have waited for.
+                self.awaiting_nodes().for_each(|account| self.queue.add(Key::Strays(account), Priority::Low));
             }
             Change::Updated { old, new } if differs(old, new) => {
                 self.queue.add(Key::Node(new.name.clone()), Priority::High);
@@ -254,14 +273,28 @@ impl Shared {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The accounts whose brake holds something.
-    fn holding(&self) -> impl Iterator<Item = usize> {
-        self.accounts.iter().enumerate().filter(|(_, account)| account.is_holding()).map(|(index, _)| index)
+    /// A Node comes to which routes lead already, as when one comes back under its name: they may lead to a machine of the
+    /// past, which only a listing tells.
+    fn doubt_old_routes(&self, node: &Node) {
+        if let Some((_, account)) = self.account_of(node)
+            && account.read(|table| table.leading_to(node).next().is_some())
+        {
+            account.doubt(Some(&node.name));
+        }
     }
 
-    /// The account of the cloud that this Node belongs to, if it has routes.
-    fn account_of(&self, node: &Node) -> Option<&Account> {
-        self.accounts.iter().find(|account| self.owns(&account.cloud, node))
+    /// The accounts whose brake keeps routes until there is a Node.
+    fn awaiting_nodes(&self) -> impl Iterator<Item = usize> {
+        self.accounts.iter().enumerate().filter(|(_, account)| account.awaits_nodes()).map(|(index, _)| index)
+    }
+
+    /// The account of the cloud that this Node belongs to, and its place, if the cloud has routes.
+    fn account_of(&self, node: &Node) -> Option<(usize, &Account)> {
+        self.accounts.iter().enumerate().find(|(_, account)| self.owns(&account.cloud, node))
+    }
+
+    fn is_watching(&self) -> bool {
+        matches!(self.options.mode, Mode::Watch { .. })
     }
 
     fn owns(&self, cloud: &Cloud, node: &Node) -> bool {
@@ -296,11 +329,10 @@ impl Shared {
 
     /// When the key gets its next try.
     fn settle(&self, key: &Key, done: &pass::Done) {
-        let is_watching = matches!(self.options.mode, Mode::Watch { .. });
         match done.next() {
             pass::Next::Rest => self.queue.forget(key),
             // The next period is its next try.
-            _ if !is_watching => self.queue.forget(key),
+            _ if !self.is_watching() => self.queue.forget(key),
             pass::Next::Backoff => drop(self.queue.retry(key.clone())),
             pass::Next::After(delay) => self.queue.add_after(key.clone(), delay, Priority::Low),
         }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use bowline_core::routes::{self, Lane, NodePlan, Removal, Scene};
-use bowline_core::{Node, NodeName, RouteSpec, format_duration};
+use bowline_core::{Node, NodeName, RouteSpec, format_duration, parse_cidr};
 use bowline_kube::{EventType, ObjectRef, WriteError};
-use bowline_runtime::Shutdown;
+use bowline_runtime::{Priority, Shutdown};
 use futures::future::join_all;
 
 use super::account::Account;
-use super::{Fleet, NAME, Shared};
+use super::{Fleet, GATHER, Key, NAME, Shared};
 
 /// How often a creation that met a conflict is made again at once (ROUTE-9), and the pause before, to which as much again
 /// is added at random.
@@ -27,6 +27,10 @@ pub(super) struct Done {
     pub(super) is_missing: bool,
     /// The routes could not be listed.
     pub(super) is_unlisted: bool,
+    /// A write failed that may have worked: only a listing tells.
+    pub(super) is_unclear: bool,
+    /// We gave up, because we are stopping: it is not known whether the routes are there.
+    pub(super) is_cancelled: bool,
     /// It is to be looked at again after this long, although nothing failed.
     pub(super) again: Option<Duration>,
     /// What failed.
@@ -62,6 +66,14 @@ impl Done {
         Done { failures: vec![retry], ..Done::default() }
     }
 
+    fn failed_with(error: &Error) -> Done {
+        Done {
+            is_unclear: is_unclear(error.kind()),
+            is_cancelled: error.kind() == ErrorKind::Cancelled,
+            ..Done::failed(retry_of(error))
+        }
+    }
+
     pub(super) fn unlisted(error: &Error) -> Done {
         Done { is_unlisted: true, ..Done::failed(error.retry_advice()) }
     }
@@ -69,6 +81,8 @@ impl Done {
     pub(super) fn merge(mut self, other: Done) -> Done {
         self.has_changed |= other.has_changed;
         self.is_missing |= other.is_missing;
+        self.is_unclear |= other.is_unclear;
+        self.is_cancelled |= other.is_cancelled;
         self.failures.extend(other.failures);
         self
     }
@@ -78,7 +92,7 @@ impl Shared {
     /// One pass over one Node. One that is gone is not looked at: its routes are strays.
     pub(super) async fn sync_node(&self, name: &NodeName, shutdown: &Shutdown) -> Done {
         let Some(node) = self.context.nodes.get(name.as_str()) else { return Done::default() };
-        let Some(account) = self.account_of(&node) else { return Done::default() };
+        let Some((index, account)) = self.account_of(&node) else { return Done::default() };
         // A read may be given up at shutdown; writes may not.
         match shutdown.or(account.ensure_listed(Some(name))).await {
             Some(Ok(())) => {}
@@ -92,13 +106,37 @@ impl Shared {
         self.tell_unreadable(&node, &plan);
         let lanes = join_all(plan.lanes.iter().map(|lane| self.run_lane(account, &node, lane))).await;
         let done = lanes.into_iter().fold(Done::default(), Done::merge);
-        if !done.failures.is_empty() {
+        if done.is_unclear {
             account.doubt(Some(name));
         }
         self.metrics.has(account.cloud.name(), account.read(|table| table.len()));
-        let all_there = plan.is_whole() && !done.is_missing;
-        let told = self.write_network(&node, all_there, plan.is_led_to).await;
+        let told = self.tell(account, &node, &plan, &done).await;
+        self.follow(index, &node, &done);
         done.merge(told)
+    }
+
+    /// Tells the Node how its routes are, if that is known.
+    async fn tell(&self, account: &Account, node: &Node, plan: &NodePlan, done: &Done) -> Done {
+        if done.is_cancelled {
+            return Done::default();
+        }
+        let all_there = plan.is_whole() && !done.is_missing;
+        if all_there {
+            self.forget_complaints(node);
+        }
+        self.write_network(account, node, all_there, plan.is_led_to).await
+    }
+
+    /// A Node that went meanwhile leaves behind what was made for it.
+    fn follow(&self, index: usize, node: &Node, done: &Done) {
+        if self.context.nodes.get(node.name.as_str()).is_some() {
+            return;
+        }
+        self.forget_complaints(node);
+        // In the other mode, the next period is soon enough.
+        if self.is_watching() && (done.has_changed || done.is_unclear) {
+            self.queue.add_after(Key::Strays(index), GATHER, Priority::Low);
+        }
     }
 
     /// What this Node needs.
@@ -127,18 +165,17 @@ impl Shared {
     }
 
     pub(super) async fn delete(&self, account: &Account, Removal { route, why }: &Removal) -> Done {
+        let (cloud, range) = (account.cloud.name(), route.destination);
         match account.delete(route).await {
             Ok(has_changed) => {
                 if has_changed {
-                    let (cloud, range) = (account.cloud.name(), route.destination);
-                    tracing::info!(controller = NAME, %cloud, %range, id = route.id, ?why, "deleted a route");
+                    tracing::info!(controller = NAME, %cloud, %range, id = route.id, ?why, "removed a route");
                 }
                 Done { has_changed, ..Done::default() }
             }
             Err(error) => {
-                let (cloud, range) = (account.cloud.name(), route.destination);
                 tracing::warn!(controller = NAME, %cloud, %range, id = route.id, "could not delete a route: {error}");
-                Done::failed(error.retry_advice())
+                Done { is_unclear: true, ..Done::failed_with(&error) }
             }
         }
     }
@@ -147,7 +184,7 @@ impl Shared {
         let begin = self.context.clock.instant();
         match create_through_conflicts(account, spec).await {
             Ok(()) => {
-                self.complaints.forget(&node.name);
+                self.complaints.forget(&(node.name.clone(), Some(spec.destination)));
                 tracing::info!(controller = NAME, key = %node.name, range = %spec.destination, "made a route");
                 Done { has_changed: true, ..Done::default() }
             }
@@ -155,15 +192,18 @@ impl Shared {
             Err(error) => {
                 let took = self.context.clock.instant().saturating_duration_since(begin);
                 self.tell_failure(node, spec, took, &error);
-                Done::failed(retry_of(&error))
+                Done::failed_with(&error)
             }
         }
     }
 
     /// Tells the Node whether its routes are there (ROUTE-11 to ROUTE-13).
-    async fn write_network(&self, node: &Arc<Node>, all_there: bool, is_led_to: bool) -> Done {
-        // Routes may have taken their time.
-        let heard = self.context.nodes.get(node.name.as_str()).filter(|heard| heard.uid == node.uid);
+    async fn write_network(&self, account: &Account, node: &Node, all_there: bool, is_led_to: bool) -> Done {
+        // Routes may have taken their time. What has changed meanwhile gets a pass of its own.
+        let is_as_it_was = |heard: &Arc<Node>| {
+            heard.uid == node.uid && heard.pod_cidrs == node.pod_cidrs && self.owns(&account.cloud, heard)
+        };
+        let heard = self.context.nodes.get(node.name.as_str()).filter(is_as_it_was);
         let Some(node) = heard else { return Done::default() };
         let Some(status) = routes::network(&node, all_there, is_led_to) else { return Done::default() };
         self.told().insert(node.name.clone(), status);
@@ -184,24 +224,52 @@ impl Shared {
     // ---- what people are told, each cause once
 
     fn tell_failure(&self, node: &Node, spec: &RouteSpec, took: Duration, error: &Error) {
-        let cause = format!("{} {}", spec.destination, error.kind().as_str());
-        if error.kind() == ErrorKind::Cancelled || !self.complaints.is_news(&node.name, &node.uid, &cause) {
-            return tracing::debug!(controller = NAME, key = %node.name, "could not create a route again: {error}");
+        let (key, kind) = ((node.name.clone(), Some(spec.destination)), error.kind());
+        let is_failure = !matches!(kind, ErrorKind::Cancelled | ErrorKind::InProgress);
+        if !is_failure || !self.complaints.is_news(&key, &node.uid, kind.as_str()) {
+            return tracing::debug!(controller = NAME, key = %node.name, "could not create a route: {error}");
         }
-        let (range, took, advice) = (spec.destination, format_duration(took), error.kind().advice());
-        let message = format!(
-            "Could not create route {} {range} for node {} after {took}: {error}. {advice}",
-            spec.name_hint, node.name
-        );
-        self.events.emit(&ObjectRef::node(node), EventType::Warning, "FailedToCreateRoute", message.trim_end());
+        let (range, took) = (spec.destination, format_duration(took));
+        let mut message =
+            format!("Could not create route {} {range} for node {} after {took}: {error}", spec.name_hint, node.name);
+        if !kind.advice().is_empty() {
+            message = format!("{message}. {}", kind.advice());
+        }
+        self.events.emit(&ObjectRef::node(node), EventType::Warning, "FailedToCreateRoute", message);
     }
 
     fn tell_unreadable(&self, node: &Node, plan: &NodePlan) {
         let cause = plan.unreadable.join(" ");
-        if !cause.is_empty() && self.complaints.is_news(&node.name, &node.uid, &cause) {
+        if !cause.is_empty() && self.complaints.is_news(&(node.name.clone(), None), &node.uid, &cause) {
             let message = format!("No route can be made for what is not a range in spec.podCIDRs: {cause}");
             self.events.emit(&ObjectRef::node(node), EventType::Warning, "FailedToCreateRoute", message);
         }
+    }
+
+    /// All is well with the Node, or it is gone: whatever happens next is news.
+    pub(super) fn forget_complaints(&self, node: &Node) {
+        let ranges = node.pod_cidrs.iter().filter_map(|text| parse_cidr(text)).map(Some);
+        ranges.chain([None]).for_each(|range| self.complaints.forget(&(node.name.clone(), range)));
+    }
+}
+
+/// A creation that failed like this may have worked, or something is there that the account does not know of.
+fn is_unclear(kind: ErrorKind) -> bool {
+    match kind {
+        ErrorKind::AlreadyExists
+        | ErrorKind::Conflict
+        | ErrorKind::RateLimited
+        | ErrorKind::InProgress
+        | ErrorKind::Unavailable
+        | ErrorKind::Cancelled
+        | ErrorKind::Unexpected => true,
+        ErrorKind::NotFound
+        | ErrorKind::QuotaExceeded
+        | ErrorKind::Unauthenticated
+        | ErrorKind::PermissionDenied
+        | ErrorKind::InvalidConfig
+        | ErrorKind::Unsupported
+        | ErrorKind::ImplementedElsewhere => false,
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, PoisonError};
 
-use bowline_core::Node;
 use bowline_core::routes::{self, Brake, Doubt, Removal, Ruling, Scene};
-use bowline_runtime::Shutdown;
+use bowline_core::{Node, Route};
+use bowline_runtime::{Priority, Shutdown};
 use futures::stream::{self, StreamExt as _};
 
 use super::account::Account;
 use super::pass::Done;
-use super::{Fleet, NAME, Shared};
+use super::{Fleet, Key, NAME, Shared};
 
 /// What a look at the Nodes gives.
 struct Look {
@@ -31,12 +31,8 @@ impl Shared {
         }
         let heard = Fleet::heard(&self.context.nodes, &self.context.clouds, &account.cloud);
         let look = self.look(account, &heard);
-        if look.strays.is_empty() {
-            self.release(account);
-            return Done::default();
-        }
         match account.braked(|brake| brake.judge(look.strays.len(), look.of, look.nodes)) {
-            Ruling::Go => self.remove(account, look.strays).await,
+            Ruling::Go => self.remove(account, look.strays, shutdown).await,
             Ruling::Hold(doubt) => self.hold(account, &doubt),
             Ruling::Ask => self.ask(account, shutdown).await,
         }
@@ -59,7 +55,7 @@ impl Shared {
         let now = self.context.clock.instant();
         match account.braked(|brake| brake.confirm(look.strays.len(), look.of, look.nodes, now)) {
             Ruling::Hold(doubt) => self.hold(account, &doubt),
-            Ruling::Go | Ruling::Ask => self.remove(account, look.strays).await,
+            Ruling::Go | Ruling::Ask => self.remove(account, look.strays, shutdown).await,
         }
     }
 
@@ -70,28 +66,52 @@ impl Shared {
         })
     }
 
-    async fn remove(&self, account: &Account, strays: Vec<Removal>) -> Done {
+    async fn remove(&self, account: &Account, strays: Vec<Removal>, shutdown: &Shutdown) -> Done {
         self.release(account);
-        let done = stream::iter(strays)
-            .map(|removal| async move {
-                let _turn = account.turn(removal.route.destination.trunc()).await;
-                self.delete(account, &removal).await
-            })
+        // What has begun is finished; with thousands of them, the rest is the next manager's.
+        let going = strays.into_iter().take_while(|_| !shutdown.is_requested());
+        let ended: Vec<(Route, Done)> = stream::iter(going)
+            .map(|stray| self.remove_stray(account, stray))
             .buffer_unordered(account.max_parallel())
-            .fold(Done::default(), async |all, one| all.merge(one))
+            .collect()
             .await;
+        let (routes, done): (Vec<Route>, Vec<Done>) = ended.into_iter().unzip();
+        let done = done.into_iter().fold(Done::default(), Done::merge);
         if !done.failures.is_empty() {
             account.doubt(None);
         }
         self.metrics.has(account.cloud.name(), account.read(|table| table.len()));
+        self.make_good(account, &routes);
         done
     }
 
+    /// Removes it, unless its Node has come back while others went.
+    async fn remove_stray(&self, account: &Account, stray: Removal) -> (Route, Done) {
+        let _turn = account.turn(stray.route.destination.trunc()).await;
+        let done = match stray.route.node.as_ref().and_then(|name| self.context.nodes.get(name.as_str())) {
+            Some(_) => Done::default(),
+            None => self.delete(account, &stray).await,
+        };
+        (stray.route, done)
+    }
+
+    /// A Node that came back while its routes were on their way out may have found them still there: it gets another pass.
+    fn make_good(&self, account: &Account, removed: &[Route]) {
+        let heard = Fleet::heard(&self.context.nodes, &self.context.clouds, &account.cloud);
+        let back = account.read(|table| {
+            let scene = Scene { table, nodes: &heard, ranges: &self.options.ranges };
+            removed.iter().filter_map(|route| scene.led_to(route)).collect::<Vec<_>>()
+        });
+        // Otherwise the next period is soon enough.
+        if self.is_watching() {
+            back.iter().for_each(|node| self.queue.add(Key::Node(node.name.clone()), Priority::High));
+        }
+    }
+
     fn hold(&self, account: &Account, doubt: &Doubt) -> Done {
-        if !account.is_holding() {
+        if account.hold(Some(doubt)) {
             tracing::warn!(controller = NAME, cloud = %account.cloud.name(), "{doubt}");
         }
-        account.set_holding(true);
         self.metrics.held(account.cloud.name(), Some(doubt));
         let again = match doubt {
             Doubt::Many { again_in, .. } => Some(*again_in),
@@ -102,7 +122,7 @@ impl Shared {
     }
 
     fn release(&self, account: &Account) {
-        account.set_holding(false);
+        account.hold(None);
         self.metrics.held(account.cloud.name(), None);
     }
 }

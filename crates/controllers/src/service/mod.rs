@@ -248,8 +248,8 @@ async fn next_lot(shared: &Shared, places: &Arc<Semaphore>) -> Vec<(Work<Service
     lot.into_iter().map(|work| (work, free.as_mut().and_then(|free| free.split(1)))).collect()
 }
 
-/// A pass that panicked takes the manager down, rather than leaving a balancer that nobody works on any more.
-fn pass_on_panic(ended: Result<(), JoinError>) {
+/// A pass that panicked takes the manager down, rather than leaving something that nobody works on any more.
+pub(crate) fn pass_on_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {

@@ -189,7 +189,5 @@ async fn many_nodes_that_are_not_ready_cost_one_read_a_pass() {
 
 /// The gauge of Nodes that are held back for an operator to look at.
 fn held_back(world: &World) -> i64 {
-    let families = world.metrics.gather();
-    let family = families.iter().find(|family| family.name() == "bowline_node_deletions_held_back");
-    family.map_or(0, |family| family.get_metric().iter().map(|metric| metric.get_gauge().get_value() as i64).sum())
+    world.metric("bowline_node_deletions_held_back").values().sum::<f64>() as i64
 }

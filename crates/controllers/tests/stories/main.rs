@@ -17,6 +17,7 @@ mod plans;
 mod pod_range_modes;
 mod provided_ip;
 mod queue;
+mod route_races;
 mod route_trouble;
 mod routes;
 mod service_crashes;

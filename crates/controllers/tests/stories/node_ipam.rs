@@ -80,14 +80,7 @@ fn patches(world: &World) -> u64 {
 
 /// What a metric says, for its only range or none.
 pub(crate) fn metric(world: &World, name: &str) -> f64 {
-    let families = world.metrics.gather();
-    let family = families.iter().find(|family| family.name() == name).unwrap_or_else(|| panic!("there is no {name}"));
-    let metric = &family.get_metric()[0];
-    match family.get_field_type() {
-        prometheus::proto::MetricType::COUNTER => metric.get_counter().get_value(),
-        prometheus::proto::MetricType::HISTOGRAM => metric.get_histogram().get_sample_count() as f64,
-        _ => metric.get_gauge().get_value(),
-    }
+    *world.metric(name).values().next().unwrap_or_else(|| panic!("there is no {name}"))
 }
 
 /// How many allocations were made, and how many blocks in use they passed.

@@ -77,13 +77,7 @@ async fn wq4_wq5_queues_are_keyed_by_object_and_have_their_upstream_names() {
         world.serve(name).await;
         world.addressed(name).await;
     }
-    let families = world.metrics.gather();
-    let adds = families.iter().find(|family| family.name() == "workqueue_adds_total").unwrap();
-    let named = |name: &str| {
-        let is_named = |label: &prometheus::proto::LabelPair| (label.name(), label.value()) == ("name", name);
-        let of_queue = adds.get_metric().iter().find(|metric| metric.get_label().iter().any(is_named));
-        of_queue.map(|metric| metric.get_counter().get_value())
-    };
-    assert!(named("Nodes").unwrap() >= 2.0);
-    assert_eq!(named("service"), Some(3.0));
+    let adds = world.metric("workqueue_adds_total");
+    assert!(adds["Nodes"] >= 2.0);
+    assert_eq!(adds["service"], 3.0);
 }

@@ -93,13 +93,8 @@ impl World {
 
     /// What the metric of passes says: `outcome trigger` and how often.
     pub(crate) fn route_syncs(&self) -> BTreeMap<String, u64> {
-        let families = self.metrics.gather();
-        let family = families.iter().find(|family| family.name() == "route_controller_route_sync_total");
-        let samples = family.map(|family| family.get_metric()).unwrap_or_default();
-        let labels = |sample: &prometheus::proto::Metric| {
-            sample.get_label().iter().map(|label| label.value().to_owned()).collect::<Vec<_>>().join(" ")
-        };
-        samples.iter().map(|sample| (labels(sample), sample.get_counter().get_value() as u64)).collect()
+        let syncs = self.metric("route_controller_route_sync_total");
+        syncs.into_iter().map(|(labels, count)| (labels, count as u64)).collect()
     }
 }
 

@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Node, Service};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use prometheus::proto::{Metric, MetricType};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -258,6 +259,14 @@ impl World {
         self.server.requests().iter().filter(matching).map(|(_, count)| count).sum()
     }
 
+    /// What the manager's metric says, by the values of its labels; a histogram says how many it has seen. Empty without it.
+    pub(crate) fn metric(&self, name: &str) -> BTreeMap<String, f64> {
+        let families = self.metrics.gather();
+        let Some(family) = families.iter().find(|family| family.name() == name) else { return BTreeMap::new() };
+        let read = |sample| (labels(sample), value(family.get_field_type(), sample));
+        family.get_metric().iter().map(read).collect()
+    }
+
     /// Calls made to the first cloud, of all kinds.
     pub(crate) fn cloud_calls(&self) -> u64 {
         self.cloud().calls().values().sum()
@@ -308,6 +317,20 @@ pub(crate) fn addresses(node: &Node) -> Vec<String> {
 
 pub(crate) fn version(node: &Node) -> String {
     node.metadata.resource_version.clone().unwrap_or_default()
+}
+
+// ---- reading metrics
+
+fn labels(sample: &Metric) -> String {
+    sample.get_label().iter().map(|label| label.value()).collect::<Vec<_>>().join(" ")
+}
+
+fn value(kind: MetricType, sample: &Metric) -> f64 {
+    match kind {
+        MetricType::COUNTER => sample.get_counter().get_value(),
+        MetricType::HISTOGRAM => sample.get_histogram().get_sample_count() as f64,
+        _ => sample.get_gauge().get_value(),
+    }
 }
 
 // ---- making machines

@@ -17,17 +17,23 @@ pub(crate) struct Wrapped {
     inner: Arc<dyn CloudProvider>,
     instances: Option<Box<dyn Instances>>,
     balancers: Option<Box<dyn LoadBalancers>>,
+    routes: Option<Box<dyn Routes>>,
 }
 
 impl Wrapped {
     /// With other machines.
     pub(crate) fn instances(inner: Arc<dyn CloudProvider>, instances: impl Instances + 'static) -> Arc<Wrapped> {
-        Arc::new(Wrapped { inner, instances: Some(Box::new(instances)), balancers: None })
+        Arc::new(Wrapped { inner, instances: Some(Box::new(instances)), balancers: None, routes: None })
     }
 
     /// With other balancers.
     pub(crate) fn balancers(inner: Arc<dyn CloudProvider>, balancers: impl LoadBalancers + 'static) -> Arc<Wrapped> {
-        Arc::new(Wrapped { inner, instances: None, balancers: Some(Box::new(balancers)) })
+        Arc::new(Wrapped { inner, instances: None, balancers: Some(Box::new(balancers)), routes: None })
+    }
+
+    /// With other routes.
+    pub(crate) fn routes(inner: Arc<dyn CloudProvider>, routes: impl Routes + 'static) -> Arc<Wrapped> {
+        Arc::new(Wrapped { inner, instances: None, balancers: None, routes: Some(Box::new(routes)) })
     }
 }
 
@@ -50,7 +56,7 @@ impl CloudProvider for Wrapped {
     }
 
     fn routes(&self) -> Option<&dyn Routes> {
-        self.inner.routes()
+        self.routes.as_deref().or_else(|| self.inner.routes())
     }
 
     async fn check(&self) -> Result<()> {

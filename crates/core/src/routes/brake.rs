@@ -4,9 +4,11 @@
 //! empty, may be one of another cluster, of an API server whose storage was restored from yesterday, or of a mistake: then
 //! the routes that seem to lead nowhere are those that all traffic takes.
 //!
-//! * Without a single Node in the cluster, no more than one route goes.
+//! * Without a single Node in the cluster, no more than one route goes. When the first Nodes are back, the others may be on
+//!   their way: then the next rule holds for few routes, too.
 //! * If more than ten and more than a share of all routes would go, the API server is asked for its list of Nodes, past
-//!   every cache; when it has said twice, a minute apart, that the Nodes are gone, their routes go.
+//!   every cache; when it has said twice, a minute apart, that the Nodes are gone, and none of them came back meanwhile, their
+//!   routes go.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -17,11 +19,21 @@ pub(super) const FEW: usize = 10;
 /// How far apart the two confirmations are.
 pub(super) const CONFIRM_AFTER: Duration = Duration::from_secs(60);
 
-/// What the brake remembers: since when the API server has confirmed that many Nodes are gone.
+/// What the brake remembers.
 #[derive(Debug, Clone)]
 pub struct Brake {
     max_share: f64,
-    confirmed: Option<Instant>,
+    /// There was no Node at all, and nobody has confirmed yet that the missing ones are gone.
+    was_empty: bool,
+    /// What the API server has confirmed, once.
+    confirmed: Option<Confirmation>,
+}
+
+/// The API server has said that the Nodes of so many routes are gone.
+#[derive(Debug, Clone, Copy)]
+struct Confirmation {
+    routes: usize,
+    at: Instant,
 }
 
 /// What it says of routes that would go.
@@ -57,23 +69,25 @@ pub enum Doubt {
 impl Brake {
     /// Holds if more than this share of all routes would go; 1 and more never holds.
     pub fn new(max_share: f64) -> Brake {
-        Brake { max_share, confirmed: None }
+        Brake { max_share, was_empty: false, confirmed: None }
     }
 
-    /// Whether so many routes may go, of so many, with so many Nodes in the cluster.
+    /// Whether so many routes may go, of so many, with so many Nodes in the cluster. To be asked even if there are none: that
+    /// ends what was confirmed before.
     pub fn judge(&mut self, routes: usize, of: usize, nodes: usize) -> Ruling {
         if self.max_share >= 1.0 {
             return Ruling::Go;
         }
         if nodes == 0 && routes > 1 {
-            self.confirmed = None;
+            (self.was_empty, self.confirmed) = (true, None);
             return Ruling::Hold(Doubt::NoNodes { routes });
         }
-        if !self.is_many(routes, of) {
-            self.confirmed = None;
-            return Ruling::Go;
+        self.was_empty &= routes > 0;
+        if self.was_empty || self.is_many(routes, of) {
+            return Ruling::Ask;
         }
-        Ruling::Ask
+        self.confirmed = None;
+        Ruling::Go
     }
 
     /// The API server was asked, and so many routes would still go.
@@ -82,12 +96,14 @@ impl Brake {
         if ruling != Ruling::Ask {
             return ruling;
         }
-        let since = *self.confirmed.get_or_insert(now);
-        let again_in = CONFIRM_AFTER.saturating_sub(now.saturating_duration_since(since));
+        // As long as some of them come back, the others may.
+        let first = self.confirmed.filter(|first| routes >= first.routes).unwrap_or(Confirmation { routes, at: now });
+        let again_in = CONFIRM_AFTER.saturating_sub(now.saturating_duration_since(first.at));
         if !again_in.is_zero() {
+            self.confirmed = Some(first);
             return Ruling::Hold(Doubt::Many { routes, of, again_in });
         }
-        self.confirmed = None;
+        (self.was_empty, self.confirmed) = (false, None);
         Ruling::Go
     }
 

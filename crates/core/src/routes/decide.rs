@@ -76,14 +76,6 @@ pub enum Why {
     Stray,
 }
 
-/// Whom a route leads to.
-enum Target {
-    /// A Node that is there.
-    Node(Arc<Node>),
-    /// A Node that is not there, or nobody can tell.
-    Nobody,
-}
-
 impl Lane {
     /// The range is as it should be.
     fn is_empty(&self) -> bool {
@@ -118,7 +110,7 @@ pub fn decide(scene: &Scene<'_>, node: &Node) -> NodePlan {
 
 /// The routes that we are responsible for and that lead to no Node (ROUTE-7).
 pub fn strays(scene: &Scene<'_>) -> Vec<Removal> {
-    let is_stray = |route: &&Route| scene.is_responsible(route) && matches!(scene.target(route), Target::Nobody);
+    let is_stray = |route: &&Route| scene.is_responsible(route) && scene.led_to(route).is_none();
     let removal = |route: &Route| {
         let why = if route.blackhole { Why::Blackhole } else { Why::Stray };
         Removal { route: route.clone(), why }
@@ -156,20 +148,20 @@ impl Scene<'_> {
 
     /// A route to somebody else who has no claim to its range. Two Nodes that claim the same are for people to sort out.
     fn is_in_the_way(&self, route: &Route) -> bool {
-        match self.target(route) {
-            Target::Nobody => true,
-            Target::Node(other) if !self.nodes.is_ours(&other) => false,
-            Target::Node(other) => route.blackhole || !ranges_of(&other).0.contains(&route.destination.trunc()),
+        match self.led_to(route) {
+            None => true,
+            Some(other) if !self.nodes.is_ours(&other) => false,
+            Some(other) => route.blackhole || !ranges_of(&other).0.contains(&route.destination.trunc()),
         }
     }
 
-    fn target(&self, route: &Route) -> Target {
-        let node = match (&route.node, &route.provider_id) {
+    /// The Node that a route leads to, if it is there and anybody can tell.
+    pub fn led_to(&self, route: &Route) -> Option<Arc<Node>> {
+        match (&route.node, &route.provider_id) {
             (Some(name), _) => self.nodes.named(name),
             (None, Some(id)) => self.nodes.with_id(id),
             (None, None) => None,
-        };
-        node.map_or(Target::Nobody, Target::Node)
+        }
     }
 }
 

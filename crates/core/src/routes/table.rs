@@ -27,9 +27,17 @@ impl Table {
         self.routes.is_empty()
     }
 
-    /// There is one of this ID.
-    pub fn has(&self, id: &str) -> bool {
-        self.routes.contains_key(id)
+    /// There is this one. Where a cloud gives the ID of a route that is gone to the next one of its range, that leads to
+    /// another Node, and is another one.
+    pub fn has(&self, route: &Route) -> bool {
+        let is_same = |known: &Route| match (&known.node, &route.node) {
+            (Some(one), Some(other)) => one == other,
+            // It may have lost its machine since.
+            _ => true,
+        };
+        self.routes
+            .get(&route.id)
+            .is_some_and(|known| known.destination.trunc() == route.destination.trunc() && is_same(known))
     }
 
     /// All of them, by ID.

@@ -266,6 +266,28 @@ fn nodes_that_come_back_begin_the_confirmation_anew() {
     assert_eq!(brake.judge(3, 100, 48), Ruling::Go);
     let late = begin + 2 * CONFIRM_AFTER;
     assert!(matches!(brake.confirm(51, 100, 1, late), Ruling::Hold(_)));
+    // All of them came back.
+    assert_eq!(brake.judge(0, 100, 99), Ruling::Go);
+    assert!(matches!(brake.confirm(51, 100, 1, late + CONFIRM_AFTER), Ruling::Hold(_)));
+    // Some came back, so that the others may be on their way.
+    let held = Ruling::Hold(Doubt::Many { routes: 31, of: 60, again_in: CONFIRM_AFTER });
+    assert_eq!(brake.confirm(31, 60, 1, late + 2 * CONFIRM_AFTER), held);
+    assert_eq!(brake.confirm(31, 60, 1, late + 3 * CONFIRM_AFTER), Ruling::Go);
+}
+
+#[test]
+fn after_a_time_without_any_node_a_few_routes_are_many() {
+    let begin = Instant::now();
+    let mut brake = Brake::new(0.5);
+    assert!(matches!(brake.judge(8, 8, 0), Ruling::Hold(Doubt::NoNodes { .. })));
+    assert_eq!(brake.judge(7, 8, 1), Ruling::Ask);
+    assert!(matches!(brake.confirm(7, 8, 1, begin), Ruling::Hold(Doubt::Many { .. })));
+    assert_eq!(brake.confirm(7, 8, 1, begin + CONFIRM_AFTER), Ruling::Go);
+    assert_eq!(brake.judge(7, 8, 1), Ruling::Go, "that was that");
+    // It ends as well when all are back.
+    brake.judge(8, 8, 0);
+    assert_eq!(brake.judge(0, 8, 8), Ruling::Go);
+    assert_eq!(brake.judge(7, 8, 1), Ruling::Go);
 }
 
 #[test]

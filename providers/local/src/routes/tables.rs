@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use bowline_core::canonical_cidr;
 use ipnet::IpNet;
 
 use super::records::{NewRoute, RouteRecord};
@@ -146,7 +147,7 @@ impl RouteTables {
     }
 
     fn at(&self, cluster: &str, destination: &IpNet) -> Option<&Arc<RouteRecord>> {
-        self.tables.get(cluster)?.routes.get(&destination.trunc())
+        self.tables.get(cluster)?.routes.get(&canonical_cidr(*destination))
     }
 
     fn check_free(&self, cluster: &str, route: &NewRoute) -> Result<(), CloudError> {
@@ -192,12 +193,12 @@ impl Table {
     }
 }
 
-/// The same with a range that has no host bits: however it is written, it is the same range.
+/// The same with its range written in the one way: however it is written, it is the same range.
 fn checked(route: NewRoute) -> Result<NewRoute, CloudError> {
     if !route.name.is_empty() {
         check_name(&route.name)?;
     }
-    Ok(NewRoute { destination: route.destination.trunc(), ..route })
+    Ok(NewRoute { destination: canonical_cidr(route.destination), ..route })
 }
 
 #[cfg(test)]
@@ -222,7 +223,7 @@ mod tests {
     fn a_table_has_a_range_once_however_it_is_written() {
         let mut tables = RouteTables::default();
         tables.add("a", route("10.1.2.3/16", "i-1"), None).unwrap();
-        for written in ["10.1.0.0/16", "10.1.255.255/16"] {
+        for written in ["10.1.0.0/16", "10.1.255.255/16", "::ffff:10.1.0.0/112"] {
             let taken = tables.add("a", route(written, "i-2"), None);
             assert!(matches!(taken, Err(CloudError::DestinationTaken(there)) if there.id == "rt-0001"), "{written}");
         }
