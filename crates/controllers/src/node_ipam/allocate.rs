@@ -12,6 +12,9 @@ use super::book::Reservation;
 use super::outcome::{Outcome, settle};
 use super::{Shared, WRITERS};
 
+/// How the API server answers who wants to change a Node's ranges: what it has, it keeps.
+const HAS_OTHERS: u16 = 422;
+
 /// Works until shutdown is requested, and then finishes what is in hand.
 pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
     let tasks = TaskTracker::new();
@@ -84,14 +87,23 @@ pub(super) async fn write(shared: &Shared, node: &Node, ranges: &[IpNet]) -> Out
             shared.give_back(&node.name);
             return Outcome::Done;
         }
-        Err(error @ WriteError::Unavailable(_)) => {
+        Err(error @ (WriteError::Unavailable(_) | WriteError::Conflict(_))) => {
             if !shared.set_unclear(node) {
                 return Outcome::Done;
             }
             error
         }
-        Err(error @ (WriteError::Rejected { .. } | WriteError::Conflict(_))) => {
+        Err(error @ WriteError::Rejected { code, .. }) => {
+            // That it has others by now is no failure, and the API server knows it before the store does.
+            if code == HAS_OTHERS
+                && let Some(outcome) = clear_up(shared, node).await
+            {
+                return outcome;
+            }
             shared.give_back(&node.name);
+            if !shared.still_needs(node) {
+                return Outcome::Done;
+            }
             error
         }
     };

@@ -20,8 +20,11 @@
 mod allocate;
 mod book;
 mod cloud;
+mod line;
 mod metrics;
 mod outcome;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::sync::Arc;

@@ -171,7 +171,7 @@ impl Shared {
         let (cloud, range) = (account.cloud.name(), route.destination);
         match account.delete(route).await {
             Ok(has_changed) => {
-                if has_changed {
+                if has_changed && !self.context.cluster.is_dry_run() {
                     tracing::info!(controller = NAME, %cloud, %range, id = route.id, ?why, "removed a route");
                 }
                 Done { has_changed, ..Done::default() }
@@ -188,7 +188,9 @@ impl Shared {
         match create_through_conflicts(account, spec).await {
             Ok(()) => {
                 self.complaints.forget(&(node.name.clone(), Some(spec.destination)));
-                tracing::info!(controller = NAME, key = %node.name, range = %spec.destination, "made a route");
+                if !self.context.cluster.is_dry_run() {
+                    tracing::info!(controller = NAME, key = %node.name, range = %spec.destination, "made a route");
+                }
                 Done { has_changed: true, ..Done::default() }
             }
             Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => Done::default(),

@@ -253,6 +253,49 @@ fn what_an_allocation_had_to_pass_is_told_once() {
 }
 
 #[test]
+fn nodes_with_addresses_in_common_are_told_and_neighbours_in_a_block_are_not() {
+    let pairs = |allocator: &Allocator| -> Vec<String> {
+        let overlaps = allocator.overlaps();
+        overlaps.iter().map(|overlap| format!("{}+{} {}", overlap.nodes[0], overlap.nodes[1], overlap.range)).collect()
+    };
+    let mut allocator = allocator(&[("10.10.0.0/16", 24), ("fd00::/56", 64)]);
+    observe(&mut allocator, "a", &["10.10.0.0/25"]);
+    observe(&mut allocator, "b", &["10.10.0.128/25"]);
+    observe(&mut allocator, "c", &["10.10.4.0/22", "fd00::/64"]);
+    assert_eq!(pairs(&allocator), [""; 0], "two halves of a block");
+    observe(&mut allocator, "d", &["10.10.5.0/24", "fd00:0:0:1::/64"]);
+    observe(&mut allocator, "e", &["10.10.5.0/24", "fd00:0:0:2::/64"]);
+    assert_eq!(pairs(&allocator), ["c+d 10.10.5.0/24", "c+e 10.10.5.0/24"]);
+    allocator.release(&"c".into());
+    assert_eq!(pairs(&allocator), ["d+e 10.10.5.0/24"]);
+    allocator.release(&"d".into());
+    assert_eq!(pairs(&allocator), [""; 0]);
+}
+
+#[test]
+fn a_range_is_admitted_if_it_is_the_cluster_s_and_nobody_else_s() {
+    let mut allocator = allocator(&[("10.10.0.0/16", 24), ("fd00::/56", 64)]);
+    observe(&mut allocator, "a", &["10.10.0.0/25"]);
+    let rows: [(&str, &[&str], Option<&str>); 7] = [
+        ("b", &["10.10.1.0/24", "fd00::/64"], None),
+        ("b", &["10.10.0.128/25"], None),
+        ("a", &["10.10.0.0/24"], None),
+        ("b", &["10.10.0.0/24"], Some("what node a has")),
+        ("b", &["10.10.0.64/26"], Some("what node a has")),
+        ("b", &["10.0.0.0/8"], Some("what node a has")),
+        ("b", &["172.16.0.0/24"], Some("lies outside")),
+    ];
+    for (node, cidrs, expected) in rows {
+        let refused = allocator.admit(&node.into(), &texts(cidrs)).err().map(|misfit| misfit.why);
+        let is_right = refused
+            .as_deref()
+            .zip(expected)
+            .map_or(refused.is_none() && expected.is_none(), |(why, part)| why.contains(part));
+        assert!(is_right, "{node} {cidrs:?}: {refused:?}");
+    }
+}
+
+#[test]
 fn without_ranges_there_is_nothing_to_hold() {
     let mut allocator = Allocator::new(&[], &[]);
     assert!(allocator.observe(&"a".into(), &texts(&["10.0.0.0/24"])).is_err());
