@@ -92,6 +92,7 @@ async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) 
     let questions: Vec<_> = asked.iter().map(|(_, node)| InstanceRef::of(node)).collect();
     // A read may be given up at shutdown: nothing has been written for these Nodes yet.
     let Some(answers) = shutdown.or(shared.context.clouds.observe(&questions, FRESHNESS)).await else { return };
+    asked.iter().zip(&answers).for_each(|((_, node), answer)| keep_for(shared, node, answer));
     stream::iter(asked.into_iter().zip(answers))
         .for_each_concurrent(WRITERS, |((work, node), answer)| async move {
             if !shutdown.is_requested() {
@@ -100,6 +101,19 @@ async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) 
             }
         })
         .await;
+}
+
+/// A range that the cloud leads to a machine is given to no other Node, whether or not the Node of that machine may have it:
+/// the cloud would not take it, and what a Node once has, it keeps.
+// upstream: gives it to whoever is next.
+fn keep_for(shared: &Shared, node: &Node, answer: &Result<Sighting, Error>) {
+    if let Ok(Sighting::Owned { state, .. }) = answer
+        && let Some(instance) = state.instance().filter(|instance| !instance.pod_ranges.is_empty())
+        && lead(shared) == Lead::Cluster
+    {
+        // One that is none of the cluster's is given to nobody anyway.
+        let _ = shared.reserve_these(node, &instance.pod_ranges);
+    }
 }
 
 /// What the cloud's answer means for this Node.

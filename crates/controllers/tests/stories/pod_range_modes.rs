@@ -136,6 +136,20 @@ async fn ipam_12_a_range_that_only_the_cloud_knows_is_none_of_the_cluster_s() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_range_that_the_cloud_leads_to_one_machine_is_not_given_to_the_node_of_another() {
+    let mut world = leading_world(ONE, AllocatorType::FromCluster, &["a", "b"]).await;
+    // The first of the cluster's, which is b's turn.
+    lead(&world, "a", &["10.10.0.0/24"]);
+    world.start();
+    assert_eq!(served(&world, "b").await, ["10.10.1.0/24"]);
+    reachable(&world, "b").await;
+    assert_eq!(
+        (led(&world, "a"), led(&world, "b")),
+        (vec!["10.10.0.0/24".to_owned()], vec!["10.10.1.0/24".to_owned()])
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn ipam_12_a_cloud_s_range_outside_the_cluster_s_is_not_written() {
     let mut world = leading_world(ONE, AllocatorType::FromCloud, &["a"]).await;
     lead(&world, "a", &["172.16.0.0/24"]);

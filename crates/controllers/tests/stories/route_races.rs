@@ -173,6 +173,42 @@ async fn without_a_refresh_period_there_is_one_look_and_changes_still_count() {
     assert_eq!(world.route_calls()["list-routes"], 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_does_not_answer_holds_up_no_other() {
+    let mut world = World::with_prefixes(&["east", "west"]).await;
+    world.route_only();
+    for (config, cloud) in &mut world.clouds {
+        config.routes.max_parallel = 1;
+        for number in 0..21 {
+            let name = format!("n{number}");
+            cloud.add(machine(&name, &format!("id-{name}"), &["I10.0.0.1"])).unwrap();
+        }
+    }
+    world.clouds[0].1.inject(FaultSpec::always(Fault::Hanging).on("create-route"));
+    for number in 0..21 {
+        let cloud = if number < 20 { "east" } else { "west" };
+        let spec = json!({"taints": null, "providerID": format!("{cloud}://id-n{number}")});
+        world.join_with(&format!("n{number}"), spec, &[&format!("10.120.{number}.0/24")]).await;
+    }
+    world.start();
+    world.pass(WHILE).await;
+    assert_eq!(network(&world.node("n20").await).map(|told| told.0).as_deref(), Some("False"));
+    world.kill().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_that_meets_conflicts_is_made_again_at_once_and_nobody_is_told() {
+    // ROUTE-9: five attempts.
+    let mut world = World::with_routes(&["a"]).await;
+    world.cloud().inject(FaultSpec::always(Fault::Failing(409)).on("create-route").times(4));
+    world.join_with_ranges("a", &["10.120.0.0/24"]).await;
+    world.start();
+    world.reachable("a").await;
+    let calls = world.route_calls();
+    assert_eq!((calls["create-route"], calls["list-routes"]), (5, 1));
+    assert!(world.route_events("a").await.is_empty());
+}
+
 // ---- the brake
 
 #[tokio::test(start_paused = true)]
