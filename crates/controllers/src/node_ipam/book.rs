@@ -114,7 +114,11 @@ impl Shared {
         if !self.options.ranges.is_empty() {
             book.allocator.admit(&node.name, &pod_cidrs)?;
         }
-        self.note(&mut book, &Node { pod_cidrs, ..node.clone() })?;
+        // What was written before, and may yet arrive, stays the Node's, too; that this is more than it may have is known.
+        let may_arrive = book.unclear.contains(&node.name);
+        let kept = book.allocator.held(&node.name).iter().filter(|_| may_arrive).map(ToString::to_string);
+        let pod_cidrs = pod_cidrs.into_iter().chain(kept).collect();
+        drop(self.note(&mut book, &Node { pod_cidrs, ..node.clone() }));
         self.changed(&mut book);
         Ok(Reservation::Granted(ranges.to_vec()))
     }
