@@ -61,7 +61,7 @@ pub(super) async fn give(shared: &Shared, node: &Node) -> Outcome {
 
 /// The last write may have landed: only the API server can tell. `None` if the Node has nothing yet, and so gets the same
 /// ranges again: even a write that is still on its way then changes nothing.
-async fn clear_up(shared: &Shared, node: &Node) -> Option<Outcome> {
+pub(super) async fn clear_up(shared: &Shared, node: &Node) -> Option<Outcome> {
     match shared.context.cluster.node(&node.name).await {
         Ok(Some(live)) if live.uid != node.uid => shared.give_back(&node.name),
         Ok(Some(live)) if live.pod_cidrs.is_empty() => return None,

@@ -114,7 +114,11 @@ impl Shared {
         if !self.options.ranges.is_empty() {
             book.allocator.admit(&node.name, &pod_cidrs)?;
         }
-        self.note(&mut book, &Node { pod_cidrs, ..node.clone() })?;
+        // What was written before, and may yet arrive, stays the Node's, too; that this is more than it may have is known.
+        let may_arrive = book.unclear.contains(&node.name);
+        let kept = book.allocator.held(&node.name).iter().filter(|_| may_arrive).map(ToString::to_string);
+        let pod_cidrs = pod_cidrs.into_iter().chain(kept).collect();
+        drop(self.note(&mut book, &Node { pod_cidrs, ..node.clone() }));
         self.changed(&mut book);
         Ok(Reservation::Granted(ranges.to_vec()))
     }
@@ -140,6 +144,14 @@ impl Shared {
             }
         }
         self.changed(&mut book);
+    }
+
+    /// Work on this Node is over. If it was woken and did not come to ask for a block, the next one is.
+    pub(super) fn pass_on(&self, name: &NodeName) {
+        let mut book = self.ledger.lock();
+        if book.waiting.decline(name) {
+            self.changed(&mut book);
+        }
     }
 
     /// The store still has this very Node, and it lacks ranges.
@@ -184,16 +196,18 @@ impl Shared {
     }
 
     /// Counts what changed, and wakes as many of those that wait as there is room for: sooner than their back-off would, and
-    /// no more, because the others would find nothing.
+    /// no more, because the others would find nothing. Those that were woken and have not come yet have room reserved.
     fn changed(&self, book: &mut Book) {
         self.metrics.count(&mut book.allocator);
-        let mut room = book.allocator.room();
+        let mut room = book.allocator.room().saturating_sub(book.waiting.expected());
         while room > 0
             && let Some(name) = book.waiting.call()
         {
             if self.context.nodes.get(name.as_str()).is_some_and(|node| self.needs_work(&node)) {
                 self.queue.add(name, Priority::High);
                 room -= 1;
+            } else {
+                book.waiting.decline(&name);
             }
         }
     }

@@ -14,7 +14,7 @@ use ipnet::IpNet;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use super::allocate::{give, say, write};
+use super::allocate::{clear_up, give, say, write};
 use super::book::Reservation;
 use super::outcome::{Outcome, settle};
 use super::{AllocatorType, Shared, WRITERS};
@@ -110,6 +110,7 @@ fn keep_for(shared: &Shared, node: &Node, answer: &Result<Sighting, Error>) {
     if let Ok(Sighting::Owned { state, .. }) = answer
         && let Some(instance) = state.instance().filter(|instance| !instance.pod_ranges.is_empty())
         && lead(shared) == Lead::Cluster
+        && !shared.is_unclear(&node.name)
     {
         // One that is none of the cluster's is given to nobody anyway.
         let _ = shared.reserve_these(node, &instance.pod_ranges);
@@ -156,6 +157,11 @@ fn lead(shared: &Shared) -> Lead {
 }
 
 async fn write_to_node(shared: &Shared, node: &Node, ranges: &[IpNet]) -> Outcome {
+    if shared.is_unclear(&node.name)
+        && let Some(outcome) = clear_up(shared, node).await
+    {
+        return outcome;
+    }
     match shared.reserve_these(node, ranges) {
         Ok(Reservation::Granted(_)) => {}
         Ok(_) => return Outcome::Done,

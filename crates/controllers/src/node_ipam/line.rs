@@ -1,6 +1,6 @@
 //! Nodes that wait for a block, in the order in which they came.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bowline_core::NodeName;
 
@@ -11,6 +11,8 @@ pub(super) struct Line {
     places: HashMap<NodeName, u64>,
     /// Those that were not called since they last found nothing.
     waiting: BTreeMap<u64, NodeName>,
+    /// Those that were called, and have not come yet.
+    called: HashSet<NodeName>,
     next: u64,
 }
 
@@ -22,6 +24,7 @@ impl Line {
             self.next
         });
         self.waiting.insert(place, name.clone());
+        self.called.remove(name);
     }
 
     /// This one is served, or gone.
@@ -29,11 +32,24 @@ impl Line {
         if let Some(place) = self.places.remove(name) {
             self.waiting.remove(&place);
         }
+        self.called.remove(name);
     }
 
     /// Calls the one that has waited longest.
     pub(super) fn call(&mut self) -> Option<NodeName> {
-        self.waiting.pop_first().map(|(_, name)| name)
+        let (_, name) = self.waiting.pop_first()?;
+        self.called.insert(name.clone());
+        Some(name)
+    }
+
+    /// This one does not come although it was called, if it was: another may be called in its stead.
+    pub(super) fn decline(&mut self, name: &NodeName) -> bool {
+        self.called.remove(name)
+    }
+
+    /// How many were called and have not come yet.
+    pub(super) fn expected(&self) -> u64 {
+        self.called.len() as u64
     }
 }
 
@@ -47,13 +63,27 @@ mod tests {
         let names: [NodeName; 3] = ["z".into(), "m".into(), "a".into()];
         names.iter().for_each(|name| line.join(name));
         assert_eq!(line.call().as_ref(), Some(&names[0]));
+        assert_eq!(line.expected(), 1);
         line.join(&names[2]);
         line.join(&names[0]);
+        assert_eq!(line.expected(), 0);
         assert_eq!(line.call().as_ref(), Some(&names[0]), "its place was the first");
         line.leave(&names[1]);
         assert_eq!((line.call().as_ref(), line.call()), (Some(&names[2]), None));
         line.leave(&names[0]);
         names.iter().for_each(|name| line.leave(name));
         assert!(line.places.is_empty() && line.waiting.is_empty(), "nothing is kept of those that left");
+        assert_eq!(line.expected(), 0);
+    }
+
+    #[test]
+    fn who_was_called_is_expected_until_served_gone_or_declining() {
+        let mut line = Line::default();
+        let names: [NodeName; 2] = ["a".into(), "b".into()];
+        names.iter().for_each(|name| line.join(name));
+        assert_eq!((line.call(), line.call(), line.expected()), (Some(names[0].clone()), Some(names[1].clone()), 2));
+        assert!(line.decline(&names[0]) && !line.decline(&names[0]));
+        line.leave(&names[1]);
+        assert_eq!(line.expected(), 0);
     }
 }

@@ -20,6 +20,7 @@ pub(super) enum Outcome {
 /// What becomes of the key. The work is done when `work` is dropped, so the next try is queued before.
 pub(super) fn settle(shared: &Shared, work: &Work<NodeName>, outcome: Outcome) {
     let key = work.key();
+    shared.pass_on(key);
     match outcome {
         Outcome::Done => {
             shared.queue.forget(key);

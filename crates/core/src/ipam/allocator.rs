@@ -121,9 +121,9 @@ impl Allocator {
         misfit.map_or(Ok(()), Err)
     }
 
-    /// One block of each range for this Node, or none of any (IPAM-8). A Node that holds blocks gets the same again.
+    /// One block of each range for this Node, or none of any (IPAM-8). A Node that holds one of each gets the same again.
     pub fn allocate(&mut self, node: &NodeName) -> Result<Vec<IpNet>, Exhausted> {
-        if let Some(held) = self.holders.get(node) {
+        if let Some(held) = self.holders.get(node).filter(|held| held.ranges.len() == self.pools.len()) {
             return Ok(held.ranges.clone());
         }
         let found = self.pools.iter().map(Pool::find).collect::<Result<Vec<_>, _>>()?;
