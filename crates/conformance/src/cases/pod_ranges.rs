@@ -5,7 +5,7 @@ use bowline_core::{Instance, IpFamily};
 use ipnet::IpNet;
 
 use super::listing::everything;
-use super::trouble::TROUBLES;
+use super::trouble::visible_troubles;
 use crate::balancing::happens;
 use crate::bench::{Trouble, WantedMachine};
 use crate::routing::{fails, range, sound};
@@ -79,7 +79,7 @@ pub(super) async fn assignment_survives_every_crash(scene: &Scene) -> Verdict {
 pub(super) async fn assignment_errors_have_a_kind(scene: &Scene) -> Verdict {
     let (machine, range) = (scene.add("node-1").await, range(IpFamily::IPv4, 1));
     // That nothing at all is shown may be taken for a machine that is gone: it fails either way.
-    for (trouble, kind) in TROUBLES.into_iter().filter(|(trouble, _)| *trouble != Trouble::Empty) {
+    for (trouble, kind) in visible_troubles() {
         scene.trouble(trouble).await?;
         fails(&format!("to assign with {trouble:?}"), assign(scene, &machine, range).await?, kind)?;
         scene.mend().await;

@@ -11,7 +11,7 @@ use crate::scene::{Scene, Verdict, broken, by_name, of, require};
 const SEVEN: Duration = Duration::from_secs(7);
 
 /// Each trouble, and the kind of error that it is.
-pub(super) const TROUBLES: [(Trouble, ErrorKind); 6] = [
+const TROUBLES: [(Trouble, ErrorKind); 6] = [
     (Trouble::Unauthenticated, ErrorKind::Unauthenticated),
     (Trouble::Forbidden, ErrorKind::PermissionDenied),
     (Trouble::Throttled(SEVEN), ErrorKind::RateLimited),
@@ -19,6 +19,11 @@ pub(super) const TROUBLES: [(Trouble, ErrorKind); 6] = [
     (Trouble::Empty, ErrorKind::Unexpected),
     (Trouble::Garbled, ErrorKind::Unexpected),
 ];
+
+/// Those that a listing shows, too: that there is nothing at all cannot be told from an empty account.
+pub(super) fn visible_troubles() -> impl Iterator<Item = (Trouble, ErrorKind)> {
+    TROUBLES.into_iter().filter(|(trouble, _)| *trouble != Trouble::Empty)
+}
 
 pub(super) async fn gone_is_certain(scene: &Scene) -> Verdict {
     let (here, gone) = (scene.add("here").await, scene.add_and_delete("gone").await);
@@ -60,8 +65,8 @@ pub(super) async fn errors_have_a_kind(scene: &Scene) -> Verdict {
 
 pub(super) async fn listing_errors_have_a_kind(scene: &Scene) -> Verdict {
     scene.add("here").await;
-    // An empty list cannot be told from an account without machines; that is why a list alone never proves "gone".
-    for (trouble, kind) in TROUBLES.into_iter().filter(|(trouble, _)| *trouble != Trouble::Empty) {
+    // That is why a list alone never proves "gone".
+    for (trouble, kind) in visible_troubles() {
         scene.trouble(trouble).await?;
         match scene.instances()?.list(None).await {
             Ok(page) => return broken(format!("in spite of {trouble:?} it listed {} machines", page.instances.len())),

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use bowline_cloud::{Error, ErrorKind, Retry};
+use bowline_cloud::{Error, Retry};
 use bowline_core::LoadBalancerWish;
 use bowline_core::annotations::DeletionPolicy;
 use futures::future::join_all;
 
 use crate::balancing::{Balancing, gone, happens, set};
 use crate::bench::{ForeignBalancer, Trouble};
+use crate::cases::trouble::visible_troubles;
 use crate::scene::{Scene, Stop, Verdict, broken, require};
 
 /// No creation, update or deletion takes more calls.
@@ -16,15 +17,6 @@ const MANY_CALLS: u64 = 500;
 /// Enough to drop a call at each of its waits, in a simulator of the same process.
 const MANY_POLLS: usize = 24;
 const NINE: Duration = Duration::from_secs(9);
-
-/// Each trouble, and the kind of error that it is. That there is nothing at all cannot be told from an empty account.
-const TROUBLES: [(Trouble, ErrorKind); 5] = [
-    (Trouble::Unauthenticated, ErrorKind::Unauthenticated),
-    (Trouble::Forbidden, ErrorKind::PermissionDenied),
-    (Trouble::Throttled(NINE), ErrorKind::RateLimited),
-    (Trouble::Broken, ErrorKind::Unavailable),
-    (Trouble::Garbled, ErrorKind::Unexpected),
-];
 
 pub(in crate::cases) async fn creation_survives_every_crash(scene: &Scene) -> Verdict {
     let mut work = Balancing::of(scene)?;
@@ -185,7 +177,7 @@ pub(in crate::cases) async fn failed_observation_is_no_answer(scene: &Scene) -> 
     let work = Balancing::of(scene)?;
     let wish = work.wish("web", &[work.node("node-1").await])?;
     work.fulfil(&wish).await?;
-    for (trouble, _) in TROUBLES {
+    for (trouble, _) in visible_troubles() {
         scene.trouble(trouble).await?;
         if let Ok(state) = work.observe(&wish).await? {
             return broken(format!("in spite of {trouble:?} it says that there is {state:?}"));
@@ -201,7 +193,7 @@ pub(in crate::cases) async fn failed_observation_is_no_answer(scene: &Scene) -> 
 pub(in crate::cases) async fn balancer_errors_have_a_kind(scene: &Scene) -> Verdict {
     let work = Balancing::of(scene)?;
     let wish = work.wish("web", &[work.node("node-1").await])?;
-    for (trouble, kind) in TROUBLES {
+    for (trouble, kind) in visible_troubles() {
         let all = all_errors(&work, &wish, trouble).await?;
         for (what, error) in all {
             let found = error.kind();

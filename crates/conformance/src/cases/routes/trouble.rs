@@ -1,27 +1,16 @@
 //! Rules about crashes, and about a cloud that goes wrong.
 
-use std::time::Duration;
-
 use bowline_cloud::{ErrorKind, Result as Answer, Retry};
 use bowline_core::{Instance, Route, RouteSpec};
 
 use crate::balancing::happens;
 use crate::bench::Trouble;
+use crate::cases::trouble::visible_troubles;
 use crate::routing::{Routing, fails};
 use crate::scene::{Scene, Verdict, broken, require};
 
 /// No creation and no deletion takes more calls.
 const MANY_CALLS: u64 = 100;
-const NINE: Duration = Duration::from_secs(9);
-
-/// Each trouble, and the kind of error that it is. That there is nothing at all cannot be told from an empty table.
-const TROUBLES: [(Trouble, ErrorKind); 5] = [
-    (Trouble::Unauthenticated, ErrorKind::Unauthenticated),
-    (Trouble::Forbidden, ErrorKind::PermissionDenied),
-    (Trouble::Throttled(NINE), ErrorKind::RateLimited),
-    (Trouble::Broken, ErrorKind::Unavailable),
-    (Trouble::Garbled, ErrorKind::Unexpected),
-];
 
 pub(in crate::cases) async fn route_writes_survive_every_crash(scene: &Scene) -> Verdict {
     let mut work = Routing::of(scene)?;
@@ -101,7 +90,7 @@ pub(in crate::cases) async fn route_faults_are_told(scene: &Scene) -> Verdict {
     let machine = work.machine("node-1").await;
     let route = work.lead(&work.spec(1, &machine)?, &machine).await?;
     let (before, new) = (work.table().await, work.spec(2, &machine)?);
-    for (trouble, kind) in TROUBLES {
+    for (trouble, kind) in visible_troubles() {
         scene.trouble(trouble).await?;
         is_told("list", trouble, kind, work.provider()?.list(&work.cluster).await)?;
         is_told("create", trouble, kind, work.attempt(&new).await?)?;
