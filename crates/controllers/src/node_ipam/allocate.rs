@@ -6,7 +6,7 @@ use bowline_core::{Node, NodeName};
 use bowline_kube::{EventType, WriteError};
 use bowline_runtime::Shutdown;
 use ipnet::IpNet;
-use tokio_util::task::TaskTracker;
+use tokio::task::JoinSet;
 
 use super::book::Reservation;
 use super::outcome::{Outcome, settle};
@@ -17,12 +17,12 @@ const HAS_OTHERS: u16 = 422;
 
 /// Works until shutdown is requested, and then finishes what is in hand.
 pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
-    let tasks = TaskTracker::new();
+    // Whoever gives this up gives up its writers, too: they would hand out ranges from an account that nobody keeps.
+    let mut tasks = JoinSet::new();
     for _ in 0..WRITERS {
         tasks.spawn(work(shared.clone(), shutdown.clone()));
     }
-    tasks.close();
-    tasks.wait().await;
+    while tasks.join_next().await.is_some() {}
     shared.queue.shut_down();
 }
 

@@ -12,7 +12,7 @@ use bowline_runtime::{Priority, Shutdown, Work};
 use futures::stream::{self, StreamExt as _};
 use ipnet::IpNet;
 use tokio::sync::Semaphore;
-use tokio_util::task::TaskTracker;
+use tokio::task::JoinSet;
 
 use super::allocate::{clear_up, give, say, write};
 use super::book::Reservation;
@@ -45,19 +45,19 @@ pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
 }
 
 async fn work(shared: &Arc<Shared>, shutdown: &Shutdown) {
-    let tasks = TaskTracker::new();
+    let mut tasks = JoinSet::new();
     let batches = Arc::new(Semaphore::new(BATCHES));
     while let Some(batch) = shutdown.or(gather(shared)).await {
         let Some(Ok(permit)) = shutdown.or(batches.clone().acquire_owned()).await else { break };
         let (shared, shutdown) = (shared.clone(), shutdown.clone());
+        while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
             sync(&shared, batch, &shutdown).await;
             drop(permit);
         });
     }
     shared.queue.shut_down();
-    tasks.close();
-    tasks.wait().await;
+    while tasks.join_next().await.is_some() {}
 }
 
 async fn resync(shared: &Shared, shutdown: &Shutdown) {

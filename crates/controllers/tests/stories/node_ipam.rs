@@ -571,8 +571,8 @@ async fn a_range_that_fills_up_is_told_in_time() {
     world.stop().await;
 }
 
-/// Arrivals, departures, lost answers, refusals and deaths of the manager, as the seed has it; whatever happens, no two Nodes
-/// share an address, and in the end all have ranges.
+/// Arrivals, departures, returns under the same name, lost and late answers, refusals, cut watches and deaths of the manager, as
+/// the seed has it; whatever happens, no two Nodes share an address, and in the end all have ranges.
 async fn endure(seed: u64) {
     let mut dice = fastrand::Rng::with_seed(seed);
     let mut world = world(&[("10.0.0.0/27", 32), ("fd00::/59", 64)]).await;
@@ -589,12 +589,13 @@ async fn endure(seed: u64) {
         world.server.faults().add(rule(status(503), 0.2));
         world.server.faults().add(rule(status(403), 0.1));
         world.server.faults().add(rule(Effect::Latency(Duration::from_millis(300)), 0.3));
+        world.server.faults().add(rule(Effect::AnswerLate(Duration::from_millis(500)), 0.2));
     };
     trouble(&world);
     world.start();
     let (mut alive, mut born) = (Vec::new(), 0);
     for _ in 0..120 {
-        match dice.u32(0..10) {
+        match dice.u32(0..11) {
             0..6 if alive.len() < 30 => {
                 // Kubelets write through the same faults, so they register past them.
                 world.server.faults().clear();
@@ -606,13 +607,27 @@ async fn endure(seed: u64) {
             }
             6..9 if !alive.is_empty() => {
                 let index = dice.usize(..alive.len());
-                world.delete(&alive.swap_remove(index)).await;
+                let name = alive.swap_remove(index);
+                world.delete(&name).await;
+                // Some come back under their name at once, while answers about their predecessors are under way.
+                if dice.bool() {
+                    world.server.faults().clear();
+                    world.register(&name).await;
+                    trouble(&world);
+                    alive.push(name);
+                }
             }
             9 => {
                 world.kill().await;
                 world.start();
             }
-            _ => {}
+            _ => {
+                // The watch is cut, and sometimes only a list tells what happened meanwhile.
+                world.server.cut_watches();
+                if dice.bool() {
+                    world.server.compact();
+                }
+            }
         }
         world.pass(Duration::from_millis(dice.u64(0..400))).await;
         assert_disjoint(&all_ranges(&world).await);
