@@ -9,8 +9,8 @@ use ipnet::IpNet;
 use tokio_util::task::TaskTracker;
 
 use super::book::Reservation;
-use super::outcome::{Outcome, settle};
 use super::{Shared, WRITERS};
+use crate::outcome::Outcome;
 
 /// Works until shutdown is requested, and then finishes what is in hand.
 pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
@@ -27,7 +27,7 @@ pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
 async fn work(shared: Arc<Shared>, shutdown: Shutdown) {
     while let Some(Some(work)) = shutdown.or(shared.queue.next()).await {
         let outcome = sync(&shared, work.key()).await;
-        settle(&shared, &work, outcome);
+        shared.tries().settle(&work, outcome);
     }
 }
 

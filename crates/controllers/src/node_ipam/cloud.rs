@@ -15,8 +15,8 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::allocate::{give, say, write};
-use super::outcome::{Outcome, settle};
 use super::{AllocatorType, Shared, WRITERS};
+use crate::outcome::Outcome;
 
 /// The most Nodes that one read is made for.
 const BATCH: usize = 1000;
@@ -85,7 +85,7 @@ async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) 
     for work in batch {
         match shared.context.nodes.get(work.key().as_str()) {
             Some(node) if shared.needs_work(&node) => asked.push((work, node)),
-            _ => settle(shared, &work, Outcome::Done),
+            _ => shared.tries().settle(&work, Outcome::Done),
         }
     }
     let questions: Vec<_> = asked.iter().map(|(_, node)| InstanceRef::of(node)).collect();
@@ -95,7 +95,7 @@ async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) 
         .for_each_concurrent(WRITERS, |((work, node), answer)| async move {
             if !shutdown.is_requested() {
                 let outcome = sync_answer(shared, &node, answer).await;
-                settle(shared, &work, outcome);
+                shared.tries().settle(&work, outcome);
             }
         })
         .await;

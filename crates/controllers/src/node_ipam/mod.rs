@@ -21,7 +21,6 @@ mod allocate;
 mod book;
 mod cloud;
 mod metrics;
-mod outcome;
 mod watch;
 
 use std::sync::Arc;
@@ -35,6 +34,7 @@ use ipnet::IpNet;
 
 use crate::Context;
 use crate::complaints::Complaints;
+use crate::outcome::Tries;
 use book::Ledger;
 use metrics::Metrics;
 
@@ -152,6 +152,11 @@ impl NodeIpamController {
 }
 
 impl Shared {
+    /// Where its Nodes wait for their next try.
+    fn tries(&self) -> Tries<'_> {
+        Tries { controller: NAME, queue: &self.queue, failures: &self.failures, nodes: &self.context.nodes }
+    }
+
     /// Notes what Nodes have, and queues those that may need something (IPAM-7, IPAM-10).
     fn heard(&self, change: &Change<Node>) {
         match change {
