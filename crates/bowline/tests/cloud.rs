@@ -41,7 +41,7 @@ impl Cloud {
 #[test]
 fn machines_come_stop_start_and_go() {
     let mut cloud = Cloud::start(&["--page-size=2"]);
-    let id = cloud.run("add worker-1 --zone=quay-1 --type=small --address=InternalIP=10.0.0.1 --label=disk=fast");
+    let id = cloud.run("add worker-1 --zone=quay-1 --type=small --address=InternalIP=10.0.0.1 --label=disk=fast --pod-range=10.1.0.0/24");
     let id = id.trim_end();
     assert!(!id.is_empty());
     for name in ["worker-2", "worker-3"] {
@@ -50,7 +50,7 @@ fn machines_come_stop_start_and_go() {
     let list = cloud.run("list");
     let machine = list.lines().find(|line| line.contains("worker-1")).unwrap();
     let cells: Vec<_> = machine.split_whitespace().collect();
-    assert_eq!(cells, [id, "worker-1", "running", "small", "quay-1", "InternalIP=10.0.0.1"]);
+    assert_eq!(cells, [id, "worker-1", "running", "small", "quay-1", "InternalIP=10.0.0.1", "10.1.0.0/24"]);
     assert_eq!(list.lines().count(), 4, "a head and three machines, over two pages: {list}");
 
     let state = |name: &str| {

@@ -243,6 +243,8 @@ async fn a_dry_run_leads_nothing_anywhere() {
     assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
     assert_eq!(world.versions().await, before, "{}", manager.said());
     assert_eq!(world.cloud_writes(), [""; 0]);
+    let claims = ["removed a route", "made a route", "gave a node"].map(|claim| manager.said().contains(claim));
+    assert_eq!(claims, [false; 3], "nothing is said to be done: {}", manager.said());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -257,4 +259,25 @@ async fn a_plan_of_routes_needs_to_know_where_pods_live() {
         world.run("plan", &["--allocate-node-cidrs", "--cluster-cidr=10.0.0.0/25", "--feature-gates=Knots=1"]);
     assert_eq!(several.status.code(), Some(1), "{several:?}");
     assert!(text(&several.stderr).contains("2 problems"), "{several:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_gives_no_node_what_the_cloud_leads_to_another_machine_or_what_lies_outside() {
+    let mut world = World::start("plan-led").await;
+    let config = world.server.scratch.file("ranges.yaml", format!("endpoint: {}\npodRanges: true\n", world.endpoint));
+    world.reach[1] = format!("--cloud-config={}", config.display());
+    world.cloud(&["add", "worker-1", "--id=one", "--pod-range=10.244.0.0/24"]);
+    world.cloud(&["add", "worker-2", "--id=two"]);
+    world.create_node("worker-1").await;
+    world.create_node("worker-2").await;
+    let told = |mode: &str, range: &str| {
+        let (mode, range) = (format!("--cidr-allocator-type={mode}"), format!("--cluster-cidr={range}"));
+        text(&world.plan(&["--allocate-node-cidrs", &mode, &range]).stdout)
+    };
+    let led = told("IPAMFromCluster", "10.244.0.0/16");
+    assert!(led.contains("    update Node worker-2\n        spec.podCIDRs: 10.244.1.0/24\n"), "{led}");
+    let outside = told("IPAMFromCloud", "10.99.0.0/16");
+    let refused =
+        "refused: The cloud's range cannot be the node's: node worker-1: spec.podCIDRs[0] is \"10.244.0.0/24\"";
+    assert!(outside.contains(refused) && !outside.contains("  spec.podCIDRs"), "{outside}");
 }

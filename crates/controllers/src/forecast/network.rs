@@ -25,7 +25,8 @@ pub(super) async fn pod_ranges(items: &mut Items, nodes: &[Arc<Node>], clouds: &
         nodes.iter().filter_map(|node| allocator.observe(&node.name, &node.pod_cidrs).err()).collect();
     for misfit in &misfits {
         if let Some(node) = nodes.iter().find(|node| node.name == misfit.node) {
-            let message = format!("{misfit}: with it, no pod ranges are handed out to any node");
+            let message =
+                format!("{misfit}: with it the manager does not run, because no pod range could be handed out safely");
             items.of(node).remark(RemarkKind::Refused, message);
         }
     }
@@ -51,14 +52,16 @@ fn give(items: &mut Items, allocator: &mut Allocator, node: &Node) {
 }
 
 fn pod_cidrs(ranges: &[IpNet]) -> FieldChange {
-    let ranges: Vec<String> = ranges.iter().map(ToString::to_string).collect();
-    changed("spec.podCIDRs", None, Some(ranges.join(", ")))
+    changed("spec.podCIDRs", None, Some(texts(ranges).join(", ")))
 }
 
 /// One read of all machines, and what their ranges mean for their Nodes.
 async fn with_clouds(items: &mut Items, allocator: &mut Allocator, nodes: &[&Arc<Node>], clouds: &Clouds, lead: Lead) {
     let questions: Vec<_> = nodes.iter().map(|node| InstanceRef::of(node)).collect();
     let answers = clouds.observe(&questions, Freshness::Now).await;
+    if lead == Lead::Cluster {
+        nodes.iter().zip(&answers).for_each(|(node, answer)| keep_for(allocator, node, answer));
+    }
     for (node, answer) in nodes.iter().zip(answers) {
         match answer {
             Ok(Sighting::Owned { provider, state }) => {
@@ -72,10 +75,31 @@ async fn with_clouds(items: &mut Items, allocator: &mut Allocator, nodes: &[&Arc
     }
 }
 
+/// What the cloud leads to the machine of a Node without ranges is given to no other.
+fn keep_for(allocator: &mut Allocator, node: &Node, answer: &Result<Sighting, Error>) {
+    if let Ok(Sighting::Owned { state, .. }) = answer
+        && let Some(instance) = state.instance().filter(|instance| !instance.pod_ranges.is_empty())
+        && node.pod_cidrs.is_empty()
+        && allocator.observe(&node.name, &texts(&instance.pod_ranges)).is_err()
+    {
+        allocator.release(&node.name);
+    }
+}
+
+fn texts(ranges: &[IpNet]) -> Vec<String> {
+    ranges.iter().map(ToString::to_string).collect()
+}
+
 fn follow(items: &mut Items, allocator: &mut Allocator, node: &Node, step: lead::Step) {
     match step {
         lead::Step::Agreed => {}
-        lead::Step::WriteToNode(ranges) => items.of(node).update(vec![pod_cidrs(&ranges)]),
+        lead::Step::WriteToNode(ranges) => match allocator.observe(&node.name, &texts(&ranges)) {
+            Ok(()) => items.of(node).update(vec![pod_cidrs(&ranges)]),
+            Err(misfit) => {
+                let message = format!("The cloud's range cannot be the node's: {misfit}");
+                items.of(node).remark(RemarkKind::Refused, message);
+            }
+        },
         lead::Step::AssignInCloud(ranges) => {
             let steps = ranges.iter().map(|range| step_of(Verb::Create, "pod range", range, vec![]));
             items.of(node).in_cloud.steps.extend(steps);

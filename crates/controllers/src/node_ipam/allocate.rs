@@ -12,6 +12,9 @@ use super::book::Reservation;
 use super::{Shared, WRITERS};
 use crate::outcome::Outcome;
 
+/// How the API server answers who wants to change a Node's ranges: what it has, it keeps.
+const HAS_OTHERS: u16 = 422;
+
 /// Works until shutdown is requested, and then finishes what is in hand.
 pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
     let tasks = TaskTracker::new();
@@ -27,7 +30,7 @@ pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
 async fn work(shared: Arc<Shared>, shutdown: Shutdown) {
     while let Some(Some(work)) = shutdown.or(shared.queue.next()).await {
         let outcome = sync(&shared, work.key()).await;
-        shared.tries().settle(&work, outcome);
+        shared.settle(&work, outcome);
     }
 }
 
@@ -58,7 +61,7 @@ pub(super) async fn give(shared: &Shared, node: &Node) -> Outcome {
 
 /// The last write may have landed: only the API server can tell. `None` if the Node has nothing yet, and so gets the same
 /// ranges again: even a write that is still on its way then changes nothing.
-async fn clear_up(shared: &Shared, node: &Node) -> Option<Outcome> {
+pub(super) async fn clear_up(shared: &Shared, node: &Node) -> Option<Outcome> {
     match shared.context.cluster.node(&node.name).await {
         Ok(Some(live)) if live.uid != node.uid => shared.give_back(&node.name),
         Ok(Some(live)) if live.pod_cidrs.is_empty() => return None,
@@ -84,14 +87,23 @@ pub(super) async fn write(shared: &Shared, node: &Node, ranges: &[IpNet]) -> Out
             shared.give_back(&node.name);
             return Outcome::Done;
         }
-        Err(error @ WriteError::Unavailable(_)) => {
+        Err(error @ (WriteError::Unavailable(_) | WriteError::Conflict(_))) => {
             if !shared.set_unclear(node) {
                 return Outcome::Done;
             }
             error
         }
-        Err(error @ (WriteError::Rejected { .. } | WriteError::Conflict(_))) => {
+        Err(error @ WriteError::Rejected { code, .. }) => {
+            // That it has others by now is no failure, and the API server knows it before the store does.
+            if code == HAS_OTHERS
+                && let Some(outcome) = clear_up(shared, node).await
+            {
+                return outcome;
+            }
             shared.give_back(&node.name);
+            if !shared.still_needs(node) {
+                return Outcome::Done;
+            }
             error
         }
     };

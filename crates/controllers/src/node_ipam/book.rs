@@ -4,14 +4,15 @@
 //! gives back under that lock, too; so nothing can be reserved for a Node after it was given up, and nothing that a Node of
 //! the same name says it has can be given back for the sake of its predecessor.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bowline_core::ipam::{Allocator, Exhausted, Misfit, Usage};
+use bowline_core::ipam::{Allocator, Exhausted, Misfit, Overlap, Usage};
 use bowline_core::{Node, NodeName};
 use bowline_runtime::Priority;
 use ipnet::IpNet;
 
+use super::line::Line;
 use super::{IpamError, Options, Shared};
 
 /// The account, and its lock.
@@ -25,7 +26,7 @@ pub(super) struct Book {
     /// The last write for these may have landed or not: they keep what they were given.
     unclear: HashSet<NodeName>,
     /// There was nothing left for these.
-    waiting: BTreeSet<NodeName>,
+    waiting: Line,
 }
 
 /// What a Node gets.
@@ -44,7 +45,7 @@ impl Ledger {
             allocator: Allocator::new(&options.ranges, &options.services),
             is_open: false,
             unclear: HashSet::new(),
-            waiting: BTreeSet::new(),
+            waiting: Line::default(),
         }))
     }
 
@@ -74,7 +75,7 @@ impl Shared {
             return;
         }
         book.unclear.remove(&node.name);
-        book.waiting.remove(&node.name);
+        book.waiting.leave(&node.name);
         let noted = self.note(&mut book, node);
         self.changed(&mut book);
         drop(book);
@@ -93,29 +94,38 @@ impl Shared {
         self.metrics.count(&mut book.allocator);
         match reservation {
             Ok(ranges) => {
-                book.waiting.remove(&node.name);
+                book.waiting.leave(&node.name);
                 Reservation::Granted(ranges)
             }
             Err(full) => {
-                book.waiting.insert(node.name.clone());
+                book.waiting.join(&node.name);
                 Reservation::Full(full)
             }
         }
     }
 
-    /// The Node is to have what the cloud leads to it, if that is among the cluster's ranges.
-    pub(super) fn reserve_these(&self, node: &Node, ranges: &[IpNet]) -> Result<(), Misfit> {
-        let pod_cidrs = ranges.iter().map(ToString::to_string).collect();
+    /// The Node is to have what the cloud leads to it, if that is among the cluster's ranges and no other Node's.
+    pub(super) fn reserve_these(&self, node: &Node, ranges: &[IpNet]) -> Result<Reservation, Misfit> {
+        let pod_cidrs: Vec<String> = ranges.iter().map(ToString::to_string).collect();
         let mut book = self.ledger.lock();
         if !self.is_unserved(node) {
-            return Ok(());
+            return Ok(Reservation::Moot);
         }
-        let noted = self.note(&mut book, &Node { pod_cidrs, ..node.clone() });
-        if noted.is_err() {
-            book.allocator.release(&node.name);
+        if !self.options.ranges.is_empty() {
+            book.allocator.admit(&node.name, &pod_cidrs)?;
         }
+        // What was written before, and may yet arrive, stays the Node's, too; that this is more than it may have is known.
+        let may_arrive = book.unclear.contains(&node.name);
+        let kept = book.allocator.held(&node.name).iter().filter(|_| may_arrive).map(ToString::to_string);
+        let pod_cidrs = pod_cidrs.into_iter().chain(kept).collect();
+        drop(self.note(&mut book, &Node { pod_cidrs, ..node.clone() }));
         self.changed(&mut book);
-        noted
+        Ok(Reservation::Granted(ranges.to_vec()))
+    }
+
+    /// The Node's ranges are among the cluster's and no other Node's, so that the cloud may lead them to its machine.
+    pub(super) fn admit(&self, node: &Node) -> Result<(), Misfit> {
+        self.ledger.lock().allocator.admit(&node.name, &node.pod_cidrs)
     }
 
     /// The Node of this name holds what the store says that it has, and nothing else.
@@ -129,11 +139,25 @@ impl Shared {
             // A misfit is told by whoever heard of it.
             Some(node) => drop(self.note(&mut book, &node)),
             None => {
-                book.waiting.remove(name);
+                book.waiting.leave(name);
                 book.allocator.release(name);
             }
         }
         self.changed(&mut book);
+    }
+
+    /// Work on this Node is over. If it was woken and did not come to ask for a block, the next one is.
+    pub(super) fn pass_on(&self, name: &NodeName) {
+        let mut book = self.ledger.lock();
+        if book.waiting.decline(name) {
+            self.changed(&mut book);
+        }
+    }
+
+    /// The store still has this very Node, and it lacks ranges.
+    pub(super) fn still_needs(&self, node: &Node) -> bool {
+        let _book = self.ledger.lock();
+        self.is_unserved(node)
     }
 
     /// Whether the last write landed is not known, unless the store shows it: then this is `false`.
@@ -153,6 +177,10 @@ impl Shared {
         self.ledger.lock().allocator.usage()
     }
 
+    pub(super) fn overlaps(&self) -> Vec<Overlap> {
+        self.ledger.lock().allocator.overlaps()
+    }
+
     /// The store still has this very Node, without ranges.
     fn is_unserved(&self, node: &Node) -> bool {
         let known = self.context.nodes.get(node.name.as_str());
@@ -168,16 +196,18 @@ impl Shared {
     }
 
     /// Counts what changed, and wakes as many of those that wait as there is room for: sooner than their back-off would, and
-    /// no more, because the others would find nothing.
+    /// no more, because the others would find nothing. Those that were woken and have not come yet have room reserved.
     fn changed(&self, book: &mut Book) {
         self.metrics.count(&mut book.allocator);
-        let mut room = book.allocator.room();
+        let mut room = book.allocator.room().saturating_sub(book.waiting.expected());
         while room > 0
-            && let Some(name) = book.waiting.pop_first()
+            && let Some(name) = book.waiting.call()
         {
             if self.context.nodes.get(name.as_str()).is_some_and(|node| self.needs_work(&node)) {
                 self.queue.add(name, Priority::High);
                 room -= 1;
+            } else {
+                book.waiting.decline(&name);
             }
         }
     }

@@ -14,7 +14,8 @@ use ipnet::IpNet;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use super::allocate::{give, say, write};
+use super::allocate::{clear_up, give, say, write};
+use super::book::Reservation;
 use super::{AllocatorType, Shared, WRITERS};
 use crate::outcome::Outcome;
 
@@ -85,20 +86,35 @@ async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) 
     for work in batch {
         match shared.context.nodes.get(work.key().as_str()) {
             Some(node) if shared.needs_work(&node) => asked.push((work, node)),
-            _ => shared.tries().settle(&work, Outcome::Done),
+            _ => shared.settle(&work, Outcome::Done),
         }
     }
     let questions: Vec<_> = asked.iter().map(|(_, node)| InstanceRef::of(node)).collect();
     // A read may be given up at shutdown: nothing has been written for these Nodes yet.
     let Some(answers) = shutdown.or(shared.context.clouds.observe(&questions, FRESHNESS)).await else { return };
+    asked.iter().zip(&answers).for_each(|((_, node), answer)| keep_for(shared, node, answer));
     stream::iter(asked.into_iter().zip(answers))
         .for_each_concurrent(WRITERS, |((work, node), answer)| async move {
             if !shutdown.is_requested() {
                 let outcome = sync_answer(shared, &node, answer).await;
-                shared.tries().settle(&work, outcome);
+                shared.settle(&work, outcome);
             }
         })
         .await;
+}
+
+/// A range that the cloud leads to a machine is given to no other Node, whether or not the Node of that machine may have it:
+/// the cloud would not take it, and what a Node once has, it keeps.
+// upstream: gives it to whoever is next.
+fn keep_for(shared: &Shared, node: &Node, answer: &Result<Sighting, Error>) {
+    if let Ok(Sighting::Owned { state, .. }) = answer
+        && let Some(instance) = state.instance().filter(|instance| !instance.pod_ranges.is_empty())
+        && lead(shared) == Lead::Cluster
+        && !shared.is_unclear(&node.name)
+    {
+        // One that is none of the cluster's is given to nobody anyway.
+        let _ = shared.reserve_these(node, &instance.pod_ranges);
+    }
 }
 
 /// What the cloud's answer means for this Node.
@@ -141,10 +157,15 @@ fn lead(shared: &Shared) -> Lead {
 }
 
 async fn write_to_node(shared: &Shared, node: &Node, ranges: &[IpNet]) -> Outcome {
-    if let Err(misfit) = shared.reserve_these(node, ranges) {
-        let message = format!("The cloud's range cannot be the node's: {misfit}");
-        shared.complain(node, EventType::Warning, "CloudCIDRAllocatorInvalidPodCIDR", &message);
-        return Outcome::Retry(message);
+    if shared.is_unclear(&node.name)
+        && let Some(outcome) = clear_up(shared, node).await
+    {
+        return outcome;
+    }
+    match shared.reserve_these(node, ranges) {
+        Ok(Reservation::Granted(_)) => {}
+        Ok(_) => return Outcome::Done,
+        Err(misfit) => return object(shared, node, format!("The cloud's range cannot be the node's: {misfit}")),
     }
     match write(shared, node, ranges).await {
         Outcome::Done => tell_network(shared, node).await,
@@ -156,6 +177,9 @@ async fn assign(shared: &Shared, node: &Node, provider: &str, ranges: &[IpNet]) 
     let Some(cloud) = shared.context.clouds.iter().find(|cloud| &**cloud.name() == provider) else {
         return Outcome::Retry(format!("there is no cloud provider {provider}"));
     };
+    if let Err(misfit) = shared.admit(node) {
+        return object(shared, node, format!("The node's range is not led to its machine: {misfit}"));
+    }
     for range in ranges {
         if let Err(error) = cloud.layers().assign_pod_range(&InstanceRef::of(node), *range).await {
             say(shared, node, "CIDRAssignmentFailed");
@@ -164,6 +188,12 @@ async fn assign(shared: &Shared, node: &Node, provider: &str, ranges: &[IpNet]) 
     }
     shared.complaints.forget(&node.name);
     tell_network(shared, node).await
+}
+
+/// The range may be free later, when another Node is gone.
+fn object(shared: &Shared, node: &Node, message: String) -> Outcome {
+    shared.complain(node, EventType::Warning, "CloudCIDRAllocatorInvalidPodCIDR", &message);
+    Outcome::Retry(message)
 }
 
 /// Nothing is touched until a person has seen to it, or the cloud has changed its mind.

@@ -18,6 +18,8 @@ pub(super) struct Metrics {
     seconds_left: GaugeVec,
     /// Nodes that turned up with ranges that they cannot have.
     pub(super) misfits: IntCounter,
+    /// Nodes that have addresses in common with another, each pair counted once.
+    pub(super) overlaps: IntGauge,
 }
 
 /// Those of one range.
@@ -45,8 +47,8 @@ impl Metrics {
         let families = Families::register(registry)?;
         let seconds_left = Opts::new(
             "bowline_pod_range_seconds_until_full",
-            "How long until a range of the cluster has no free block left, at the rate of the last hours; absent while it \
-             does not grow.",
+            "How long until a range of the cluster has no free block left, at the rate of the last hours; 0 when it is \
+             full, absent while it does not grow.",
         );
         let metrics = Metrics {
             ranges: ranges.iter().map(|range| families.of(range)).collect(),
@@ -56,6 +58,13 @@ impl Metrics {
                 IntCounter::new(
                     "bowline_pod_range_misfits_total",
                     "Nodes that turned up with a pod range that is none of the cluster's.",
+                )?,
+            )?,
+            overlaps: registered(
+                registry,
+                IntGauge::new(
+                    "bowline_pod_range_overlaps",
+                    "Nodes that have a pod range, or a part of one, that another Node has, too.",
                 )?,
             )?,
         };

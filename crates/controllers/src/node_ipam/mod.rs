@@ -20,7 +20,10 @@
 mod allocate;
 mod book;
 mod cloud;
+mod line;
 mod metrics;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::sync::Arc;
@@ -29,12 +32,12 @@ use std::time::Duration;
 use bowline_core::ipam::{ClusterRange, Misfit};
 use bowline_core::{Node, NodeName, parse_cidr};
 use bowline_kube::{Change, EventSource, EventType, ObjectRef};
-use bowline_runtime::{Backoff, Priority, Queue, Shutdown};
+use bowline_runtime::{Backoff, Priority, Queue, Shutdown, Work};
 use ipnet::IpNet;
 
 use crate::Context;
 use crate::complaints::Complaints;
-use crate::outcome::Tries;
+use crate::outcome::{Outcome, Tries};
 use book::Ledger;
 use metrics::Metrics;
 
@@ -152,9 +155,11 @@ impl NodeIpamController {
 }
 
 impl Shared {
-    /// Where its Nodes wait for their next try.
-    fn tries(&self) -> Tries<'_> {
-        Tries { controller: NAME, queue: &self.queue, failures: &self.failures, nodes: &self.context.nodes }
+    /// What becomes of a Node, and of those that wait for it.
+    fn settle(&self, work: &Work<NodeName>, outcome: Outcome) {
+        self.pass_on(work.key());
+        let (queue, failures, nodes) = (&self.queue, &self.failures, &self.context.nodes);
+        Tries { controller: NAME, queue, failures, nodes }.settle(work, outcome);
     }
 
     /// Notes what Nodes have, and queues those that may need something (IPAM-7, IPAM-10).

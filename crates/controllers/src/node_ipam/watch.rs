@@ -1,7 +1,9 @@
 //! Watching over how full the ranges are.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bowline_core::ipam::Overlap;
 use bowline_core::ipam::forecast::{Trend, Warning, Watchman};
 use bowline_kube::{EventType, ObjectRef};
 use bowline_runtime::Shutdown;
@@ -14,8 +16,10 @@ const PERIOD: Duration = Duration::from_secs(60);
 /// Looks at once, and then every minute until shutdown is requested.
 pub(super) async fn run(shared: &Shared, shutdown: &Shutdown) {
     let mut watches = vec![(Trend::default(), Watchman::default()); shared.options.ranges.len()];
+    let mut known = BTreeSet::new();
     loop {
         look(shared, &mut watches);
+        look_for_overlaps(shared, &mut known);
         if shutdown.or(tokio::time::sleep(PERIOD)).await.is_none() {
             return;
         }
@@ -32,6 +36,21 @@ fn look(shared: &Shared, watches: &mut [(Trend, Watchman)]) {
             warn(shared, &warning);
         }
     }
+}
+
+/// Tells Nodes that have addresses in common, whoever gave them those; each pair once, as long as it lasts. What either of
+/// them has is kept from all others in any case.
+fn look_for_overlaps(shared: &Shared, known: &mut BTreeSet<Overlap>) {
+    let overlaps: BTreeSet<Overlap> = shared.overlaps().into_iter().collect();
+    shared.metrics.overlaps.set(i64::try_from(overlaps.len()).unwrap_or(i64::MAX));
+    for Overlap { nodes: [one, other], range } in overlaps.difference(known) {
+        tracing::warn!(
+            controller = super::NAME,
+            "nodes {one} and {other} both have the pod range {range}: their pods have the same addresses. Delete and \
+             re-register one of them"
+        );
+    }
+    *known = overlaps;
 }
 
 /// In the log, and as an Event. A range is no object, so the Event is about the namespace that stands for the cluster.

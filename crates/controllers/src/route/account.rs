@@ -11,13 +11,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bowline_cloud::{Cloud, Error, Result};
 use bowline_core::routes::{Brake, Doubt, Table};
 use bowline_core::{ClusterName, NodeName, Route, RouteSpec};
+use bowline_runtime::{Queue, QueueMetrics};
 use ipnet::IpNet;
 
-use super::Options;
+use super::rounds::Rounds;
+use super::{BACKOFF, Key, Options, QUEUE};
 
-/// The account of one cloud.
+/// The account of one cloud, and what is to be done about it: one cloud that does not answer holds up nobody else.
 pub(super) struct Account {
     pub(super) cloud: Cloud,
+    /// What needs a pass.
+    pub(super) queue: Queue<Key>,
+    /// The check that is under way.
+    pub(super) rounds: Rounds,
     cluster: ClusterName,
     book: Mutex<Book>,
     /// Who holds it lists; others wait for what comes of that.
@@ -55,9 +61,11 @@ enum Entry {
 }
 
 impl Account {
-    pub(super) fn new(cloud: Cloud, options: &Options) -> Account {
+    pub(super) fn new(cloud: Cloud, options: &Options, queues: &QueueMetrics) -> Account {
         Account {
             cloud,
+            queue: Queue::new(QUEUE, BACKOFF, queues),
+            rounds: Rounds::default(),
             cluster: options.cluster.clone(),
             book: Mutex::default(),
             listing: tokio::sync::Mutex::default(),

@@ -14,17 +14,16 @@ use super::{BACKOFF, Fleet, Key, Mode, NAME, Shared};
 
 /// Checks each cloud in its own time, until shutdown is requested.
 pub(super) async fn run(shared: &Shared, shutdown: &Shutdown) {
-    let checks = (0..shared.accounts.len()).map(|index| shutdown.or(shared.check_again_and_again(index)));
+    let checks = shared.accounts.iter().map(|account| shutdown.or(shared.check_again_and_again(account)));
     join_all(checks).await;
 }
 
 impl Shared {
-    async fn check_again_and_again(&self, index: usize) {
-        let Some(account) = self.accounts.get(index) else { return };
+    async fn check_again_and_again(&self, account: &Account) {
         let mut failures = 0;
         loop {
             let begin = Instant::now();
-            let outcome = self.check(index, account).await;
+            let outcome = self.check(account).await;
             failures = if outcome.is_err() { failures + 1 } else { 0 };
             match self.pause(begin, outcome.err(), failures) {
                 Some(pause) => tokio::time::sleep(pause).await,
@@ -49,16 +48,16 @@ impl Shared {
     }
 
     /// Lists, and queues what differs (ROUTE-4, ROUTE-5, ROUTE-11); done when all of that has had its pass.
-    async fn check(&self, index: usize, account: &Account) -> Result<(), Error> {
+    async fn check(&self, account: &Account) -> Result<(), Error> {
         if let Err(error) = account.list().await {
             tracing::warn!(controller = NAME, cloud = %account.cloud.name(), "error listing routes: {error}");
             self.metrics.synced(Trigger::Periodic, Outcome::Error);
             return Err(error);
         }
         self.metrics.has(account.cloud.name(), account.read(|table| table.len()));
-        let keys = self.differing(index, account);
-        let end = self.rounds.begin(keys.iter().cloned());
-        keys.into_iter().for_each(|key| self.queue.add(key, Priority::Low));
+        let keys = self.differing(account);
+        let end = account.rounds.begin(keys.iter().cloned());
+        keys.into_iter().for_each(|key| account.queue.add(key, Priority::Low));
         // Whoever would tell the outcome is gone only if we are about to be.
         if let Ok(outcome) = end.await {
             self.metrics.synced(Trigger::Periodic, outcome);
@@ -68,7 +67,7 @@ impl Shared {
 
     /// What needs a pass: Nodes whose routes or condition are not as they should be, and strays. A Node in back-off has its
     /// own time, except where nothing but the check would give it another try.
-    fn differing(&self, index: usize, account: &Account) -> Vec<Key> {
+    fn differing(&self, account: &Account) -> Vec<Key> {
         let fleet = Fleet::heard(&self.context.nodes, &self.context.clouds, &account.cloud);
         let is_watching = self.is_watching();
         let nodes = fleet.own();
@@ -79,8 +78,8 @@ impl Shared {
                 !plan.is_empty() || routes::network(node, plan.is_whole(), plan.is_led_to).is_some()
             };
             let nodes = nodes.iter().filter(|node| differs(node)).map(|node| Key::Node(node.name.clone()));
-            let nodes = nodes.filter(|key| !is_watching || self.queue.failures(key) == 0);
-            let strays = (!routes::strays(&scene).is_empty()).then_some(Key::Strays(index));
+            let nodes = nodes.filter(|key| !is_watching || account.queue.failures(key) == 0);
+            let strays = (!routes::strays(&scene).is_empty()).then_some(Key::Strays);
             nodes.chain(strays).collect()
         })
     }

@@ -15,7 +15,8 @@
 //!   rests on a listing that began after it.
 //! * **Deletions are braked.** Routes of Nodes that are gone go at once as long as they are few, see
 //!   [`Brake`](bowline_core::routes::Brake).
-//! * **In parallel**, as far as the cloud says that it can take.
+//! * **In parallel**, as far as the cloud says that it can take, and each cloud by itself: one that does not answer holds
+//!   up nobody else.
 
 mod account;
 mod check;
@@ -33,7 +34,8 @@ use bowline_cloud::Cloud;
 use bowline_core::routes::NetworkStatus;
 use bowline_core::{ClusterName, Node, NodeName};
 use bowline_kube::{Change, EventSource};
-use bowline_runtime::{Backoff, Priority, Queue, Shutdown, Work};
+use bowline_runtime::{Backoff, Priority, Shutdown, Work};
+use futures::future::join_all;
 use ipnet::IpNet;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -43,7 +45,6 @@ use crate::complaints::Complaints;
 use crate::service::pass_on_panic;
 use account::Account;
 use metrics::{Metrics, Outcome, Trigger};
-use rounds::Rounds;
 
 pub(crate) use fleet::Fleet;
 
@@ -68,7 +69,7 @@ const GATHER: Duration = Duration::from_secs(1);
 // upstream: until the next listing, ten seconds by default.
 const OTHERS_WORD: Duration = Duration::from_secs(10);
 
-/// The most passes that are under way, whatever the clouds can take.
+/// The most passes that are under way for a cloud, whatever it can take.
 const MOST_PASSES: usize = 400;
 
 /// How the controller is set.
@@ -113,13 +114,13 @@ impl Options {
     }
 }
 
-/// What is worked on.
+/// What is worked on, in one cloud.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Key {
     /// A Node: its routes and its condition.
     Node(NodeName),
-    /// The routes of a cloud that lead to no Node, by the cloud's place among those that have routes.
-    Strays(usize),
+    /// The routes that lead to no Node.
+    Strays,
 }
 
 /// The controller.
@@ -131,10 +132,8 @@ pub struct RouteController {
 struct Shared {
     context: Context,
     options: Options,
-    accounts: Vec<Account>,
+    accounts: Vec<Arc<Account>>,
     events: EventSource,
-    queue: Queue<Key>,
-    rounds: Rounds,
     metrics: Metrics,
     /// What was said of each range of a Node that could not be led to it, and of what is no range.
     complaints: Complaints<(NodeName, Option<IpNet>)>,
@@ -146,15 +145,14 @@ impl RouteController {
     /// Listens to the Nodes from now on; works once it [runs](RouteController::run). `None` if no cloud has routes (ROUTE-1).
     pub fn new(context: Context, options: Options) -> Result<Option<RouteController>, prometheus::Error> {
         let clouds = context.clouds.iter().filter(|cloud| cloud.has_routes()).cloned();
-        let accounts: Vec<Account> = clouds.map(|cloud| Account::new(cloud, &options)).collect();
+        let account = |cloud| Arc::new(Account::new(cloud, &options, &context.queues));
+        let accounts: Vec<Arc<Account>> = clouds.map(account).collect();
         if accounts.is_empty() {
             tracing::warn!(controller = NAME, "no cloud has routes: the controller does not run");
             return Ok(None);
         }
         let shared = Arc::new(Shared {
             events: context.events.source(COMPONENT),
-            queue: Queue::new(QUEUE, BACKOFF, &context.queues),
-            rounds: Rounds::default(),
             metrics: Metrics::register(&context.metrics)?,
             complaints: Complaints::default(),
             told: Mutex::default(),
@@ -177,31 +175,32 @@ impl RouteController {
         if shutdown.or(shared.context.nodes.synced()).await.is_none() {
             return;
         }
-        tokio::join!(work(&shared, &shutdown), check::run(&shared, &shutdown));
+        let working = join_all(shared.accounts.iter().map(|account| work(&shared, account, &shutdown)));
+        tokio::join!(working, check::run(&shared, &shutdown));
     }
 }
 
-/// Works until shutdown is requested, and then finishes what is in hand.
-async fn work(shared: &Arc<Shared>, shutdown: &Shutdown) {
+/// Works on one cloud until shutdown is requested, and then finishes what is in hand.
+async fn work(shared: &Arc<Shared>, account: &Arc<Account>, shutdown: &Shutdown) {
     let mut passes = JoinSet::new();
-    let places = Arc::new(Semaphore::new(places(&shared.accounts)));
-    while let Some(Some((place, work))) = shutdown.or(while_passing(&mut passes, next(shared, &places))).await {
-        let (shared, shutdown) = (shared.clone(), shutdown.clone());
+    let places = Arc::new(Semaphore::new(places(account)));
+    while let Some(Some((place, work))) = shutdown.or(while_passing(&mut passes, next(account, &places))).await {
+        let (shared, account, shutdown) = (shared.clone(), account.clone(), shutdown.clone());
         passes.spawn(async move {
-            shared.sync(&work, &shutdown).await;
+            shared.sync(&account, &work, &shutdown).await;
             drop(place);
         });
     }
-    shared.queue.shut_down();
+    account.queue.shut_down();
     while let Some(ended) = passes.join_next().await {
         pass_on_panic(ended);
     }
 }
 
 /// A place for a pass, and then what it is about.
-async fn next(shared: &Shared, places: &Arc<Semaphore>) -> Option<(OwnedSemaphorePermit, Work<Key>)> {
+async fn next(account: &Account, places: &Arc<Semaphore>) -> Option<(OwnedSemaphorePermit, Work<Key>)> {
     let place = places.clone().acquire_owned().await.ok()?;
-    Some((place, shared.queue.next().await?))
+    Some((place, account.queue.next().await?))
 }
 
 /// Waits, and hears of each pass that ends meanwhile: one that panicked would leave a check waiting for ever.
@@ -215,11 +214,10 @@ async fn while_passing<T>(passes: &mut JoinSet<()>, wait: impl Future<Output = T
     }
 }
 
-/// Twice as many passes as the clouds can take calls: while one pass calls a cloud, another one tells the API server.
+/// Twice as many passes as the cloud can take calls: while one pass calls the cloud, another one tells the API server.
 // upstream: 200 calls, whatever the cloud.
-fn places(accounts: &[Account]) -> usize {
-    let calls = accounts.iter().map(|account| account.max_parallel()).fold(0, usize::saturating_add);
-    calls.saturating_mul(2).clamp(2, MOST_PASSES)
+fn places(account: &Account) -> usize {
+    account.max_parallel().saturating_mul(2).clamp(2, MOST_PASSES)
 }
 
 // ---- what is queued
@@ -230,7 +228,7 @@ impl Shared {
         if let Change::Deleted(node) = change {
             self.forget_complaints(node);
             self.told().remove(&node.name);
-            self.queue.forget(&Key::Node(node.name.clone()));
+            self.accounts.iter().for_each(|account| account.queue.forget(&Key::Node(node.name.clone())));
         }
         if !self.is_watching() || !self.context.nodes.is_synced() {
             return;
@@ -238,17 +236,16 @@ impl Shared {
         match change {
             Change::Added(node) => {
                 self.doubt_old_routes(node);
-                self.queue.add(Key::Node(node.name.clone()), Priority::High);
+                self.queue(node, Duration::ZERO);
                 // The first Node is what the brake may have waited for.
-                self.awaiting_nodes().for_each(|account| self.queue.add(Key::Strays(account), Priority::Low));
+                let waiting = self.accounts.iter().filter(|account| account.awaits_nodes());
+                waiting.for_each(|account| account.queue.add(Key::Strays, Priority::Low));
             }
-            Change::Updated { old, new } if differs(old, new) => {
-                self.queue.add(Key::Node(new.name.clone()), Priority::High);
-            }
+            Change::Updated { old, new } if differs(old, new) => self.queue(new, Duration::ZERO),
             Change::Updated { old, new } => self.heard_of_network(old, new),
             Change::Deleted(_) => {
-                let strays = (0..self.accounts.len()).map(Key::Strays);
-                strays.for_each(|key| self.queue.add_after(key, GATHER, Priority::Low));
+                let gather = |account: &Arc<Account>| account.queue.add_after(Key::Strays, GATHER, Priority::Low);
+                self.accounts.iter().for_each(gather);
             }
         }
     }
@@ -260,12 +257,18 @@ impl Shared {
         if old.network == new.network || is_ours() {
             return;
         }
-        let key = Key::Node(new.name.clone());
         let is_out_of_reach = new.network.as_ref().is_some_and(|network| network.status == "True");
-        if is_out_of_reach {
-            self.queue.add(key, Priority::High);
+        self.queue(new, if is_out_of_reach { Duration::ZERO } else { OTHERS_WORD });
+    }
+
+    /// The Node needs a pass, now or after a while.
+    fn queue(&self, node: &Node, wait: Duration) {
+        let Some(account) = self.account_of(node) else { return };
+        let key = Key::Node(node.name.clone());
+        if wait.is_zero() {
+            account.queue.add(key, Priority::High);
         } else {
-            self.queue.add_after(key, OTHERS_WORD, Priority::Low);
+            account.queue.add_after(key, wait, Priority::Low);
         }
     }
 
@@ -276,21 +279,16 @@ impl Shared {
     /// A Node comes to which routes lead already, as when one comes back under its name: they may lead to a machine of the
     /// past, which only a listing tells.
     fn doubt_old_routes(&self, node: &Node) {
-        if let Some((_, account)) = self.account_of(node)
+        if let Some(account) = self.account_of(node)
             && account.read(|table| table.leading_to(node).next().is_some())
         {
             account.doubt(Some(&node.name));
         }
     }
 
-    /// The accounts whose brake keeps routes until there is a Node.
-    fn awaiting_nodes(&self) -> impl Iterator<Item = usize> {
-        self.accounts.iter().enumerate().filter(|(_, account)| account.awaits_nodes()).map(|(index, _)| index)
-    }
-
-    /// The account of the cloud that this Node belongs to, and its place, if the cloud has routes.
-    fn account_of(&self, node: &Node) -> Option<(usize, &Account)> {
-        self.accounts.iter().enumerate().find(|(_, account)| self.owns(&account.cloud, node))
+    /// The account of the cloud that this Node belongs to, if it has routes.
+    fn account_of(&self, node: &Node) -> Option<&Arc<Account>> {
+        self.accounts.iter().find(|account| self.owns(&account.cloud, node))
     }
 
     fn is_watching(&self) -> bool {
@@ -314,27 +312,27 @@ fn differs(old: &Node, new: &Node) -> bool {
 
 impl Shared {
     /// One pass, and what follows from how it ended.
-    async fn sync(&self, work: &Work<Key>, shutdown: &Shutdown) {
+    async fn sync(&self, account: &Account, work: &Work<Key>, shutdown: &Shutdown) {
         let key = work.key();
         let done = match key {
-            Key::Node(name) => self.sync_node(name, shutdown).await,
-            Key::Strays(index) => self.sync_strays(*index, shutdown).await,
+            Key::Node(name) => self.sync_node(account, name, shutdown).await,
+            Key::Strays => self.sync_strays(account, shutdown).await,
         };
         let outcome = Outcome::of(&done);
-        if !self.rounds.finished(key, outcome) {
+        if !account.rounds.finished(key, outcome) {
             self.metrics.synced(Trigger::NodeChange, outcome);
         }
-        self.settle(key, &done);
+        self.settle(account, key, &done);
     }
 
-    /// When the key gets its next try.
-    fn settle(&self, key: &Key, done: &pass::Done) {
+    /// When the key gets its next try (ROUTE-10).
+    fn settle(&self, account: &Account, key: &Key, done: &pass::Done) {
         match done.next() {
-            pass::Next::Rest => self.queue.forget(key),
+            pass::Next::Rest => account.queue.forget(key),
             // The next period is its next try.
-            _ if !self.is_watching() => self.queue.forget(key),
-            pass::Next::Backoff => drop(self.queue.retry(key.clone())),
-            pass::Next::After(delay) => self.queue.add_after(key.clone(), delay, Priority::Low),
+            _ if !self.is_watching() => account.queue.forget(key),
+            pass::Next::Backoff => drop(account.queue.retry(key.clone())),
+            pass::Next::After(delay) => account.queue.add_after(key.clone(), delay, Priority::Low),
         }
     }
 }

@@ -89,10 +89,13 @@ impl Done {
 }
 
 impl Shared {
-    /// One pass over one Node. One that is gone is not looked at: its routes are strays.
-    pub(super) async fn sync_node(&self, name: &NodeName, shutdown: &Shutdown) -> Done {
+    /// One pass over one Node. One that is gone is not looked at: its routes are strays. Neither is one that
+    /// has become another cloud's.
+    pub(super) async fn sync_node(&self, account: &Account, name: &NodeName, shutdown: &Shutdown) -> Done {
         let Some(node) = self.context.nodes.get(name.as_str()) else { return Done::default() };
-        let Some((index, account)) = self.account_of(&node) else { return Done::default() };
+        if !self.owns(&account.cloud, &node) {
+            return Done::default();
+        }
         // A read may be given up at shutdown; writes may not.
         match shutdown.or(account.ensure_listed(Some(name))).await {
             Some(Ok(())) => {}
@@ -111,7 +114,7 @@ impl Shared {
         }
         self.metrics.has(account.cloud.name(), account.read(|table| table.len()));
         let told = self.tell(account, &node, &plan, &done).await;
-        self.follow(index, &node, &done);
+        self.follow(account, &node, &done);
         done.merge(told)
     }
 
@@ -128,14 +131,14 @@ impl Shared {
     }
 
     /// A Node that went meanwhile leaves behind what was made for it.
-    fn follow(&self, index: usize, node: &Node, done: &Done) {
+    fn follow(&self, account: &Account, node: &Node, done: &Done) {
         if self.context.nodes.get(node.name.as_str()).is_some() {
             return;
         }
         self.forget_complaints(node);
         // In the other mode, the next period is soon enough.
         if self.is_watching() && (done.has_changed || done.is_unclear) {
-            self.queue.add_after(Key::Strays(index), GATHER, Priority::Low);
+            account.queue.add_after(Key::Strays, GATHER, Priority::Low);
         }
     }
 
@@ -168,7 +171,7 @@ impl Shared {
         let (cloud, range) = (account.cloud.name(), route.destination);
         match account.delete(route).await {
             Ok(has_changed) => {
-                if has_changed {
+                if has_changed && !self.context.cluster.is_dry_run() {
                     tracing::info!(controller = NAME, %cloud, %range, id = route.id, ?why, "removed a route");
                 }
                 Done { has_changed, ..Done::default() }
@@ -185,7 +188,9 @@ impl Shared {
         match create_through_conflicts(account, spec).await {
             Ok(()) => {
                 self.complaints.forget(&(node.name.clone(), Some(spec.destination)));
-                tracing::info!(controller = NAME, key = %node.name, range = %spec.destination, "made a route");
+                if !self.context.cluster.is_dry_run() {
+                    tracing::info!(controller = NAME, key = %node.name, range = %spec.destination, "made a route");
+                }
                 Done { has_changed: true, ..Done::default() }
             }
             Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => Done::default(),

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, PoisonError};
 
+use bowline_core::Node;
 use bowline_core::routes::{self, Brake, Doubt, Removal, Ruling, Scene};
-use bowline_core::{Node, Route};
 use bowline_runtime::{Priority, Shutdown};
 use futures::stream::{self, StreamExt as _};
 
@@ -22,8 +22,7 @@ struct Look {
 
 impl Shared {
     /// One pass over the routes of a cloud that lead to no Node.
-    pub(super) async fn sync_strays(&self, index: usize, shutdown: &Shutdown) -> Done {
-        let Some(account) = self.accounts.get(index) else { return Done::default() };
+    pub(super) async fn sync_strays(&self, account: &Account, shutdown: &Shutdown) -> Done {
         match shutdown.or(account.ensure_listed(None)).await {
             Some(Ok(())) => {}
             Some(Err(error)) => return Done::unlisted(&error),
@@ -70,41 +69,41 @@ impl Shared {
         self.release(account);
         // What has begun is finished; with thousands of them, the rest is the next manager's.
         let going = strays.into_iter().take_while(|_| !shutdown.is_requested());
-        let ended: Vec<(Route, Done)> = stream::iter(going)
+        let ended: Vec<(Removal, Done)> = stream::iter(going)
             .map(|stray| self.remove_stray(account, stray))
             .buffer_unordered(account.max_parallel())
             .collect()
             .await;
-        let (routes, done): (Vec<Route>, Vec<Done>) = ended.into_iter().unzip();
+        let (removed, done): (Vec<Removal>, Vec<Done>) = ended.into_iter().unzip();
         let done = done.into_iter().fold(Done::default(), Done::merge);
         if !done.failures.is_empty() {
             account.doubt(None);
         }
         self.metrics.has(account.cloud.name(), account.read(|table| table.len()));
-        self.make_good(account, &routes);
+        self.make_good(account, &removed);
         done
     }
 
     /// Removes it, unless its Node has come back while others went.
-    async fn remove_stray(&self, account: &Account, stray: Removal) -> (Route, Done) {
+    async fn remove_stray(&self, account: &Account, stray: Removal) -> (Removal, Done) {
         let _turn = account.turn(stray.route.destination.trunc()).await;
         let done = match stray.route.node.as_ref().and_then(|name| self.context.nodes.get(name.as_str())) {
             Some(_) => Done::default(),
             None => self.delete(account, &stray).await,
         };
-        (stray.route, done)
+        (stray, done)
     }
 
     /// A Node that came back while its routes were on their way out may have found them still there: it gets another pass.
-    fn make_good(&self, account: &Account, removed: &[Route]) {
+    fn make_good(&self, account: &Account, removed: &[Removal]) {
         let heard = Fleet::heard(&self.context.nodes, &self.context.clouds, &account.cloud);
         let back = account.read(|table| {
             let scene = Scene { table, nodes: &heard, ranges: &self.options.ranges };
-            removed.iter().filter_map(|route| scene.led_to(route)).collect::<Vec<_>>()
+            removed.iter().filter_map(|stray| scene.led_to(&stray.route)).collect::<Vec<_>>()
         });
         // Otherwise the next period is soon enough.
         if self.is_watching() {
-            back.iter().for_each(|node| self.queue.add(Key::Node(node.name.clone()), Priority::High));
+            back.iter().for_each(|node| account.queue.add(Key::Node(node.name.clone()), Priority::High));
         }
     }
 

@@ -83,6 +83,15 @@ pub(crate) fn metric(world: &World, name: &str) -> f64 {
     *world.metric(name).values().next().unwrap_or_else(|| panic!("there is no {name}"))
 }
 
+/// How many allocations were made, and how many blocks in use they passed.
+fn passed(world: &World) -> (u64, f64) {
+    let families = world.metrics.gather();
+    let name = "node_ipam_controller_cidrset_allocation_tries_per_request";
+    let family = families.iter().find(|family| family.name() == name).unwrap();
+    let histogram = family.get_metric()[0].get_histogram();
+    (histogram.get_sample_count(), histogram.get_sample_sum())
+}
+
 /// Makes writes to this Node end like this, so many times.
 fn hit_writes(world: &World, name: &str, effect: Effect, times: Option<u64>) {
     let text = |text: &str| Some(text.to_owned());
@@ -129,6 +138,9 @@ async fn i01_i02_the_first_node_gets_the_first_block_behind_the_services() {
     world.register("a").await;
     world.start();
     assert_eq!(served(&world, "a").await, ["127.123.234.64/30"], "I2; I1 is the same without Services");
+    assert_eq!(metric(&world, "node_ipam_controller_cidrset_cidrs_allocations_total"), 17.0, "16 for the Services");
+    assert_eq!(metric(&world, "node_ipam_controller_cidrset_usage_cidrs"), 0.265625);
+    assert_eq!(passed(&world), (1, 16.0), "one allocation, 16 blocks passed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -339,6 +351,27 @@ async fn ipam_9_a_node_that_got_other_ranges_meanwhile_keeps_them() {
     let ranges = pod_cidrs(&world.node("a").await);
     let held = metric(&world, "node_ipam_controller_cidrset_usage_cidrs") * 256.0;
     assert_eq!((ranges, held), (vec!["10.10.7.0/24".to_owned()], 1.0), "ours was given back");
+    assert!(world.events().await.is_empty(), "nothing is wrong with it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ipam_9_a_node_that_got_other_ranges_which_the_watch_does_not_show_yet_is_left_in_peace() {
+    let mut world = world(ONE).await;
+    world.register("a").await;
+    hit_writes(&world, "a", Effect::Latency(Duration::from_secs(5)), Some(1));
+    world.start();
+    world.pass(Duration::from_secs(1)).await;
+    // The watch is away while somebody else is faster.
+    let away = FaultRule { verb: Some("watch".to_owned()), effect: status(500), ..FaultRule::default() };
+    world.server.faults().add(away);
+    world.server.cut_watches();
+    world.patch("a", json!({"spec": {"podCIDR": "10.10.7.0/24", "podCIDRs": ["10.10.7.0/24"]}})).await;
+    world.pass(Duration::from_secs(30)).await;
+    assert!(world.events().await.is_empty(), "nothing is wrong with it");
+    assert_eq!(metric(&world, "node_ipam_controller_cidrset_usage_cidrs") * 256.0, 1.0);
+    world.server.faults().clear();
+    world.register("b").await;
+    assert_eq!(served(&world, "b").await, ["10.10.1.0/24"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -353,6 +386,112 @@ async fn a_node_of_the_same_name_gets_ranges_of_its_own() {
     world.pass(Duration::from_secs(60)).await;
     assert_eq!(pod_cidrs(&world.node("a").await), ["10.10.9.0/24"]);
     assert_eq!(metric(&world, "node_ipam_controller_cidrset_usage_cidrs") * 256.0, 1.0, "its predecessor left nothing");
+}
+
+/// The answer to a write for a Node that is gone comes when its successor has ranges of its own.
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_about_a_node_does_not_cost_its_successor_its_range() {
+    let mut world = world(&[("10.10.0.0/23", 24)]).await;
+    world.register("a").await;
+    hit_writes(&world, "a", Effect::AnswerLate(Duration::from_secs(5)), Some(1));
+    world.start();
+    assert_eq!(served(&world, "a").await, ["10.10.0.0/24"]);
+    world.delete("a").await;
+    register_holding(&world, "a", &["10.10.1.0/24"]).await;
+    world.pass(Duration::from_secs(60)).await;
+    world.register("b").await;
+    world.register("c").await;
+    world.pass(Duration::from_secs(60)).await;
+    let ranges = all_ranges(&world).await;
+    assert_disjoint(&ranges);
+    assert_eq!(ranges.values().filter(|ranges| ranges.is_empty()).count(), 1, "there are two blocks: {ranges:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_replaced_while_it_is_written_is_no_failure() {
+    let mut world = world(ONE).await;
+    world.register("a").await;
+    hit_writes(&world, "a", Effect::Latency(Duration::from_secs(5)), Some(1));
+    world.start();
+    world.pass(Duration::from_secs(1)).await;
+    world.delete("a").await;
+    world.register("a").await;
+    served(&world, "a").await;
+    assert!(world.events().await.is_empty(), "nothing is wrong with it");
+    assert_eq!(metric(&world, "node_ipam_controller_cidrset_usage_cidrs") * 256.0, 1.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ipam_10_nodes_that_go_while_the_watch_is_away_leave_their_ranges() {
+    let mut world = world(&[("10.10.0.0/23", 24)]).await;
+    for name in ["a", "b"] {
+        world.register(name).await;
+    }
+    world.start();
+    let (of_a, of_b) = (served(&world, "a").await, served(&world, "b").await);
+    let away = FaultRule { verb: Some("watch".to_owned()), effect: status(503), ..FaultRule::default() };
+    world.server.faults().add(away);
+    world.server.cut_watches();
+    world.delete("a").await;
+    world.delete("b").await;
+    // Another of the same name, with a range that was the other's.
+    register_holding(&world, "b", &[&of_a[0]]).await;
+    // What happened meanwhile is forgotten: only a list can tell.
+    world.server.compact();
+    world.pass(Duration::from_secs(5)).await;
+    world.server.faults().clear();
+    world.register("c").await;
+    assert_eq!(served(&world, "c").await, of_b);
+    assert_eq!(metric(&world, "node_ipam_controller_cidrset_usage_cidrs"), 1.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_nodes_with_the_same_range_are_told_and_counted_and_the_range_is_free_when_both_are_gone() {
+    let mut world = world(&[("10.10.0.0/23", 24)]).await;
+    register_holding(&world, "a", &["10.10.0.0/24"]).await;
+    register_holding(&world, "b", &["10.10.0.0/24"]).await;
+    world.start();
+    world.register("c").await;
+    assert_eq!(served(&world, "c").await, ["10.10.1.0/24"]);
+    assert_eq!(metric(&world, "bowline_pod_range_overlaps"), 1.0);
+    world.delete("a").await;
+    world.register("d").await;
+    world.pass(Duration::from_secs(120)).await;
+    assert!(pod_cidrs(&world.node("d").await).is_empty(), "b still has it");
+    assert_eq!(metric(&world, "bowline_pod_range_overlaps"), 0.0);
+    world.delete("b").await;
+    assert_eq!(served(&world, "d").await, ["10.10.0.0/24"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_waited_longest_is_served_first() {
+    let mut world = world(&[("10.0.0.0/32", 32)]).await;
+    world.register("holder").await;
+    world.start();
+    served(&world, "holder").await;
+    for name in ["z-first", "m-second", "a-third"] {
+        world.register(name).await;
+        world.pass(Duration::from_secs(100)).await;
+    }
+    let mut leaves = "holder";
+    for name in ["z-first", "m-second", "a-third"] {
+        world.delete(leaves).await;
+        world.pass(Duration::from_secs(1)).await;
+        assert_eq!(pod_cidrs(&world.node(name).await), ["10.0.0.0/32"], "{name}");
+        leaves = name;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_with_one_range_of_two_is_not_completed() {
+    let mut world = world(DUAL).await;
+    register_holding(&world, "half", &["10.10.0.0/24"]).await;
+    world.start();
+    world.register("a").await;
+    assert_eq!(served(&world, "a").await, ["10.10.1.0/24", "fd00::/64"]);
+    world.pass(Duration::from_secs(120)).await;
+    assert_eq!(pod_cidrs(&world.node("half").await), ["10.10.0.0/24"]);
+    assert!(world.events().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -406,23 +545,29 @@ async fn a_dry_run_hands_nothing_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_range_that_fills_up_is_told_in_time() {
-    let mut world = world(&[("10.0.0.0/29", 32)]).await;
+    let mut world = world(&[("10.0.0.0/28", 32)]).await;
     world.start();
-    for index in 0..6 {
+    for index in 0..12 {
         world.register(&format!("n{index}")).await;
     }
     world.pass(Duration::from_secs(300)).await;
     assert!(world.event("kube-system", "PodRangeFillingUp").await.is_none(), "75 %");
-    world.register("n6").await;
+    world.register("n12").await;
     world.pass(Duration::from_secs(300)).await;
     let event = world.event("kube-system", "PodRangeFillingUp").await.unwrap();
     let message = event.message.unwrap();
-    assert!(message.starts_with("7 of 8 pod ranges of 10.0.0.0/29 are in use (88 %)"), "{message}");
+    assert!(message.starts_with("13 of 16 pod ranges of 10.0.0.0/28 are in use (81 %)"), "{message}");
     assert_eq!((event.type_.as_deref(), event.count), (Some("Warning"), Some(1)), "once");
     // An hour on, growth is known, and it is not long until the end.
-    world.pass(Duration::from_secs(3600)).await;
+    world.pass(Duration::from_secs(2400)).await;
+    world.register("n13").await;
+    world.pass(Duration::from_secs(1200)).await;
     let left = metric(&world, "bowline_pod_range_seconds_until_full");
-    assert!((60.0..3600.0).contains(&left), "{left}");
+    assert!((60.0..7200.0).contains(&left), "{left}");
+    world.register("n14").await;
+    world.register("n15").await;
+    world.pass(Duration::from_secs(120)).await;
+    assert_eq!(metric(&world, "bowline_pod_range_seconds_until_full"), 0.0, "it is full");
     world.stop().await;
 }
 

@@ -136,6 +136,20 @@ async fn ipam_12_a_range_that_only_the_cloud_knows_is_none_of_the_cluster_s() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_range_that_the_cloud_leads_to_one_machine_is_not_given_to_the_node_of_another() {
+    let mut world = leading_world(ONE, AllocatorType::FromCluster, &["a", "b"]).await;
+    // The first of the cluster's, which is b's turn.
+    lead(&world, "a", &["10.10.0.0/24"]);
+    world.start();
+    assert_eq!(served(&world, "b").await, ["10.10.1.0/24"]);
+    reachable(&world, "b").await;
+    assert_eq!(
+        (led(&world, "a"), led(&world, "b")),
+        (vec!["10.10.0.0/24".to_owned()], vec!["10.10.1.0/24".to_owned()])
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn ipam_12_a_cloud_s_range_outside_the_cluster_s_is_not_written() {
     let mut world = leading_world(ONE, AllocatorType::FromCloud, &["a"]).await;
     lead(&world, "a", &["172.16.0.0/24"]);
@@ -155,4 +169,33 @@ async fn a_node_that_is_deleted_while_the_cloud_is_asked_leaves_nothing_behind()
     world.delete("a").await;
     world.pass(Duration::from_secs(60)).await;
     assert_eq!(metric(&world, "node_ipam_controller_cidrset_cidrs_allocations_total"), 0.0);
+}
+
+/// A machine was replaced, and the Node of its predecessor is still there: the range waits until it is gone.
+#[tokio::test(start_paused = true)]
+async fn ipam_12_a_cloud_s_range_that_another_node_has_is_written_when_that_one_is_gone() {
+    let mut world = leading_world(ONE, AllocatorType::FromCloud, &["new"]).await;
+    world.register_with("old", json!({"spec": {"podCIDR": "10.10.7.0/24", "podCIDRs": ["10.10.7.0/24"]}})).await;
+    lead(&world, "new", &["10.10.7.0/24"]);
+    world.start();
+    let event =
+        world.eventually("it is told", async || world.event("new", "CloudCIDRAllocatorInvalidPodCIDR").await).await;
+    assert!(event.message.unwrap().contains("what node old has"));
+    world.pass(Duration::from_secs(300)).await;
+    assert!(pod_cidrs(&world.node("new").await).is_empty(), "one range, two Nodes");
+    world.delete("old").await;
+    assert_eq!(served(&world, "new").await, ["10.10.7.0/24"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ipam_12_the_cloud_is_not_told_of_a_range_that_is_none_of_the_cluster_s() {
+    let mut world = leading_world(ONE, AllocatorType::FromCluster, &[]).await;
+    world.start();
+    world.pass(Duration::from_secs(1)).await;
+    world.cloud().add(machine("odd", "i-odd", &[])).unwrap();
+    let spec = json!({"providerID": "local://i-odd", "podCIDR": "172.16.0.0/24", "podCIDRs": ["172.16.0.0/24"]});
+    world.register_with("odd", json!({"spec": spec})).await;
+    world.pass(Duration::from_secs(120)).await;
+    assert_eq!(led(&world, "odd"), [""; 0]);
+    assert!(network(&world, "odd").await.is_none(), "its pods cannot be reached");
 }

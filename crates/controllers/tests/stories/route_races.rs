@@ -173,6 +173,42 @@ async fn without_a_refresh_period_there_is_one_look_and_changes_still_count() {
     assert_eq!(world.route_calls()["list-routes"], 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_does_not_answer_holds_up_no_other() {
+    let mut world = World::with_prefixes(&["east", "west"]).await;
+    world.route_only();
+    for (config, cloud) in &mut world.clouds {
+        config.routes.max_parallel = 1;
+        for number in 0..21 {
+            let name = format!("n{number}");
+            cloud.add(machine(&name, &format!("id-{name}"), &["I10.0.0.1"])).unwrap();
+        }
+    }
+    world.clouds[0].1.inject(FaultSpec::always(Fault::Hanging).on("create-route"));
+    for number in 0..21 {
+        let cloud = if number < 20 { "east" } else { "west" };
+        let spec = json!({"taints": null, "providerID": format!("{cloud}://id-n{number}")});
+        world.join_with(&format!("n{number}"), spec, &[&format!("10.120.{number}.0/24")]).await;
+    }
+    world.start();
+    world.pass(WHILE).await;
+    assert_eq!(network(&world.node("n20").await).map(|told| told.0).as_deref(), Some("False"));
+    world.kill().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_that_meets_conflicts_is_made_again_at_once_and_nobody_is_told() {
+    // ROUTE-9: five attempts.
+    let mut world = World::with_routes(&["a"]).await;
+    world.cloud().inject(FaultSpec::always(Fault::Failing(409)).on("create-route").times(4));
+    world.join_with_ranges("a", &["10.120.0.0/24"]).await;
+    world.start();
+    world.reachable("a").await;
+    let calls = world.route_calls();
+    assert_eq!((calls["create-route"], calls["list-routes"]), (5, 1));
+    assert!(world.route_events("a").await.is_empty());
+}
+
 // ---- the brake
 
 #[tokio::test(start_paused = true)]
@@ -404,6 +440,60 @@ async fn whatever_kind_of_error_a_creation_ends_with_the_node_is_told_and_led_to
         world.pass(REFRESH).await;
         world.reachable("a").await;
         assert_eq!(world.led(), ["10.120.0.0/24 a"], "{kind:?}");
+        world.stop().await;
+    }
+}
+
+// ---- whatever happens
+
+/// One of a few ranges that no Node has.
+async fn free_range(world: &World, chance: &mut fastrand::Rng) -> String {
+    let nodes = world.nodes.list(&Default::default()).await.unwrap().items;
+    let taken: Vec<String> = nodes.into_iter().filter_map(|node| node.spec?.pod_cidr).collect();
+    let all = (0..4).map(|number| format!("10.120.{number}.0/24"));
+    chance.choice(all.filter(|range| !taken.contains(range)).collect::<Vec<_>>()).unwrap()
+}
+
+/// Nodes come, go, and come back at once with another range, while calls are slow, fail, or lose their answer. No check makes
+/// good what was missed: each Node that is there in the end is led to, and no other.
+#[tokio::test(start_paused = true)]
+async fn nothing_that_happens_while_a_call_is_under_way_waits_for_the_next_check() {
+    for seed in 0..12 {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let mut world = with_machines(4).await;
+        world.layers.max_attempts = 1;
+        world.route_mode(Mode::Watch { refresh: Duration::ZERO });
+        for call in ["create-route", "delete-route", "list-routes"] {
+            world.cloud().inject(FaultSpec::always(Fault::Slow(Duration::from_secs(3))).on(call).probability(0.8));
+            world.cloud().inject(FaultSpec::always(BROKEN).on(call).probability(0.1));
+            world.cloud().inject(FaultSpec::always(Fault::AnswerLost).on(call).probability(0.1));
+        }
+        world.join_with_ranges("n0", &["10.120.0.0/24"]).await;
+        world.start();
+        world.reachable("n0").await;
+        for _ in 0..8 {
+            let name = format!("n{}", chance.usize(1..4));
+            let is_there = world.get(&name).await.is_some();
+            if is_there {
+                world.delete(&name).await;
+            }
+            if !is_there || chance.bool() {
+                let range = free_range(&world, &mut chance).await;
+                world.join_with_ranges(&name, &[&range]).await;
+            }
+            world.pass(Duration::from_millis(chance.u64(..4000))).await;
+        }
+        // Longer than the longest wait for another try.
+        world.pass(Duration::from_secs(1000)).await;
+        let nodes = world.nodes.list(&Default::default()).await.unwrap().items;
+        let mut expected = Vec::new();
+        for node in &nodes {
+            let (name, range) = (node.metadata.name.as_ref().unwrap(), node.spec.as_ref().unwrap().pod_cidr.as_ref());
+            expected.push(format!("{} {name}", range.unwrap()));
+            assert_eq!(network(node), Some(("False".into(), "RouteCreated".into())), "seed {seed}: {name}");
+        }
+        expected.sort();
+        assert_eq!(world.led(), expected, "seed {seed}");
         world.stop().await;
     }
 }

@@ -63,6 +63,15 @@ pub struct Tally {
     pub skipped: Option<u64>,
 }
 
+/// Two Nodes have addresses in common.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Overlap {
+    /// The two, in the order of their names.
+    pub nodes: [NodeName; 2],
+    /// What they have in common.
+    pub range: IpNet,
+}
+
 /// One range, its blocks, and what happened to it.
 #[derive(Debug, Clone)]
 struct Pool {
@@ -112,9 +121,9 @@ impl Allocator {
         misfit.map_or(Ok(()), Err)
     }
 
-    /// One block of each range for this Node, or none of any (IPAM-8). A Node that holds blocks gets the same again.
+    /// One block of each range for this Node, or none of any (IPAM-8). A Node that holds one of each gets the same again.
     pub fn allocate(&mut self, node: &NodeName) -> Result<Vec<IpNet>, Exhausted> {
-        if let Some(held) = self.holders.get(node) {
+        if let Some(held) = self.holders.get(node).filter(|held| held.ranges.len() == self.pools.len()) {
             return Ok(held.ranges.clone());
         }
         let found = self.pools.iter().map(Pool::find).collect::<Result<Vec<_>, _>>()?;
@@ -132,6 +141,38 @@ impl Allocator {
     /// The Node is gone, or surely did not get what it was given (IPAM-9, IPAM-10).
     pub fn release(&mut self, node: &NodeName) {
         self.replace(node, Held::default());
+    }
+
+    /// Whether a Node may have these, and nobody else has a part of them.
+    pub fn admit(&self, node: &NodeName, pod_cidrs: &[String]) -> Result<(), Misfit> {
+        for (index, text) in pod_cidrs.iter().enumerate() {
+            let why = self.check(index, text).and_then(|range| match self.other_holder(node, range) {
+                Some(other) => Err(format!("is, or is a part of, what node {other} has")),
+                None => Ok(()),
+            });
+            why.map_err(|why| Misfit { node: node.clone(), index, text: text.clone(), why })?;
+        }
+        Ok(())
+    }
+
+    /// Nodes that have addresses in common, whoever gave them those: each such Node in one pair at least.
+    pub fn overlaps(&self) -> Vec<Overlap> {
+        if self.pools.iter().all(|pool| pool.blocks.shared() == 0) {
+            return Vec::new();
+        }
+        let mut all: Vec<(IpNet, &NodeName)> =
+            self.holders.iter().flat_map(|(node, held)| held.ranges.iter().map(move |range| (*range, node))).collect();
+        // What contains another comes right before it, or before others that it contains, too.
+        all.sort_unstable_by_key(|(range, node)| (range.network(), range.prefix_len(), *node));
+        let mut widest: Option<(IpNet, &NodeName)> = None;
+        let mut overlaps = Vec::new();
+        for (range, node) in all {
+            match widest {
+                Some((around, other)) if around.contains(&range) => overlaps.extend(Overlap::of(node, other, range)),
+                _ => widest = Some((range, node)),
+            }
+        }
+        overlaps
     }
 
     /// What this Node holds, in the order of its ranges.
@@ -165,6 +206,16 @@ impl Allocator {
             Some(_) => Ok(range),
             None => Err(format!("lies outside the cluster's range {}", pool.range.cluster())),
         }
+    }
+
+    /// Somebody else who has a part of this range. Only where a block is in use is anybody looked for.
+    fn other_holder(&self, node: &NodeName, range: IpNet) -> Option<&NodeName> {
+        let is_free = |pool: &Pool| pool.range.numbers(range).is_none_or(|run| pool.blocks.are_free(&run));
+        if self.pools.iter().all(is_free) {
+            return None;
+        }
+        let meets = |held: &Held| held.ranges.iter().any(|other| other.contains(&range) || range.contains(other));
+        self.holders.iter().find(|(other, held)| *other != node && meets(held)).map(|(other, _)| other)
     }
 
     /// The blocks that these have a part of, in whichever range.
@@ -232,6 +283,14 @@ impl Usage {
     /// The part in use, from 0 to 1.
     pub fn share(&self) -> f64 {
         self.used as f64 / self.blocks as f64
+    }
+}
+
+impl Overlap {
+    /// `None` if it is one and the same Node.
+    fn of(one: &NodeName, other: &NodeName, range: IpNet) -> Option<Overlap> {
+        let (first, last) = if one < other { (one, other) } else { (other, one) };
+        (first != last).then(|| Overlap { nodes: [first.clone(), last.clone()], range })
     }
 }
 

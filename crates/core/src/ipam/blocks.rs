@@ -18,6 +18,8 @@ pub(super) struct Blocks {
     free: BTreeSet<u64>,
     /// How many blocks have holders.
     used: u64,
+    /// How many have more than one.
+    shared: u64,
     /// Where the next search begins (IPAM-8).
     next: u64,
 }
@@ -34,12 +36,23 @@ pub(super) struct Found {
 impl Blocks {
     /// So many blocks, at least one, all of them free.
     pub(super) fn new(count: u64) -> Blocks {
-        Blocks { count, holders: BTreeMap::from([(0, 0)]), free: BTreeSet::from([0]), used: 0, next: 0 }
+        Blocks { count, holders: BTreeMap::from([(0, 0)]), free: BTreeSet::from([0]), used: 0, shared: 0, next: 0 }
     }
 
     /// How many have holders.
     pub(super) fn used(&self) -> u64 {
         self.used
+    }
+
+    /// How many have more than one holder.
+    pub(super) fn shared(&self) -> u64 {
+        self.shared
+    }
+
+    /// None of these has a holder.
+    pub(super) fn are_free(&self, run: &Range<u64>) -> bool {
+        let later = run.start.saturating_add(1)..run.end.max(run.start.saturating_add(1));
+        self.is_free(run.start) && self.holders.range(later).all(|(_, holders)| *holders == 0)
     }
 
     /// The first free one from the place after the last that was taken, and around (IPAM-8).
@@ -115,6 +128,11 @@ impl Blocks {
             }
             _ => {}
         }
+        match (old, new) {
+            (..=1, 2..) => self.shared += length,
+            (2.., ..=1) => self.shared -= length,
+            _ => {}
+        }
     }
 
     /// Drops the entry that begins here if it says what the one before it says.
@@ -182,6 +200,7 @@ mod tests {
                 let flipped = if is_release { blocks.release(&run) } else { blocks.hold(&run) };
                 prop_assert_eq!(flipped, free_before.abs_diff(free_now));
                 prop_assert_eq!(blocks.used(), 40 - free_now);
+                prop_assert_eq!(blocks.shared(), plain.iter().filter(|holders| **holders > 1).count() as u64);
                 if !is_release && !run.is_empty() {
                     held.push(run);
                 }
@@ -189,6 +208,10 @@ mod tests {
             blocks.next = next;
             let expected = (0..40).map(|step| (step, (next + step) % 40)).find(|(_, n)| plain[usize::try_from(*n).unwrap()] == 0);
             prop_assert_eq!(blocks.find(), expected.map(|(skipped, number)| Found { number, skipped }));
+            for run in (0..40).map(|start| start..(start + 1 + next % 5).min(40)) {
+                let plainly = run.clone().all(|number| plain[usize::try_from(number).unwrap()] == 0);
+                prop_assert_eq!(blocks.are_free(&run), plainly, "{:?}", run);
+            }
             let entries: Vec<_> = blocks.holders.values().collect();
             prop_assert!(entries.windows(2).all(|two| two[0] != two[1]), "neighbours differ: {:?}", blocks.holders);
             let free: Vec<_> = blocks.holders.iter().filter(|(_, holders)| **holders == 0).map(|(at, _)| *at).collect();

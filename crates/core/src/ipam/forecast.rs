@@ -61,6 +61,10 @@ pub struct Warning {
 impl Trend {
     /// So many blocks are in use now. What comes too soon after the last sample is not kept.
     pub fn add(&mut self, now: Timestamp, used: u64) {
+        // After a clock is set back, what comes from the future would keep everything else out.
+        if self.samples.back().is_some_and(|last| last.when > now) {
+            self.samples.clear();
+        }
         if self.samples.back().is_some_and(|last| since(last.when, now) < SPACING) {
             return;
         }
@@ -72,15 +76,20 @@ impl Trend {
     }
 
     /// How long until the range is full if it goes on like this; `None` if it does not grow, or too little is known.
+    ///
+    /// What grew all the time and what grew in the later half are both carried on, and the longer time counts: growth that
+    /// has ended, as when a cluster was built, says nothing of the future.
     pub fn left(&self, now: Timestamp, usage: &Usage) -> Option<Duration> {
+        if usage.free() == 0 {
+            return Some(Duration::ZERO);
+        }
         let first = self.samples.front()?;
         let past = since(first.when, now);
-        let grown = usage.used.checked_sub(first.used).filter(|grown| *grown > 0)?;
         if past < LEAST {
             return None;
         }
-        let seconds = past.as_secs_f64() / grown as f64 * usage.free() as f64;
-        Duration::try_from_secs_f64(seconds).ok()
+        let middle = self.samples.iter().rfind(|sample| since(sample.when, now) >= past / 2)?;
+        carried_on(first, now, usage)?.max(carried_on(middle, now, usage)?).into()
     }
 }
 
@@ -112,8 +121,10 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Usage { range, blocks, used } = self.usage;
         write!(f, "{used} of {blocks} pod ranges of {range} are in use ({:.0} %)", self.usage.share() * 100.0)?;
-        if let Some(left) = self.left {
-            write!(f, "; at the present rate none is left in {}", in_words(left))?;
+        match self.left {
+            Some(Duration::ZERO) => f.write_str("; none is left")?,
+            Some(left) => write!(f, "; at the present rate none is left in {}", in_words(left))?,
+            None => {}
         }
         f.write_str(". Nodes that find none stay without pods: remove unused nodes, or plan a larger --cluster-cidr")
     }
@@ -125,6 +136,13 @@ fn in_words(time: Duration) -> String {
         seconds @ 7_200..172_800 => format!("{} hours", seconds / 3_600),
         seconds => format!("{} days", seconds / 86_400),
     }
+}
+
+/// How long until the range is full at the rate since this sample; `None` if there was no growth.
+fn carried_on(from: &Sample, now: Timestamp, usage: &Usage) -> Option<Duration> {
+    let grown = usage.used.checked_sub(from.used).filter(|grown| *grown > 0)?;
+    let seconds = since(from.when, now).as_secs_f64() / grown as f64 * usage.free() as f64;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// At least this many percent are in use.
@@ -174,13 +192,15 @@ mod tests {
             assert_eq!(trend.left(at(2 * HOUR), &usage(50, 100)), None, "{case}");
         }
         assert_eq!(Trend::default().left(at(0), &usage(0, 100)), None, "nothing known");
+        assert_eq!(Trend::default().left(at(0), &usage(100, 100)), Some(Duration::ZERO), "it is full already");
     }
 
     #[test]
     fn the_first_hour_says_nothing_and_an_old_burst_is_forgotten() {
         let burst = |minute: u64| minute.min(10) * 10;
         assert_eq!(trend(59, burst).left(at(59 * MINUTE), &usage(100, 256)), None);
-        assert!(trend(60, burst).left(at(HOUR), &usage(100, 256)).is_some());
+        assert_eq!(trend(60, burst).left(at(HOUR), &usage(100, 256)), None, "it ended before the later half");
+        assert!(trend(60, |minute| minute).left(at(HOUR), &usage(60, 256)).is_some());
         assert_eq!(trend(7 * 60, burst).left(at(7 * HOUR), &usage(100, 256)), None, "the burst is out of the window");
     }
 
@@ -190,6 +210,12 @@ mod tests {
         assert!(trend.samples.len() <= 74, "{}", trend.samples.len());
         trend.add(at(0), 5);
         assert_eq!(trend.left(at(0), &usage(100_000, 200_000)), None);
+        (1..=120).for_each(|minute| trend.add(at(minute * MINUTE), 5 + minute));
+        assert_eq!(
+            trend.left(at(2 * HOUR), &usage(125, 185)),
+            Some(Duration::from_secs(HOUR)),
+            "it goes on from there"
+        );
     }
 
     #[test]

@@ -20,5 +20,5 @@ pub mod forecast;
 #[cfg(test)]
 mod tests;
 
-pub use allocator::{Allocator, Exhausted, Misfit, Tally, Usage};
+pub use allocator::{Allocator, Exhausted, Misfit, Overlap, Tally, Usage};
 pub use cluster_range::{ClusterRange, RangeProblem};

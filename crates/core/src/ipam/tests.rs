@@ -209,6 +209,17 @@ fn a_holder_gets_the_same_again() {
 }
 
 #[test]
+fn a_holder_of_one_of_two_ranges_gets_both_or_keeps_what_it_has() {
+    let mut allocator = allocator(&[("10.10.0.0/23", 24), ("fd00::/64", 64)]);
+    observe(&mut allocator, "a", &["10.10.0.0/24"]);
+    assert_eq!(allocate(&mut allocator, "a"), ["10.10.1.0/24", "fd00::/64"]);
+    assert_eq!(used(&allocator), [1, 1]);
+    observe(&mut allocator, "b", &["10.10.0.0/24"]);
+    assert!(allocator.allocate(&"b".into()).is_err());
+    assert_eq!(shown(allocator.held(&"b".into())), ["10.10.0.0/24"]);
+}
+
+#[test]
 fn one_of_two_ranges_that_is_full_costs_the_other_nothing() {
     let mut allocator = allocator(&[("10.10.0.0/16", 24), ("fd00::/64", 64)]);
     allocate(&mut allocator, "a");
@@ -250,6 +261,49 @@ fn what_an_allocation_had_to_pass_is_told_once() {
     assert_eq!(skipped(&mut allocator), None, "nothing was looked for");
     allocate(&mut allocator, "c");
     assert_eq!(skipped(&mut allocator), Some(0));
+}
+
+#[test]
+fn nodes_with_addresses_in_common_are_told_and_neighbours_in_a_block_are_not() {
+    let pairs = |allocator: &Allocator| -> Vec<String> {
+        let overlaps = allocator.overlaps();
+        overlaps.iter().map(|overlap| format!("{}+{} {}", overlap.nodes[0], overlap.nodes[1], overlap.range)).collect()
+    };
+    let mut allocator = allocator(&[("10.10.0.0/16", 24), ("fd00::/56", 64)]);
+    observe(&mut allocator, "a", &["10.10.0.0/25"]);
+    observe(&mut allocator, "b", &["10.10.0.128/25"]);
+    observe(&mut allocator, "c", &["10.10.4.0/22", "fd00::/64"]);
+    assert_eq!(pairs(&allocator), [""; 0], "two halves of a block");
+    observe(&mut allocator, "d", &["10.10.5.0/24", "fd00:0:0:1::/64"]);
+    observe(&mut allocator, "e", &["10.10.5.0/24", "fd00:0:0:2::/64"]);
+    assert_eq!(pairs(&allocator), ["c+d 10.10.5.0/24", "c+e 10.10.5.0/24"]);
+    allocator.release(&"c".into());
+    assert_eq!(pairs(&allocator), ["d+e 10.10.5.0/24"]);
+    allocator.release(&"d".into());
+    assert_eq!(pairs(&allocator), [""; 0]);
+}
+
+#[test]
+fn a_range_is_admitted_if_it_is_the_cluster_s_and_nobody_else_s() {
+    let mut allocator = allocator(&[("10.10.0.0/16", 24), ("fd00::/56", 64)]);
+    observe(&mut allocator, "a", &["10.10.0.0/25"]);
+    let rows: [(&str, &[&str], Option<&str>); 7] = [
+        ("b", &["10.10.1.0/24", "fd00::/64"], None),
+        ("b", &["10.10.0.128/25"], None),
+        ("a", &["10.10.0.0/24"], None),
+        ("b", &["10.10.0.0/24"], Some("what node a has")),
+        ("b", &["10.10.0.64/26"], Some("what node a has")),
+        ("b", &["10.0.0.0/8"], Some("what node a has")),
+        ("b", &["172.16.0.0/24"], Some("lies outside")),
+    ];
+    for (node, cidrs, expected) in rows {
+        let refused = allocator.admit(&node.into(), &texts(cidrs)).err().map(|misfit| misfit.why);
+        let is_right = refused
+            .as_deref()
+            .zip(expected)
+            .map_or(refused.is_none() && expected.is_none(), |(why, part)| why.contains(part));
+        assert!(is_right, "{node} {cidrs:?}: {refused:?}");
+    }
 }
 
 #[test]
@@ -338,7 +392,9 @@ proptest! {
                     let node = name(index);
                     let before = allocator.usage();
                     match allocator.allocate(&node) {
-                        Ok(got) if nodes.contains_key(&node) => prop_assert_eq!(&got, &nodes[&node], "the same again"),
+                        Ok(got) if nodes.get(&node).is_some_and(|held| held.len() == 2) => {
+                            prop_assert_eq!(&got, &nodes[&node], "the same again");
+                        }
                         Ok(got) => {
                             let meets = |other: &IpNet| got.iter().any(|one| one.contains(other) || other.contains(one));
                             prop_assert!(!nodes.values().flatten().any(meets), "{:?} has another holder", got);

@@ -2,7 +2,7 @@
 
 use crate::{NetworkCondition, Node};
 
-/// What is written to the condition.
+/// What is written to the condition (ROUTE-12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NetworkStatus {
     /// `True` while pods on other nodes cannot be reached.
