@@ -17,6 +17,7 @@ pub mod manager;
 pub mod node;
 pub mod node_ipam;
 pub mod node_lifecycle;
+mod outcome;
 pub mod route;
 pub mod service;
 

@@ -7,12 +7,13 @@ use bowline_cloud::{Error, Freshness, Nobody, Retry, Sighting};
 use bowline_core::initialize::{self, InitializeError, NodeChange};
 use bowline_core::{Instance, InstanceRef, InstanceState, Node, NodeName, addresses};
 use bowline_kube::{EventType, ObjectRef, WriteError};
-use bowline_runtime::{Priority, Shutdown, Work};
+use bowline_runtime::{Shutdown, Work};
 use futures::stream::{self, StreamExt as _};
 use tokio_util::task::TaskTracker;
 
 use super::Shared;
 use super::memory::LAG;
+use crate::outcome::Outcome;
 
 /// The most Nodes that one read is made for.
 const BATCH: usize = 1000;
@@ -38,18 +39,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long a Node that a provider declines is left alone before it is offered again.
 const DECLINED_PAUSE: Duration = Duration::from_secs(60);
-
-/// What became of one Node.
-enum Outcome {
-    /// Nothing is left to do until it changes.
-    Done,
-    /// It failed; it gets further tries, later and later.
-    Retry(String),
-    /// It failed; it gets another try after this long.
-    RetryAfter(Duration, String),
-    /// It is left alone, and looked at again after this long.
-    Rest(Duration),
-}
 
 /// Works until shutdown is requested, and then finishes what is in hand.
 pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
@@ -92,7 +81,7 @@ async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) 
     for work in batch {
         match shared.context.nodes.get(work.key().as_str()) {
             Some(node) if node.is_hands_off() => shared.queue.forget(work.key()),
-            Some(node) if shared.memory.is_outdated(&node) => settle(shared, &work, Outcome::Rest(LAG)),
+            Some(node) if shared.memory.is_outdated(&node) => shared.tries().settle(&work, Outcome::Rest(LAG)),
             Some(node) if node.is_uninitialized() => asked.push((work, node)),
             Some(node) => labelled.push((work, node)),
             // Gone before its turn (NODE-4).
@@ -114,7 +103,7 @@ async fn sync_uninitialized(shared: &Shared, nodes: Vec<(Work<NodeName>, Arc<Nod
     stream::iter(nodes.into_iter().zip(answers))
         .for_each_concurrent(shared.options.concurrency.max(1), |((work, node), answer)| async move {
             let outcome = sync_answer(shared, &node, answer, shutdown).await;
-            settle(shared, &work, outcome);
+            shared.tries().settle(&work, outcome);
         })
         .await;
 }
@@ -294,7 +283,7 @@ async fn sync_labels(shared: &Shared, nodes: Vec<(Work<NodeName>, Arc<Node>)>) {
     stream::iter(nodes)
         .for_each_concurrent(shared.options.concurrency.max(1), |(work, node)| async move {
             let outcome = mirror_labels(shared, &node).await;
-            settle(shared, &work, outcome);
+            shared.tries().settle(&work, outcome);
         })
         .await;
 }
@@ -308,40 +297,5 @@ async fn mirror_labels(shared: &Shared, node: &Node) -> Outcome {
     match shared.context.cluster.set_labels(&node.name, &labels).await {
         Ok(_) | Err(WriteError::NotFound(_)) => Outcome::Done,
         Err(error) => Outcome::Retry(format!("failed to update labels of node {}: {error}", node.name)),
-    }
-}
-
-// ---- the queue
-
-/// What becomes of the key (NODE-2). The work is done when `work` is dropped, so the next try is queued before.
-fn settle(shared: &Shared, work: &Work<NodeName>, outcome: Outcome) {
-    let key = work.key();
-    match outcome {
-        Outcome::Done => {
-            shared.queue.forget(key);
-            shared.failures.forget(key);
-        }
-        Outcome::Retry(error) => {
-            let wait = shared.queue.retry(key.clone());
-            log_failure(shared, key, wait, &error);
-        }
-        Outcome::RetryAfter(delay, error) => {
-            shared.queue.add_after(key.clone(), delay, Priority::Low);
-            log_failure(shared, key, delay, &error);
-        }
-        Outcome::Rest(delay) => {
-            shared.queue.forget(key);
-            shared.queue.add_after(key.clone(), delay, Priority::Low);
-        }
-    }
-}
-
-/// A failure is told when it is new: a cloud that is away for an hour fails a thousand Nodes again and again.
-fn log_failure(shared: &Shared, key: &NodeName, wait: Duration, error: &str) {
-    let node = shared.context.nodes.get(key.as_str());
-    if node.is_none_or(|node| shared.failures.is_news(&node.name, &node.uid, error)) {
-        tracing::info!(controller = super::NAME, key = %key, ?wait, "error syncing '{key}': {error}, requeuing");
-    } else {
-        tracing::debug!(controller = super::NAME, key = %key, ?wait, "error syncing '{key}': {error}, requeuing");
     }
 }

@@ -30,6 +30,7 @@ use tokio::sync::Semaphore;
 
 use crate::Context;
 use crate::complaints::Complaints;
+use crate::outcome::Tries;
 use memory::Memory;
 use metrics::Metrics;
 
@@ -115,6 +116,11 @@ impl NodeController {
 }
 
 impl Shared {
+    /// Where its Nodes wait for their next try.
+    fn tries(&self) -> Tries<'_> {
+        Tries { controller: NAME, queue: &self.queue, failures: &self.failures, nodes: &self.context.nodes }
+    }
+
     /// Queues what may need work (NODE-1), and forgets what is gone.
     fn heard(&self, change: &Change<Node>) {
         match change {

@@ -9,8 +9,8 @@ use ipnet::IpNet;
 use tokio::task::JoinSet;
 
 use super::book::Reservation;
-use super::outcome::{Outcome, settle};
 use super::{Shared, WRITERS};
+use crate::outcome::Outcome;
 
 /// How the API server answers who wants to change a Node's ranges: what it has, it keeps.
 const HAS_OTHERS: u16 = 422;
@@ -30,7 +30,7 @@ pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
 async fn work(shared: Arc<Shared>, shutdown: Shutdown) {
     while let Some(Some(work)) = shutdown.or(shared.queue.next()).await {
         let outcome = sync(&shared, work.key()).await;
-        settle(&shared, &work, outcome);
+        shared.settle(&work, outcome);
     }
 }
 

@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 
 use super::allocate::{clear_up, give, say, write};
 use super::book::Reservation;
-use super::outcome::{Outcome, settle};
 use super::{AllocatorType, Shared, WRITERS};
+use crate::outcome::Outcome;
 
 /// The most Nodes that one read is made for.
 const BATCH: usize = 1000;
@@ -86,7 +86,7 @@ async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) 
     for work in batch {
         match shared.context.nodes.get(work.key().as_str()) {
             Some(node) if shared.needs_work(&node) => asked.push((work, node)),
-            _ => settle(shared, &work, Outcome::Done),
+            _ => shared.settle(&work, Outcome::Done),
         }
     }
     let questions: Vec<_> = asked.iter().map(|(_, node)| InstanceRef::of(node)).collect();
@@ -97,7 +97,7 @@ async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) 
         .for_each_concurrent(WRITERS, |((work, node), answer)| async move {
             if !shutdown.is_requested() {
                 let outcome = sync_answer(shared, &node, answer).await;
-                settle(shared, &work, outcome);
+                shared.settle(&work, outcome);
             }
         })
         .await;

@@ -22,7 +22,6 @@ mod book;
 mod cloud;
 mod line;
 mod metrics;
-mod outcome;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -33,11 +32,12 @@ use std::time::Duration;
 use bowline_core::ipam::{ClusterRange, Misfit};
 use bowline_core::{Node, NodeName, parse_cidr};
 use bowline_kube::{Change, EventSource, EventType, ObjectRef};
-use bowline_runtime::{Backoff, Priority, Queue, Shutdown};
+use bowline_runtime::{Backoff, Priority, Queue, Shutdown, Work};
 use ipnet::IpNet;
 
 use crate::Context;
 use crate::complaints::Complaints;
+use crate::outcome::{Outcome, Tries};
 use book::Ledger;
 use metrics::Metrics;
 
@@ -155,6 +155,13 @@ impl NodeIpamController {
 }
 
 impl Shared {
+    /// What becomes of a Node, and of those that wait for it.
+    fn settle(&self, work: &Work<NodeName>, outcome: Outcome) {
+        self.pass_on(work.key());
+        let (queue, failures, nodes) = (&self.queue, &self.failures, &self.context.nodes);
+        Tries { controller: NAME, queue, failures, nodes }.settle(work, outcome);
+    }
+
     /// Notes what Nodes have, and queues those that may need something (IPAM-7, IPAM-10).
     fn heard(&self, change: &Change<Node>) {
         match change {
