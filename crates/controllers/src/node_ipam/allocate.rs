@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use super::book::Reservation;
 use super::{Shared, WRITERS};
 use crate::outcome::Outcome;
+use crate::service::pass_on_panic;
 
 /// How the API server answers who wants to change a Node's ranges: what it has, it keeps.
 const HAS_OTHERS: u16 = 422;
@@ -22,7 +23,9 @@ pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
     for _ in 0..WRITERS {
         tasks.spawn(work(shared.clone(), shutdown.clone()));
     }
-    while tasks.join_next().await.is_some() {}
+    while let Some(ended) = tasks.join_next().await {
+        pass_on_panic(ended);
+    }
     shared.queue.shut_down();
 }
 

@@ -18,6 +18,7 @@ use super::allocate::{clear_up, give, say, write};
 use super::book::Reservation;
 use super::{AllocatorType, Shared, WRITERS};
 use crate::outcome::Outcome;
+use crate::service::pass_on_panic;
 
 /// The most Nodes that one read is made for.
 const BATCH: usize = 1000;
@@ -50,14 +51,18 @@ async fn work(shared: &Arc<Shared>, shutdown: &Shutdown) {
     while let Some(batch) = shutdown.or(gather(shared)).await {
         let Some(Ok(permit)) = shutdown.or(batches.clone().acquire_owned()).await else { break };
         let (shared, shutdown) = (shared.clone(), shutdown.clone());
-        while tasks.try_join_next().is_some() {}
+        while let Some(ended) = tasks.try_join_next() {
+            pass_on_panic(ended);
+        }
         tasks.spawn(async move {
             sync(&shared, batch, &shutdown).await;
             drop(permit);
         });
     }
     shared.queue.shut_down();
-    while tasks.join_next().await.is_some() {}
+    while let Some(ended) = tasks.join_next().await {
+        pass_on_panic(ended);
+    }
 }
 
 async fn resync(shared: &Shared, shutdown: &Shutdown) {
