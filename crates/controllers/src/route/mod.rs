@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use bowline_cloud::Cloud;
 use bowline_core::routes::NetworkStatus;
-use bowline_core::{ClusterName, Node, NodeName};
+use bowline_core::{ClusterName, Node, NodeName, Route};
 use bowline_kube::{Change, EventSource};
 use bowline_runtime::{Backoff, Priority, Shutdown, Work};
 use futures::future::join_all;
@@ -277,10 +277,11 @@ impl Shared {
     }
 
     /// A Node comes to which routes lead already, as when one comes back under its name: they may lead to a machine of the
-    /// past, which only a listing tells.
+    /// past. Unless they say that it is the same one, only a listing tells.
     fn doubt_old_routes(&self, node: &Node) {
+        let is_another = |route: &Route| route.provider_id.is_none() || route.provider_id != node.provider_id;
         if let Some(account) = self.account_of(node)
-            && account.read(|table| table.leading_to(node).next().is_some())
+            && account.read(|table| table.leading_to(node).any(is_another))
         {
             account.doubt(Some(&node.name));
         }

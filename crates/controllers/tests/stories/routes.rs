@@ -313,6 +313,20 @@ async fn a_range_that_passes_from_one_node_to_another_is_free_before_it_is_led_a
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_comes_back_on_its_machine_costs_nothing_but_its_condition() {
+    let mut world = World::with_routes(&["a"]).await;
+    world.join_with_ranges("a", &["10.120.0.0/24"]).await;
+    world.start();
+    world.reachable("a").await;
+    world.cloud().reset_calls();
+    world.delete("a").await;
+    world.join_with_ranges("a", &["10.120.0.0/24"]).await;
+    world.reachable("a").await;
+    world.pass(WHILE).await;
+    assert_eq!((world.route_calls(), world.led()), (calls(0, 0, 0), vec!["10.120.0.0/24 a".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_somebody_does_to_the_table_is_seen_with_the_next_look() {
     let mut world = World::with_routes(&["a", "b"]).await;
     world.join_with_ranges("a", &["10.120.0.0/24"]).await;
