@@ -1,6 +1,6 @@
 //! The node-route-controller (ROUTE-1 to ROUTE-14): a route to every Node for each of its pod ranges, and no other.
 //!
-//! For each cloud that has routes there is an [account](account) of its table: one listing, brought up to date by each of
+//! For each cloud that has routes there is an account of its table: one listing, brought up to date by each of
 //! our own writes. The unit of work is the Node:
 //!
 //! ```text
