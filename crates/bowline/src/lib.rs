@@ -23,6 +23,8 @@ mod daemon;
 mod exposition;
 mod feature_gates;
 mod flags;
+#[cfg(test)]
+mod idle;
 mod kubeconfig;
 mod orphans;
 mod plan;

@@ -167,7 +167,7 @@ fn contested(prefix: &str, first: &str, second: &str) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use async_trait::async_trait;
+    use crate::idle::Idle;
     use bowline_cloud::{Capabilities, Factory, ProviderInfo};
 
     fn asked(names: &[&str], configs: &[&str]) -> Result<Vec<(String, Option<String>)>, String> {
@@ -218,29 +218,11 @@ mod tests {
         }
     }
 
-    /// A provider that has prefixes and nothing else.
-    struct Prefixed(ProviderInfo, Capabilities);
-
-    #[async_trait]
-    impl CloudProvider for Prefixed {
-        fn info(&self) -> &ProviderInfo {
-            &self.0
-        }
-
-        fn capabilities(&self) -> &Capabilities {
-            &self.1
-        }
-
-        async fn check(&self) -> bowline_cloud::Result<()> {
-            Ok(())
-        }
-    }
-
     fn kind(name: &'static str, prefixes: &'static [&'static str]) -> Factory {
         let id_prefixes = prefixes.iter().map(ToString::to_string).collect();
         let info = ProviderInfo { name: name.to_owned(), id_prefixes, region: None, cluster_id: None };
         let build = move |_: &BuildContext<'_>| -> Result<Arc<dyn CloudProvider>, Problems> {
-            Ok(Arc::new(Prefixed(info.clone(), Capabilities::default())))
+            Ok(Arc::new(Idle(info.clone(), Capabilities::default())))
         };
         Factory { name, summary: "for tests", build: Box::new(build) }
     }

@@ -120,29 +120,11 @@ fn check_routing(providers: &[Arc<dyn CloudProvider>], options: &ManagerOptions,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use async_trait::async_trait;
     use bowline_cloud::{Capabilities, ProviderInfo, RouteCapabilities};
     use clap::Parser as _;
 
+    use crate::idle::Idle;
     use crate::settings::Settings;
-
-    /// A provider that can do this and does nothing.
-    struct Able(ProviderInfo, Capabilities);
-
-    #[async_trait]
-    impl CloudProvider for Able {
-        fn info(&self) -> &ProviderInfo {
-            &self.0
-        }
-
-        fn capabilities(&self) -> &Capabilities {
-            &self.1
-        }
-
-        async fn check(&self) -> bowline_cloud::Result<()> {
-            Ok(())
-        }
-    }
 
     fn able(
         name: &str,
@@ -150,7 +132,7 @@ mod tests {
         routes: Option<RouteCapabilities>,
     ) -> Arc<dyn CloudProvider> {
         let info = ProviderInfo { name: name.to_owned(), id_prefixes: Vec::new(), region: None, cluster_id: None };
-        Arc::new(Able(info, Capabilities { instances, routes, ..Capabilities::default() }))
+        Arc::new(Idle(info, Capabilities { instances, routes, ..Capabilities::default() }))
     }
 
     /// What these clouds make wrong with these flags.

@@ -1,60 +1,26 @@
 //! Writes against the embedded API server: what each one sends, and what becomes of it when the server is unwell.
 
+mod fixture;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bowline_apiserver::{ApiServer, Effect, FaultRule, Options};
+use bowline_apiserver::{Effect, FaultRule};
 use bowline_core::initialize::NodeChange;
 use bowline_core::{Address, AddressType, Node, NodeName, ProviderId, Taint};
 use bowline_kube::{Cluster, WriteError};
 use http::StatusCode;
-use k8s_openapi::api::core::v1::Node as FullNode;
-use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
 use tokio::time::Instant;
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-
-struct Fixture {
-    server: ApiServer,
-    nodes: Api<FullNode>,
-    cluster: Cluster,
-    name: NodeName,
-}
-
-/// A server with one Node, `n`, and a cluster that writes to it without sockets, so that time can be paused.
-async fn fixture() -> Result<Fixture, Failure> {
-    let server = ApiServer::start(Options::default()).await?;
-    let client = server.in_process_client();
-    let nodes: Api<FullNode> = Api::all(client.clone());
-    nodes.create(&PostParams::default(), &serde_json::from_value(node_object())?).await?;
-    Ok(Fixture { server, nodes, cluster: Cluster::new(client), name: "n".into() })
-}
-
-fn node_object() -> Value {
-    let taints = json!([
-        {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"},
-        {"key": "own", "effect": "NoExecute"},
-    ]);
-    json!({"metadata": {"name": "n", "labels": {"mine": "1"}}, "spec": {"taints": taints}})
-}
+use fixture::{Failure, Fixture, fixture};
 
 impl Fixture {
-    async fn node(&self) -> Result<Node, Failure> {
-        Ok(self.cluster.node(&self.name).await?.ok_or("the node is gone")?)
-    }
-
     /// Something else changes about the Node, so that versions seen before are out of date.
     async fn touch(&self) -> Result<(), Failure> {
         let patch = Patch::Merge(json!({"metadata": {"annotations": {"touched": "yes"}}}));
         self.nodes.patch("n", &PatchParams::default(), &patch).await?;
-        Ok(())
-    }
-
-    async fn recreate(&self) -> Result<(), Failure> {
-        self.nodes.delete("n", &DeleteParams::default()).await?;
-        self.nodes.create(&PostParams::default(), &serde_json::from_value(node_object())?).await?;
         Ok(())
     }
 

@@ -1,52 +1,20 @@
 //! Pod ranges and the network condition, written against the embedded API server.
 
-use bowline_apiserver::{ApiServer, Effect, FaultRule, Options};
+mod fixture;
+
+use bowline_apiserver::{Effect, FaultRule};
+use bowline_core::NetworkCondition;
 use bowline_core::routes::NetworkStatus;
-use bowline_core::{NetworkCondition, Node, NodeName};
-use bowline_kube::{Cluster, WriteError};
+use bowline_kube::WriteError;
 use http::StatusCode;
 use ipnet::IpNet;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node as FullNode;
-use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-
-struct Fixture {
-    server: ApiServer,
-    nodes: Api<FullNode>,
-    cluster: Cluster,
-    name: NodeName,
-}
-
-/// A server with one Node, `n`, and a cluster that writes to it without sockets, so that time can be paused.
-async fn fixture() -> Result<Fixture, Failure> {
-    let server = ApiServer::start(Options::default()).await?;
-    let client = server.in_process_client();
-    let fixture = Fixture { server, nodes: Api::all(client.clone()), cluster: Cluster::new(client), name: "n".into() };
-    fixture.create().await?;
-    Ok(fixture)
-}
+use fixture::{Failure, Fixture, fixture};
 
 impl Fixture {
-    async fn create(&self) -> Result<(), Failure> {
-        let taints = json!([{"key": "own", "effect": "NoExecute"}]);
-        let node = json!({"metadata": {"name": "n", "labels": {"mine": "1"}}, "spec": {"taints": taints}});
-        self.nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
-        Ok(())
-    }
-
-    async fn recreate(&self) -> Result<(), Failure> {
-        self.nodes.delete("n", &DeleteParams::default()).await?;
-        self.create().await
-    }
-
-    async fn node(&self) -> Result<Node, Failure> {
-        Ok(self.cluster.node(&self.name).await?.ok_or("the node is gone")?)
-    }
-
     /// The Node with all its fields, as the API server has it.
     async fn object(&self) -> Result<Value, Failure> {
         Ok(serde_json::to_value(self.nodes.get_status("n").await?)?)

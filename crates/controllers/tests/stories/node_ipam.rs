@@ -338,14 +338,19 @@ async fn ipam_9_a_refusal_gives_the_range_back() {
     assert_eq!(served(&world, "a").await, ["10.0.0.0/32"]);
 }
 
+/// The Node `a` comes, and the write of its ranges is on its way for five seconds, of which one has passed.
+async fn hold_up_the_write(world: &mut World) {
+    world.register("a").await;
+    hit_writes(world, "a", Effect::Latency(Duration::from_secs(5)), Some(1));
+    world.start();
+    world.pass(Duration::from_secs(1)).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn ipam_9_a_node_that_got_other_ranges_meanwhile_keeps_them() {
     let mut world = world(ONE).await;
-    world.register("a").await;
-    // The write is held up; before it arrives, somebody else is faster.
-    hit_writes(&world, "a", Effect::Latency(Duration::from_secs(5)), Some(1));
-    world.start();
-    world.pass(Duration::from_secs(1)).await;
+    hold_up_the_write(&mut world).await;
+    // Before it arrives, somebody else is faster.
     world.patch("a", json!({"spec": {"podCIDR": "10.10.7.0/24", "podCIDRs": ["10.10.7.0/24"]}})).await;
     world.pass(Duration::from_secs(60)).await;
     let ranges = pod_cidrs(&world.node("a").await);
@@ -357,10 +362,7 @@ async fn ipam_9_a_node_that_got_other_ranges_meanwhile_keeps_them() {
 #[tokio::test(start_paused = true)]
 async fn ipam_9_a_node_that_got_other_ranges_which_the_watch_does_not_show_yet_is_left_in_peace() {
     let mut world = world(ONE).await;
-    world.register("a").await;
-    hit_writes(&world, "a", Effect::Latency(Duration::from_secs(5)), Some(1));
-    world.start();
-    world.pass(Duration::from_secs(1)).await;
+    hold_up_the_write(&mut world).await;
     // The watch is away while somebody else is faster.
     let away = FaultRule { verb: Some("watch".to_owned()), effect: status(500), ..FaultRule::default() };
     world.server.faults().add(away);
@@ -377,10 +379,7 @@ async fn ipam_9_a_node_that_got_other_ranges_which_the_watch_does_not_show_yet_i
 #[tokio::test(start_paused = true)]
 async fn a_node_of_the_same_name_gets_ranges_of_its_own() {
     let mut world = world(ONE).await;
-    world.register("a").await;
-    hit_writes(&world, "a", Effect::Latency(Duration::from_secs(5)), Some(1));
-    world.start();
-    world.pass(Duration::from_secs(1)).await;
+    hold_up_the_write(&mut world).await;
     world.delete("a").await;
     register_holding(&world, "a", &["10.10.9.0/24"]).await;
     world.pass(Duration::from_secs(60)).await;
@@ -410,10 +409,7 @@ async fn a_late_answer_about_a_node_does_not_cost_its_successor_its_range() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_replaced_while_it_is_written_is_no_failure() {
     let mut world = world(ONE).await;
-    world.register("a").await;
-    hit_writes(&world, "a", Effect::Latency(Duration::from_secs(5)), Some(1));
-    world.start();
-    world.pass(Duration::from_secs(1)).await;
+    hold_up_the_write(&mut world).await;
     world.delete("a").await;
     world.register("a").await;
     served(&world, "a").await;
