@@ -18,6 +18,7 @@ pub mod node;
 pub mod node_ipam;
 pub mod node_lifecycle;
 mod outcome;
+mod panics;
 pub mod route;
 pub mod service;
 

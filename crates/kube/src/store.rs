@@ -97,6 +97,21 @@ impl<T: Stored> Store<T> {
         *listeners = Arc::new(longer);
     }
 
+    /// The same, with what `listener` makes of a change, for as long as somebody else has it: what listens most often has the
+    /// store, and would keep itself.
+    pub fn listen_for<L: Send + Sync + 'static>(
+        &self,
+        listener: &Arc<L>,
+        hear: impl Fn(&L, &Change<T>) + Send + Sync + 'static,
+    ) {
+        let listener = Arc::downgrade(listener);
+        self.listen(move |change| {
+            if let Some(listener) = listener.upgrade() {
+                hear(&listener, change);
+            }
+        });
+    }
+
     /// The object of this name.
     pub fn get(&self, key: &str) -> Option<Arc<T>> {
         self.read().get(key).cloned()
@@ -262,6 +277,20 @@ mod tests {
         store.remove("a", "u");
         store.remove("a", "u");
         assert_eq!(*heard.lock().unwrap(), ["+a/u@1 true", "a@1>2 true", "-a/u@2 false"]);
+    }
+
+    #[test]
+    fn a_listener_hears_as_long_as_somebody_has_it() {
+        let (store, heard) = (Store::new(), Arc::new(Mutex::new(Vec::new())));
+        store.listen_for(&heard, |heard, change| heard.lock().unwrap().push(matches!(change, Change::Added(_))));
+        let still = heard.clone();
+        drop(heard);
+        store.put(Thing("a", "u", "1"));
+        assert_eq!(*still.lock().unwrap(), [true]);
+        let gone = Arc::downgrade(&still);
+        drop(still);
+        store.put(Thing("b", "v", "1"));
+        assert!(gone.upgrade().is_none(), "the store does not keep it");
     }
 
     #[test]

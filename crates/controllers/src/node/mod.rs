@@ -96,12 +96,7 @@ impl NodeController {
             context,
             options,
         });
-        let listener = Arc::downgrade(&shared);
-        shared.context.nodes.listen(move |change| {
-            if let Some(shared) = listener.upgrade() {
-                shared.heard(change);
-            }
-        });
+        shared.context.nodes.listen_for(&shared, Shared::heard);
         Ok(NodeController { shared })
     }
 

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::book::Reservation;
 use super::{Shared, WRITERS};
 use crate::outcome::Outcome;
-use crate::service::pass_on_panic;
+use crate::panics::pass_on_panic;
 
 /// How the API server answers who wants to change a Node's ranges: what it has, it keeps.
 const HAS_OTHERS: u16 = 422;

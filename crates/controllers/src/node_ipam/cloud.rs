@@ -18,7 +18,7 @@ use super::allocate::{clear_up, give, say, write};
 use super::book::Reservation;
 use super::{AllocatorType, Shared, WRITERS};
 use crate::outcome::Outcome;
-use crate::service::pass_on_panic;
+use crate::panics::pass_on_panic;
 
 /// The most Nodes that one read is made for.
 const BATCH: usize = 1000;

@@ -129,12 +129,7 @@ impl NodeIpamController {
             context,
             options,
         });
-        let listener = Arc::downgrade(&shared);
-        shared.context.nodes.listen(move |change| {
-            if let Some(shared) = listener.upgrade() {
-                shared.heard(change);
-            }
-        });
+        shared.context.nodes.listen_for(&shared, Shared::heard);
         Ok(NodeIpamController { shared })
     }
 

@@ -71,9 +71,8 @@ impl NodeLifecycleController {
     /// Ready to run.
     pub fn new(context: Context, options: Options) -> Result<NodeLifecycleController, prometheus::Error> {
         let complaints = Arc::new(Complaints::default());
-        let listener = Arc::downgrade(&complaints);
-        context.nodes.listen(move |change| {
-            if let (Some(complaints), Change::Deleted(node)) = (listener.upgrade(), change) {
+        context.nodes.listen_for(&complaints, |complaints: &Complaints<NodeName>, change| {
+            if let Change::Deleted(node) = change {
                 complaints.forget(&node.name);
             }
         });

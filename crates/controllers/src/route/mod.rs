@@ -42,7 +42,7 @@ use tokio::task::JoinSet;
 
 use crate::Context;
 use crate::complaints::Complaints;
-use crate::service::pass_on_panic;
+use crate::panics::pass_on_panic;
 use account::Account;
 use metrics::{Metrics, Outcome, Trigger};
 
@@ -160,12 +160,7 @@ impl RouteController {
             context,
             options,
         });
-        let listener = Arc::downgrade(&shared);
-        shared.context.nodes.listen(move |change| {
-            if let Some(shared) = listener.upgrade() {
-                shared.heard(change);
-            }
-        });
+        shared.context.nodes.listen_for(&shared, Shared::heard);
         Ok(Some(RouteController { shared }))
     }
 

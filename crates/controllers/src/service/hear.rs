@@ -16,18 +16,8 @@ use super::decide::{self, Need};
 impl Shared {
     /// From now on, what is heard makes work.
     pub(super) fn listen(self: &Arc<Shared>) {
-        let listener = Arc::downgrade(self);
-        self.context.services.listen(move |change| {
-            if let Some(shared) = listener.upgrade() {
-                shared.heard_service(change);
-            }
-        });
-        let listener = Arc::downgrade(self);
-        self.context.nodes.listen(move |change| {
-            if let Some(shared) = listener.upgrade() {
-                shared.heard_node(change);
-            }
-        });
+        self.context.services.listen_for(self, Shared::heard_service);
+        self.context.nodes.listen_for(self, Shared::heard_node);
     }
 
     fn heard_service(&self, change: &Change<Service>) {

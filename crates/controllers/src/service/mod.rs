@@ -42,11 +42,12 @@ use bowline_core::{ClusterName, Service, ServiceKey};
 use bowline_kube::EventSource;
 use bowline_runtime::{Backoff, Priority, Queue, Shutdown, Work};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 
 use crate::Context;
 use crate::complaints::Complaints;
 use crate::manager::ManagerError;
+use crate::panics::pass_on_panic;
 use balancers::Balancers;
 use crowd::Crowd;
 use memory::Memory;
@@ -246,15 +247,6 @@ async fn next_lot(shared: &Shared, places: &Arc<Semaphore>) -> Vec<(Work<Service
     let mut free = places.clone().acquire_many_owned(size).await.ok();
     let lot = shared.queue.next_batch(size as usize).await;
     lot.into_iter().map(|work| (work, free.as_mut().and_then(|free| free.split(1)))).collect()
-}
-
-/// A pass that panicked takes the manager down, rather than leaving something that nobody works on any more.
-pub(crate) fn pass_on_panic(ended: Result<(), JoinError>) {
-    if let Err(error) = ended
-        && error.is_panic()
-    {
-        std::panic::resume_unwind(error.into_panic());
-    }
 }
 
 /// Namespaces take turns.
