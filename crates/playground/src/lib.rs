@@ -360,10 +360,8 @@ fn manager_options(ranges: Vec<ClusterRange>) -> ManagerOptions {
             ..Default::default()
         }),
         route: Some(route::Options {
-            cluster: ClusterName::from(CLUSTER),
-            ranges: ranges.iter().map(ClusterRange::cluster).collect(),
             mode: route::Mode::Watch { refresh: ROUTE_REFRESH },
-            max_share: 0.5,
+            ..route::Options::new(ClusterName::from(CLUSTER), ranges.iter().map(ClusterRange::cluster).collect())
         }),
         node_ipam: Some(node_ipam::Options {
             ranges,

@@ -1,5 +1,6 @@
 //! The flags of the commands that look at a cluster and its clouds once: `plan` and `orphans`.
 
+use bowline_controllers::route;
 use clap::{Args, ValueEnum};
 
 use super::manager::{ControllerArgs, ReachArgs};
@@ -36,7 +37,7 @@ pub(crate) struct OrphansArgs {
     #[arg(
         long,
         value_name = "SHARE",
-        default_value = "0.5",
+        default_value = route::MAX_SHARE.to_string(),
         value_parser = given(flags::share),
     )]
     pub(crate) route_deletion_max_share: Given<f64>,

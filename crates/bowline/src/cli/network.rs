@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bowline_controllers::route;
 use clap::Args;
 
 use crate::flags::{self, Given, Switch as _, given};
@@ -42,7 +43,7 @@ pub(crate) struct RouteArgs {
     #[arg(
         long,
         value_name = "SHARE",
-        default_value = "0.5",
+        default_value = route::MAX_SHARE.to_string(),
         value_parser = given(flags::share),
     )]
     pub(crate) route_deletion_max_share: Given<f64>,

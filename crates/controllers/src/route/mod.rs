@@ -72,6 +72,9 @@ const OTHERS_WORD: Duration = Duration::from_secs(10);
 /// The most passes that are under way for a cloud, whatever it can take.
 const MOST_PASSES: usize = 400;
 
+/// The default of `--route-deletion-max-share`.
+pub const MAX_SHARE: f64 = 0.5;
+
 /// How the controller is set.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -110,7 +113,7 @@ impl Default for Mode {
 impl Options {
     /// The default mode and brake, for a cluster whose pods live in these ranges.
     pub fn new(cluster: ClusterName, ranges: Vec<IpNet>) -> Options {
-        Options { cluster, ranges, mode: Mode::default(), max_share: 0.5 }
+        Options { cluster, ranges, mode: Mode::default(), max_share: MAX_SHARE }
     }
 }
 
