@@ -1,10 +1,12 @@
 //! The command line, declared once. The doc comments here are the help texts and, by way of `xtask generate`, the page
 //! `docs/reference/cli.md`; write them for the person at the terminal.
 
+mod check;
 #[cfg(feature = "provider-local")]
 mod cloud;
 mod look;
 mod manager;
+mod manifests;
 mod network;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,12 +20,14 @@ use ipnet::IpNet;
 
 use crate::flags::{self, PortRange, Switch as _};
 
+pub(crate) use check::CheckArgs;
 #[cfg(feature = "provider-local")]
 pub(crate) use cloud::{CloudArgs, CloudCommand, EndpointArgs};
 pub(crate) use look::{OrphansArgs, Output, PlanArgs};
 pub(crate) use manager::{
     CloudCallArgs, ControllerArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs,
 };
+pub(crate) use manifests::ManifestsArgs;
 pub(crate) use network::{NetworkArgs, NodeIpamArgs, RouteArgs};
 
 /// Names the environment variable that selects what is logged.
@@ -82,6 +86,17 @@ pub(crate) enum Command {
     /// Each balancer is shown with what it consists of. With --delete they are removed, after a question. The exit code is 1 if
     /// anything went wrong.
     Orphans(Box<OrphansArgs>),
+
+    /// Look whether the manager can work here, before it does: inside or outside of a cluster.
+    ///
+    /// It asks the API server and the clouds, changes nothing, and tells what would go wrong, each with its cure. The exit
+    /// code is 0 if nothing would, 2 if something would, and 1 if it could not look, which includes flags that cannot work.
+    Check(Box<CheckArgs>),
+
+    /// Print what a cluster needs to run the manager: accounts, roles, configuration and the pods themselves.
+    ///
+    /// Plain YAML for `kubectl apply -f -`. The flags after it are those that the manager is to have.
+    Manifests(Box<ManifestsArgs>),
 
     /// Run a small cloud on this machine, or change one that runs.
     ///

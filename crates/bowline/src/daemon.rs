@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bowline_cloud::Clouds;
 use bowline_config::Problems;
-use bowline_controllers::manager;
+use bowline_controllers::manager::{self, Surroundings};
 use bowline_runtime::{Clock, Shutdown, Supervisor};
 
 use crate::admin::Admin;
@@ -55,7 +55,8 @@ impl Prepared {
             tasks.spawn("metrics", Admin::bind(address, metrics.clone()).await?.serve(shutdown.clone()));
         }
         tracing::info!(version = env!("CARGO_PKG_VERSION"), clouds = ?names(&clouds), "starting");
-        let manager = manager::run(client, clouds, self.settings.manager, Clock::system(), metrics, shutdown);
+        let surroundings = Surroundings::new(client, clouds, Clock::system(), metrics);
+        let manager = manager::run(surroundings, self.settings.manager, shutdown);
         tasks.spawn("manager", manager);
         tasks.run(patience).await?;
         tracing::info!("stopped");

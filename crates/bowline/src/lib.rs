@@ -15,6 +15,7 @@
 
 mod admin;
 mod argv;
+mod check;
 mod cli;
 #[cfg(feature = "provider-local")]
 mod cloud;
@@ -26,6 +27,7 @@ mod flags;
 #[cfg(test)]
 mod idle;
 mod kubeconfig;
+mod manifests;
 mod orphans;
 mod plan;
 mod playground;
@@ -133,6 +135,8 @@ fn run(cli: cli::Cli, problems: Problems) -> anyhow::Result<ExitCode> {
         Some(cli::Command::Apiserver(args)) => runtime.block_on(serve::run(args)).map(success),
         Some(cli::Command::Playground(args)) => runtime.block_on(playground::run(args)).map(success),
         Some(cli::Command::Plan(args)) => runtime.block_on(plan::run(&args)),
+        Some(cli::Command::Check(args)) => runtime.block_on(check::run(&args)),
+        Some(cli::Command::Manifests(args)) => manifests::run(&args).map(success),
         Some(cli::Command::Orphans(args)) => runtime.block_on(orphans::run(&args)),
         #[cfg(feature = "provider-local")]
         Some(cli::Command::Cloud(args)) => runtime.block_on(cloud::run(&args)).map(success),

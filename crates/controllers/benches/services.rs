@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use bowline_apiserver::{ApiServer, Options as ServerOptions};
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds};
-use bowline_controllers::manager::{self, ManagerError, ManagerOptions};
+use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
 use bowline_core::{Address, AddressType};
 use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider, NewMachine};
 use bowline_runtime::{Clock, Shutdown};
@@ -202,7 +202,11 @@ impl World {
         }
         let shutdown = Shutdown::new();
         let client = self.server.in_process_client();
-        let running = tokio::spawn(manager::run(client, clouds, options, Clock::system(), metrics, shutdown.clone()));
+        let running = tokio::spawn(manager::run(
+            Surroundings::new(client, clouds, Clock::system(), metrics),
+            options,
+            shutdown.clone(),
+        ));
         Manager { shutdown, running }
     }
 

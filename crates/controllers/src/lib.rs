@@ -25,7 +25,7 @@ pub mod service;
 use bowline_cloud::Clouds;
 use bowline_core::{Node, Service};
 use bowline_kube::{Cluster, EventSink, Store};
-use bowline_runtime::{Clock, QueueMetrics};
+use bowline_runtime::{Board, Clock, QueueMetrics};
 
 /// What every controller works with.
 #[derive(Clone)]
@@ -46,4 +46,6 @@ pub struct Context {
     pub metrics: prometheus::Registry,
     /// The metrics of queues.
     pub queues: QueueMetrics,
+    /// Where the controller and its parts can be looked at.
+    pub board: Board,
 }

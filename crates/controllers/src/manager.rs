@@ -5,8 +5,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use bowline_cloud::Clouds;
-use bowline_kube::{Cluster, EventSink, Store, watch_nodes, watch_services};
-use bowline_runtime::{Clock, QueueMetrics, Shutdown, Supervisor, TaskFailure};
+use bowline_kube::{Clients, Cluster, EventSink, Store, watch_nodes, watch_services};
+use bowline_runtime::{Board, Clock, QueueMetrics, Shutdown, Supervisor, TaskFailure};
 use tokio_util::task::TaskTracker;
 
 use crate::node::NodeController;
@@ -50,6 +50,28 @@ impl Default for ManagerOptions {
     }
 }
 
+/// What the controllers find when they start: made by the program, which has a use of its own for some of it.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// The API server.
+    pub clients: Clients,
+    /// The clouds.
+    pub clouds: Clouds,
+    /// The time.
+    pub clock: Clock,
+    /// Where metrics are registered.
+    pub metrics: prometheus::Registry,
+    /// Where the parts of the manager can be looked at.
+    pub board: Board,
+}
+
+impl Surroundings {
+    /// One client for all, and nobody looks.
+    pub fn new(client: kube::Client, clouds: Clouds, clock: Clock, metrics: prometheus::Registry) -> Surroundings {
+        Surroundings { clients: Clients::shared(client), clouds, clock, metrics, board: Board::new() }
+    }
+}
+
 /// Why the manager ended although nobody asked it to.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagerError {
@@ -68,14 +90,9 @@ pub enum ManagerError {
 ///
 /// Order matters: the controllers listen before the watch starts, so that they hear of everything; none of them works
 /// before the store is complete.
-pub async fn run(
-    client: kube::Client,
-    clouds: Clouds,
-    options: ManagerOptions,
-    clock: Clock,
-    metrics: prometheus::Registry,
-    shutdown: Shutdown,
-) -> Result<(), ManagerError> {
+pub async fn run(surroundings: Surroundings, options: ManagerOptions, shutdown: Shutdown) -> Result<(), ManagerError> {
+    let Surroundings { clients, clouds, clock, metrics, board } = surroundings;
+    let client = clients.process();
     let (events, write_events) = EventSink::new(client.clone(), clock.clone(), &metrics);
     let context = Context {
         cluster: Cluster::with_metrics(client.clone(), &metrics)?.until(shutdown.clone()).dry_run(options.dry_run),
@@ -85,6 +102,7 @@ pub async fn run(
         events: events.dry_run(options.dry_run),
         clock,
         queues: QueueMetrics::register(&metrics)?,
+        board,
         metrics,
     };
     let mut tasks = Supervisor::new(shutdown.clone());

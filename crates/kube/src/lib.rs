@@ -11,15 +11,21 @@
 //! What the crate hands out and takes are values of `bowline-core`; nothing above it sees a Kubernetes type.
 
 mod client;
+mod clients;
 mod cluster;
 mod events;
 mod exchange;
+mod lease;
+mod rights;
 mod store;
 mod watch;
 mod wire;
 
 pub use client::{ClientOptions, ConnectError, connect};
+pub use clients::Clients;
 pub use cluster::{Cluster, WriteError};
 pub use events::{EventSink, EventSource, EventType, ObjectRef};
+pub use lease::LeaseOptions;
+pub use rights::{Right, Scope};
 pub use store::{Change, Store, Stored};
 pub use watch::{watch_nodes, watch_services};

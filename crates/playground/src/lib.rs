@@ -37,7 +37,7 @@ use std::time::Duration;
 use bowline_apiserver::{ApiServer, StartError};
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds};
-use bowline_controllers::manager::{self, ManagerError, ManagerOptions};
+use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
 use bowline_controllers::{node, node_ipam, node_lifecycle, route, service};
 use bowline_core::ClusterName;
 use bowline_core::ipam::ClusterRange;
@@ -194,7 +194,8 @@ impl Playground {
         let metrics = prometheus::Registry::new();
         let clouds = clouds(&self.cloud, &metrics);
         let options = manager_options(self.ranges.clone());
-        let running = manager::run(client, clouds, options, Clock::system(), metrics, self.shutdown.clone());
+        let surroundings = Surroundings::new(client, clouds, Clock::system(), metrics);
+        let running = manager::run(surroundings, options, self.shutdown.clone());
         self.controllers = Some(tokio::spawn(running));
         Ok(())
     }

@@ -4,21 +4,27 @@
 //! * [`TokenBucket`]: a rate.
 //! * [`Clock`]: the time, which a test can stop.
 //! * [`Shutdown`]: the wish to end; [`signals`]: those who express it from outside.
+//! * [`Fence`]: what keeps a process that no longer leads from changing anything.
+//! * [`Board`]: where every part of the process can be looked at.
 //! * [`Supervisor`]: the tasks of the process, of which none may end on its own.
 //!
 //! All waiting is done with `tokio::time`, so a paused runtime makes every test of this instant and exact.
 
 mod backoff;
+mod board;
 mod bucket;
 mod clock;
+mod fence;
 mod queue;
 mod shutdown;
 mod signal;
 mod supervisor;
 
 pub use backoff::Backoff;
+pub use board::{Board, Entry, Kind, Part};
 pub use bucket::TokenBucket;
 pub use clock::Clock;
+pub use fence::{Fence, Fenced, Term};
 pub use queue::{Priority, Queue, QueueMetrics, Work};
 pub use shutdown::Shutdown;
 pub use signal::signals;

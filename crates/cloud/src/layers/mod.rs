@@ -27,6 +27,7 @@ use bowline_core::{
     Route, RouteSpec, Step,
 };
 
+use bowline_runtime::Fence;
 use ipnet::IpNet;
 
 use crate::layers::balancers::Observer;
@@ -62,6 +63,8 @@ pub struct LayerOptions {
     pub burst: u32,
     /// How long a question about a machine or a balancer waits for others to be asked along with it.
     pub gather: Duration,
+    /// What must be open for a call to be made: a process that no longer leads makes none.
+    pub fence: Fence,
 }
 
 impl Default for LayerOptions {
@@ -75,6 +78,7 @@ impl Default for LayerOptions {
             rate: None,
             burst: 20,
             gather: Duration::from_millis(3),
+            fence: Fence::open(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Child as Process, Command, Stdio};
 use std::time::Duration;
 
 use bowline_apiserver::ApiServer;
-use bowline_controllers::manager::{self, ManagerOptions};
+use bowline_controllers::manager::{self, ManagerOptions, Surroundings};
 use bowline_kube::ClientOptions;
 use bowline_runtime::{Clock, Shutdown};
 
@@ -92,5 +92,6 @@ pub(crate) async fn manage(
         let _ = std::io::read_to_string(std::io::stdin());
         wish.request();
     });
-    Ok(manager::run(client().await?, clouds, options, Clock::system(), metrics, shutdown).await?)
+    let surroundings = Surroundings::new(client().await?, clouds, Clock::system(), metrics);
+    Ok(manager::run(surroundings, options, shutdown).await?)
 }

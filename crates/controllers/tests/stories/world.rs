@@ -7,7 +7,7 @@ use std::time::Duration;
 use bowline_apiserver::{ApiServer, Effect, FaultRule, Options as ServerOptions};
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds};
-use bowline_controllers::manager::{self, ManagerError, ManagerOptions};
+use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
 use bowline_core::testing::address;
 use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider, NewMachine};
 use bowline_runtime::{Clock, Shutdown};
@@ -87,14 +87,13 @@ impl World {
     pub(crate) fn start(&mut self) {
         let clouds = self.layered_clouds(&self.metrics);
         let shutdown = Shutdown::new();
-        let running = tokio::spawn(manager::run(
+        let surroundings = Surroundings::new(
             self.server.in_process_client(),
             clouds,
-            self.options.clone(),
             Clock::following_tokio(Timestamp::now()),
             self.metrics.clone(),
-            shutdown.clone(),
-        ));
+        );
+        let running = tokio::spawn(manager::run(surroundings, self.options.clone(), shutdown.clone()));
         self.manager = Some((shutdown, running));
     }
 
