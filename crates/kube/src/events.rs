@@ -24,6 +24,7 @@ use bowline_core::{Node, Service};
 use bowline_runtime::{Clock, Shutdown};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
+use jiff::Timestamp;
 use prometheus::{IntCounterVec, Opts, Registry};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -141,6 +142,21 @@ impl EventSource {
             EventType::Normal => tracing::info!(controller, kind = object.kind, %key, reason, "{message}"),
             EventType::Warning => tracing::warn!(controller, kind = object.kind, %key, reason, "{message}"),
         }
+    }
+}
+
+/// Writes one Event about something good that happens so rarely that nothing needs to be counted or combined.
+pub(crate) async fn announce(
+    client: &kube::Client,
+    component: &'static str,
+    object: ObjectRef,
+    reason: &'static str,
+    message: String,
+    now: Timestamp,
+) {
+    let what = Occurrence { component, object, kind: EventType::Normal, reason, message };
+    if let Some(record) = Correlator::new().correlate(what, now) {
+        post::announce(client, &record).await;
     }
 }
 

@@ -25,7 +25,7 @@ pub use client::{ClientOptions, ConnectError, connect};
 pub use clients::Clients;
 pub use cluster::{Cluster, WriteError};
 pub use events::{EventSink, EventSource, EventType, ObjectRef};
-pub use lease::LeaseOptions;
+pub use lease::{ElectionMetrics, Elector, Held, Identity, LeaseOptions, LeaseOptionsError, Lost};
 pub use rights::{Right, Scope};
 pub use store::{Change, Store, Stored};
 pub use watch::{watch_nodes, watch_services};

@@ -66,6 +66,13 @@ async fn post(client: &kube::Client, record: &Record, dropped: &Dropped) {
     }
 }
 
+/// Writes a record, unless there is trouble.
+pub(super) async fn announce(client: &kube::Client, record: &Record) {
+    if let Err(failure) = write(client, record).await {
+        tracing::warn!(key = %record.what.object.key(), event = record.name, ?failure, "an Event cannot be written");
+    }
+}
+
 /// The same request may succeed later.
 fn is_passing(code: StatusCode) -> bool {
     code.is_server_error() || code == StatusCode::TOO_MANY_REQUESTS
