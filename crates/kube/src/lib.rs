@@ -15,6 +15,7 @@ mod clients;
 mod cluster;
 mod events;
 mod exchange;
+mod fenced;
 mod lease;
 mod rights;
 mod store;

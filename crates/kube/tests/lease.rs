@@ -88,7 +88,7 @@ impl World {
         let families = self.metrics.gather();
         let metric = families.iter().find(|family| family.name() == name)?.get_metric().first()?;
         assert_eq!(metric.get_label().first().map(|label| (label.name(), label.value())), Some(("name", NAME)));
-        Some(metric.get_gauge().value() + metric.get_counter().value())
+        Some(metric.get_gauge().get_value() + metric.get_counter().get_value())
     }
 }
 
@@ -175,7 +175,7 @@ async fn le3_a_holder_that_renews_keeps_it_and_one_that_dies_is_followed_after_t
 #[tokio::test(start_paused = true)]
 async fn le7_a_lease_that_is_given_back_has_a_new_holder_at_once() -> Result<(), Failure> {
     let world = World::new().await?;
-    let (first, second) = (world.candidate()?, world.candidate()?);
+    let (first, second) = (world.candidate()?, world.candidate_at("2024-02-29T12:00:00.5Z")?);
     let (leader, standby) = (first.identity.clone(), second.identity.clone());
     let mut held = first.at_once().await?;
     let waiting = tokio::spawn(second.within(3600 * SECOND));
