@@ -10,6 +10,8 @@
 //! times written in it: clocks differ (LE-3). Each renewal extends a [`Term`] of the process's fence by the renew
 //! deadline, counted from before the request was sent, so that this process stops writing before another one may start.
 
+mod rights;
+
 use std::time::Duration;
 
 /// Which lease, and how it is held.
