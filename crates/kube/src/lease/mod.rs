@@ -21,6 +21,8 @@ mod record;
 mod request;
 mod status;
 
+mod rights;
+
 use std::fmt;
 use std::time::Duration;
 
