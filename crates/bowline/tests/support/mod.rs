@@ -156,6 +156,11 @@ impl Program {
         Program { child, scratch }
     }
 
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// All it printed so far, to standard output and standard error.
     pub(crate) fn said(&self) -> String {
         ["stdout", "stderr"].map(|name| fs::read_to_string(self.scratch.path(name)).unwrap()).join("")
