@@ -3,6 +3,8 @@
 
 use bowline_runtime::Fence;
 
+use crate::fenced::fenced;
+
 /// Hands out clients.
 #[derive(Clone)]
 pub struct Clients {
@@ -28,8 +30,6 @@ impl Clients {
 
     /// For the controller of this name in its clients (`node-controller`, `service-controller`, …).
     pub fn controller(&self, _name: &'static str) -> kube::Client {
-        // TODO(fence, identities): the layer that asks the fence; with --use-service-account-credentials an own identity.
-        let _ = &self.fence;
-        self.process.clone()
+        fenced(self.process.clone(), self.fence.clone())
     }
 }
