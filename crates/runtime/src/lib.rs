@@ -6,6 +6,7 @@
 //! * [`Shutdown`]: the wish to end; [`signals`]: those who express it from outside.
 //! * [`Fence`]: what keeps a process that no longer leads from changing anything.
 //! * [`Board`]: where every part of the process can be looked at.
+//! * [`Renewals`]: credentials that are read again when their files change.
 //! * [`Supervisor`]: the tasks of the process, of which none may end on its own.
 //!
 //! All waiting is done with `tokio::time`, so a paused runtime makes every test of this instant and exact.
@@ -16,6 +17,7 @@ mod bucket;
 mod clock;
 mod fence;
 mod queue;
+mod renewal;
 mod shutdown;
 mod signal;
 mod supervisor;
@@ -26,6 +28,7 @@ pub use bucket::TokenBucket;
 pub use clock::Clock;
 pub use fence::{Fence, Fenced, Term};
 pub use queue::{Priority, Queue, QueueMetrics, Work};
+pub use renewal::{Fingerprint, Renewable, Renewals};
 pub use shutdown::Shutdown;
 pub use signal::signals;
 pub use supervisor::{Supervisor, TaskFailure};
