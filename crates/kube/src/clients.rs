@@ -7,6 +7,7 @@ use bowline_runtime::Fence;
 
 use crate::access::Access;
 use crate::accounts::Accounts;
+use crate::fenced::fenced;
 
 /// Hands out clients.
 #[derive(Clone)]
@@ -64,9 +65,7 @@ impl Clients {
 
     /// For the controller of this name in its clients (`node-controller`, `service-controller`, …).
     pub fn controller(&self, name: &'static str) -> kube::Client {
-        // TODO(fence): the layer that asks the fence.
-        let _ = &self.fence;
-        self.identity(name)
+        fenced(self.identity(name), self.fence.clone())
     }
 
     fn identity(&self, name: &'static str) -> kube::Client {

@@ -14,6 +14,8 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::fenced::is_fenced;
+
 /// A hung API server must not hold up whoever waits for it for ever.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How often a client comes back when the API server asks it to (CL-2).
@@ -111,6 +113,8 @@ impl Failure {
 async fn once(client: &kube::Client, request: Request<Vec<u8>>) -> Outcome {
     match tokio::time::timeout(ANSWER_WITHIN, send(client, request)).await {
         Ok(Ok((response, body))) => judge(&response, body),
+        // It will not be another time: the process has lost its right to write, and ends.
+        Ok(Err(error)) if is_fenced(&error) => Outcome::Final(Failure::Unanswered(with_causes(&error))),
         Ok(Err(error)) => Outcome::Broken(Failure::Unanswered(with_causes(&error))),
         // Whoever asked has waited long enough.
         Err(_) => Outcome::Final(Failure::Unanswered(format!("there is no answer within {ANSWER_WITHIN:?}"))),

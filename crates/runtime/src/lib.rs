@@ -6,6 +6,8 @@
 //! * [`Shutdown`]: the wish to end; [`signals`]: those who express it from outside.
 //! * [`Fence`]: what keeps a process that no longer leads from changing anything.
 //! * [`Board`]: where every part of the process can be looked at.
+//! * [`Heartbeat`] and [`Ensemble`]: whether a control loop gets on.
+//! * [`Metric`]: a metric, declared once for those who count and those who read.
 //! * [`Renewals`]: credentials that are read again when their files change.
 //! * [`Supervisor`]: the tasks of the process, of which none may end on its own.
 //!
@@ -16,6 +18,8 @@ mod board;
 mod bucket;
 mod clock;
 mod fence;
+mod heartbeat;
+mod metric;
 mod queue;
 mod renewal;
 mod shutdown;
@@ -27,8 +31,10 @@ pub use board::{Board, Entry, Kind, Part};
 pub use bucket::TokenBucket;
 pub use clock::Clock;
 pub use fence::{Fence, Fenced, Term};
-pub use queue::{Priority, Queue, QueueMetrics, Work};
-pub use renewal::{Fingerprint, Renewable, Renewals};
+pub use heartbeat::{Ensemble, Heartbeat};
+pub use metric::{Bounds, Instrument, Metric, Shape, Stability};
+pub use queue::{METRICS as QUEUE_METRICS, Priority, Queue, QueueMetrics, Work};
+pub use renewal::{Fingerprint, METRICS as RENEWAL_METRICS, Renewable, Renewals};
 pub use shutdown::Shutdown;
 pub use signal::signals;
 pub use supervisor::{Supervisor, TaskFailure};

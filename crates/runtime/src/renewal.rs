@@ -12,13 +12,22 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use prometheus::{IntCounterVec, Opts, Registry};
+use prometheus::{IntCounterVec, Registry};
 use serde_json::{Value, json};
 
-use crate::Shutdown;
+use crate::{Metric, Shutdown, metrics};
 
 /// The pause between two looks at the files.
 const PERIOD: Duration = Duration::from_secs(5);
+
+metrics! {
+    /// What is counted of credentials.
+    pub METRICS;
+    RELOADS = Metric::counter(
+        "bowline_credential_reloads_total",
+        "Changed credentials that were read again, by what they are for and whether they were taken (success, error).",
+    ).labels(&["what", "result"]);
+}
 
 /// Something that was made from files, and can be made anew.
 pub trait Renewable: Send + Sync {
@@ -47,12 +56,9 @@ pub struct Renewals {
 }
 
 impl Renewals {
-    /// Counts in `bowline_credential_reloads_total`.
+    /// Counts in these metrics.
     pub fn register(metrics: &Registry) -> prometheus::Result<Renewals> {
-        let help = "How often changed credentials were read again, by what they are for and whether they were taken.";
-        let count = IntCounterVec::new(Opts::new("bowline_credential_reloads_total", help), &["what", "result"])?;
-        metrics.register(Box::new(count.clone()))?;
-        Ok(Renewals { period: PERIOD, count, last: Arc::default() })
+        Ok(Renewals { period: PERIOD, count: RELOADS.register(metrics)?, last: Arc::default() })
     }
 
     /// With another pause between two looks.

@@ -1,18 +1,55 @@
-//! The `workqueue_*` metrics, under the names and with the texts that dashboards for the Go managers know.
+//! The `workqueue_*` metrics, under the names and with the texts that dashboards for the Go managers know, and one of ours.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{
-    CounterVec, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, Opts, Registry, exponential_buckets,
-};
+use prometheus::{CounterVec, Gauge, GaugeVec, Histogram, HistogramVec, Registry};
+
+use super::state::Ages;
+use crate::metric::Instrument;
+use crate::{Bounds, Metric, metrics};
 
 /// The one label.
-const NAME: &str = "name";
+const LABELS: &[&str] = &["name"];
 
-/// The `workqueue_*` metrics of all queues of a process. Clones are the same metrics.
+/// From 10 ns to 10 s, each ten times the one before.
+const DURATIONS: Bounds = Bounds::Powers { first: 1e-8, factor: 10.0, count: 10 };
+
+metrics! {
+    /// What queues tell.
+    pub METRICS;
+    DEPTH = Metric::gauge("workqueue_depth", "Current depth of workqueue").labels(LABELS).beta();
+    ADDS = Metric::counter("workqueue_adds_total", "Total number of adds handled by workqueue").labels(LABELS).beta();
+    RETRIES = Metric::counter("workqueue_retries_total", "Total number of retries handled by workqueue").labels(LABELS).beta();
+    QUEUE_DURATION = Metric::histogram(
+        "workqueue_queue_duration_seconds",
+        "How long in seconds an item stays in workqueue before being requested.",
+        DURATIONS,
+    ).labels(LABELS).beta();
+    WORK_DURATION = Metric::histogram(
+        "workqueue_work_duration_seconds",
+        "How long in seconds processing an item from workqueue takes.",
+        DURATIONS,
+    ).labels(LABELS).beta();
+    UNFINISHED_WORK = Metric::gauge(
+        "workqueue_unfinished_work_seconds",
+        "How many seconds of work has done that is in progress and hasn't been observed by work_duration. Large values \
+         indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.",
+    ).labels(LABELS).beta();
+    LONGEST_RUNNING = Metric::gauge(
+        "workqueue_longest_running_processor_seconds",
+        "How many seconds has the longest running processor for workqueue been running.",
+    ).labels(LABELS).beta();
+    OLDEST_WAITING = Metric::gauge(
+        "bowline_queue_oldest_waiting_seconds",
+        "How long the key that has waited longest for its turn has waited; those that wait for a further try are none of them.",
+    ).labels(LABELS);
+}
+
+/// The metrics of all queues of a process. Clones are the same metrics.
 #[derive(Clone)]
 pub struct QueueMetrics {
     depth: GaugeVec,
@@ -22,33 +59,38 @@ pub struct QueueMetrics {
     work_duration: HistogramVec,
     unfinished_work: GaugeVec,
     longest_running: GaugeVec,
+    oldest_waiting: GaugeVec,
     /// Those whose gauges depend on the time of asking.
-    queues: Arc<Mutex<Vec<Weak<dyn Refresh>>>>,
+    queues: Arc<Mutex<Vec<Weak<dyn Watched>>>>,
 }
 
-/// Something that can bring its gauges up to date.
-pub(super) trait Refresh: Send + Sync {
-    fn refresh(&self);
+/// A queue whose keys grow old.
+pub(super) trait Watched: Send + Sync {
+    /// Its label, which it may have in common with others: a queue for each cloud is one to those who count.
+    fn name(&self) -> &'static str;
+    /// How old its keys are, now.
+    fn ages(&self) -> Ages;
 }
 
 impl QueueMetrics {
     /// Registers them.
     pub fn register(registry: &Registry) -> prometheus::Result<QueueMetrics> {
         let metrics = QueueMetrics {
-            depth: gauge("workqueue_depth", "Current depth of workqueue")?,
-            adds: counter("workqueue_adds_total", "Total number of adds handled by workqueue")?,
-            retries: counter("workqueue_retries_total", "Total number of retries handled by workqueue")?,
-            queue_duration: histogram("workqueue_queue_duration_seconds", QUEUE_DURATION)?,
-            work_duration: histogram("workqueue_work_duration_seconds", WORK_DURATION)?,
-            unfinished_work: gauge("workqueue_unfinished_work_seconds", UNFINISHED_WORK)?,
-            longest_running: gauge("workqueue_longest_running_processor_seconds", LONGEST_RUNNING)?,
+            depth: Instrument::make(&DEPTH, None)?,
+            adds: Instrument::make(&ADDS, None)?,
+            retries: Instrument::make(&RETRIES, None)?,
+            queue_duration: Instrument::make(&QUEUE_DURATION, None)?,
+            work_duration: Instrument::make(&WORK_DURATION, None)?,
+            unfinished_work: Instrument::make(&UNFINISHED_WORK, None)?,
+            longest_running: Instrument::make(&LONGEST_RUNNING, None)?,
+            oldest_waiting: Instrument::make(&OLDEST_WAITING, None)?,
             queues: Arc::default(),
         };
         registry.register(Box::new(metrics.clone()))?;
         Ok(metrics)
     }
 
-    fn parts(&self) -> [&dyn Collector; 7] {
+    fn parts(&self) -> [&dyn Collector; 8] {
         [
             &self.depth,
             &self.adds,
@@ -57,18 +99,35 @@ impl QueueMetrics {
             &self.work_duration,
             &self.unfinished_work,
             &self.longest_running,
+            &self.oldest_waiting,
         ]
     }
 
-    pub(super) fn watch(&self, queue: Weak<dyn Refresh>) {
+    pub(super) fn watch(&self, queue: Weak<dyn Watched>) {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner).push(queue);
     }
 
     /// The queues still in use; the others are forgotten.
-    pub(super) fn live_queues(&self) -> Vec<Arc<dyn Refresh>> {
+    pub(super) fn live_queues(&self) -> Vec<Arc<dyn Watched>> {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         queues.retain(|queue| queue.strong_count() > 0);
         queues.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Brings the gauges up to date. Queues of one name are one series: of their work the sum, of their ages the largest.
+    fn refresh(&self) {
+        let mut by_name = BTreeMap::<&str, Ages>::new();
+        for queue in self.live_queues() {
+            let (all, one) = (by_name.entry(queue.name()).or_default(), queue.ages());
+            all.in_work = all.in_work.saturating_add(one.in_work);
+            all.longest_in_work = all.longest_in_work.max(one.longest_in_work);
+            all.oldest_waiting = all.oldest_waiting.max(one.oldest_waiting);
+        }
+        for (name, ages) in by_name {
+            self.unfinished_work.with_label_values(&[name]).set(ages.in_work.as_secs_f64());
+            self.longest_running.with_label_values(&[name]).set(ages.longest_in_work.as_secs_f64());
+            self.oldest_waiting.with_label_values(&[name]).set(ages.oldest_waiting.as_secs_f64());
+        }
     }
 
     pub(super) fn meter(&self, name: &str) -> Meter {
@@ -78,8 +137,6 @@ impl QueueMetrics {
             retries: self.retries.with_label_values(&[name]),
             queue_duration: self.queue_duration.with_label_values(&[name]),
             work_duration: self.work_duration.with_label_values(&[name]),
-            unfinished_work: self.unfinished_work.with_label_values(&[name]),
-            longest_running: self.longest_running.with_label_values(&[name]),
         }
     }
 }
@@ -89,12 +146,10 @@ impl Collector for QueueMetrics {
         self.parts().into_iter().flat_map(Collector::desc).collect()
     }
 
-    /// Two of them grow while nothing happens, so all queues are looked at before they are told.
+    /// Some of them grow while nothing happens, so all queues are looked at before they are told.
     // upstream: a timer looks every 500 ms; on demand costs nothing between scrapes and is exact.
     fn collect(&self) -> Vec<MetricFamily> {
-        for queue in self.live_queues() {
-            queue.refresh();
-        }
+        self.refresh();
         self.parts().into_iter().flat_map(Collector::collect).collect()
     }
 }
@@ -106,8 +161,6 @@ pub(super) struct Meter {
     retries: prometheus::Counter,
     queue_duration: Histogram,
     work_duration: Histogram,
-    unfinished_work: Gauge,
-    longest_running: Gauge,
 }
 
 impl Meter {
@@ -132,40 +185,4 @@ impl Meter {
     pub(super) fn discarded(&self, keys: usize) {
         self.depth.sub(keys as f64);
     }
-
-    /// Says how long each key now in work has been so.
-    pub(super) fn in_work(&self, ages: impl Iterator<Item = Duration>) {
-        let (total, oldest) = ages.fold((Duration::ZERO, Duration::ZERO), |(total, oldest), age| {
-            (total.saturating_add(age), oldest.max(age))
-        });
-        self.unfinished_work.set(total.as_secs_f64());
-        self.longest_running.set(oldest.as_secs_f64());
-    }
-}
-
-const QUEUE_DURATION: &str = "How long in seconds an item stays in workqueue before being requested.";
-const WORK_DURATION: &str = "How long in seconds processing an item from workqueue takes.";
-const UNFINISHED_WORK: &str = "How many seconds of work has done that is in progress and hasn't been observed by \
-                               work_duration. Large values indicate stuck threads. One can deduce the number of stuck \
-                               threads by observing the rate at which this increases.";
-const LONGEST_RUNNING: &str = "How many seconds has the longest running processor for workqueue been running.";
-
-fn help(text: &str) -> String {
-    format!("[BETA] {text}")
-}
-
-fn gauge(name: &str, text: &str) -> prometheus::Result<GaugeVec> {
-    GaugeVec::new(Opts::new(name, help(text)), &[NAME])
-}
-
-fn counter(name: &str, text: &str) -> prometheus::Result<CounterVec> {
-    CounterVec::new(Opts::new(name, help(text)), &[NAME])
-}
-
-/// From 10 ns to 10 s, each ten times the one before.
-fn histogram(name: &str, text: &str) -> prometheus::Result<HistogramVec> {
-    // upstream: the bounds are multiplied up, so two of them are a hair below the round number. Recorded series carry
-    // them in their labels, so they stay.
-    let buckets = exponential_buckets(1e-8, 10.0, 10)?;
-    HistogramVec::new(HistogramOpts::new(name, help(text)).buckets(buckets), &[NAME])
 }

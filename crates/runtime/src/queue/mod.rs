@@ -19,21 +19,24 @@
 
 mod lanes;
 mod metrics;
+pub(crate) mod record;
 mod state;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-pub use self::metrics::QueueMetrics;
-use self::metrics::Refresh;
-use self::state::{State, Wake};
-use crate::{Backoff, TokenBucket};
+use self::metrics::Watched;
+pub use self::metrics::{METRICS, QueueMetrics};
+use self::state::{Ages, State, Wake};
+use crate::{Backoff, Part, TokenBucket};
 
 /// What goes first when several keys wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -79,10 +82,12 @@ pub struct Queue<K>(Arc<Shared<K>>);
 /// A key in work. Dropping it says that the work is done, so that no path can forget to.
 pub struct Work<K: Clone + Eq + Hash> {
     key: K,
+    trouble: OnceLock<String>,
     queue: Arc<Shared<K>>,
 }
 
 struct Shared<K> {
+    name: &'static str,
     state: Mutex<State<K>>,
     changed: Notify,
 }
@@ -100,7 +105,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     /// An empty queue; `name` is its label in the metrics.
     pub fn new(name: &'static str, backoff: Backoff, metrics: &QueueMetrics) -> Queue<K> {
         let state = Mutex::new(State::new(backoff, metrics.meter(name)));
-        let shared = Arc::new(Shared { state, changed: Notify::new() });
+        let shared = Arc::new(Shared { name, state, changed: Notify::new() });
         let watched: Weak<Shared<K>> = Arc::downgrade(&shared);
         metrics.watch(watched);
         Queue(shared)
@@ -119,6 +124,18 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     pub fn with_flows(self, flow: fn(&K) -> u64) -> Queue<K> {
         self.0.lock().separate(flow);
         self
+    }
+
+    /// While there is work, a key has to be finished, or a step of the work on one, within this time: else the queue counts as
+    /// stuck. Without this, 15 minutes.
+    pub fn with_patience(self, patience: Duration) -> Queue<K> {
+        self.0.lock().record.set_patience(patience);
+        self
+    }
+
+    /// A step of the work on some key is done: a pass of many slow steps is not stuck.
+    pub fn got_on(&self) {
+        self.0.change(|state, now| (state.record.got_on(now), Wake::Nobody));
     }
 
     /// This key needs work now. If it has a timer, that is dropped.
@@ -191,6 +208,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
             if state.is_shut_down() {
                 return (Look::ShutDown, Wake::Nobody);
             }
+            state.record.asked(now);
             let work: Vec<_> = std::iter::from_fn(|| state.take(now)).take(max).map(|key| self.0.work(key)).collect();
             if work.is_empty() {
                 return (Look::NothingUntil(state.next_due()), Wake::Nobody);
@@ -215,11 +233,17 @@ impl<K: Clone + Eq + Hash> Work<K> {
     pub fn key(&self) -> &K {
         &self.key
     }
+
+    /// What keeps it from being done, for those who look. The first word counts; without one it is done.
+    pub fn failed(&self, why: impl fmt::Display) {
+        self.trouble.get_or_init(|| why.to_string());
+    }
 }
 
 impl<K: Clone + Eq + Hash> Drop for Work<K> {
     fn drop(&mut self) {
-        self.queue.change(|state, now| ((), state.finish(&self.key, now)));
+        let trouble = self.trouble.take();
+        self.queue.change(|state, now| ((), state.finish(&self.key, trouble, now)));
     }
 }
 
@@ -239,7 +263,9 @@ impl<K: Clone + Eq + Hash> Shared<K> {
             let mut state = self.lock();
             let now = Instant::now();
             state.fire(now);
-            change(&mut state, now)
+            let done = change(&mut state, now);
+            state.note_work(now);
+            done
         };
         match wake {
             Wake::Nobody => {}
@@ -250,12 +276,27 @@ impl<K: Clone + Eq + Hash> Shared<K> {
     }
 
     fn work(self: &Arc<Self>, key: K) -> Work<K> {
-        Work { key, queue: self.clone() }
+        Work { key, trouble: OnceLock::new(), queue: self.clone() }
     }
 }
 
-impl<K: Clone + Eq + Hash + Send + Sync> Refresh for Shared<K> {
-    fn refresh(&self) {
-        self.change(|state, now| (state.measure(now), Wake::Nobody));
+impl<K: Clone + Eq + Hash + Send + Sync> Watched for Shared<K> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn ages(&self) -> Ages {
+        self.change(|state, now| (state.measure(now), Wake::Nobody))
+    }
+}
+
+/// A queue can be looked at, and is unwell while it has work and does not get on.
+impl<K: Clone + Eq + Hash + fmt::Display + Send + Sync> Part for Queue<K> {
+    fn status(&self) -> Value {
+        self.0.change(|state, now| (state.status(now), Wake::Nobody))
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.0.change(|state, now| (state.health(now), Wake::Nobody))
     }
 }

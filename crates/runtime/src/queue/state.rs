@@ -1,14 +1,17 @@
 //! What the queue knows, without any waiting: every change is one function of the state and the time.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Priority;
 use super::lanes::Lanes;
 use super::metrics::Meter;
+use super::record::{LONGEST_WORK, Past, Record, seconds};
 use crate::{Backoff, TokenBucket};
 
 /// Longer than any process lives, and still a time that can be computed with.
@@ -34,6 +37,8 @@ pub(super) struct State<K> {
     backoff: Backoff,
     rate: Option<TokenBucket>,
     meter: Meter,
+    pub(super) record: Record<K>,
+    in_work: usize,
     shut_down: bool,
 }
 
@@ -82,6 +87,8 @@ impl<K: Clone + Eq + Hash> State<K> {
             backoff,
             rate: None,
             meter,
+            record: Record::new(),
+            in_work: 0,
             shut_down: false,
         }
     }
@@ -227,13 +234,18 @@ impl<K: Clone + Eq + Hash> State<K> {
             self.meter.taken(now.saturating_duration_since(wish.since));
         }
         entry.place = Place::InWork { since: now, again: None };
+        self.in_work += 1;
         Some(key)
     }
 
-    pub(super) fn finish(&mut self, key: &K, now: Instant) -> Wake {
+    /// The key is done with, or in this trouble.
+    pub(super) fn finish(&mut self, key: &K, trouble: Option<String>, now: Instant) -> Wake {
         let Some(entry) = self.keys.get_mut(key) else { return Wake::Nobody };
         let Place::InWork { since, again } = std::mem::take(&mut entry.place) else { return Wake::Nobody };
-        self.meter.finished(now.saturating_duration_since(since));
+        let took = now.saturating_duration_since(since);
+        self.meter.finished(took);
+        self.record.ended(Past { key: key.clone(), ended: now, took, trouble });
+        self.in_work = self.in_work.saturating_sub(1);
         if let Some(wish) = again {
             return self.wait(key.clone(), wish);
         }
@@ -256,11 +268,28 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.meter.discarded(discarded);
     }
 
-    pub(super) fn measure(&self, now: Instant) {
-        self.meter.in_work(self.keys.values().filter_map(|entry| match &entry.place {
-            Place::InWork { since, .. } => Some(now.saturating_duration_since(*since)),
-            Place::Idle | Place::Waiting { .. } => None,
-        }));
+    /// What depends on the moment at which it is asked for.
+    pub(super) fn measure(&self, now: Instant) -> Ages {
+        let mut ages = Ages::default();
+        for entry in self.keys.values() {
+            match &entry.place {
+                Place::InWork { since, .. } => {
+                    let age = now.saturating_duration_since(*since);
+                    ages.in_work = ages.in_work.saturating_add(age);
+                    ages.longest_in_work = ages.longest_in_work.max(age);
+                }
+                Place::Waiting { wish, .. } => {
+                    ages.oldest_waiting = ages.oldest_waiting.max(now.saturating_duration_since(wish.since));
+                }
+                Place::Idle => {}
+            }
+        }
+        ages
+    }
+
+    /// Keeps account of whether there is work.
+    pub(super) fn note_work(&mut self, now: Instant) {
+        self.record.has_work(self.in_work > 0 || self.waiting.len() > 0, now);
     }
 
     fn drop_if_idle(&mut self, key: &K) {
@@ -270,9 +299,82 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
+    /// The keys in work, the longest first.
+    fn longest_in_work(&self, now: Instant) -> Vec<(&K, Duration)> {
+        let in_work = self.keys.iter().filter_map(|(key, entry)| match &entry.place {
+            Place::InWork { since, .. } => Some((key, now.saturating_duration_since(*since))),
+            Place::Idle | Place::Waiting { .. } => None,
+        });
+        let mut in_work: Vec<_> = in_work.collect();
+        in_work.sort_by_key(|(_, age)| std::cmp::Reverse(*age));
+        in_work.truncate(SHOWN);
+        in_work
+    }
+
     /// How many keys are remembered for any reason.
     #[cfg(test)]
     pub(super) fn known(&self) -> usize {
         self.keys.len()
+    }
+}
+
+/// So many keys in work are shown.
+const SHOWN: usize = 8;
+
+/// How old the keys of a queue are, at some moment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Ages {
+    /// Of all that are in work, together.
+    pub(super) in_work: Duration,
+    pub(super) longest_in_work: Duration,
+    pub(super) oldest_waiting: Duration,
+}
+
+// ---- for those who look
+
+impl<K: Clone + Eq + Hash + fmt::Display> State<K> {
+    pub(super) fn status(&self, now: Instant) -> Value {
+        let oldest = (self.waiting.len() > 0).then(|| seconds(self.measure(now).oldest_waiting));
+        let in_work = self.longest_in_work(now).into_iter();
+        let in_work: Vec<_> =
+            in_work.map(|(key, age)| json!({"key": key.to_string(), "seconds": seconds(age)})).collect();
+        let mut status = self.record.status(now);
+        status["waiting"] = json!(self.waiting.len());
+        status["oldestWaitingSeconds"] = json!(oldest);
+        status["delayed"] = json!(self.timers.len());
+        status["inWork"] = json!(self.in_work);
+        status["longestInWork"] = json!(in_work);
+        status["recent"] = self.record.past().map(|past| self.told(past, now)).collect();
+        status
+    }
+
+    fn told(&self, past: &Past<K>, now: Instant) -> Value {
+        let entry = self.keys.get(&past.key);
+        let next = entry.and_then(|entry| entry.timer).map(|timer| timer.slot.0.saturating_duration_since(now));
+        json!({
+            "key": past.key.to_string(),
+            "secondsAgo": seconds(now.saturating_duration_since(past.ended)),
+            "tookSeconds": seconds(past.took),
+            "error": past.trouble,
+            "failures": entry.map_or(0, |entry| entry.failures),
+            "nextTryInSeconds": next.map(seconds),
+        })
+    }
+
+    /// Whether it gets on, or has nothing to do.
+    pub(super) fn health(&self, now: Instant) -> Result<(), String> {
+        if self.shut_down {
+            return Ok(());
+        }
+        let longest = self.longest_in_work(now);
+        let stuck = longest.first().map_or_else(String::new, |(key, age)| format!("; {key} is in work for {age:.0?}"));
+        if let Some(still) = self.record.stands_still(now) {
+            let (waiting, in_work) = (self.waiting.len(), self.in_work);
+            return Err(format!("no key was finished for {still:.0?}: {waiting} wait, {in_work} are in work{stuck}"));
+        }
+        match longest.first() {
+            Some((key, age)) if *age > LONGEST_WORK => Err(format!("{key} is in work for {age:.0?}")),
+            _ => Ok(()),
+        }
     }
 }

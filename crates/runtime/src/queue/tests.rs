@@ -12,6 +12,7 @@ use super::*;
 use Priority::{High, Low};
 
 mod model;
+mod watchdog;
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(10) };
 
@@ -521,8 +522,9 @@ fn metrics_have_upstreams_buckets_and_stability() {
     let metrics = QueueMetrics::register(&registry).unwrap();
     let _queue = Queue::<u32>::new("service", BACKOFF, &metrics);
     let families = registry.gather();
-    assert_eq!(families.len(), 7);
-    assert!(families.iter().all(|family| family.help().starts_with("[BETA] ")));
+    let of_upstream = families.iter().filter(|family| family.name().starts_with("workqueue_"));
+    assert_eq!(of_upstream.clone().count(), 7);
+    assert!(of_upstream.clone().all(|family| family.help().starts_with("[BETA] ")));
     let bounds: Vec<f64> = metric(&registry, "workqueue_work_duration_seconds_bucket")
         .iter()
         .filter_map(|line| line.split_once("le=\"")?.1.split_once('"')?.0.parse().ok())
@@ -530,6 +532,28 @@ fn metrics_have_upstreams_buckets_and_stability() {
     // As a Go manager shows them, rounding included.
     let upstream = [1e-8, 1e-7, 1e-6, 9.999999999999999e-6, 9.999999999999999e-5, 0.001, 0.01, 0.1, 1.0, 10.0];
     assert_eq!(bounds, [&upstream[..], &[f64::INFINITY]].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn queues_of_one_name_are_one_series() {
+    let registry = Registry::new();
+    let metrics = QueueMetrics::register(&registry).unwrap();
+    let (one, other) = (Queue::new("Routes", BACKOFF, &metrics), Queue::new("Routes", BACKOFF, &metrics));
+    one.add("a", High);
+    let _work = now(&one).unwrap();
+    advance(millis(2000)).await;
+    other.add("a", High);
+    let _other = now(&other).unwrap();
+    other.add("b", High);
+    advance(millis(1000)).await;
+    for (name, value) in [
+        ("workqueue_depth", "1"),
+        ("workqueue_unfinished_work_seconds", "4"),
+        ("workqueue_longest_running_processor_seconds", "3"),
+        ("bowline_queue_oldest_waiting_seconds", "1"),
+    ] {
+        assert_eq!(metric(&registry, name), [format!("{name}{{name=\"Routes\"}} {value}")]);
+    }
 }
 
 #[test]
