@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use prometheus::{IntCounterVec, Registry};
 use serde_json::{Value, json};
 
-use crate::{Metric, Shutdown, metrics};
+use crate::{Metric, Part, Shutdown, metrics};
 
 /// The pause between two looks at the files.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -66,6 +66,11 @@ impl Renewals {
         Renewals { period, ..self }
     }
 
+    /// For the board: how the last renewal of this went. It is well in any case, as the old stays in use.
+    pub fn part(&self, what: &str) -> Arc<dyn Part> {
+        Arc::new(LastRenewal(self.clone(), what.to_owned()))
+    }
+
     /// How the last renewal of this went; `null` if there was none.
     pub fn last(&self, what: &str) -> Value {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).get(what).cloned().unwrap_or_default()
@@ -99,6 +104,14 @@ impl Renewals {
         self.count.with_label_values(&[what, result]).inc();
         let entry = json!({"time": Timestamp::now().to_string(), "result": result, "error": outcome.err()});
         self.last.lock().unwrap_or_else(PoisonError::into_inner).insert(what.to_owned(), entry);
+    }
+}
+
+struct LastRenewal(Renewals, String);
+
+impl Part for LastRenewal {
+    fn status(&self) -> Value {
+        json!({"last renewal": self.0.last(&self.1)})
     }
 }
 
