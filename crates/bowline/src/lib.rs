@@ -20,6 +20,7 @@ mod cli;
 #[cfg(feature = "provider-local")]
 mod cloud;
 mod controllers;
+mod credentials;
 mod daemon;
 mod exposition;
 mod feature_gates;
