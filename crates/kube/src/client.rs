@@ -18,7 +18,10 @@ use http::{HeaderValue, Request, Response};
 use kube::client::{Body, ClientBuilder};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use tokio::time::Instant;
 use tower::{BoxError, Service};
+
+use crate::rest::{Counted, Meter, RestMetrics};
 
 /// The longest that the API server may take to begin an answer, be it a page of a list; writes have less time.
 const ANSWER_BEGINS_WITHIN: Duration = Duration::from_secs(60);
@@ -36,6 +39,8 @@ pub struct ClientOptions {
     pub rate: Option<(f64, u32)>,
     /// The end of the user agent: which controller this is.
     pub user: String,
+    /// Where requests are counted, if they are.
+    pub metrics: Option<RestMetrics>,
 }
 
 /// Why there is no connection.
@@ -58,8 +63,12 @@ pub async fn connect(options: &ClientOptions) -> Result<Client, ConnectError> {
     config.reset_reader_on_write = true;
     config.headers.push((USER_AGENT, user_agent(&options.user)?));
     let bucket = options.rate.map(|(rate, burst)| Arc::new(TokenBucket::new(rate, burst)));
-    let gate = tower::layer::layer_fn(move |inner| Gate { inner, bucket: bucket.clone() });
-    Ok(ClientBuilder::try_from(config).map_err(ConnectError::Client)?.with_layer(&gate).build())
+    let meter = Meter::new(options.metrics.clone(), &config.cluster_url);
+    let counted = tower::layer::layer_fn(|inner| Counted { inner, meter: meter.clone() });
+    let gate = tower::layer::layer_fn(|inner| Gate { inner, bucket: bucket.clone(), meter: meter.clone() });
+    let client = ClientBuilder::try_from(config).map_err(ConnectError::Client)?;
+    // The gate is outside: a request that waits for its turn is not under way.
+    Ok(client.with_layer(&counted).with_layer(&gate).build())
 }
 
 /// CL-1.
@@ -131,6 +140,7 @@ fn user_agent(user: &str) -> Result<HeaderValue, ConnectError> {
 struct Gate<S> {
     inner: S,
     bucket: Option<Arc<TokenBucket>>,
+    meter: Meter,
 }
 
 impl<S, B> Service<Request<Body>> for Gate<S>
@@ -149,12 +159,17 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let waiting = self.meter.of(&request);
         // Nothing is sent before this is polled.
         let answer = self.inner.call(request);
         let bucket = self.bucket.clone();
         async move {
+            let asked = Instant::now();
             if let Some(bucket) = bucket {
                 bucket.take().await;
+            }
+            if let Some((metrics, tags)) = waiting {
+                metrics.waited(&tags, asked.elapsed());
             }
             match tokio::time::timeout(ANSWER_BEGINS_WITHIN, answer).await {
                 Ok(answer) => answer.map_err(Into::into),

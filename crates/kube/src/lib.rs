@@ -16,6 +16,7 @@ mod cluster;
 mod events;
 mod exchange;
 mod lease;
+mod rest;
 mod rights;
 mod store;
 mod watch;
@@ -26,6 +27,10 @@ pub use clients::Clients;
 pub use cluster::{Cluster, WriteError};
 pub use events::{EventSink, EventSource, EventType, ObjectRef};
 pub use lease::LeaseOptions;
+pub use rest::RestMetrics;
 pub use rights::{Right, Scope};
-pub use store::{Change, Store, Stored};
+pub use store::{Change, Store, Stored, WatchMetrics};
 pub use watch::{watch_nodes, watch_services};
+
+/// What this crate counts.
+pub const METRICS: &[&[bowline_runtime::Metric]] = &[rest::METRICS, store::METRICS, cluster::METRICS, events::METRICS];
