@@ -11,6 +11,7 @@
 //!
 //! [`forecast`] tells what all of them would do, and does nothing.
 
+mod activity;
 mod complaints;
 pub mod forecast;
 pub mod manager;
@@ -26,7 +27,9 @@ pub mod service;
 use bowline_cloud::Clouds;
 use bowline_core::{Node, Service};
 use bowline_kube::{Cluster, EventSink, Store};
-use bowline_runtime::{Board, Clock, QueueMetrics};
+use bowline_runtime::{Board, Clock, Metric, QueueMetrics};
+
+pub use activity::RunningControllers;
 
 pub use rights::Rights;
 
@@ -49,6 +52,12 @@ pub struct Context {
     pub metrics: prometheus::Registry,
     /// The metrics of queues.
     pub queues: QueueMetrics,
+    /// Which controllers run.
+    pub running: RunningControllers,
     /// Where the controller and its parts can be looked at.
     pub board: Board,
 }
+
+/// What the controllers count.
+pub const METRICS: &[&[Metric]] =
+    &[activity::METRICS, node::METRICS, node_lifecycle::METRICS, node_ipam::METRICS, route::METRICS, service::METRICS];

@@ -2,11 +2,12 @@
 //! switched on.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::Clouds;
-use bowline_kube::{Clients, Cluster, EventSink, Store, watch_nodes, watch_services};
-use bowline_runtime::{Board, Clock, QueueMetrics, Shutdown, Supervisor, TaskFailure};
+use bowline_kube::{Clients, Cluster, EventSink, Store, WatchMetrics, watch_nodes, watch_services};
+use bowline_runtime::{Board, Clock, Kind, QueueMetrics, Shutdown, Supervisor, TaskFailure};
 use tokio_util::task::TaskTracker;
 
 use crate::node::NodeController;
@@ -14,7 +15,7 @@ use crate::node_ipam::NodeIpamController;
 use crate::node_lifecycle::NodeLifecycleController;
 use crate::route::RouteController;
 use crate::service::ServiceController;
-use crate::{Context, node, node_ipam, node_lifecycle, route, service};
+use crate::{Context, RunningControllers, node, node_ipam, node_lifecycle, route, service};
 
 /// Which controllers run, and how.
 #[derive(Debug, Clone)]
@@ -102,9 +103,11 @@ pub async fn run(surroundings: Surroundings, options: ManagerOptions, shutdown: 
         events: events.dry_run(options.dry_run),
         clock,
         queues: QueueMetrics::register(&metrics)?,
+        running: RunningControllers::register(&metrics)?,
         board,
         metrics,
     };
+    show(&context, options.service.is_some())?;
     let mut tasks = Supervisor::new(shutdown.clone());
     let working = TaskTracker::new();
     if let Some(options) = options.node {
@@ -134,6 +137,19 @@ pub async fn run(surroundings: Surroundings, options: ManagerOptions, shutdown: 
     tasks.spawn("watch of nodes", endless(watch_nodes(client, context.nodes.clone(), shutdown.clone())));
     tasks.spawn("events", endless(outlast(working, shutdown, write_events)));
     Ok(tasks.run(options.patience).await?)
+}
+
+/// Puts what the controllers have in common on the board; they put themselves there.
+fn show(context: &Context, services: bool) -> prometheus::Result<()> {
+    let watches = WatchMetrics::register(&context.metrics)?;
+    context.nodes.count(&watches, "nodes");
+    context.board.put(Kind::Watch, "nodes", Arc::new(context.nodes.clone()));
+    if services {
+        context.services.count(&watches, "services");
+        context.board.put(Kind::Watch, "services", Arc::new(context.services.clone()));
+    }
+    context.clouds.iter().for_each(|cloud| context.board.put(Kind::Cloud, &**cloud.name(), cloud.part()));
+    Ok(())
 }
 
 /// Writes Events until all controllers have ended: the last writes have Events, too.

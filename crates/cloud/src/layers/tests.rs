@@ -48,6 +48,32 @@ fn lists(fake: &Fake) -> usize {
     fake.calls().iter().filter(|call| matches!(call, Call::List(_))).count()
 }
 
+// ---- what people see
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_tells_how_it_last_answered_and_for_how_long_it_is_left_alone() {
+    let fake = Arc::new(crowd(1).latency(Duration::from_secs(2)));
+    let layers = layers(&fake);
+    let seen = layers.status();
+    assert_eq!((&seen["lastSuccessSecondsAgo"], &seen["lastError"]), (&().into(), &().into()));
+    let (_, seen) = tokio::join!(layers.check(), async {
+        sleep(Duration::from_secs(1)).await;
+        layers.status()
+    });
+    assert_eq!(seen["callsUnderWay"], 1);
+    fake.fail([Some(error(ErrorKind::RateLimited).retry(Retry::After(Duration::from_secs(90))))]);
+    assert!(layers.check().await.is_err());
+    sleep(Duration::from_secs(30)).await;
+    let seen = layers.status();
+    assert_eq!((&seen["callsUnderWay"], &seen["leftAloneForSeconds"]), (&0.into(), &60.0.into()));
+    assert_eq!((&seen["lastSuccessSecondsAgo"], &seen["lastError"]["secondsAgo"]), (&32.0.into(), &30.0.into()));
+    assert_eq!(
+        (&seen["lastError"]["kind"], &seen["lastError"]["message"]),
+        (&"rate_limited".into(), &"test: on order".into())
+    );
+    assert_eq!(layers.health(), Ok(()), "to start again would not help");
+}
+
 // ---- memory and reads under way
 
 #[tokio::test(start_paused = true)]
