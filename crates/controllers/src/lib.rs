@@ -19,6 +19,7 @@ pub mod node_ipam;
 pub mod node_lifecycle;
 mod outcome;
 mod panics;
+mod rights;
 pub mod route;
 pub mod service;
 
@@ -26,6 +27,8 @@ use bowline_cloud::Clouds;
 use bowline_core::{Node, Service};
 use bowline_kube::{Cluster, EventSink, Store};
 use bowline_runtime::{Board, Clock, QueueMetrics};
+
+pub use rights::Rights;
 
 /// What every controller works with.
 #[derive(Clone)]

@@ -27,6 +27,6 @@ pub use clients::Clients;
 pub use cluster::{Cluster, WriteError};
 pub use events::{EventSink, EventSource, EventType, ObjectRef};
 pub use lease::{ElectionMetrics, Elector, Held, Identity, LeaseOptions, LeaseOptionsError, Lost};
-pub use rights::{Right, Scope};
+pub use rights::{Right, Role, Rule, Scope, roles};
 pub use store::{Change, Store, Stored};
-pub use watch::{watch_nodes, watch_services};
+pub use watch::{WATCH_NODES, WATCH_SERVICES, watch_nodes, watch_services};

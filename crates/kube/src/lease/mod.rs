@@ -19,6 +19,7 @@ mod elector;
 mod held;
 mod record;
 mod request;
+mod rights;
 mod status;
 
 use std::fmt;
