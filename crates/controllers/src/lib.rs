@@ -13,6 +13,7 @@
 
 mod complaints;
 pub mod forecast;
+mod gate;
 pub mod manager;
 pub mod node;
 pub mod node_ipam;
@@ -28,6 +29,7 @@ use bowline_core::{Node, Service};
 use bowline_kube::{Cluster, EventSink, Store};
 use bowline_runtime::{Board, Clock, QueueMetrics};
 
+pub use gate::Gate;
 pub use rights::Rights;
 
 /// What every controller works with.
@@ -51,4 +53,12 @@ pub struct Context {
     pub queues: QueueMetrics,
     /// Where the controller and its parts can be looked at.
     pub board: Board,
+}
+
+impl Context {
+    /// The same, for a controller that writes and speaks through this client.
+    fn through(&self, client: kube::Client) -> Context {
+        let (cluster, events) = (self.cluster.clone().through(client.clone()), self.events.clone().through(client));
+        Context { cluster, events, ..self.clone() }
+    }
 }
