@@ -47,7 +47,8 @@ impl World {
     fn candidate_at(&self, time: &str) -> Result<Candidate, Failure> {
         let clock = Clock::following_tokio(time.parse()?);
         // Each process has its own registry.
-        let metrics = ElectionMetrics::register(&self.metrics).or_else(|_| ElectionMetrics::register(&Registry::new()))?;
+        let metrics =
+            ElectionMetrics::register(&self.metrics).or_else(|_| ElectionMetrics::register(&Registry::new()))?;
         let identity = Identity::new("host");
         let client = self.server.in_process_client();
         let elector = Elector::new(client, LeaseOptions::default(), identity.clone(), clock, &metrics);
