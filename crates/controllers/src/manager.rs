@@ -31,6 +31,8 @@ pub struct ManagerOptions {
     pub route: Option<route::Options>,
     /// Nothing is written to the cluster; what would be is logged. The clouds' layers have the same switch.
     pub dry_run: bool,
+    /// The pause after each controller that is started, to which as much again is added at random.
+    pub start_interval: Duration,
     /// How long the writes in hand may take once shutdown is requested.
     pub patience: Duration,
 }
@@ -45,6 +47,7 @@ impl Default for ManagerOptions {
             node_ipam: None,
             route: None,
             dry_run: false,
+            start_interval: Duration::ZERO,
             patience: Duration::from_secs(10),
         }
     }
@@ -107,13 +110,16 @@ pub async fn run(surroundings: Surroundings, options: ManagerOptions, shutdown: 
     };
     let mut tasks = Supervisor::new(shutdown.clone());
     let working = TaskTracker::new();
+    let pause = || pause(options.start_interval, &shutdown);
     if let Some(options) = options.node {
         let controller = NodeController::new(context.clone(), options)?;
         tasks.spawn(node::NAME, endless(working.track_future(controller.run(shutdown.clone()))));
+        pause().await;
     }
     if let Some(options) = options.node_lifecycle {
         let controller = NodeLifecycleController::new(context.clone(), options)?;
         tasks.spawn(node_lifecycle::NAME, endless(working.track_future(controller.run(shutdown.clone()))));
+        pause().await;
     }
     if let Some(options) = options.service
         && let Some(controller) = ServiceController::new(context.clone(), options)?
@@ -121,19 +127,29 @@ pub async fn run(surroundings: Surroundings, options: ManagerOptions, shutdown: 
         tasks.spawn(service::NAME, endless(working.track_future(controller.run(shutdown.clone()))));
         let services = context.services.clone();
         tasks.spawn("watch of services", endless(watch_services(client.clone(), services, shutdown.clone())));
+        pause().await;
     }
     if let Some(options) = options.node_ipam {
         let controller = NodeIpamController::new(context.clone(), options)?;
         tasks.spawn(node_ipam::NAME, working.track_future(controller.run(shutdown.clone())));
+        pause().await;
     }
     if let Some(options) = options.route
         && let Some(controller) = RouteController::new(context.clone(), options)?
     {
         tasks.spawn(route::NAME, endless(working.track_future(controller.run(shutdown.clone()))));
+        pause().await;
     }
     tasks.spawn("watch of nodes", endless(watch_nodes(client, context.nodes.clone(), shutdown.clone())));
-    tasks.spawn("events", endless(outlast(working, shutdown, write_events)));
+    tasks.spawn("events", endless(outlast(working, shutdown.clone(), write_events)));
     Ok(tasks.run(options.patience).await?)
+}
+
+/// Lets a moment pass after a controller has been started, if that is asked for, so that not all begin at once.
+async fn pause(interval: Duration, shutdown: &Shutdown) {
+    if !interval.is_zero() {
+        shutdown.or(tokio::time::sleep(interval + interval.mul_f64(fastrand::f64()))).await;
+    }
 }
 
 /// Writes Events until all controllers have ended: the last writes have Events, too.
