@@ -21,6 +21,7 @@ mod cli;
 mod cloud;
 mod configuration;
 mod controllers;
+mod credentials;
 mod daemon;
 mod effective;
 mod exposition;
@@ -30,6 +31,7 @@ mod flags;
 mod idle;
 mod invocation;
 mod kubeconfig;
+mod logging;
 mod manifests;
 mod orphans;
 mod plan;
@@ -39,7 +41,6 @@ mod reach;
 mod serve;
 mod settings;
 
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -58,6 +59,10 @@ const BAD_MANAGER_INPUT: u8 = 1;
 /// The exit code of a manager that ran and could not go on.
 // upstream: -1, of which a parent sees the last eight bits.
 const MANAGER_FAILED: u8 = 255;
+
+/// The manager waits for others nearly all the time. On a machine with many cores a thread for each would be memory and
+/// wake-ups for nothing; a second one is there for when the first has much to decode.
+const MANAGER_THREADS: usize = 2;
 
 /// Input that parsed but cannot work. Its text says where it came from, what is wrong and what would be right.
 #[derive(Debug, thiserror::Error)]
@@ -88,19 +93,20 @@ fn after_help() -> String {
 pub fn main() -> ExitCode {
     match Invocation::read(std::env::args_os().collect()) {
         Invocation::Manager(manager) => manage(&manager),
-        Invocation::Command(command) => command_ended(start_logging(&default_logs(None)).and_then(|()| run(command))),
+        Invocation::Command(command) => command_ended(start_command_logging().and_then(|()| run(command))),
     }
 }
 
 /// Runs the manager to its end.
 fn manage(invocation: &Manager) -> ExitCode {
-    let logging = start_logging(&default_logs(Some(&invocation.args)));
+    let logging = start_manager_logging(&invocation.args);
     if matches!(invocation.args.logging.v, Ok(1..)) {
-        effective::log_lines(&invocation.args.effective).iter().for_each(|line| tracing::info!("{line}"));
+        let lines = effective::log_lines(&invocation.args.effective);
+        lines.iter().for_each(|line| tracing::info!(target: logging::AS_WRITTEN, "{line}"));
     }
     invocation.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
-    let ended = logging.and_then(|()| {
-        let runtime = runtime()?;
+    let ended = logging.and_then(|_handle| {
+        let runtime = runtime(Some(MANAGER_THREADS))?;
         runtime.block_on(daemon::run(&invocation.args, invocation.problems.clone()))
     });
     match ended {
@@ -131,13 +137,15 @@ fn complain(what: std::fmt::Arguments<'_>) {
     let _ = std::io::Write::write_fmt(&mut std::io::stderr(), what);
 }
 
-fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.context("the operating system refused the threads to run on")
+/// With as many threads, or as many as the machine has cores.
+fn runtime(threads: Option<usize>) -> anyhow::Result<tokio::runtime::Runtime> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    threads.map(|threads| runtime.worker_threads(threads));
+    runtime.enable_all().build().context("the operating system refused the threads to run on")
 }
 
 fn run(command: cli::Command) -> anyhow::Result<ExitCode> {
-    let runtime = runtime()?;
+    let runtime = runtime(None)?;
     let success = |()| ExitCode::SUCCESS;
     match command {
         cli::Command::Apiserver(args) => runtime.block_on(serve::run(args)).map(success),
@@ -160,31 +168,12 @@ impl From<Problems> for BadInput {
     }
 }
 
-/// The client of the API server speaks of every request that fails, and of every watch that the server ends. All of that
-/// comes to us as errors, which are told once, in our words and with what is done about them.
-const QUIET_CLIENT: &str = "kube_client=off,kube_client::client::tls=warn,kube_runtime=error";
-
-/// What is logged unless the environment says otherwise.
-fn default_logs(manager: Option<&cli::ManagerArgs>) -> String {
-    match manager.map(|args| &args.logging.v) {
-        None => format!("warn,{QUIET_CLIENT}"),
-        Some(Ok(..=3) | Err(_)) => format!("info,{QUIET_CLIENT}"),
-        Some(Ok(4..=5)) => "debug,hyper_util=info,kube_client=info,rustls=info,tower=info".to_owned(),
-        Some(Ok(6..)) => "trace,h2=debug,hyper_util=debug,rustls=debug,tower=debug".to_owned(),
-    }
+/// The lines of the commands are for people.
+fn start_command_logging() -> anyhow::Result<()> {
+    logging::start_plain().map_err(|error| BadInput(error.to_string()).into())
 }
 
-/// Logs go to standard error, so that standard output stays readable by scripts.
-fn start_logging(default: &str) -> anyhow::Result<()> {
-    let asked = std::env::var(cli::LOG_VARIABLE).ok().filter(|text| !text.is_empty());
-    let filter = tracing_subscriber::EnvFilter::try_new(asked.as_deref().unwrap_or(default)).map_err(|error| {
-        let (variable, asked) = (cli::LOG_VARIABLE, asked.unwrap_or_default());
-        BadInput(format!(
-            "{variable}: {asked:?} selects nothing ({error}); write a level such as debug, or module=level"
-        ))
-    })?;
-    // Colours are for people; a file or another program gets plain lines.
-    let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
-    Ok(())
+/// The manager's lines are for machines as well. A value that cannot be read is told with all the others, and until then the default holds.
+fn start_manager_logging(args: &cli::ManagerArgs) -> anyhow::Result<logging::Handle> {
+    logging::start(&settings::early_logging(args)).map_err(|error| BadInput(error.to_string()).into())
 }

@@ -25,8 +25,7 @@ use crate::effective::EffectiveFlags;
 use crate::feature_gates::FeatureGates;
 use crate::flags::Given;
 use crate::providers::{self, Wanted};
-#[allow(unused_imports, reason = "for those who log and serve by them")]
-pub(crate) use logging::{Format, Logging};
+pub(crate) use logging::early_logging;
 use network::Network;
 pub(crate) use network::pod_ranges;
 #[allow(unused_imports, reason = "for those who log and serve by them")]
@@ -66,7 +65,6 @@ pub(crate) struct Settings {
     pub(crate) reach: Reach,
     pub(crate) manager: ManagerOptions,
     pub(crate) serving: Serving,
-    pub(crate) logging: Logging,
     /// `--use-service-account-credentials`: each controller has its own identity at the API server.
     pub(crate) own_credentials: bool,
     pub(crate) metrics_listen: Option<SocketAddr>,
@@ -99,10 +97,10 @@ impl Settings {
         let (mut manager, mut remarks) = controllers(&args.controllers, &gates, &reach.cluster, problems);
         remarks.extend(election_remark(&args.generic.leader_elect, problems));
         generic(&args.generic, &mut reach, &mut manager, &mut remarks, problems);
+        logging::resolve(&args.logging, &gates, problems);
         args.idle.problems().into_iter().chain(args.former.problems()).for_each(|problem| problems.push(problem));
         Settings {
             serving: Serving::resolve(args, &gates, &mut remarks, problems),
-            logging: Logging::resolve(&args.logging, &gates, problems),
             own_credentials: taken(&args.generic.use_service_account_credentials, problems).unwrap_or(false),
             metrics_listen: args.generic.metrics_listen.as_ref().and_then(|address| taken(address, problems)),
             flags: args.effective.clone(),

@@ -60,7 +60,7 @@ mod tests {
     fn what_is_switched_off_asks_for_nothing() {
         let options = ManagerOptions { service: None, node_lifecycle: None, ..ManagerOptions::default() };
         let rights = Rights::of(&options);
-        assert_eq!(rights.controllers.keys().collect::<Vec<_>>(), ["node-controller"]);
+        assert_eq!(rights.controllers.keys().collect::<Vec<_>>(), [&"node-controller"]);
         let asked = rights.of_one();
         assert!(asked.iter().all(|right| !right.resource.starts_with("services")), "{asked:?}");
         assert!(asked.iter().all(|right| !right.verbs.contains(&"delete")), "{asked:?}");

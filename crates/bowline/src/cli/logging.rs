@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::flags::{self, Given, Switch as _, given};
+use crate::logging::Format;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logging")]
@@ -19,8 +20,13 @@ pub(crate) struct LoggingArgs {
     pub(crate) vmodule: Vec<String>,
 
     /// How a line of the log is written: text, as klog does, or json, one object.
-    #[arg(long, value_name = "text|json", default_value = "text")]
-    pub(crate) logging_format: String,
+    #[arg(
+        long,
+        value_name = "text|json",
+        default_value = "text",
+        value_parser = given(|text: &str| text.parse::<Format>()),
+    )]
+    pub(crate) logging_format: Given<Format>,
 
     /// Lines are written at once, so there is nothing to flush; the duration is checked, it must be longer than 0.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = given(flags::pause))]

@@ -19,9 +19,8 @@ mod elector;
 mod held;
 mod record;
 mod request;
-mod status;
-
 mod rights;
+mod status;
 
 use std::fmt;
 use std::time::Duration;
