@@ -180,6 +180,11 @@ impl Program {
         found.unwrap_or_else(|| panic!("it should say {mark:?}: {}", self.said()))
     }
 
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
