@@ -33,6 +33,7 @@ mod plan;
 mod playground;
 mod providers;
 mod reach;
+mod rights;
 mod serve;
 mod settings;
 

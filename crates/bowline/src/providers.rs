@@ -110,9 +110,21 @@ pub(crate) fn build(
     registry: &Registry,
     problems: &mut Problems,
 ) -> Vec<Arc<dyn CloudProvider>> {
+    let read = |wanted: &Wanted| wanted.config.as_deref().map(ConfigFile::read).transpose();
+    build_from(wanted, read, cluster, registry, problems)
+}
+
+/// Makes the providers from what `read` has for each.
+pub(crate) fn build_from(
+    wanted: &[Wanted],
+    read: impl Fn(&Wanted) -> Result<Option<ConfigFile>, Problem>,
+    cluster: &ClusterName,
+    registry: &Registry,
+    problems: &mut Problems,
+) -> Vec<Arc<dyn CloudProvider>> {
     let mut providers = Vec::new();
     for wanted in wanted {
-        match build_one(wanted, cluster, registry) {
+        match build_one(wanted, read(wanted), cluster, registry) {
             Ok(provider) => providers.push(provider),
             Err(wrong) => problems.extend(wrong),
         }
@@ -121,8 +133,12 @@ pub(crate) fn build(
     providers
 }
 
-fn build_one(wanted: &Wanted, cluster: &ClusterName, registry: &Registry) -> Result<Arc<dyn CloudProvider>, Problems> {
-    let config = wanted.config.as_deref().map(ConfigFile::read).transpose();
+fn build_one(
+    wanted: &Wanted,
+    config: Result<Option<ConfigFile>, Problem>,
+    cluster: &ClusterName,
+    registry: &Registry,
+) -> Result<Arc<dyn CloudProvider>, Problems> {
     let Some(factory) = registry.get(&wanted.name) else {
         let mut problems = Problems::from(unknown(&wanted.name, registry));
         config.err().into_iter().for_each(|problem| problems.push(problem));
@@ -224,7 +240,7 @@ mod tests {
         let build = move |_: &BuildContext<'_>| -> Result<Arc<dyn CloudProvider>, Problems> {
             Ok(Arc::new(Idle(info.clone(), Capabilities::default())))
         };
-        Factory { name, summary: "for tests", build: Box::new(build) }
+        Factory { name, summary: "for tests", template: "", build: Box::new(build) }
     }
 
     fn built(names: &[&str]) -> Result<Vec<String>, String> {
