@@ -99,6 +99,16 @@ pub(crate) fn label(text: &str) -> Result<String, &'static str> {
     Err("expected up to 63 lower-case letters, digits and dashes, with a dash at neither end")
 }
 
+/// A label of an object and its value, which may be empty.
+pub(crate) fn label_and_value(text: &str) -> Result<(String, String), &'static str> {
+    const EXPECTED: &str = "expected KEY=VALUE, such as node-role.kubernetes.io/control-plane=true";
+    let (key, value) = text.split_once('=').ok_or(EXPECTED)?;
+    let is_sound = |character: char| character.is_ascii_alphanumeric() || "-._".contains(character);
+    let key_is_sound = !key.is_empty() && key.chars().all(|character| is_sound(character) || character == '/');
+    let value_is_sound = value.len() <= 63 && value.chars().all(is_sound);
+    if key_is_sound && value_is_sound { Ok((key.to_owned(), value.to_owned())) } else { Err(EXPECTED) }
+}
+
 /// A host, by name or address, and a port of it.
 pub(crate) fn host_and_port(text: &str) -> Result<(String, u16), &'static str> {
     const EXPECTED: &str = "expected HOST:PORT, such as 10.0.0.1:6443 or [fd00::1]:6443, without https://";

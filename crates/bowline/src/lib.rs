@@ -68,6 +68,14 @@ pub fn cli() -> clap::Command {
     cli::Cli::command().after_help(format!("Cloud providers: {}.\n\n{}", kinds.join("; "), cli::LOG_HELP))
 }
 
+/// The files of the repository that are made from what this crate knows, by their paths in it: manifests, a chart, and the
+/// page of rights.
+pub fn generated_files() -> Vec<(String, String)> {
+    let mut files = manifests::generated();
+    files.push(("docs/reference/rights.md".to_owned(), rights::reference()));
+    files
+}
+
 /// Reads the arguments, does what they say, and reports how that went.
 pub fn main() -> ExitCode {
     let Invocation { cli, flags, remarks, problems } = Invocation::read();

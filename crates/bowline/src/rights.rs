@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use bowline_controllers::Rights;
 use bowline_controllers::manager::ManagerOptions;
-use bowline_kube::{LeaseOptions, Right, Scope};
+use bowline_controllers::{Rights, node, node_ipam, node_lifecycle, route, service};
+use bowline_kube::{EventSink, LeaseOptions, Right, Scope, WATCH_NODES, WATCH_SERVICES};
 
 /// Where per-controller service accounts live, and where API servers keep what they say of themselves.
 pub(crate) const SYSTEM: &str = "kube-system";
 
 /// For `bowline-serving`, which does not know how rights are declared: who a bearer token stands for.
-const REVIEW_TOKENS: Right = Right {
+pub(crate) const REVIEW_TOKENS: Right = Right {
     group: "authentication.k8s.io",
     resource: "tokenreviews",
     verbs: &["create"],
@@ -20,7 +20,7 @@ const REVIEW_TOKENS: Right = Right {
 };
 
 /// For `bowline-serving`: whether they may.
-const REVIEW_ACCESS: Right = Right {
+pub(crate) const REVIEW_ACCESS: Right = Right {
     group: "authorization.k8s.io",
     resource: "subjectaccessreviews",
     verbs: &["create"],
@@ -29,7 +29,7 @@ const REVIEW_ACCESS: Right = Right {
 };
 
 /// For `bowline-serving`: which authorities sign the certificates of clients and of front proxies.
-const READ_AUTHORITIES: Right = Right {
+pub(crate) const READ_AUTHORITIES: Right = Right {
     group: "",
     resource: "configmaps",
     verbs: &["get", "list", "watch"],
@@ -67,13 +67,13 @@ pub(crate) fn of_process(manager: &ManagerOptions, surroundings: &Surroundings) 
 }
 
 /// For the accounts of controllers: those that are missing are made (CL-4).
-fn make_accounts() -> Right {
+pub(crate) fn make_accounts() -> Right {
     let (scope, why) = (Scope::Namespace(SYSTEM.into()), "to make the account of a controller if there is none yet");
     Right { group: "", resource: "serviceaccounts", verbs: &["create"], scope, why }
 }
 
 /// For the accounts of controllers: tokens of this one.
-fn act_as(client: &'static str) -> Right {
+pub(crate) fn act_as(client: &'static str) -> Right {
     let (scope, why) = (Scope::Named(SYSTEM.into(), client.into()), "to act as each controller");
     Right { group: "", resource: "serviceaccounts/token", verbs: &["create"], scope, why }
 }
@@ -119,6 +119,53 @@ fn is_bootstrapped(client: &str, right: &Right) -> bool {
     let of_resource = |(resource, _): &&(&str, &[&str])| right.group.is_empty() && *resource == right.resource;
     let mut verbs = granted.filter(of_resource).map(|(_, verbs)| verbs);
     verbs.any(|verbs| right.verbs.iter().all(|verb| verbs.contains(verb)))
+}
+
+// ---- the page
+
+const HEAD: &str = "\
+# Rights
+
+<!-- Made by `cargo xtask generate` from the declarations beside the code; change those instead. -->
+
+What the manager asks of the API server, by what has to be switched on for it. `bowline manifests` grants exactly the rights \
+of what is switched on. Without `--use-service-account-credentials` all of them belong to the service account of the process; \
+with it, those of a controller belong to the account that is named beside it, which API servers grant them to by themselves. \
+The providers know no Kubernetes and need no rights in it; what they need in their cloud is in their own documentation.
+
+| who | account | API group | resource | verbs | where | why |
+|---|---|---|---|---|---|---|
+";
+
+/// The reference page of all rights.
+pub(crate) fn reference() -> String {
+    let process = |part: &'static str, rights: Vec<Right>| (part, "", rights);
+    let ipam = [node_ipam::RIGHTS, node_ipam::RIGHTS_WITH_CLOUD].concat();
+    let accounts = std::iter::once(make_accounts()).chain(BOOTSTRAPPED.map(|(client, _)| act_as(client)));
+    let parts = [
+        process("watches, Events", vec![WATCH_NODES, WATCH_SERVICES, EventSink::RIGHT]),
+        (node::NAME, node::CLIENT, node::RIGHTS.to_vec()),
+        (node_lifecycle::NAME, node_lifecycle::CLIENT, node_lifecycle::RIGHTS.to_vec()),
+        (service::NAME, service::CLIENT, service::RIGHTS.to_vec()),
+        (route::NAME, route::CLIENT, route::RIGHTS.to_vec()),
+        (node_ipam::NAME, node_ipam::CLIENT, ipam),
+        process("`--leader-elect`", LeaseOptions::default().rights()),
+        process("`--secure-port`", vec![REVIEW_TOKENS, REVIEW_ACCESS, READ_AUTHORITIES]),
+        process("`--use-service-account-credentials`", accounts.collect()),
+    ];
+    let rows = parts.iter().flat_map(|(part, account, rights)| rights.iter().map(|right| row(part, account, right)));
+    HEAD.to_owned() + &rows.collect::<String>()
+}
+
+fn row(part: &str, account: &str, right: &Right) -> String {
+    let place = match &right.scope {
+        Scope::Cluster => "everywhere".to_owned(),
+        Scope::Namespace(namespace) => format!("`{namespace}`"),
+        Scope::Named(namespace, name) => format!("`{name}` in `{namespace}`"),
+    };
+    let group = if right.group.is_empty() { "core" } else { right.group };
+    let (verbs, resource, why) = (right.verbs.join(", "), right.resource, right.why);
+    format!("| {part} | {account} | {group} | `{resource}` | {verbs} | {place} | {why} |\n")
 }
 
 #[cfg(test)]

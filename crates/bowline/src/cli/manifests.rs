@@ -38,6 +38,16 @@ pub(crate) struct ManifestsArgs {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) replicas: u16,
 
+    /// The label of the nodes that the pods run on. It is there without a value on control-plane nodes of kubeadm; k3s and
+    /// RKE2 have the value true.
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        default_value = "node-role.kubernetes.io/control-plane=",
+        value_parser = flags::label_and_value,
+    )]
+    pub(crate) node_selector: (String, String),
+
     /// Where the pods reach the API server. Without it they use the address of the Service kubernetes, which does not work
     /// before kube-proxy, or whatever takes its place, runs on their nodes.
     #[arg(long, value_name = "HOST:PORT", value_parser = flags::host_and_port)]

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use bowline_cloud::Registry;
 use bowline_config::{ConfigFile, Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
-use clap::FromArgMatches as _;
+use clap::{FromArgMatches as _, Parser as _};
 
-use crate::cli::{Cli, ManifestsArgs, WorkloadKind};
+use crate::cli::{Cli, Command, ManifestsArgs, WorkloadKind};
 use crate::providers::{self, Wanted};
 use crate::rights::Surroundings;
 use crate::settings::Settings;
@@ -23,6 +23,8 @@ pub(super) struct Installation {
     pub(super) namespace: String,
     pub(super) image: String,
     pub(super) workload: Workload,
+    /// The label, and its value, of the nodes that the pods run on.
+    pub(super) node_selector: (String, String),
     /// Where the pods reach the API server, if not at its Service.
     pub(super) api_server: Option<(String, u16)>,
     /// The manager's flags.
@@ -80,6 +82,7 @@ impl Installation {
             namespace: args.namespace.clone(),
             image: args.image.clone(),
             workload: Workload::of(args),
+            node_selector: args.node_selector.clone(),
             api_server: args.api_server.clone(),
             flags: flags(&arguments, &files),
             files: files.into_iter().map(|file| (file.name, file.text)).collect(),
@@ -88,6 +91,17 @@ impl Installation {
             manager: settings.manager,
             remarks,
         })
+    }
+}
+
+impl Installation {
+    /// With nothing said but the provider.
+    pub(super) fn of_provider(name: &str, registry: &Registry) -> Result<Installation, Problems> {
+        let cli = Cli::try_parse_from(["bowline", "manifests", "--cloud-provider", name]);
+        match cli.map(|cli| cli.command) {
+            Ok(Some(Command::Manifests(args))) => Installation::new(&args, registry),
+            _ => Err(Problem::flag("cloud-provider", format!("{name:?} is no name")).into()),
+        }
     }
 }
 

@@ -89,6 +89,7 @@ fn workload(installation: &Installation, fillings: &Fillings) -> String {
         .clone()
         .with("image", scalar(&installation.image))
         .with("args", args.join("\n"))
+        .with("nodes", selector(&installation.node_selector))
         .with("environment", environment(installation))
         .with("serving", serving(installation))
         .with("cpu", "20m")
@@ -117,13 +118,17 @@ volumeMounts:
     mountPath: /etc/bowline
     readOnly: true";
 
-/// Readable by the group that the pod's files belong to, and by nobody else.
+/// Readable by the group that the pod's files belong to, and by nobody else. The mode is 0440, which not all read alike.
 const VOLUMES: &str = "\
 volumes:
   - name: config
     secret:
       secretName: bowline
-      defaultMode: 0440";
+      defaultMode: 288";
+
+fn selector((key, value): &(String, String)) -> String {
+    format!("{}: {}", scalar(key), scalar(value))
+}
 
 fn environment(installation: &Installation) -> String {
     let Some((host, port)) = &installation.api_server else { return String::new() };
