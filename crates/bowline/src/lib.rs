@@ -40,6 +40,7 @@ mod plan;
 mod playground;
 mod providers;
 mod reach;
+mod rights;
 mod serve;
 mod settings;
 
@@ -89,6 +90,14 @@ fn after_help() -> String {
     let registry = providers::registry();
     let kinds: Vec<_> = registry.iter().map(|kind| format!("{} ({})", kind.name, kind.summary)).collect();
     format!("Cloud providers: {}.\n\n{}", kinds.join("; "), cli::LOG_HELP)
+}
+
+/// The files of the repository that are made from what this crate knows, by their paths in it: manifests, a chart, and the
+/// page of rights.
+pub fn generated_files() -> Vec<(String, String)> {
+    let mut files = manifests::generated();
+    files.push(("docs/reference/rights.md".to_owned(), rights::reference()));
+    files
 }
 
 /// Reads the arguments, does what they say, and reports how that went.
