@@ -10,7 +10,7 @@ use bowline_cloud::{CloudProvider, Clouds};
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
 use bowline_core::testing::address;
 use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider, NewMachine};
-use bowline_runtime::{Clock, Shutdown};
+use bowline_runtime::{Board, Clock, Shutdown};
 use http::StatusCode;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Node, Service};
@@ -41,6 +41,7 @@ pub(crate) struct World {
     pub(crate) options: ManagerOptions,
     pub(crate) layers: LayerOptions,
     pub(crate) metrics: prometheus::Registry,
+    pub(crate) board: Board,
     /// What stands between a provider and its layers; nothing as a rule.
     pub(crate) wrap: Wrap,
     manager: Option<(Shutdown, JoinHandle<Result<(), ManagerError>>)>,
@@ -72,6 +73,7 @@ impl World {
             options: ManagerOptions::default(),
             layers: LayerOptions::default(),
             metrics: prometheus::Registry::new(),
+            board: Board::new(),
             wrap: Box::new(|provider| provider),
             manager: None,
         }
@@ -93,6 +95,7 @@ impl World {
             Clock::following_tokio(Timestamp::now()),
             self.metrics.clone(),
         );
+        let surroundings = Surroundings { board: self.board.clone(), ..surroundings };
         let running = tokio::spawn(manager::run(surroundings, self.options.clone(), shutdown.clone()));
         self.manager = Some((shutdown, running));
     }
