@@ -115,6 +115,7 @@ fn client_options(args: &ReachArgs, problems: &mut Problems) -> ClientOptions {
         master: args.master.clone().filter(|url| !url.is_empty()),
         rate: kube_api_rate(args, problems),
         user: "cloud-controller-manager".to_owned(),
+        metrics: None,
     }
 }
 

@@ -20,6 +20,7 @@ pub mod node_ipam;
 pub mod node_lifecycle;
 mod outcome;
 mod panics;
+mod rights;
 pub mod route;
 pub mod service;
 
@@ -29,6 +30,8 @@ use bowline_kube::{Cluster, EventSink, Store};
 use bowline_runtime::{Board, Clock, Metric, QueueMetrics};
 
 pub use activity::RunningControllers;
+
+pub use rights::Rights;
 
 /// What every controller works with.
 #[derive(Clone)]

@@ -19,6 +19,7 @@ use prometheus::{IntCounterVec, Registry};
 use serde_json::{Value, json};
 
 use crate::exchange::{Failure, exchange};
+use crate::rights::Right;
 use crate::wire::{Wire, WireNode, WireService};
 
 metrics! {
@@ -88,6 +89,9 @@ impl Cluster {
         self.dry_run
     }
 
+    /// For [`Cluster::node`].
+    pub const READ_NODE: Right = Right::core("nodes", &["get"], "to read a Node again when a write was refused");
+
     /// The Node as it is now, not as it was last heard of; `None` if there is none.
     pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, WriteError> {
         let request = nodes().get(name.as_str(), &GetParams::default()).map_err(unsendable)?;
@@ -98,10 +102,16 @@ impl Cluster {
         }
     }
 
+    /// For [`Cluster::initialize`].
+    pub const INITIALIZE: Right = Right::core("nodes", &["patch"], "to initialise a Node: provider ID, labels, taints");
+
     /// Initialises a Node: provider ID, labels and taints in one request that fails if the Node has changed (W-1).
     pub async fn initialize(&self, change: &NodeChange) -> Result<Node, WriteError> {
         self.patch_node(&change.node, patches::initialization(change)).await
     }
+
+    /// For [`Cluster::set_addresses`].
+    pub const SET_ADDRESSES: Right = Right::core("nodes/status", &["patch"], "to write the addresses of a machine");
 
     /// Replaces the addresses (W-2).
     pub async fn set_addresses(&self, node: &NodeName, addresses: &[Address]) -> Result<Node, WriteError> {
@@ -110,10 +120,16 @@ impl Cluster {
         self.write_node(("patch", "nodes/status"), &request.map_err(unsendable)?).await
     }
 
+    /// For [`Cluster::set_labels`].
+    pub const SET_LABELS: Right = Right::core("nodes", &["patch"], "to keep old and new names of labels in step");
+
     /// Sets these labels and leaves the others (W-3).
     pub async fn set_labels(&self, node: &NodeName, labels: &BTreeMap<String, String>) -> Result<Node, WriteError> {
         self.patch_node(node, json!({"metadata": {"labels": labels}})).await
     }
+
+    /// For [`Cluster::set_taints`].
+    pub const SET_TAINTS: Right = Right::core("nodes", &["patch"], "to taint the Node of a machine that is shut down");
 
     /// Replaces the taints, if the Node is still at this version (W-4).
     pub async fn set_taints(
@@ -126,10 +142,17 @@ impl Cluster {
         self.patch_node(node, json!({"metadata": version, "spec": {"taints": taints}})).await
     }
 
+    /// For [`Cluster::set_pod_cidrs`].
+    pub const SET_POD_CIDRS: Right = Right::core("nodes", &["patch"], "to give a Node its pod ranges");
+
     /// Gives the Node its pod ranges, if it is still the one with this UID (W-9).
     pub async fn set_pod_cidrs(&self, node: &Node, ranges: &[IpNet]) -> Result<Node, WriteError> {
         self.patch_node(&node.name, patches::pod_cidrs(node, ranges)).await
     }
+
+    /// For [`Cluster::set_network`].
+    pub const SET_NETWORK: Right =
+        Right::core("nodes/status", &["patch"], "to say whether the network of a Node is available");
 
     /// Sets the Node's `NetworkUnavailable` condition and leaves the others, if it is still the one with this UID (W-5).
     pub async fn set_network(&self, node: &Node, network: &NetworkStatus, now: Timestamp) -> Result<Node, WriteError> {
@@ -137,6 +160,9 @@ impl Cluster {
         let request = nodes().patch_subresource("status", node.name.as_str(), &self.patch_params(), &patch);
         self.write_node(("patch", "nodes/status"), &request.map_err(unsendable)?).await
     }
+
+    /// For [`Cluster::delete_node`].
+    pub const DELETE_NODE: Right = Right::core("nodes", &["delete"], "to delete the Node of a machine that is gone");
 
     /// Deletes the Node, if it is still the one with this UID (W-10). A Node that is gone already counts as deleted.
     pub async fn delete_node(&self, node: &NodeName, uid: &str) -> Result<(), WriteError> {
@@ -151,6 +177,10 @@ impl Cluster {
             Err(error) => Err(error),
         }
     }
+
+    /// For [`Cluster::change_service`].
+    pub const CHANGE_SERVICE: Right =
+        Right::core("services/status", &["patch"], "to write the address, the finalizer and conditions of a Service");
 
     /// Writes this change to the Service, of which an old copy will do: one patch of its `status` subresource, which never
     /// touches its spec and succeeds whatever others have changed meanwhile (W-6 to W-8). Another Service of the same name

@@ -24,10 +24,12 @@ use bowline_core::{Node, Service};
 use bowline_runtime::{Clock, Metric, Shutdown, metrics};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
+use jiff::Timestamp;
 use prometheus::{IntCounterVec, Registry};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
+use crate::rights::Right;
 use correlate::{Correlator, Occurrence, Record};
 
 /// Events in flight, and queues.
@@ -76,6 +78,7 @@ pub enum EventType {
 #[derive(Clone)]
 pub struct EventSink {
     shared: Arc<Sink>,
+    client: kube::Client,
     dry_run: bool,
 }
 
@@ -88,11 +91,17 @@ pub struct EventSource {
 
 struct Sink {
     correlator: Mutex<Correlator>,
-    queues: Vec<mpsc::Sender<Record>>,
+    queues: Vec<mpsc::Sender<Letter>>,
     clock: Clock,
     dropped: Dropped,
     /// That Events are lost has been said in the log.
     is_full: AtomicBool,
+}
+
+/// A record, and through which client it is to be written.
+struct Letter {
+    record: Record,
+    client: kube::Client,
 }
 
 /// Counts Events that are lost, by cause.
@@ -100,6 +109,10 @@ struct Sink {
 struct Dropped(Option<IntCounterVec>);
 
 impl EventSink {
+    /// For what the sink writes. Events lie in the namespaces of what they are about, those about Nodes in `default`.
+    pub const RIGHT: Right =
+        Right::core("events", &["create", "patch"], "to tell people what happens, and to count what happens again");
+
     /// A sink and the task that writes what it takes; on shutdown the task writes what is left, for a bounded time.
     pub fn new(
         client: kube::Client,
@@ -115,8 +128,13 @@ impl EventSink {
             dropped: dropped.clone(),
             is_full: AtomicBool::new(false),
         };
-        let task = move |shutdown| write_all(client, ends, dropped, shutdown).boxed();
-        (EventSink { shared: Arc::new(sink), dry_run: false }, task)
+        let task = move |shutdown| write_all(ends, dropped, shutdown).boxed();
+        (EventSink { shared: Arc::new(sink), client, dry_run: false }, task)
+    }
+
+    /// The same sink, but what is told to it here is written through this client.
+    pub fn through(self, client: kube::Client) -> EventSink {
+        EventSink { client, ..self }
     }
 
     /// Events are logged and not written.
@@ -138,7 +156,8 @@ impl EventSource {
             return self.log(object, kind, reason, &format!("dry run: {message}"));
         }
         self.log(object, kind, reason, &message);
-        self.sink.shared.take(Occurrence { component: self.component, object: object.clone(), kind, reason, message });
+        let what = Occurrence { component: self.component, object: object.clone(), kind, reason, message };
+        self.sink.shared.take(what, &self.sink.client);
     }
 
     fn log(&self, object: &ObjectRef, kind: EventType, reason: &str, message: &str) {
@@ -147,6 +166,21 @@ impl EventSource {
             EventType::Normal => tracing::info!(controller, kind = object.kind, %key, reason, "{message}"),
             EventType::Warning => tracing::warn!(controller, kind = object.kind, %key, reason, "{message}"),
         }
+    }
+}
+
+/// Writes one Event about something good that happens so rarely that nothing needs to be counted or combined.
+pub(crate) async fn announce(
+    client: &kube::Client,
+    component: &'static str,
+    object: ObjectRef,
+    reason: &'static str,
+    message: String,
+    now: Timestamp,
+) {
+    let what = Occurrence { component, object, kind: EventType::Normal, reason, message };
+    if let Some(record) = Correlator::new().correlate(what, now) {
+        post::announce(client, &record).await;
     }
 }
 
@@ -163,17 +197,17 @@ fn one_line(message: &str) -> String {
 }
 
 impl Sink {
-    fn take(&self, what: Occurrence) {
+    fn take(&self, what: Occurrence, client: &kube::Client) {
         // Held until the record is in its queue, so that what raises a count comes after what it raises.
         let mut correlator = self.correlator.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(record) = correlator.correlate(what, self.clock.now()) {
-            self.enqueue(record);
+            self.enqueue(Letter { record, client: client.clone() });
         }
     }
 
-    fn enqueue(&self, record: Record) {
-        let Some(queue) = self.queue_of(&record) else { return };
-        match queue.try_send(record) {
+    fn enqueue(&self, letter: Letter) {
+        let Some(queue) = self.queue_of(&letter.record) else { return };
+        match queue.try_send(letter) {
             Ok(()) if queue.capacity() > QUEUE_LENGTH / 2 => self.is_full.store(false, Ordering::Relaxed),
             Err(TrySendError::Full(_)) => self.lose(),
             // Closed: the task has ended, and nobody wants Events any more.
@@ -190,7 +224,7 @@ impl Sink {
     }
 
     /// The same queue for the same object, so that its Events stay in their order.
-    fn queue_of(&self, record: &Record) -> Option<&mpsc::Sender<Record>> {
+    fn queue_of(&self, record: &Record) -> Option<&mpsc::Sender<Letter>> {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(record.what.object.identity());
         let index = usize::try_from(hash % QUEUES as u64).unwrap_or_default();
         self.queues.get(index)
@@ -211,8 +245,8 @@ impl Dropped {
 }
 
 /// Writes what comes until shutdown, and then what is left.
-async fn write_all(client: kube::Client, ends: Vec<mpsc::Receiver<Record>>, dropped: Dropped, shutdown: Shutdown) {
-    let posts = ends.into_iter().map(|end| post::post_all(client.clone(), end, dropped.clone(), shutdown.clone()));
+async fn write_all(ends: Vec<mpsc::Receiver<Letter>>, dropped: Dropped, shutdown: Shutdown) {
+    let posts = ends.into_iter().map(|end| post::post_all(end, dropped.clone(), shutdown.clone()));
     let patience = async {
         shutdown.requested().await;
         tokio::time::sleep(FLUSH_WITHIN).await;

@@ -14,6 +14,7 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::fenced::is_fenced;
 use crate::rest::Again;
 
 /// A hung API server must not hold up whoever waits for it for ever.
@@ -123,6 +124,8 @@ impl Failure {
 async fn once(client: &kube::Client, request: Request<Vec<u8>>) -> Outcome {
     match tokio::time::timeout(ANSWER_WITHIN, send(client, request)).await {
         Ok(Ok((response, body))) => judge(&response, body),
+        // It will not be another time: the process has lost its right to write, and ends.
+        Ok(Err(error)) if is_fenced(&error) => Outcome::Final(Failure::Unanswered(with_causes(&error))),
         Ok(Err(error)) => Outcome::Broken(Failure::Unanswered(with_causes(&error))),
         // Whoever asked has waited long enough.
         Err(_) => Outcome::Final(Failure::Unanswered(format!("there is no answer within {ANSWER_WITHIN:?}"))),

@@ -25,6 +25,7 @@ use kube::runtime::watcher;
 use tokio::time::Instant;
 
 use crate::Store;
+use crate::rights::Right;
 use crate::store::Stored;
 use crate::wire::{Wire, WireNode, WireService};
 
@@ -40,10 +41,16 @@ const FINE_AFTER: Duration = Duration::from_secs(60);
 /// How often an outage that lasts is told again: what keeps it going may be something else than what began it.
 const REMIND_AFTER: Duration = Duration::from_secs(60);
 
+/// For [`watch_nodes`].
+pub const WATCH_NODES: Right = Right::core("nodes", &["list", "watch"], "to follow all Nodes");
+
 /// Feeds `store` with all Nodes until shutdown is requested.
 pub async fn watch_nodes(client: kube::Client, store: Store<Node>, shutdown: Shutdown) {
     watch::<WireNode>(client, store, shutdown).await;
 }
+
+/// For [`watch_services`].
+pub const WATCH_SERVICES: Right = Right::core("services", &["list", "watch"], "to follow all Services");
 
 /// Feeds `store` with all Services until shutdown is requested.
 pub async fn watch_services(client: kube::Client, store: Store<Service>, shutdown: Shutdown) {

@@ -292,29 +292,3 @@ async fn a_target_is_told_who_the_client_is_before_anything_else() {
     soon("header", server.read_exact(&mut got)).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&got), expected);
 }
-
-#[test]
-fn accepting_waits_while_there_is_no_file_descriptor_left() {
-    with_few_files("accepting_waits_while_there_is_no_file_descriptor_left", with_few_open_files());
-}
-
-async fn with_few_open_files() {
-    let (plane, address, echo) = (plane(), fresh_address(), Echo::start().await);
-    plane.set("a", balancer(address, &[echo.address])).await.unwrap();
-    let mut hoard = Vec::new();
-    while let Ok(file) = std::fs::File::open("/dev/null") {
-        hoard.push(file);
-    }
-    hoard.pop();
-    let client = tokio::spawn(Client::connect(address));
-    // Time for it to be accepted, if it could be.
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(counters(&plane).accepted, 0);
-    hoard.truncate(hoard.len() - 1);
-    // One for the client's connection, none for the target's: that waits too, and is not held against the target.
-    eventually("accepted", || counters(&plane).accepted == 1).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(counters(&plane).failed, 0);
-    drop(hoard);
-    client.await.unwrap().talk("at last").await.unwrap();
-}

@@ -112,23 +112,3 @@ async fn the_limit_of_flows_holds() {
     assert_eq!((counters(&plane).accepted, counters(&plane).open), (10, 3));
     assert_eq!(targets(&plane)[0].open, 3);
 }
-
-#[test]
-fn the_longest_silent_flow_makes_room_when_there_is_no_file_descriptor_left() {
-    with_few_files("the_longest_silent_flow_makes_room_when_there_is_no_file_descriptor_left", with_few_open_files());
-}
-
-async fn with_few_open_files() {
-    let (plane, address, echo) = (plane(), fresh_address(), UdpEcho::start().await);
-    plane.set("a", datagrams(address, &[echo.address])).await.unwrap();
-    let clients = [UdpClient::connect(address).await, UdpClient::connect(address).await];
-    clients[0].ask("first").await;
-    let mut hoard = Vec::new();
-    while let Ok(file) = std::fs::File::open("/dev/null") {
-        hoard.push(file);
-    }
-    clients[1].send("no room for this one").await;
-    eventually("room is made", || counters(&plane).failed == 1 && counters(&plane).open == 0).await;
-    assert_eq!(clients[1].ask("second").await, echo.address);
-    assert_eq!((counters(&plane).accepted, counters(&plane).open), (2, 1));
-}

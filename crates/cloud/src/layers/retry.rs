@@ -8,6 +8,7 @@ use std::future::Future;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use bowline_runtime::Fence;
 use tokio::time::{Instant, sleep};
 
 use crate::layers::limit::Limit;
@@ -22,6 +23,7 @@ pub(crate) struct Attempts {
     first_backoff: Duration,
     max_backoff: Duration,
     gate: Gate,
+    fence: Fence,
 }
 
 /// Closed while the cloud wants to be left alone: by everybody, not just by the caller whom it told.
@@ -38,6 +40,7 @@ impl Attempts {
             first_backoff: options.first_backoff,
             max_backoff: options.max_backoff,
             gate: Gate::default(),
+            fence: options.fence.clone(),
         }
     }
 
@@ -105,7 +108,19 @@ impl Attempts {
         let _place = self.limit.turn(operation).await;
         // The cloud may have said so while we waited.
         self.pass(operation)?;
-        self.limit.call(operation, call, failure).await
+        self.guarded(operation, self.limit.call(operation, call, failure)).await
+    }
+
+    /// Goes on only while this process leads; whoever does not leads nobody's calls on, and makes none.
+    async fn guarded<T>(&self, operation: Operation, call: impl Future<Output = Result<T>>) -> Result<T> {
+        // Whether credentials are right may be asked by anybody.
+        if operation == Operation::Check {
+            return call.await;
+        }
+        self.fence.guard(call).await.unwrap_or_else(|fenced| {
+            let error = Error::new(ErrorKind::Cancelled, operation.to_string(), fenced.to_string()).source(fenced);
+            Err(error.retry(Retry::Never).context("provider", self.limit.provider()))
+        })
     }
 
     /// How long the cloud still wants to be left alone; zero if it does not.

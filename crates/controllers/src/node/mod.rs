@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_core::{Node, NodeName, initialize as decision};
-use bowline_kube::{Change, EventSource};
+use bowline_kube::{Change, Cluster, EventSink, EventSource, Right};
 use bowline_runtime::{Backoff, Heartbeat, Kind, Part, Priority, Queue, Shutdown};
 use tokio::sync::Semaphore;
 
@@ -39,6 +39,13 @@ pub(crate) use metrics::METRICS;
 
 /// The canonical name, in flags, health checks and Events.
 pub const NAME: &str = "cloud-node-controller";
+
+/// The name of its client, and of its service account with `--use-service-account-credentials`.
+pub const CLIENT: &str = "node-controller";
+
+/// What it asks of the API server beyond the watches that all share.
+pub const RIGHTS: &[Right] =
+    &[Cluster::READ_NODE, Cluster::INITIALIZE, Cluster::SET_LABELS, Cluster::SET_ADDRESSES, EventSink::RIGHT];
 
 /// The queue's name in metrics (WQ-5).
 const QUEUE: &str = "Nodes";

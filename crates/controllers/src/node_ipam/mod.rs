@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use bowline_core::ipam::{ClusterRange, Misfit};
 use bowline_core::{Node, NodeName, parse_cidr};
-use bowline_kube::{Change, EventSource, EventType, ObjectRef};
+use bowline_kube::{Change, Cluster, EventSink, EventSource, EventType, ObjectRef, Right};
 use bowline_runtime::{Backoff, Kind, Part, Priority, Queue, Shutdown, Work};
 use ipnet::IpNet;
 
@@ -46,6 +46,16 @@ pub(crate) use metrics::METRICS;
 
 /// The canonical name, in flags and health checks.
 pub const NAME: &str = "node-ipam-controller";
+
+// upstream: writes in the name of the process, whatever the flag says.
+/// The name of its client, and of its service account with `--use-service-account-credentials`.
+pub const CLIENT: &str = "node-controller";
+
+/// What it asks of the API server beyond the watches that all share.
+pub const RIGHTS: &[Right] = &[Cluster::READ_NODE, Cluster::SET_POD_CIDRS, EventSink::RIGHT];
+
+/// What it asks for beyond that where a cloud has a say in the ranges.
+pub const RIGHTS_WITH_CLOUD: &[Right] = &[Cluster::SET_NETWORK];
 
 /// Who speaks in Events.
 // upstream: the allocator, not the controller.

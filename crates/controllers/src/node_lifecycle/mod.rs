@@ -22,7 +22,7 @@ use std::time::Duration;
 use bowline_cloud::{Clouds, Error, ErrorKind, Freshness, Nobody, Sighting};
 use bowline_core::lifecycle::{self, Answer, Fleet, Glance, Held, Look, Memory, Moment, Policy};
 use bowline_core::{InstanceRef, InstanceState, Node, NodeName};
-use bowline_kube::{Change, EventSource, EventType, ObjectRef};
+use bowline_kube::{Change, Cluster, EventSink, EventSource, EventType, ObjectRef, Right};
 use bowline_runtime::{Heartbeat, Kind, Part, Shutdown};
 use futures::future::join;
 
@@ -36,6 +36,13 @@ pub(crate) use metrics::METRICS;
 
 /// The canonical name, in flags, health checks and Events.
 pub const NAME: &str = "cloud-node-lifecycle-controller";
+
+// upstream: the one of the cloud-node-controller.
+/// The name of its client, and of its service account with `--use-service-account-credentials`.
+pub const CLIENT: &str = "node-controller";
+
+/// What it asks of the API server beyond the watches that all share.
+pub const RIGHTS: &[Right] = &[Cluster::READ_NODE, Cluster::SET_TAINTS, Cluster::DELETE_NODE, EventSink::RIGHT];
 
 /// How the controller is set.
 #[derive(Debug, Clone)]

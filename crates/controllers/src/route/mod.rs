@@ -34,7 +34,7 @@ use std::time::Duration;
 use bowline_cloud::Cloud;
 use bowline_core::routes::NetworkStatus;
 use bowline_core::{ClusterName, Node, NodeName, Route};
-use bowline_kube::{Change, EventSource};
+use bowline_kube::{Change, Cluster, EventSink, EventSource, Right};
 use bowline_runtime::{Backoff, Kind, Part, Priority, Shutdown, Work};
 use futures::future::join_all;
 use ipnet::IpNet;
@@ -53,6 +53,12 @@ pub(crate) use metrics::METRICS;
 
 /// The canonical name, in flags and health checks.
 pub const NAME: &str = "node-route-controller";
+
+/// The name of its client, and of its service account with `--use-service-account-credentials`.
+pub const CLIENT: &str = "route-controller";
+
+/// What it asks of the API server beyond the watches that all share.
+pub const RIGHTS: &[Right] = &[Cluster::LIST_NODES, Cluster::SET_NETWORK, EventSink::RIGHT];
 
 /// The name in Events.
 const COMPONENT: &str = "route_controller";

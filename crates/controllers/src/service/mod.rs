@@ -39,7 +39,7 @@ use std::time::Duration;
 use bowline_cloud::ErrorKind;
 use bowline_core::service::{NodeSet, TargetRules};
 use bowline_core::{ClusterName, Service, ServiceKey};
-use bowline_kube::EventSource;
+use bowline_kube::{Cluster, EventSink, EventSource, Right};
 use bowline_runtime::{Backoff, Kind, Part, Priority, Queue, Shutdown, Work};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -64,6 +64,12 @@ pub use routing::{DefaultCloud, Routing, RoutingError};
 
 /// The canonical name, in flags and health checks.
 pub const NAME: &str = "service-lb-controller";
+
+/// The name of its client, and of its service account with `--use-service-account-credentials`.
+pub const CLIENT: &str = "service-controller";
+
+/// What it asks of the API server beyond the watches that all share.
+pub const RIGHTS: &[Right] = &[Cluster::READ_SERVICE, Cluster::CHANGE_SERVICE, EventSink::RIGHT];
 
 /// The name in Events.
 const COMPONENT: &str = "service-controller";

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_apiserver::{ApiServer, Effect, FaultRule, Options as ServerOptions};
+use bowline_apiserver::{ApiServer, AuthorizationMode, Effect, FaultRule, Options as ServerOptions};
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds};
+use bowline_controllers::Rights;
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
 use bowline_core::testing::address;
+use bowline_kube::Right;
 use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider, NewMachine};
 use bowline_runtime::{Board, Clock, Shutdown};
 use http::StatusCode;
@@ -19,6 +21,8 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use prometheus::proto::{Metric, MetricType};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+
+use crate::identity;
 
 pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 pub(crate) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
@@ -44,6 +48,8 @@ pub(crate) struct World {
     pub(crate) board: Board,
     /// What stands between a provider and its layers; nothing as a rule.
     pub(crate) wrap: Wrap,
+    /// What the manager may ask of the API server; exactly what its controllers declare, unless the story says otherwise.
+    pub(crate) rights: Option<Vec<Right>>,
     manager: Option<(Shutdown, JoinHandle<Result<(), ManagerError>>)>,
 }
 
@@ -55,7 +61,8 @@ impl World {
 
     /// One cloud for each prefix, in this order.
     pub(crate) async fn with_prefixes(prefixes: &[&str]) -> World {
-        let server = ApiServer::start(ServerOptions::default()).await.unwrap();
+        let options = ServerOptions { authorization: AuthorizationMode::Rbac, ..ServerOptions::default() };
+        let server = ApiServer::start(options).await.unwrap();
         let nodes = Api::all(server.in_process_client());
         let services = Api::namespaced(server.in_process_client(), "default");
         let clouds = prefixes
@@ -75,6 +82,7 @@ impl World {
             metrics: prometheus::Registry::new(),
             board: Board::new(),
             wrap: Box::new(|provider| provider),
+            rights: None,
             manager: None,
         }
     }
@@ -90,13 +98,19 @@ impl World {
         let clouds = self.layered_clouds(&self.metrics);
         let shutdown = Shutdown::new();
         let surroundings = Surroundings::new(
-            self.server.in_process_client(),
+            identity::client(&self.server),
             clouds,
             Clock::following_tokio(Timestamp::now()),
             self.metrics.clone(),
         );
         let surroundings = Surroundings { board: self.board.clone(), ..surroundings };
-        let running = tokio::spawn(manager::run(surroundings, self.options.clone(), shutdown.clone()));
+        let rights = self.rights.clone().unwrap_or_else(|| Rights::of(&self.options).of_one());
+        let granted = identity::grant(self.server.in_process_client(), rights);
+        let running = manager::run(surroundings, self.options.clone(), shutdown.clone());
+        let running = tokio::spawn(async move {
+            granted.await;
+            running.await
+        });
         self.manager = Some((shutdown, running));
     }
 

@@ -9,6 +9,7 @@ use kube::api::{GetParams, ListParams};
 use serde::Deserialize;
 
 use super::{Cluster, WriteError, read, unsendable};
+use crate::rights::Right;
 use crate::wire::{Wire, WireNode, WireService};
 
 /// Objects per page.
@@ -32,15 +33,25 @@ struct PageMetadata {
 }
 
 impl Cluster {
+    /// For [`Cluster::list_nodes`].
+    pub const LIST_NODES: Right = Right::core("nodes", &["list"], "to make sure of Nodes that seem to be gone");
+
     /// All Nodes, as they are now.
     pub async fn list_nodes(&self) -> Result<Vec<Arc<Node>>, WriteError> {
         self.list::<WireNode>().await
     }
 
+    /// For [`Cluster::list_services`].
+    pub const LIST_SERVICES: Right = Right::core("services", &["list"], "to look at all Services once");
+
     /// All Services, as they are now.
     pub async fn list_services(&self) -> Result<Vec<Arc<Service>>, WriteError> {
         self.list::<WireService>().await
     }
+
+    /// For [`Cluster::service`].
+    pub const READ_SERVICE: Right =
+        Right::core("services", &["get"], "to read a Service again before something is done that cannot be undone");
 
     /// The Service as it is now; `None` if there is none.
     pub async fn service(&self, key: &ServiceKey) -> Result<Option<Service>, WriteError> {

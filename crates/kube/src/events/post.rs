@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::correlate::Record;
-use super::{Dropped, EventType};
+use super::{Dropped, EventType, Letter};
 use crate::exchange::{Failure, exchange};
 
 /// How often an Event is tried while the API server is away (EV-5).
@@ -25,22 +25,17 @@ const SILENCE: Duration = Duration::from_millis(200);
 const DEFAULT_NAMESPACE: &str = "default";
 
 /// Writes the records in their order until there will be no more.
-pub(super) async fn post_all(
-    client: kube::Client,
-    mut records: mpsc::Receiver<Record>,
-    dropped: Dropped,
-    shutdown: Shutdown,
-) {
-    while let Some(record) = next(&mut records, &shutdown).await {
+pub(super) async fn post_all(mut letters: mpsc::Receiver<Letter>, dropped: Dropped, shutdown: Shutdown) {
+    while let Some(Letter { record, client }) = next(&mut letters, &shutdown).await {
         post(&client, &record, &dropped).await;
     }
 }
 
 /// The next record. Whoever ends on shutdown may still say so; after that there is silence.
-async fn next(records: &mut mpsc::Receiver<Record>, shutdown: &Shutdown) -> Option<Record> {
-    match shutdown.or(records.recv()).await {
-        Some(record) => record,
-        None => tokio::time::timeout(SILENCE, records.recv()).await.ok().flatten(),
+async fn next(letters: &mut mpsc::Receiver<Letter>, shutdown: &Shutdown) -> Option<Letter> {
+    match shutdown.or(letters.recv()).await {
+        Some(letter) => letter,
+        None => tokio::time::timeout(SILENCE, letters.recv()).await.ok().flatten(),
     }
 }
 
@@ -63,6 +58,13 @@ async fn post(client: &kube::Client, record: &Record, dropped: &Dropped) {
                 tokio::time::sleep(pause(attempt)).await;
             }
         }
+    }
+}
+
+/// Writes a record, unless there is trouble.
+pub(super) async fn announce(client: &kube::Client, record: &Record) {
+    if let Err(failure) = write(client, record).await {
+        tracing::warn!(key = %record.what.object.key(), event = record.name, ?failure, "an Event cannot be written");
     }
 }
 

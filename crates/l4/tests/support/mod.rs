@@ -217,18 +217,3 @@ impl UdpClient {
         target.parse().unwrap()
     }
 }
-
-/// Runs a test in a process of its own that may have few files open: this one, started again for that test alone.
-pub(crate) fn with_few_files(test: &str, body: impl Future<Output = ()>) {
-    const FEW: &str = "BOWLINE_L4_TEST_WITH_FEW_FILES";
-    if std::env::var_os(FEW).is_some() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        return runtime.block_on(body);
-    }
-    let script = format!("ulimit -n 200; exec \"$0\" --exact --nocapture {test}");
-    let mut again = std::process::Command::new("sh");
-    again.arg("-c").arg(script).arg(std::env::current_exe().unwrap()).env(FEW, "yes");
-    let output = again.output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && told.contains("1 passed"), "{told}{}", String::from_utf8_lossy(&output.stderr));
-}

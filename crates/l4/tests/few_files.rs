@@ -1,0 +1,80 @@
+//! What happens when the process may open no more files.
+//!
+//! In a test file of its own, and so in a process of its own: these tests start a process, and between fork and exec that one
+//! holds every socket of its parent. A listener that another test has just closed would still be bound.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::future::Future;
+use std::time::Duration;
+
+use bowline_l4::Transport;
+use support::*;
+
+#[test]
+fn accepting_waits_while_there_is_no_file_descriptor_left() {
+    with_few_files("accepting_waits_while_there_is_no_file_descriptor_left", connections_with_few_files());
+}
+
+async fn connections_with_few_files() {
+    let (plane, address, echo) = (plane(), fresh_address(), Echo::start().await);
+    plane.set("a", balancer(address, &[echo.address])).await.unwrap();
+    let mut hoard = Vec::new();
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        hoard.push(file);
+    }
+    hoard.pop();
+    let client = tokio::spawn(Client::connect(address));
+    // Time for it to be accepted, if it could be.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(counters(&plane).accepted, 0);
+    hoard.truncate(hoard.len() - 1);
+    // One for the client's connection, none for the target's: that waits too, and is not held against the target.
+    eventually("accepted", || counters(&plane).accepted == 1).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(counters(&plane).failed, 0);
+    drop(hoard);
+    client.await.unwrap().talk("at last").await.unwrap();
+}
+
+#[test]
+fn the_longest_silent_flow_makes_room_when_there_is_no_file_descriptor_left() {
+    with_few_files(
+        "the_longest_silent_flow_makes_room_when_there_is_no_file_descriptor_left",
+        datagrams_with_few_files(),
+    );
+}
+
+async fn datagrams_with_few_files() {
+    let (plane, address, echo) = (plane(), fresh_address(), UdpEcho::start().await);
+    let mut config = balancer(address, &[echo.address]);
+    config.listeners[0].transport = Transport::Udp;
+    plane.set("a", config).await.unwrap();
+    let clients = [UdpClient::connect(address).await, UdpClient::connect(address).await];
+    clients[0].ask("first").await;
+    let mut hoard = Vec::new();
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        hoard.push(file);
+    }
+    clients[1].send("no room for this one").await;
+    eventually("room is made", || counters(&plane).failed == 1 && counters(&plane).open == 0).await;
+    assert_eq!(clients[1].ask("second").await, echo.address);
+    assert_eq!((counters(&plane).accepted, counters(&plane).open), (2, 1));
+}
+
+/// Runs a test in a process of its own that may have few files open: this one, started again for that test alone.
+fn with_few_files(test: &str, body: impl Future<Output = ()>) {
+    const FEW: &str = "BOWLINE_L4_TEST_WITH_FEW_FILES";
+    if std::env::var_os(FEW).is_some() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        return runtime.block_on(body);
+    }
+    let script = format!("ulimit -n 200; exec \"$0\" --exact --nocapture {test}");
+    let mut again = std::process::Command::new("sh");
+    again.arg("-c").arg(script).arg(std::env::current_exe().unwrap()).env(FEW, "yes");
+    let output = again.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && told.contains("1 passed"), "{told}{}", String::from_utf8_lossy(&output.stderr));
+}
