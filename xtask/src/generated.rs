@@ -18,6 +18,7 @@ fn all() -> Vec<Generated> {
     vec![
         Generated { path: "docs/reference/cli.md", text: cli_reference::page(bowline::cli()) },
         Generated { path: "docs/reference/apiserver-resources.md", text: bowline_apiserver::resource_reference() },
+        Generated { path: "docs/reference/metrics.md", text: bowline::metric_reference() },
         Generated { path: "docs/reference/annotations.md", text: bowline_core::annotations::reference() },
     ]
 }

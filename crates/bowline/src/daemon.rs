@@ -5,8 +5,8 @@ use std::time::Duration;
 use bowline_cloud::Clouds;
 use bowline_config::Problems;
 use bowline_controllers::manager::{self, Surroundings};
-use bowline_kube::Clients;
-use bowline_runtime::{Board, Clock, Renewals, Shutdown, Supervisor};
+use bowline_kube::{Clients, RestMetrics};
+use bowline_runtime::{Board, Clock, Fence, Renewals, Shutdown, Supervisor};
 
 use crate::admin::Admin;
 use crate::cli::ManagerArgs;
@@ -32,22 +32,26 @@ pub(crate) async fn run(args: &ManagerArgs, problems: Problems) -> anyhow::Resul
 struct Prepared {
     settings: Settings,
     reached: Reached,
+    metrics: prometheus::Registry,
 }
 
 impl Prepared {
     /// Looks at everything there is to look at, and starts nothing.
     async fn new(args: &ManagerArgs, mut problems: Problems) -> anyhow::Result<Prepared> {
-        let settings = Settings::resolve(args, &mut problems);
+        let mut settings = Settings::resolve(args, &mut problems);
+        let metrics = prometheus::Registry::new();
+        settings.reach.client.metrics = Some(RestMetrics::register(&metrics)?);
         let check = |providers: &[_], problems: &mut _| {
             reach::check(providers, &settings.reach, &settings.manager, &args.controllers.network, problems);
         };
         let reached = Reached::new(&settings.reach, problems, check).await?;
-        Ok(Prepared { settings, reached })
+        Ok(Prepared { settings, reached, metrics })
     }
 
     /// Runs until shutdown is requested.
     async fn run(self, shutdown: Shutdown) -> anyhow::Result<()> {
-        let metrics = prometheus::Registry::new();
+        let metrics = self.metrics;
+        crate::metrics::register(&metrics, Fence::open())?;
         let Reached { providers, access, credentials, .. } = self.reached;
         let clouds = Clouds::around(providers, &self.settings.reach.layers, &metrics);
         let patience = self.settings.manager.patience + MARGIN;

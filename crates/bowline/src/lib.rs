@@ -30,6 +30,7 @@ mod idle;
 mod kubeconfig;
 mod logging;
 mod manifests;
+mod metrics;
 mod orphans;
 mod plan;
 mod playground;
@@ -37,6 +38,8 @@ mod providers;
 mod reach;
 mod serve;
 mod settings;
+#[allow(dead_code, reason = "served by the HTTPS side")]
+mod statusz;
 
 use std::process::ExitCode;
 
@@ -60,6 +63,11 @@ struct BadInput(String);
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guides/apiserver.md")]
 struct Guide;
+
+/// The reference page of the metrics.
+pub fn metric_reference() -> String {
+    metrics::page()
+}
 
 /// The definition of the command line, from which `--help` and the reference page are made.
 ///
