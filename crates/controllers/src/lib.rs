@@ -14,6 +14,7 @@
 mod activity;
 mod complaints;
 pub mod forecast;
+mod gate;
 pub mod manager;
 pub mod node;
 pub mod node_ipam;
@@ -30,7 +31,7 @@ use bowline_kube::{Cluster, EventSink, Store};
 use bowline_runtime::{Board, Clock, Metric, QueueMetrics};
 
 pub use activity::RunningControllers;
-
+pub use gate::Gate;
 pub use rights::Rights;
 
 /// What every controller works with.
@@ -61,3 +62,11 @@ pub struct Context {
 /// What the controllers count.
 pub const METRICS: &[&[Metric]] =
     &[activity::METRICS, node::METRICS, node_lifecycle::METRICS, node_ipam::METRICS, route::METRICS, service::METRICS];
+
+impl Context {
+    /// The same, for a controller that writes and speaks through this client.
+    fn through(&self, client: kube::Client) -> Context {
+        let (cluster, events) = (self.cluster.clone().through(client.clone()), self.events.clone().through(client));
+        Context { cluster, events, ..self.clone() }
+    }
+}

@@ -78,6 +78,12 @@ impl Access {
         self.around(user, tower::service_fn(move |request| access.clone().send(request)))
     }
 
+    /// As [`named`](Access::named), without a rate: for what must not be held up, as the renewal of a lease.
+    pub fn urgent(&self, user: &str) -> Client {
+        let access = self.clone();
+        self.gated(user, None, tower::service_fn(move |request| access.clone().send(request)))
+    }
+
     /// A client around a service that sends requests on this way.
     pub(crate) fn around<S>(&self, user: &str, inner: S) -> Client
     where
@@ -85,6 +91,14 @@ impl Access {
         S::Future: Send + 'static,
     {
         let bucket = self.0.options.rate.map(|(rate, burst)| Arc::new(TokenBucket::new(rate, burst)));
+        self.gated(user, bucket, inner)
+    }
+
+    fn gated<S>(&self, user: &str, bucket: Option<Arc<TokenBucket>>, inner: S) -> Client
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = BoxError> + Send + 'static,
+        S::Future: Send + 'static,
+    {
         let way = self.way();
         let gate = Gate { inner, bucket, agent: user_agent(user).ok(), meter: way.meter.clone() };
         Client::new(gate, way.config.default_namespace.clone())

@@ -73,6 +73,11 @@ impl Cluster {
         Ok(Cluster { writes: Some(WRITES.register(registry)?), ..Cluster::new(client) })
     }
 
+    /// The same, but through this client.
+    pub fn through(self, client: kube::Client) -> Cluster {
+        Cluster { client, ..self }
+    }
+
     /// Once this is requested, a write that is under way is finished, and one that waits for its next try is given up.
     pub fn until(self, shutdown: Shutdown) -> Cluster {
         Cluster { shutdown, ..self }

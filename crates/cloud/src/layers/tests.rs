@@ -1000,3 +1000,33 @@ proptest! {
         runtime.block_on(truth_or_error(world));
     }
 }
+
+// ---- leading
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_does_not_lead_makes_no_call_and_is_not_told_to_try_again() {
+    let (fake, fence) = (Arc::new(crowd(1)), Fence::open());
+    let layers = layers_with(&fake, LayerOptions { fence: fence.clone(), ..LayerOptions::default() });
+    let term = fence.term("main");
+    let refused = layers.find_instances(&ids(0..1), Freshness::Now).await;
+    let error = refused[0].as_ref().unwrap_err();
+    assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::Cancelled, Retry::Never));
+    assert!(error.message().contains("the lease main"), "{error}");
+    assert_eq!(finds(&fake), 0);
+    assert!(layers.check().await.is_ok(), "whether the credentials are right may be asked");
+    term.extend(Instant::now() + Duration::from_secs(10));
+    assert_eq!(ask(&layers, &ids(0..1), Freshness::Now).await, ["n0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_in_hand_is_given_up_when_the_lease_is_over_and_not_made_again() {
+    let (fake, fence) = (Arc::new(crowd(1)), Fence::open());
+    let layers = layers_with(&fake, LayerOptions { fence: fence.clone(), ..LayerOptions::default() });
+    let term = fence.term("main");
+    term.extend(Instant::now() + Duration::from_millis(250));
+    // Busy at 0 and, after a pause of 200 ms, again: the third attempt would come too late.
+    fake.fail([Some(error(ErrorKind::Unavailable)), Some(error(ErrorKind::Unavailable))]);
+    let answers = layers.find_instances(&ids(0..1), Freshness::Now).await;
+    assert_eq!(answers[0].as_ref().unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(finds(&fake), 2);
+}
