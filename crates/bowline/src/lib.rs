@@ -34,6 +34,7 @@ mod invocation;
 mod kubeconfig;
 mod logging;
 mod manifests;
+mod metrics;
 mod migration;
 mod orphans;
 mod plan;
@@ -43,6 +44,8 @@ mod reach;
 mod rights;
 mod serve;
 mod settings;
+#[allow(dead_code, reason = "served by the HTTPS side")]
+mod statusz;
 
 use std::process::ExitCode;
 
@@ -76,6 +79,11 @@ struct BadInput(String);
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guides/apiserver.md")]
 struct Guide;
+
+/// The reference page of the metrics.
+pub fn metric_reference() -> String {
+    metrics::page()
+}
 
 /// The definition of the command line, from which `--help` and the reference page are made.
 ///
