@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bowline_cloud::layers::LayerOptions;
-use bowline_cloud::{Clouds, CloudProvider, Freshness};
+use bowline_cloud::{CloudProvider, Clouds, Freshness};
 use bowline_config::{Problem, Problems};
 use bowline_controllers::Rights;
 use bowline_controllers::service::DefaultCloud;
@@ -162,7 +162,10 @@ impl Looked {
     }
 
     /// Without clouds there is nothing to be said of nodes.
-    async fn sightings(&self, nodes: Vec<SeenNode>) -> Vec<(SeenNode, Option<bowline_cloud::Result<bowline_cloud::Sighting>>)> {
+    async fn sightings(
+        &self,
+        nodes: Vec<SeenNode>,
+    ) -> Vec<(SeenNode, Option<bowline_cloud::Result<bowline_cloud::Sighting>>)> {
         if self.providers.is_empty() {
             return nodes.into_iter().map(|node| (node, None)).collect();
         }

@@ -17,7 +17,9 @@ pub(super) fn decide(observed: &Observed) -> Vec<Finding> {
     let mut findings = Vec::new();
     match &observed.leases {
         None => {}
-        Some(Err(unseen)) => findings.push(Finding::new(Kind::Unseen, "the leases of other managers", unseen.to_string())),
+        Some(Err(unseen)) => {
+            findings.push(Finding::new(Kind::Unseen, "the leases of other managers", unseen.to_string()))
+        }
         Some(Ok(leases)) => findings.extend(leases.iter().filter_map(|lease| self::lease(lease, &observed.manager))),
     }
     findings.extend(observed.own_lease.iter().filter_map(|lease| self::lease(lease, &observed.manager)));
