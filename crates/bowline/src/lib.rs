@@ -36,12 +36,14 @@ mod providers;
 mod reach;
 mod serve;
 mod settings;
+mod traces;
 
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use bowline_config::Problems;
 use clap::{CommandFactory as _, FromArgMatches as _};
+use traces::{Exporter, Recorder, Traces};
 
 /// The exit code for input that cannot work: a flag, a file, a combination. The same one clap uses.
 const BAD_INPUT: u8 = 2;
@@ -70,12 +72,14 @@ pub fn cli() -> clap::Command {
 /// Reads the arguments, does what they say, and reports how that went.
 pub fn main() -> ExitCode {
     let Invocation { cli, flags, remarks, problems } = Invocation::read();
-    let logging = start_logging(&cli);
+    let (traces, lost) = if cli.command.is_none() { Traces::from_environment() } else { (None, Vec::new()) };
+    let (recorder, exporter) = traces.map(|traces| (traces.recorder, traces.exporter)).unzip();
+    let logging = start_logging(&cli, recorder);
     if matches!(cli.manager.generic.v, Ok(1..)) {
         flags.iter().for_each(|flag| tracing::info!(target: logging::AS_WRITTEN, "{flag}"));
     }
-    remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
-    match logging.map_err(anyhow::Error::from).and_then(|_handle| run(cli, problems)) {
+    remarks.iter().chain(&lost).for_each(|remark| tracing::warn!(target: logging::AS_WRITTEN, "{remark}"));
+    match logging.map_err(anyhow::Error::from).and_then(|_handle| run(cli, problems, exporter)) {
         Ok(code) => code,
         Err(error) => {
             // No macro: a closed standard error must not turn into a panic.
@@ -124,14 +128,21 @@ fn values(command: &clap::Command, matches: &clap::ArgMatches) -> Vec<String> {
     command.get_arguments().filter_map(value).collect()
 }
 
-fn run(cli: cli::Cli, problems: Problems) -> anyhow::Result<ExitCode> {
+fn run(cli: cli::Cli, problems: Problems, exporter: Option<Exporter>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("the operating system refused the threads to run on")?;
     let success = |()| ExitCode::SUCCESS;
     match cli.command {
-        None => runtime.block_on(daemon::run(&cli.manager, problems)).map(success),
+        None => {
+            let sending = exporter.map(|exporter| exporter.start(&runtime));
+            let outcome = runtime.block_on(daemon::run(&cli.manager, problems)).map(success);
+            if let Some(sending) = sending {
+                runtime.block_on(sending.finish());
+            }
+            outcome
+        }
         Some(cli::Command::Apiserver(args)) => runtime.block_on(serve::run(args)).map(success),
         Some(cli::Command::Playground(args)) => runtime.block_on(playground::run(args)).map(success),
         Some(cli::Command::Plan(args)) => runtime.block_on(plan::run(&args)),
@@ -153,9 +164,9 @@ impl From<Problems> for BadInput {
 }
 
 /// The manager's lines are for machines as well, and can change while it runs; those of the commands are for people.
-fn start_logging(cli: &cli::Cli) -> Result<Option<logging::Handle>, BadInput> {
+fn start_logging(cli: &cli::Cli, recorder: Option<Recorder>) -> Result<Option<logging::Handle>, BadInput> {
     let started = match &cli.command {
-        None => logging::start(&log_options(cli)).map(Some),
+        None => logging::start(&log_options(cli), recorder).map(Some),
         Some(_) => logging::start_plain().map(|()| None),
     };
     started.map_err(|error| BadInput(error.to_string()))

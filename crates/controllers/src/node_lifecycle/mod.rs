@@ -25,9 +25,11 @@ use bowline_core::{InstanceRef, InstanceState, Node, NodeName};
 use bowline_kube::{Change, Cluster, EventSink, EventSource, EventType, ObjectRef, Right};
 use bowline_runtime::Shutdown;
 use futures::future::join;
+use tracing::Instrument as _;
 
 use crate::Context;
 use crate::complaints::Complaints;
+use crate::spans;
 use metrics::Metrics;
 use pace::Pace;
 
@@ -100,7 +102,7 @@ impl NodeLifecycleController {
         let mut turn = shutdown.or(self.context.nodes.synced()).await;
         while turn.is_some() {
             let timer = self.metrics.pass_duration.start_timer();
-            self.pass(&mut memory, &mut pace, &shutdown).await;
+            self.pass(&mut memory, &mut pace, &shutdown).instrument(spans::pass(NAME)).await;
             timer.observe_duration();
             turn = shutdown.or(tokio::time::sleep(self.options.monitor_period)).await;
         }
