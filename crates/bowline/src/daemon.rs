@@ -5,7 +5,8 @@ use std::time::Duration;
 use bowline_cloud::Clouds;
 use bowline_config::Problems;
 use bowline_controllers::manager::{self, Surroundings};
-use bowline_runtime::{Clock, Shutdown, Supervisor};
+use bowline_kube::Clients;
+use bowline_runtime::{Board, Clock, Renewals, Shutdown, Supervisor};
 
 use crate::admin::Admin;
 use crate::cli::ManagerArgs;
@@ -48,7 +49,7 @@ impl Prepared {
     /// Runs until shutdown is requested.
     async fn run(self, shutdown: Shutdown) -> anyhow::Result<()> {
         let metrics = prometheus::Registry::new();
-        let Reached { providers, client } = self.reached;
+        let Reached { providers, access, credentials, .. } = self.reached;
         let clouds = Clouds::around(providers, &self.settings.reach.layers, &metrics);
         let patience = self.settings.manager.patience + MARGIN;
         let mut tasks = Supervisor::new(shutdown.clone());
@@ -56,7 +57,11 @@ impl Prepared {
             tasks.spawn("metrics", Admin::bind(address, metrics.clone()).await?.serve(shutdown.clone()));
         }
         tracing::info!(version = env!("CARGO_PKG_VERSION"), clouds = ?names(&clouds), "starting");
-        let surroundings = Surroundings::new(client, clouds, Clock::system(), metrics);
+        let board = Board::new();
+        let renewals = Renewals::register(&metrics)?;
+        tasks.spawn("credentials", credentials.watch(renewals, board.clone(), shutdown.clone()));
+        let clients = Clients::new(access, false);
+        let surroundings = Surroundings { clients, clouds, clock: Clock::system(), metrics, board };
         let manager = manager::run(surroundings, self.settings.manager, shutdown);
         tasks.spawn("manager", manager);
         tasks.run(patience).await?;

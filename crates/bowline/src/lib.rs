@@ -20,6 +20,7 @@ mod cli;
 #[cfg(feature = "provider-local")]
 mod cloud;
 mod controllers;
+mod credentials;
 mod daemon;
 mod exposition;
 mod feature_gates;
@@ -47,6 +48,10 @@ use traces::{Exporter, Recorder, Traces};
 
 /// The exit code for input that cannot work: a flag, a file, a combination. The same one clap uses.
 const BAD_INPUT: u8 = 2;
+
+/// The manager waits for others nearly all the time. On a machine with many cores a thread for each would be memory and
+/// wake-ups for nothing; a second one is there for when the first has much to decode.
+const MANAGER_THREADS: usize = 2;
 
 /// Input that parsed but cannot work. Its text says where it came from, what is wrong and what would be right.
 #[derive(Debug, thiserror::Error)]
@@ -129,10 +134,11 @@ fn values(command: &clap::Command, matches: &clap::ArgMatches) -> Vec<String> {
 }
 
 fn run(cli: cli::Cli, problems: Problems, exporter: Option<Exporter>) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("the operating system refused the threads to run on")?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if cli.command.is_none() {
+        runtime.worker_threads(MANAGER_THREADS);
+    }
+    let runtime = runtime.enable_all().build().context("the operating system refused the threads to run on")?;
     let success = |()| ExitCode::SUCCESS;
     match cli.command {
         None => {

@@ -10,6 +10,8 @@
 //!
 //! What the crate hands out and takes are values of `bowline-core`; nothing above it sees a Kubernetes type.
 
+mod access;
+mod accounts;
 mod client;
 mod clients;
 mod cluster;
@@ -22,6 +24,7 @@ mod store;
 mod watch;
 mod wire;
 
+pub use access::Access;
 pub use client::{ClientOptions, ConnectError, connect};
 pub use clients::Clients;
 pub use cluster::{Cluster, WriteError};

@@ -210,10 +210,12 @@ impl Context {
         let verb = verbs::verb_of(&self.parts.method, &path, &self.query);
         let wanted =
             verb.as_ref().map_or_else(|_| self.parts.method.as_str().to_ascii_lowercase(), |v| (*v).to_owned());
+        let subresource = path.subresource.map_or("", |subresource| subresource.name);
+        let about = |verb: &&'static str| RequestKind { verb, resource: path.resource.plural, subresource, code: 0 };
+        // Before it is known whether they may: what is refused counts, too.
+        self.about = verb.as_ref().ok().map(about);
         let user = self.admit(user, &self.resource_attributes(&path, wanted))?;
         let verb = verb?;
-        let subresource = path.subresource.map_or("", |subresource| subresource.name);
-        self.about = Some(RequestKind { verb, resource: path.resource.plural, subresource, code: 0 });
         let Injected { tear_watch, lose_answer, answer_after } = self.inject(verb, &path).await?;
         let body = body::read(body).await?;
         let mut call = Call {

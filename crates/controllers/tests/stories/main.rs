@@ -18,6 +18,7 @@ mod plans;
 mod pod_range_modes;
 mod provided_ip;
 mod queue;
+mod rights;
 mod route_races;
 mod route_trouble;
 mod routes;
