@@ -67,6 +67,11 @@ impl Exporter {
         })
     }
 
+    #[cfg(test)]
+    pub(super) fn dropped(&self) -> Arc<AtomicU64> {
+        self.dropped.clone()
+    }
+
     /// Begins to send.
     pub(crate) fn start(self, runtime: &Runtime) -> Sending {
         let shutdown = Shutdown::new();
@@ -74,7 +79,7 @@ impl Exporter {
     }
 
     /// Sends batches until shutdown is requested, and then what is left.
-    async fn run(mut self, shutdown: Shutdown) {
+    pub(super) async fn run(mut self, shutdown: Shutdown) {
         while shutdown.or(self.gather()).await.is_some() {
             if !self.deliver().await {
                 // The batch is kept, and what comes meanwhile waits in the buffer, which has a bound.

@@ -15,6 +15,8 @@ mod layer;
 mod protobuf;
 mod settings;
 mod span;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
