@@ -13,6 +13,7 @@ use bowline_runtime::{Board, Clock, Fence, Renewals, Shutdown, Supervisor};
 use crate::admin::Admin;
 use crate::cli::ManagerArgs;
 use crate::election::{Candidacy, Election};
+use crate::logging;
 use crate::reach::{self, Reached};
 use crate::serve::stopped_by_signals;
 use crate::settings::Settings;
@@ -24,7 +25,7 @@ const MARGIN: Duration = Duration::from_secs(6);
 pub(crate) async fn run(args: &ManagerArgs, problems: Problems) -> anyhow::Result<()> {
     let prepared = Prepared::new(args, problems).await?;
     for remark in &prepared.settings.remarks {
-        tracing::warn!("{remark}");
+        tracing::warn!(target: logging::AS_WRITTEN, "{remark}");
     }
     // Before anything is started: a signal from here on is a request to stop, and not the end.
     let shutdown = stopped_by_signals()?;

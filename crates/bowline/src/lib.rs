@@ -46,6 +46,7 @@ mod serve;
 mod settings;
 #[allow(dead_code, reason = "served by the HTTPS side")]
 mod statusz;
+mod traces;
 
 use std::process::ExitCode;
 
@@ -54,6 +55,7 @@ use bowline_config::Problems;
 use clap::CommandFactory as _;
 
 use invocation::{Invocation, Manager};
+use traces::{Exporter, Recorder, Traces};
 
 /// The exit code for input that cannot work: a flag, a file, a combination. The same one clap uses.
 const BAD_INPUT: u8 = 2;
@@ -118,16 +120,16 @@ pub fn main() -> ExitCode {
 
 /// Runs the manager to its end.
 fn manage(invocation: &Manager) -> ExitCode {
-    let logging = start_manager_logging(&invocation.args);
+    let (traces, lost) = Traces::from_environment();
+    let (recorder, exporter) = traces.map(|traces| (traces.recorder, traces.exporter)).unzip();
+    let logging = start_manager_logging(&invocation.args, recorder);
     if matches!(invocation.args.logging.v, Ok(1..)) {
         let lines = effective::log_lines(&invocation.args.effective);
         lines.iter().for_each(|line| tracing::info!(target: logging::AS_WRITTEN, "{line}"));
     }
-    invocation.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
-    let ended = logging.and_then(|_handle| {
-        let runtime = runtime(Some(MANAGER_THREADS))?;
-        runtime.block_on(daemon::run(&invocation.args, invocation.problems.clone()))
-    });
+    let remarks = invocation.remarks.iter().chain(&lost);
+    remarks.for_each(|remark| tracing::warn!(target: logging::AS_WRITTEN, "{remark}"));
+    let ended = logging.and_then(|_handle| run_manager(invocation, exporter));
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<BadInput>() => {
@@ -142,6 +144,17 @@ fn manage(invocation: &Manager) -> ExitCode {
             ExitCode::from(MANAGER_FAILED)
         }
     }
+}
+
+/// Runs it, and sends its traces if somebody wants them.
+fn run_manager(invocation: &Manager, exporter: Option<Exporter>) -> anyhow::Result<()> {
+    let runtime = runtime(Some(MANAGER_THREADS))?;
+    let sending = exporter.map(|exporter| exporter.start(&runtime));
+    let ended = runtime.block_on(daemon::run(&invocation.args, invocation.problems.clone()));
+    if let Some(sending) = sending {
+        runtime.block_on(sending.finish());
+    }
+    ended
 }
 
 fn command_ended(result: anyhow::Result<ExitCode>) -> ExitCode {
@@ -193,6 +206,6 @@ fn start_command_logging() -> anyhow::Result<()> {
 }
 
 /// The manager's lines are for machines as well. A value that cannot be read is told with all the others, and until then the default holds.
-fn start_manager_logging(args: &cli::ManagerArgs) -> anyhow::Result<logging::Handle> {
-    logging::start(&settings::early_logging(args)).map_err(|error| BadInput(error.to_string()).into())
+fn start_manager_logging(args: &cli::ManagerArgs, recorder: Option<Recorder>) -> anyhow::Result<logging::Handle> {
+    logging::start(&settings::early_logging(args), recorder).map_err(|error| BadInput(error.to_string()).into())
 }
