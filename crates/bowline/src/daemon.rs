@@ -73,7 +73,7 @@ impl Prepared {
         };
         let election = settings.election.as_ref().map(|election| Election::new(election, candidacy)).transpose()?;
         let gate = election.as_ref().map_or_else(Gate::none, Election::gate);
-        let clients = Clients::new(access, false).fenced(fence);
+        let clients = Clients::new(access, settings.own_credentials).fenced(fence);
         let surroundings = Surroundings { clients, clouds, clock: Clock::system(), metrics, board, gate };
         let manager = control(client, surroundings, settings.manager, shutdown.clone());
         let manager = async move {
