@@ -7,7 +7,7 @@ use bowline_cloud::layers::LayerOptions;
 use bowline_config::Problems;
 use bowline_controllers::Gate;
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
-use bowline_kube::{Clients, Unwell};
+use bowline_kube::{Clients, RestMetrics, Unwell};
 use bowline_runtime::{Board, Clock, Fence, Renewals, Shutdown, Supervisor};
 
 use crate::admin::Admin;
@@ -35,24 +35,28 @@ pub(crate) async fn run(args: &ManagerArgs, problems: Problems) -> anyhow::Resul
 struct Prepared {
     settings: Settings,
     reached: Reached,
+    metrics: prometheus::Registry,
 }
 
 impl Prepared {
     /// Looks at everything there is to look at, and starts nothing.
     async fn new(args: &ManagerArgs, mut problems: Problems) -> anyhow::Result<Prepared> {
-        let settings = Settings::resolve(args, &mut problems);
+        let mut settings = Settings::resolve(args, &mut problems);
+        let metrics = prometheus::Registry::new();
+        settings.reach.client.metrics = Some(RestMetrics::register(&metrics)?);
         let check = |providers: &[_], problems: &mut _| {
             reach::check(providers, &settings.reach, &settings.manager, &args.controllers.network, problems);
         };
         let reached = Reached::new(&settings.reach, problems, check).await?;
-        Ok(Prepared { settings, reached })
+        Ok(Prepared { settings, reached, metrics })
     }
 
     /// Runs until shutdown is requested.
     async fn run(self, shutdown: Shutdown) -> anyhow::Result<()> {
-        let Prepared { settings, reached } = self;
+        let Prepared { settings, reached, metrics } = self;
         let Reached { providers, access, credentials, client } = reached;
-        let (metrics, board, fence) = (prometheus::Registry::new(), Board::new(), Fence::open());
+        let (board, fence) = (Board::new(), Fence::open());
+        crate::metrics::register(&metrics, fence.clone())?;
         let layers = LayerOptions { fence: fence.clone(), ..settings.reach.layers };
         let clouds = Clouds::around(providers, &layers, &metrics);
         let patience = settings.manager.patience + MARGIN;

@@ -96,7 +96,8 @@ fn managed(arguments: &[OsString]) -> Option<(String, usize)> {
 }
 
 impl Manager {
-    fn read(name: String, arguments: Vec<OsString>) -> Result<Manager, clap::Error> {
+    /// Reads its flags, and those of `--config`.
+    pub(crate) fn read(name: String, arguments: Vec<OsString>) -> Result<Manager, clap::Error> {
         let mut definition = definition(&name);
         let mut argv = argv::tidy(arguments, &mut definition);
         read_config(&mut argv);

@@ -21,6 +21,7 @@ mod fenced;
 mod health;
 mod lease;
 mod rest;
+mod preflight;
 mod rights;
 mod store;
 mod watch;
@@ -34,9 +35,11 @@ pub use events::{EventSink, EventSource, EventType, ObjectRef};
 pub use health::{Unwell, wait_until_well};
 pub use lease::{ElectionMetrics, Elector, Held, Identity, LeaseOptions, LeaseOptionsError, Lost};
 pub use rest::RestMetrics;
+pub use preflight::{Preflight, SeenLease, SeenNode, SeenService, Server, Unreached, Unseen, Writer};
 pub use rights::{Right, Role, Rule, Scope, roles};
 pub use store::{Change, Store, Stored, WatchMetrics};
 pub use watch::{WATCH_NODES, WATCH_SERVICES, watch_nodes, watch_services};
 
 /// What this crate counts.
-pub const METRICS: &[&[bowline_runtime::Metric]] = &[rest::METRICS, store::METRICS, cluster::METRICS, events::METRICS];
+pub const METRICS: &[&[bowline_runtime::Metric]] =
+    &[lease::METRICS, rest::METRICS, store::METRICS, cluster::METRICS, events::METRICS];
