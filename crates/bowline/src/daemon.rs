@@ -1,14 +1,15 @@
 //! The manager: flags become settings, settings become clouds, a client and controllers, and those run until a signal.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::Clouds;
 use bowline_config::Problems;
 use bowline_controllers::manager::{self, Surroundings};
-use bowline_runtime::{Clock, Shutdown, Supervisor};
+use bowline_runtime::{Board, Clock, Shutdown, Supervisor};
 
-use crate::admin::Admin;
 use crate::cli::ManagerArgs;
+use crate::front::{Front, FrontOptions, Pages};
 use crate::reach::{self, Reached};
 use crate::serve::stopped_by_signals;
 use crate::settings::Settings;
@@ -51,16 +52,30 @@ impl Prepared {
         let clouds = Clouds::around(providers, &self.settings.reach.layers, &metrics);
         let patience = self.settings.manager.patience + MARGIN;
         let mut tasks = Supervisor::new(shutdown.clone());
-        if let Some(address) = self.settings.metrics_listen {
-            tasks.spawn("metrics", Admin::bind(address, metrics.clone()).await?.serve(shutdown.clone()));
-        }
+        let board = Board::new();
+        let front = FrontOptions { plain: self.settings.metrics_listen, ..FrontOptions::default() };
+        let front = Front::bind(&front).await?;
+        tasks.spawn("serving", front.serve(pages(&board, &metrics), shutdown.clone()));
         tracing::info!(version = env!("CARGO_PKG_VERSION"), clouds = ?names(&clouds), "starting");
-        let surroundings = Surroundings::new(client, clouds, Clock::system(), metrics);
+        let surroundings = Surroundings { board, ..Surroundings::new(client, clouds, Clock::system(), metrics) };
         let manager = manager::run(surroundings, self.settings.manager, shutdown);
         tasks.spawn("manager", manager);
         tasks.run(patience).await?;
         tracing::info!("stopped");
         Ok(())
+    }
+}
+
+/// What is told of the process while it runs.
+fn pages(board: &Board, metrics: &prometheus::Registry) -> Pages {
+    let page = || (String::new(), serde_json::Value::Null);
+    Pages {
+        board: board.clone(),
+        metrics: metrics.clone(),
+        configz: Arc::new(|| serde_json::Value::Null),
+        flagz: Arc::new(page),
+        statusz: Arc::new(page),
+        set_verbosity: Arc::new(|_| ()),
     }
 }
 
