@@ -13,7 +13,6 @@
 //! This crate holds no logic of Kubernetes or of a cloud; it turns flags into the options of the crates below it and
 //! their errors into exit codes.
 
-mod admin;
 mod argv;
 mod check;
 mod cli;
@@ -28,6 +27,7 @@ mod election;
 mod exposition;
 mod feature_gates;
 mod flags;
+mod front;
 #[cfg(test)]
 mod idle;
 mod invocation;
