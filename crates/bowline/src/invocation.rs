@@ -96,7 +96,7 @@ fn managed(arguments: &[OsString]) -> Option<(String, usize)> {
 }
 
 impl Manager {
-    /// Reads the manager's command line; the first argument is the program's name.
+    /// Reads its flags, and those of `--config`. The first argument is the program's name.
     pub(crate) fn read(name: String, arguments: Vec<OsString>) -> Result<Manager, clap::Error> {
         let mut definition = definition(&name);
         let mut argv = argv::tidy(arguments, &mut definition);

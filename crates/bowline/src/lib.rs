@@ -24,6 +24,7 @@ mod controllers;
 mod credentials;
 mod daemon;
 mod effective;
+mod election;
 mod exposition;
 mod feature_gates;
 mod flags;
@@ -33,13 +34,18 @@ mod invocation;
 mod kubeconfig;
 mod logging;
 mod manifests;
+mod metrics;
+mod migration;
 mod orphans;
 mod plan;
 mod playground;
 mod providers;
 mod reach;
+mod rights;
 mod serve;
 mod settings;
+#[allow(dead_code, reason = "served by the HTTPS side")]
+mod statusz;
 
 use std::process::ExitCode;
 
@@ -74,6 +80,11 @@ struct BadInput(String);
 #[doc = include_str!("../../../docs/guides/apiserver.md")]
 struct Guide;
 
+/// The reference page of the metrics.
+pub fn metric_reference() -> String {
+    metrics::page()
+}
+
 /// The definition of the command line, from which `--help` and the reference page are made.
 ///
 /// ```
@@ -87,6 +98,14 @@ fn after_help() -> String {
     let registry = providers::registry();
     let kinds: Vec<_> = registry.iter().map(|kind| format!("{} ({})", kind.name, kind.summary)).collect();
     format!("Cloud providers: {}.\n\n{}", kinds.join("; "), cli::LOG_HELP)
+}
+
+/// The files of the repository that are made from what this crate knows, by their paths in it: manifests, a chart, and the
+/// page of rights.
+pub fn generated_files() -> Vec<(String, String)> {
+    let mut files = manifests::generated();
+    files.push(("docs/reference/rights.md".to_owned(), rights::reference()));
+    files
 }
 
 /// Reads the arguments, does what they say, and reports how that went.

@@ -1,5 +1,6 @@
 //! What the manager's flags come to: ready types, or all that is wrong with them.
 
+mod election;
 mod logging;
 mod network;
 mod serving;
@@ -25,6 +26,7 @@ use crate::effective::EffectiveFlags;
 use crate::feature_gates::FeatureGates;
 use crate::flags::Given;
 use crate::providers::{self, Wanted};
+pub(crate) use election::Election;
 pub(crate) use logging::early_logging;
 use network::Network;
 pub(crate) use network::pod_ranges;
@@ -64,6 +66,8 @@ pub(crate) struct Reach {
 pub(crate) struct Settings {
     pub(crate) reach: Reach,
     pub(crate) manager: ManagerOptions,
+    /// `None` if whoever starts leads.
+    pub(crate) election: Option<Election>,
     pub(crate) serving: Serving,
     /// `--use-service-account-credentials`: each controller has its own identity at the API server.
     pub(crate) own_credentials: bool,
@@ -95,11 +99,12 @@ impl Settings {
         let mut reach = Reach::resolve(&args.reach, problems);
         let gates = FeatureGates::new(&args.controllers.selection.feature_gates, problems);
         let (mut manager, mut remarks) = controllers(&args.controllers, &gates, &reach.cluster, problems);
-        remarks.extend(election_remark(&args.generic.leader_elect, problems));
+        let election = Election::resolve(&args.election, &mut manager, &mut remarks, problems);
         generic(&args.generic, &mut reach, &mut manager, &mut remarks, problems);
         logging::resolve(&args.logging, &gates, problems);
         args.idle.problems().into_iter().chain(args.klog.problems()).for_each(|problem| problems.push(problem));
         Settings {
+            election,
             serving: Serving::resolve(args, &gates, &mut remarks, problems),
             own_credentials: taken(&args.generic.use_service_account_credentials, problems).unwrap_or(false),
             metrics_listen: args.generic.metrics_listen.as_ref().and_then(|address| taken(address, problems)),
@@ -169,6 +174,7 @@ fn client_options(args: &ReachArgs, problems: &mut Problems) -> ClientOptions {
         master: args.master.clone().filter(|url| !url.is_empty()),
         rate: kube_api_rate(args, problems),
         user: "cloud-controller-manager".to_owned(),
+        metrics: None,
     }
 }
 
@@ -257,11 +263,6 @@ fn policy(args: &NodeLifecycleArgs, problems: &mut Problems) -> Option<Policy> {
         brake_share: brake_share?,
         brake_window: brake_window?,
     })
-}
-
-fn election_remark(leader_elect: &Given<bool>, problems: &mut Problems) -> Option<String> {
-    let remark = "there is no leader election yet: run one replica only, and say --leader-elect=false";
-    taken(leader_elect, problems)?.then(|| remark.to_owned())
 }
 
 // ---- the parts of it
@@ -553,12 +554,5 @@ mod tests {
         assert!(settings.manager.node.is_some() && settings.manager.node_lifecycle.is_none());
         let none = resolve(&["--controllers="]).unwrap().manager;
         assert!(none.node.is_none() && none.node_lifecycle.is_none(), "C11");
-    }
-
-    #[test]
-    fn the_lack_of_an_election_is_said_unless_nobody_wants_one() {
-        let said = |flags: &[&str]| resolve(flags).unwrap().remarks.iter().any(|remark| remark.contains("election"));
-        assert!(said(&[]) && said(&["--leader-elect"]) && said(&["--leader-elect=true"]));
-        assert!(!said(&["--leader-elect=false"]));
     }
 }

@@ -14,6 +14,7 @@ use bowline_controllers::{node, node_lifecycle, service};
 use bowline_core::service::NodeSet;
 use clap::Args;
 
+use super::election::ElectionArgs;
 use super::idle::{CloudSpecificArgs, FormerArgs, IdleArgs, KlogArgs};
 use super::logging::LoggingArgs;
 use super::network::NetworkArgs;
@@ -29,6 +30,8 @@ pub(crate) struct ManagerArgs {
     pub(crate) reach: ReachArgs,
     #[command(flatten)]
     pub(crate) generic: GenericArgs,
+    #[command(flatten)]
+    pub(crate) election: ElectionArgs,
     #[command(flatten)]
     pub(crate) controllers: ControllerArgs,
     #[command(flatten)]
@@ -140,10 +143,6 @@ pub(crate) struct GenericArgs {
     /// has no effect.
     #[arg(long, value_name = "true|raw", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) version: Option<String>,
-
-    /// Run only while holding a lease. There is no election yet: run one replica, and say false.
-    #[arg(long, default_value = "true", value_parser = given(flags::go_bool), switch())]
-    pub(crate) leader_elect: Given<bool>,
 
     /// Give each controller an identity of its own at the API server: a service account in kube-system, with a token that is
     /// asked for as it is needed.
