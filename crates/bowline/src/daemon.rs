@@ -27,7 +27,7 @@ use crate::front::{Front, FrontOptions, Pages};
 use crate::logging::{self, Handle};
 use crate::reach::{self, Reached};
 use crate::serve::stopped_by_signals;
-use crate::settings::{Settings, Webhooks};
+use crate::settings::Settings;
 use crate::{CannotStart, configuration, effective, statusz};
 
 /// What the manager may take to end beyond the time that it gives its own tasks: for giving leases back, above all.
@@ -70,7 +70,7 @@ impl Prepared {
         let metrics = prometheus::Registry::new();
         settings.reach.client.metrics = Some(RestMetrics::register(&metrics)?);
         // No provider of today has a webhook.
-        settings.serving.webhooks.check(Webhooks::KNOWN, &mut problems);
+        problems.extend(settings.serving.webhooks.unknown(&[]));
         let check = |providers: &[_], problems: &mut _| {
             reach::check(providers, &settings.reach, &settings.manager, &args.controllers.network, problems);
         };
@@ -122,13 +122,14 @@ impl Prepared {
 /// What is told of the process while it runs.
 fn pages(settings: &Settings, board: &Board, metrics: &prometheus::Registry, logs: Handle) -> Pages {
     let (configured, flags) = (settings.flags.clone(), settings.flags.clone());
-    let (seen, about, clock) = (board.clone(), statusz::About::this_process(), Clock::system());
+    let (seen, clock) = (board.clone(), Clock::system());
+    let about = statusz::About { started: clock.now() };
     Pages {
         board: board.clone(),
         metrics: metrics.clone(),
         configz: Arc::new(move || configuration::configz(&configured)),
         flagz: Arc::new(move || (effective::flagz(&flags), effective::flagz_json(&flags))),
-        statusz: Arc::new(move || statusz::page(&seen, about.clone(), clock.now())),
+        statusz: Arc::new(move || statusz::page(&seen, about, clock.now())),
         set_verbosity: Arc::new(move |verbosity| logs.set_verbosity(verbosity)),
     }
 }

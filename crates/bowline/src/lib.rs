@@ -44,7 +44,6 @@ mod reach;
 mod rights;
 mod serve;
 mod settings;
-#[allow(dead_code, reason = "served by the HTTPS side")]
 mod statusz;
 mod traces;
 
@@ -76,6 +75,11 @@ const MANAGER_THREADS: usize = 2;
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct BadInput(String);
+
+/// What the input asks for cannot be had: a port is taken, a certificate cannot be read (SRV-1). Nothing was started.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct CannotStart(anyhow::Error);
 
 /// The programs in the guide are tests.
 #[cfg(doctest)]
@@ -129,28 +133,25 @@ fn manage(invocation: &Manager) -> ExitCode {
     }
     let remarks = invocation.remarks.iter().chain(&lost);
     remarks.for_each(|remark| tracing::warn!(target: logging::AS_WRITTEN, "{remark}"));
-    let ended = logging.and_then(|_handle| run_manager(invocation, exporter));
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<BadInput>() => {
-            complain(format_args!(
-                "Usage: {name} [flags]\n\nSee '{name} --help' for the flags.\n\nError: {error:#}\n",
-                name = invocation.name
-            ));
-            ExitCode::from(BAD_MANAGER_INPUT)
-        }
-        Err(error) => {
-            complain(format_args!("Error: {error:#}\n"));
-            ExitCode::from(MANAGER_FAILED)
-        }
+    let ended = logging.and_then(|handle| run_manager(invocation, exporter, handle));
+    let Err(error) = ended else { return ExitCode::SUCCESS };
+    if !invocation.problems.is_empty() {
+        complain(format_args!(
+            "Usage: {name} [flags]; {name} --help lists them
+",
+            name = invocation.name
+        ));
     }
+    complain(format_args!("Error: {error:#}\n"));
+    let nothing_was_started = error.is::<BadInput>() || error.is::<CannotStart>();
+    ExitCode::from(if nothing_was_started { BAD_MANAGER_INPUT } else { MANAGER_FAILED })
 }
 
 /// Runs it, and sends its traces if somebody wants them.
-fn run_manager(invocation: &Manager, exporter: Option<Exporter>) -> anyhow::Result<()> {
+fn run_manager(invocation: &Manager, exporter: Option<Exporter>, logs: logging::Handle) -> anyhow::Result<()> {
     let runtime = runtime(Some(MANAGER_THREADS))?;
     let sending = exporter.map(|exporter| exporter.start(&runtime));
-    let ended = runtime.block_on(daemon::run(&invocation.args, invocation.problems.clone()));
+    let ended = runtime.block_on(daemon::run(&invocation.args, invocation.problems.clone(), logs));
     if let Some(sending) = sending {
         runtime.block_on(sending.finish());
     }
