@@ -153,7 +153,7 @@ async fn a_tainted_node_is_initialised_and_a_signal_ends_the_manager_well() {
     let waits = &told["workqueue_queue_duration_seconds"].samples;
     let bounds: Vec<_> = waits.iter().filter_map(|wait| wait.labels.iter().find(|(name, _)| name == "le")).collect();
     assert_eq!(bounds.first().map(|(_, bound)| bound.as_str()), Some("1e-08"), "as Go writes it");
-    assert!(all.manager.said().contains("FLAG: --cloud-provider=\"[local]\""), "{}", all.manager.said());
+    assert!(all.manager.said().contains("FLAG: --cloud-provider=\"local\""), "{}", all.manager.said());
 
     assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
     assert!(all.cloud.stop("-TERM").success());
