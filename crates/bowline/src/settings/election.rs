@@ -11,6 +11,9 @@ use crate::cli::{ElectionArgs, LEASES};
 use crate::feature_gates::FeatureGates;
 use crate::migration::Migration;
 
+/// What is said about a dry run that could have had a lease.
+const NO_LEASE_REMARK: &str = "dry run: no lease is taken, so this runs beside the manager that leads";
+
 /// How this process stands for election.
 #[derive(Debug, Clone)]
 pub(crate) struct Election {
@@ -18,7 +21,7 @@ pub(crate) struct Election {
     pub(crate) lease: LeaseOptions,
     /// What some of them need beside it.
     pub(crate) migration: Option<Migration>,
-    /// A clean end gives the leases back (LE-7).
+    /// Leases are given back when the process ends well.
     pub(crate) releases: bool,
 }
 
@@ -39,8 +42,13 @@ impl Election {
             return None;
         }
         if let Some(migration) = &migration {
-            migration.check(problems);
+            migration.check(&lease.name, problems);
             remarks.extend(migration.restrict(manager));
+        }
+        if manager.dry_run {
+            // It would keep a manager that works from working, and write to the cluster.
+            remarks.push(NO_LEASE_REMARK.to_owned());
+            return None;
         }
         Some(Election { lease, migration, releases: gates.releases_lease() })
     }
@@ -125,6 +133,21 @@ mod tests {
         assert!(election.releases && !resolve(&[gate]).unwrap().election.unwrap().releases);
         let ignored = ["--leader-elect=false", "--leader-elect-resource-lock=x", "--leader-elect-retry-period=1h"];
         assert!(resolve(&ignored).unwrap().election.is_none());
+    }
+
+    #[test]
+    fn a_dry_run_takes_no_lease() {
+        let settings = resolve(&["--dry-run"]).unwrap();
+        assert!(settings.election.is_none() && settings.remarks.iter().any(|remark| remark == NO_LEASE_REMARK));
+        let settings = resolve(&["--dry-run", "--leader-elect=false"]).unwrap();
+        assert!(!settings.remarks.iter().any(|remark| remark == NO_LEASE_REMARK));
+    }
+
+    #[test]
+    fn le7_a_lease_is_given_back_unless_the_gate_says_otherwise() {
+        let releases = |flags: &[&str]| resolve(flags).unwrap().election.unwrap().releases;
+        assert!(releases(&[]));
+        assert!(!releases(&["--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit=false"]));
     }
 
     #[test]
