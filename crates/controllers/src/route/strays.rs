@@ -43,7 +43,7 @@ impl Shared {
             Some(Ok(nodes)) => nodes,
             Some(Err(error)) => {
                 tracing::warn!(%error, "routes are kept until the API server says which nodes it has");
-                return Done { failures: vec![bowline_cloud::Retry::Backoff], ..Done::default() };
+                return Done::failed(bowline_cloud::Retry::Backoff, error);
             }
             None => return Done::default(),
         };
@@ -88,6 +88,7 @@ impl Shared {
             Some(_) => Done::default(),
             None => self.delete(account, &stray).await,
         };
+        account.queue.got_on();
         (stray, done)
     }
 
@@ -114,7 +115,7 @@ impl Shared {
             // Only a Node that comes changes that.
             Doubt::NoNodes { .. } => None,
         };
-        Done { again, ..Done::default() }
+        Done { again, why: Some(doubt.to_string()), ..Done::default() }
     }
 
     fn release(&self, account: &Account) {

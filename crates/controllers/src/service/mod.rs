@@ -40,12 +40,13 @@ use bowline_cloud::ErrorKind;
 use bowline_core::service::{NodeSet, TargetRules};
 use bowline_core::{ClusterName, Service, ServiceKey};
 use bowline_kube::{Cluster, EventSink, EventSource, Right};
-use bowline_runtime::{Backoff, Priority, Queue, Shutdown, Work};
+use bowline_runtime::{Backoff, Kind, Part, Priority, Queue, Shutdown, Work};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
 use crate::Context;
+use crate::activity::Activity;
 use crate::complaints::Complaints;
 use crate::manager::ManagerError;
 use crate::panics::pass_on_panic;
@@ -60,6 +61,7 @@ use slots::Slots;
 use trouble::{Next, Trouble};
 use waiting::{For, Waiting};
 
+pub(crate) use metrics::METRICS;
 pub use routing::{DefaultCloud, Routing, RoutingError};
 
 /// The canonical name, in flags and health checks.
@@ -165,6 +167,7 @@ struct Shared {
     selecting: RwLock<BTreeSet<String>>,
     /// A balancer was seen without any target.
     starving: AtomicBool,
+    activity: Activity,
 }
 
 /// Why a pass finds something to do.
@@ -187,10 +190,13 @@ impl ServiceController {
             tracing::warn!(controller = NAME, "no cloud has load balancers: the controller does not run");
             return Ok(None);
         }
+        let queue = Queue::new(QUEUE, BACKOFF, &context.queues).with_flows(namespace_of);
+        let parts: [(Kind, String, Arc<dyn Part>); 1] = [(Kind::Queue, QUEUE.to_owned(), Arc::new(queue.clone()))];
         let shared = Arc::new(Shared {
+            activity: Activity::new(&context, NAME, "service", parts),
             rules: options.target_rules(),
             events: context.events.source(COMPONENT),
-            queue: Queue::new(QUEUE, BACKOFF, &context.queues).with_flows(namespace_of),
+            queue,
             slots: Slots::new(options.concurrency),
             balancers: Balancers::default(),
             memory: Memory::default(),
@@ -215,6 +221,7 @@ impl ServiceController {
     /// Runs until shutdown is requested, and then finishes the step in hand of every pass.
     pub async fn run(self, shutdown: Shutdown) {
         let shared = self.shared;
+        let _running = shared.activity.runs();
         let synced = async { tokio::join!(shared.context.nodes.synced(), shared.context.services.synced()) };
         if shutdown.or(synced).await.is_none() {
             return;
@@ -299,6 +306,7 @@ impl Shared {
                 self.queue.forget(key);
             }
             Err((service, trouble)) => {
+                work.failed(&trouble);
                 self.failed(&pass, service.as_ref(), &trouble).await;
                 self.wait(key, &trouble, freed);
             }
