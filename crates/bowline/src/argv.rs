@@ -14,7 +14,7 @@ use clap::{Arg, Command};
 
 /// Flags of the Go managers that nothing is done about yet. They stand in every manifest, so they are taken, and each is
 /// told in the log: some of them switch on what this version does not have.
-const GO_FLAGS: [&str; 63] = [
+const GO_FLAGS: [&str; 55] = [
     "allow-untagged-cloud",
     "authentication-kubeconfig",
     "authentication-skip-lookup",
@@ -30,17 +30,9 @@ const GO_FLAGS: [&str; 63] = [
     "contention-profiling",
     "controller-start-interval",
     "disable-http2-serving",
-    "enable-leader-migration",
     "external-cloud-volume-plugin",
     "http2-max-streams-per-connection",
     "kube-api-content-type",
-    "leader-elect-lease-duration",
-    "leader-elect-renew-deadline",
-    "leader-elect-resource-lock",
-    "leader-elect-resource-name",
-    "leader-elect-resource-namespace",
-    "leader-elect-retry-period",
-    "leader-migration-config",
     "log-flush-frequency",
     "log-json-info-buffer-size",
     "log-json-split-stream",
@@ -258,7 +250,7 @@ mod tests {
             format!("--{name} has no effect: the Go managers have this flag, this version does not act on it")
         };
         assert_eq!(argv.remarks, [without_effect("min-resync-period"), without_effect("allow-untagged-cloud")]);
-        let slip = "--leader-elect-lease: there is no such flag; did you mean --leader-elect?";
+        let slip = "--leader-elect-lease: there is no such flag; did you mean --leader-elect-lease-duration?";
         assert_eq!(argv.problems.to_string(), slip);
         assert_eq!(argv.arguments, ["bowline"]);
     }

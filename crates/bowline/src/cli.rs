@@ -4,6 +4,7 @@
 mod check;
 #[cfg(feature = "provider-local")]
 mod cloud;
+mod election;
 mod look;
 mod manager;
 mod manifests;
@@ -23,6 +24,7 @@ use crate::flags::{self, PortRange, Switch as _};
 pub(crate) use check::CheckArgs;
 #[cfg(feature = "provider-local")]
 pub(crate) use cloud::{CloudArgs, CloudCommand, EndpointArgs};
+pub(crate) use election::{ElectionArgs, LEASES};
 pub(crate) use look::{OrphansArgs, Output, PlanArgs};
 pub(crate) use manager::{
     CloudCallArgs, ControllerArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs,

@@ -20,14 +20,18 @@ mod cli;
 #[cfg(feature = "provider-local")]
 mod cloud;
 mod controllers;
+mod credentials;
 mod daemon;
+mod election;
 mod exposition;
 mod feature_gates;
 mod flags;
 #[cfg(test)]
 mod idle;
 mod kubeconfig;
+mod logging;
 mod manifests;
+mod migration;
 mod orphans;
 mod plan;
 mod playground;
@@ -37,7 +41,6 @@ mod rights;
 mod serve;
 mod settings;
 
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -46,6 +49,10 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 
 /// The exit code for input that cannot work: a flag, a file, a combination. The same one clap uses.
 const BAD_INPUT: u8 = 2;
+
+/// The manager waits for others nearly all the time. On a machine with many cores a thread for each would be memory and
+/// wake-ups for nothing; a second one is there for when the first has much to decode.
+const MANAGER_THREADS: usize = 2;
 
 /// Input that parsed but cannot work. Its text says where it came from, what is wrong and what would be right.
 #[derive(Debug, thiserror::Error)]
@@ -79,12 +86,12 @@ pub fn generated_files() -> Vec<(String, String)> {
 /// Reads the arguments, does what they say, and reports how that went.
 pub fn main() -> ExitCode {
     let Invocation { cli, flags, remarks, problems } = Invocation::read();
-    let logging = start_logging(&default_logs(&cli));
+    let logging = start_logging(&cli);
     if matches!(cli.manager.generic.v, Ok(1..)) {
-        flags.iter().for_each(|flag| tracing::info!("{flag}"));
+        flags.iter().for_each(|flag| tracing::info!(target: logging::AS_WRITTEN, "{flag}"));
     }
     remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
-    match logging.map_err(anyhow::Error::from).and_then(|()| run(cli, problems)) {
+    match logging.map_err(anyhow::Error::from).and_then(|_handle| run(cli, problems)) {
         Ok(code) => code,
         Err(error) => {
             // No macro: a closed standard error must not turn into a panic.
@@ -134,10 +141,11 @@ fn values(command: &clap::Command, matches: &clap::ArgMatches) -> Vec<String> {
 }
 
 fn run(cli: cli::Cli, problems: Problems) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("the operating system refused the threads to run on")?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if cli.command.is_none() {
+        runtime.worker_threads(MANAGER_THREADS);
+    }
+    let runtime = runtime.enable_all().build().context("the operating system refused the threads to run on")?;
     let success = |()| ExitCode::SUCCESS;
     match cli.command {
         None => runtime.block_on(daemon::run(&cli.manager, problems)).map(success),
@@ -161,31 +169,17 @@ impl From<Problems> for BadInput {
     }
 }
 
-/// The client of the API server speaks of every request that fails, and of every watch that the server ends. All of that
-/// comes to us as errors, which are told once, in our words and with what is done about them.
-const QUIET_CLIENT: &str = "kube_client=off,kube_client::client::tls=warn,kube_runtime=error";
-
-/// What is logged unless the environment says otherwise.
-fn default_logs(cli: &cli::Cli) -> String {
-    match (&cli.command, &cli.manager.generic.v) {
-        (Some(_), _) => format!("warn,{QUIET_CLIENT}"),
-        (None, Ok(..=3) | Err(_)) => format!("info,{QUIET_CLIENT}"),
-        (None, Ok(4..=5)) => "debug,hyper_util=info,kube_client=info,rustls=info,tower=info".to_owned(),
-        (None, Ok(6..)) => "trace,h2=debug,hyper_util=debug,rustls=debug,tower=debug".to_owned(),
-    }
+/// The manager's lines are for machines as well, and can change while it runs; those of the commands are for people.
+fn start_logging(cli: &cli::Cli) -> Result<Option<logging::Handle>, BadInput> {
+    let started = match &cli.command {
+        None => logging::start(&log_options(cli)).map(Some),
+        Some(_) => logging::start_plain().map(|()| None),
+    };
+    started.map_err(|error| BadInput(error.to_string()))
 }
 
-/// Logs go to standard error, so that standard output stays readable by scripts.
-fn start_logging(default: &str) -> Result<(), BadInput> {
-    let asked = std::env::var(cli::LOG_VARIABLE).ok().filter(|text| !text.is_empty());
-    let filter = tracing_subscriber::EnvFilter::try_new(asked.as_deref().unwrap_or(default)).map_err(|error| {
-        let (variable, asked) = (cli::LOG_VARIABLE, asked.unwrap_or_default());
-        BadInput(format!(
-            "{variable}: {asked:?} selects nothing ({error}); write a level such as debug, or module=level"
-        ))
-    })?;
-    // Colours are for people; a file or another program gets plain lines.
-    let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
-    Ok(())
+/// A value that cannot be read is told with all the others, and until then the default holds.
+fn log_options(cli: &cli::Cli) -> logging::Options {
+    let verbosity = cli.manager.generic.v.as_ref().copied().unwrap_or_default();
+    logging::Options { verbosity, ..logging::Options::default() }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bowline_cloud::{BuildContext, CloudProvider, Registry};
+use bowline_cloud::{BuildContext, CloudProvider, Registry, Reloading};
 use bowline_config::{ConfigFile, Problem, Problems, nearest};
 use bowline_core::ClusterName;
 
@@ -103,29 +103,37 @@ fn nameless(entry: &str, names: &[String]) -> Problem {
     }
 }
 
-/// Makes the providers; what is wrong goes to `problems`.
+/// Makes the providers; what is wrong goes to `problems`. Each can be made anew when its configuration changes.
 pub(crate) fn build(
     wanted: &[Wanted],
     cluster: &ClusterName,
-    registry: &Registry,
+    registry: &Arc<Registry>,
     problems: &mut Problems,
-) -> Vec<Arc<dyn CloudProvider>> {
-    let read = |wanted: &Wanted| wanted.config.as_deref().map(ConfigFile::read).transpose();
-    build_from(wanted, read, cluster, registry, problems)
+) -> Vec<Arc<Reloading>> {
+    build_from(wanted, given, cluster, registry, problems)
+}
+
+/// What a provider's configuration is read from.
+pub(crate) type Read = fn(&Wanted, &Registry) -> Result<Option<ConfigFile>, Problem>;
+
+/// The file that was given for it.
+fn given(wanted: &Wanted, _registry: &Registry) -> Result<Option<ConfigFile>, Problem> {
+    wanted.config.as_deref().map(ConfigFile::read).transpose()
 }
 
 /// Makes the providers from what `read` has for each.
 pub(crate) fn build_from(
     wanted: &[Wanted],
-    read: impl Fn(&Wanted) -> Result<Option<ConfigFile>, Problem>,
+    read: Read,
     cluster: &ClusterName,
-    registry: &Registry,
+    registry: &Arc<Registry>,
     problems: &mut Problems,
-) -> Vec<Arc<dyn CloudProvider>> {
+) -> Vec<Arc<Reloading>> {
     let mut providers = Vec::new();
     for wanted in wanted {
-        match build_one(wanted, read(wanted), cluster, registry) {
-            Ok(provider) => providers.push(provider),
+        let (config, again) = (wanted.config.clone(), (wanted.clone(), cluster.clone(), registry.clone()));
+        match Reloading::new(config, move || build_one(&again.0, read(&again.0, &again.2), &again.1, &again.2)) {
+            Ok(provider) => providers.push(Arc::new(provider)),
             Err(wrong) => problems.extend(wrong),
         }
     }
@@ -161,7 +169,7 @@ fn unknown(name: &str, registry: &Registry) -> Problem {
 }
 
 /// A node belongs to the provider whose prefix its ID has, so a prefix must have one owner.
-fn check_prefixes(providers: &[Arc<dyn CloudProvider>], problems: &mut Problems) {
+fn check_prefixes(providers: &[Arc<Reloading>], problems: &mut Problems) {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     for info in providers.iter().map(|provider| provider.info()) {
         // Naming one prefix twice harms nobody.
@@ -245,7 +253,7 @@ mod tests {
 
     fn built(names: &[&str]) -> Result<Vec<String>, String> {
         let kinds = [kind("aws", &["aws"]), kind("outpost", &["outpost", "aws"]), kind("gce", &["gce", "gce"])];
-        let registry = kinds.into_iter().fold(Registry::default(), Registry::with);
+        let registry = Arc::new(kinds.into_iter().fold(Registry::default(), Registry::with));
         let wanted: Vec<_> = names.iter().map(|name| Wanted { name: name.to_string(), config: None }).collect();
         let mut problems = Problems::new();
         let providers = build(&wanted, &ClusterName::from("kubernetes"), &registry, &mut problems);

@@ -8,10 +8,11 @@ use bowline_config::{Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::node_ipam::AllocatorType;
 use bowline_controllers::service::Routing;
-use bowline_kube::ConnectError;
+use bowline_kube::{Access, ConnectError};
 
 use crate::BadInput;
 use crate::cli::NetworkArgs;
+use crate::credentials::Credentials;
 use crate::providers;
 use crate::settings::Reach;
 
@@ -19,6 +20,10 @@ use crate::settings::Reach;
 pub(crate) struct Reached {
     pub(crate) providers: Vec<Arc<dyn CloudProvider>>,
     pub(crate) client: kube::Client,
+    /// Where the client leads.
+    pub(crate) access: Access,
+    /// What all of them are made from.
+    pub(crate) credentials: Credentials,
 }
 
 impl Reached {
@@ -29,10 +34,12 @@ impl Reached {
         mut problems: Problems,
         check: impl FnOnce(&[Arc<dyn CloudProvider>], &mut Problems),
     ) -> anyhow::Result<Reached> {
-        let providers = providers::build(&reach.providers, &reach.cluster, &providers::registry(), &mut problems);
+        let reloading =
+            providers::build(&reach.providers, &reach.cluster, &providers::registry().into(), &mut problems);
+        let providers: Vec<_> = reloading.iter().map(|provider| provider.clone() as Arc<dyn CloudProvider>).collect();
         check(&providers, &mut problems);
-        let client = match bowline_kube::connect(&reach.client).await {
-            Ok(client) => Some(client),
+        let access = match Access::open(&reach.client).await {
+            Ok(access) => Some(access),
             Err(ConnectError::Config(message)) => {
                 problems.push(Problem::new(message));
                 None
@@ -40,8 +47,11 @@ impl Reached {
             Err(error) if problems.is_empty() => return Err(error.into()),
             Err(_) => None,
         };
-        match client {
-            Some(client) if problems.is_empty() => Ok(Reached { providers, client }),
+        match access {
+            Some(access) if problems.is_empty() => {
+                let credentials = Credentials::new(&access, &reloading);
+                Ok(Reached { providers, client: access.client(), access, credentials })
+            }
             _ => Err(BadInput::from(problems).into()),
         }
     }

@@ -1,5 +1,6 @@
 //! What the manager's flags come to: ready types, or all that is wrong with them.
 
+mod election;
 mod network;
 
 use std::net::SocketAddr;
@@ -20,6 +21,7 @@ use crate::controllers::Selection;
 use crate::feature_gates::FeatureGates;
 use crate::flags::Given;
 use crate::providers::{self, Wanted};
+pub(crate) use election::Election;
 use network::Network;
 pub(crate) use network::pod_ranges;
 
@@ -48,6 +50,8 @@ pub(crate) struct Reach {
 pub(crate) struct Settings {
     pub(crate) reach: Reach,
     pub(crate) manager: ManagerOptions,
+    /// `None` if whoever starts leads.
+    pub(crate) election: Option<Election>,
     pub(crate) metrics_listen: Option<SocketAddr>,
     /// What a person should know about them, to be logged.
     pub(crate) remarks: Vec<String>,
@@ -72,13 +76,14 @@ impl Settings {
     pub(crate) fn resolve(args: &ManagerArgs, problems: &mut Problems) -> Settings {
         let reach = Reach::resolve(&args.reach, problems);
         let generic = &args.generic;
-        let (manager, mut remarks) = manager_options(&args.controllers, &reach.cluster, problems);
-        remarks.extend(election_remark(&generic.leader_elect, problems));
+        let (mut manager, mut remarks) = manager_options(&args.controllers, &reach.cluster, problems);
+        let election = Election::resolve(&args.election, &mut manager, &mut remarks, problems);
         let dry_run = taken(&generic.dry_run, problems).unwrap_or(true);
         remarks.extend(dry_run.then(|| DRY_RUN_REMARK.to_owned()));
         Settings {
             reach: Reach { layers: LayerOptions { dry_run, ..reach.layers }, ..reach },
             manager: ManagerOptions { dry_run, ..manager },
+            election,
             metrics_listen: generic.metrics_listen.as_ref().and_then(|address| taken(address, problems)),
             remarks,
         }
@@ -115,6 +120,7 @@ fn client_options(args: &ReachArgs, problems: &mut Problems) -> ClientOptions {
         master: args.master.clone().filter(|url| !url.is_empty()),
         rate: kube_api_rate(args, problems),
         user: "cloud-controller-manager".to_owned(),
+        metrics: None,
     }
 }
 
@@ -203,11 +209,6 @@ fn policy(args: &NodeLifecycleArgs, problems: &mut Problems) -> Option<Policy> {
         brake_share: brake_share?,
         brake_window: brake_window?,
     })
-}
-
-fn election_remark(leader_elect: &Given<bool>, problems: &mut Problems) -> Option<String> {
-    let remark = "there is no leader election yet: run one replica only, and say --leader-elect=false";
-    taken(leader_elect, problems)?.then(|| remark.to_owned())
 }
 
 // ---- the parts of it
@@ -451,12 +452,5 @@ mod tests {
         assert!(settings.manager.node.is_some() && settings.manager.node_lifecycle.is_none());
         let none = resolve(&["--controllers="]).unwrap().manager;
         assert!(none.node.is_none() && none.node_lifecycle.is_none(), "C11");
-    }
-
-    #[test]
-    fn the_lack_of_an_election_is_said_unless_nobody_wants_one() {
-        let said = |flags: &[&str]| resolve(flags).unwrap().remarks.iter().any(|remark| remark.contains("election"));
-        assert!(said(&[]) && said(&["--leader-elect"]) && said(&["--leader-elect=true"]));
-        assert!(!said(&["--leader-elect=false"]));
     }
 }

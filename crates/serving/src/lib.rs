@@ -9,7 +9,46 @@
 //!     ▼
 //!  Site: path ──► handler        /healthz, /livez, /readyz with Checks; whatever the program adds
 //! ```
+//!
+//! A [`Server`] has an address and certificates. It serves a [`Site`] to whom its [`Door`] lets in.
+//!
+//! ```
+//! use bowline_serving::{Check, CheckMetrics, Checks, Door, Server, ServingOptions, Site};
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let checks = Checks::new("healthz", &CheckMetrics::new()?);
+//! checks.add(Check::new("clock", || async { Ok(()) }));
+//! let server = Server::bind(&ServingOptions::default())?;
+//! let Ok(()) = server.serve(checks.on(Site::new()), Door::open(), bowline_runtime::Shutdown::new()).await;
+//! # Ok(())
+//! # }
+//! ```
 
+pub mod answer;
+mod authentication;
+mod authorization;
+mod checks;
+mod connection;
+mod door;
+mod files;
+mod listen;
+mod memo;
 mod options;
+mod review;
+mod server;
+mod site;
+mod tls;
+mod user;
 
+pub use answer::Answer;
+pub use authentication::{AuthenticationError, Authenticator};
+pub use authorization::{AllowedPaths, Authorizer, PathError};
+pub use checks::{Check, CheckMetrics, Checks};
+pub use door::Door;
+pub use files::FileError;
+pub use listen::ListenError;
 pub use options::{AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, ServingOptions, TlsOptions};
+pub use review::{ClientError, client as review_client};
+pub use server::{BindError, Server};
+pub use site::{ANY, Asked, Handler, LOOK, Site};
+pub use tls::{TlsError, UnknownCipherSuite, check_cipher_suites};
+pub use user::User;

@@ -14,6 +14,7 @@ use bowline_controllers::{node, node_lifecycle, service};
 use bowline_core::service::NodeSet;
 use clap::Args;
 
+use super::election::ElectionArgs;
 use super::network::NetworkArgs;
 use crate::flags::{self, Given, Switch as _, given};
 
@@ -24,6 +25,8 @@ pub(crate) struct ManagerArgs {
     pub(crate) reach: ReachArgs,
     #[command(flatten)]
     pub(crate) generic: GenericArgs,
+    #[command(flatten)]
+    pub(crate) election: ElectionArgs,
     #[command(flatten)]
     pub(crate) controllers: ControllerArgs,
 }
@@ -101,10 +104,6 @@ pub(crate) struct SelectionArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Manager")]
 pub(crate) struct GenericArgs {
-    /// Run only while holding a lease. There is no election yet: run one replica, and say false.
-    #[arg(long, default_value = "true", value_parser = given(flags::go_bool), switch())]
-    pub(crate) leader_elect: Given<bool>,
-
     /// Change nothing, neither in the cluster nor in a cloud: log what would be done. What depends on an earlier change
     /// having been made is not reached; `bowline plan` shows more of it, once.
     #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]

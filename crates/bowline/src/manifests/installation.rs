@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use bowline_cloud::Registry;
+use bowline_cloud::{CloudProvider, Registry};
 use bowline_config::{ConfigFile, Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
 use clap::{FromArgMatches as _, Parser as _};
@@ -56,7 +57,7 @@ pub(super) struct Serving {
 
 impl Installation {
     /// Works it out, or says all that is wrong.
-    pub(super) fn new(args: &ManifestsArgs, registry: &Registry) -> Result<Installation, Problems> {
+    pub(super) fn new(args: &ManifestsArgs, registry: &Arc<Registry>) -> Result<Installation, Problems> {
         let mut command = crate::cli();
         let argv::Argv { arguments, mut remarks, mut problems } = argv::tidy(arguments(args), &mut command);
         let cli = command.try_get_matches_from_mut(&arguments).and_then(|matches| Cli::from_arg_matches(&matches));
@@ -68,10 +69,10 @@ impl Installation {
             }
         };
         let settings = Settings::resolve(&args_of_manager, &mut problems);
-        let read = |wanted: &Wanted| read(wanted, registry);
         let providers =
             providers::build_from(&settings.reach.providers, read, &settings.reach.cluster, registry, &mut problems);
         let network = &args_of_manager.controllers.network;
+        let providers: Vec<_> = providers.into_iter().map(|provider| provider as Arc<dyn CloudProvider>).collect();
         reach::check(&providers, &settings.reach, &settings.manager, network, &mut problems);
         let files = files(&settings.reach.providers, registry, &mut problems);
         if !problems.is_empty() {
@@ -96,7 +97,7 @@ impl Installation {
 
 impl Installation {
     /// With nothing said but the provider.
-    pub(super) fn of_provider(name: &str, registry: &Registry) -> Result<Installation, Problems> {
+    pub(super) fn of_provider(name: &str, registry: &Arc<Registry>) -> Result<Installation, Problems> {
         let cli = Cli::try_parse_from(["bowline", "manifests", "--cloud-provider", name]);
         match cli.map(|cli| cli.command) {
             Ok(Some(Command::Manifests(args))) => Installation::new(&args, registry),
@@ -183,6 +184,10 @@ fn serving(_settings: &Settings) -> Option<Serving> {
     Some(Serving { port: 10258, address: None })
 }
 
-fn surroundings(_settings: &Settings) -> Surroundings {
-    Surroundings { leases: vec![bowline_kube::LeaseOptions::default()], serving: true, own_accounts: false }
+fn surroundings(settings: &Settings) -> Surroundings {
+    let leases = settings.election.iter().flat_map(|election| {
+        let second = election.migration.as_ref().map(|migration| election.second_lease(migration));
+        std::iter::once(election.lease.clone()).chain(second)
+    });
+    Surroundings { leases: leases.collect(), serving: true, own_accounts: false }
 }

@@ -1,0 +1,310 @@
+//! Health checks (HZ-1 to HZ-5) and the metrics about them.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, join_all};
+use http::StatusCode;
+use prometheus::core::Collector;
+use prometheus::{IntCounterVec, IntGaugeVec, Opts};
+
+use crate::answer::{self, Answer};
+use crate::site::{ANY, Asked, Site};
+
+/// A question about one thing: is it well? If not, why, in a line for the log.
+#[derive(Clone)]
+pub struct Check {
+    name: String,
+    run: Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
+}
+
+impl Check {
+    /// A check of this name.
+    pub fn new<F>(name: impl Into<String>, run: impl Fn() -> F + Send + Sync + 'static) -> Check
+    where
+        F: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        Check { name: name.into(), run: Arc::new(move || run().boxed()) }
+    }
+
+    /// A check that cannot fail.
+    pub fn ping() -> Check {
+        Check::new("ping", || async { Ok(()) })
+    }
+}
+
+/// Names checks when somebody asks.
+type Source = Arc<dyn Fn() -> Vec<Check> + Send + Sync>;
+
+/// The checks behind one path. Clones are the same.
+#[derive(Clone)]
+pub struct Checks {
+    /// `healthz` for `/healthz`.
+    kind: &'static str,
+    sources: Arc<Mutex<Vec<Source>>>,
+    metrics: CheckMetrics,
+}
+
+impl Checks {
+    /// None yet.
+    pub fn new(kind: &'static str, metrics: &CheckMetrics) -> Checks {
+        Checks { kind, sources: Arc::default(), metrics: metrics.clone() }
+    }
+
+    /// One more check, from now on.
+    pub fn add(&self, check: Check) {
+        self.add_all_of(move || vec![check.clone()]);
+    }
+
+    /// Those that this names, at each time that somebody asks.
+    pub fn add_all_of(&self, source: impl Fn() -> Vec<Check> + Send + Sync + 'static) {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(source));
+    }
+
+    /// With `/<kind>` for all checks, and `/<kind>/<check>` for one.
+    pub fn on(&self, site: Site) -> Site {
+        let (all, one, kind) = (self.clone(), self.clone(), self.kind);
+        let all = move |asked: Asked| {
+            let checks = all.clone();
+            async move { checks.answer(&asked).await }
+        };
+        let one = move |asked: Asked| {
+            let checks = one.clone();
+            async move { checks.answer_one(asked.path.trim_start_matches('/').get(kind.len() + 1..).unwrap_or("")).await }
+        };
+        // upstream: all verbs are answered alike.
+        site.at(&format!("/{kind}"), ANY, all).under(&format!("/{kind}/"), ANY, one)
+    }
+
+    fn checks(&self) -> Vec<Check> {
+        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let checks: Vec<_> = sources.iter().flat_map(|source| source()).collect();
+        if checks.is_empty() { vec![Check::ping()] } else { checks }
+    }
+
+    async fn answer(&self, asked: &Asked) -> Answer {
+        let mut strangers: BTreeSet<&str> =
+            asked.query.get("exclude").into_iter().flatten().map(String::as_str).collect();
+        let excluded = strangers.clone();
+        let results = self.run(self.checks(), &excluded).await;
+        for (name, _) in &results {
+            strangers.remove(name.as_str());
+        }
+        let report = report(&results, &strangers);
+        let well = results.iter().all(|(_, result)| !matches!(result, Outcome::Failed(_)));
+        let kind = self.kind;
+        match (well, asked.has("verbose")) {
+            (false, _) => answer::failure(StatusCode::INTERNAL_SERVER_ERROR, &format!("{report}{kind} check failed")),
+            (true, false) => answer::sniffless(answer::text(StatusCode::OK, "ok")),
+            (true, true) => answer::sniffless(answer::text(StatusCode::OK, format!("{report}{kind} check passed\n"))),
+        }
+    }
+
+    /// Whoever may ask for one check may also know why it fails.
+    async fn answer_one(&self, name: &str) -> Answer {
+        let Some(check) = self.checks().into_iter().find(|check| check.name == name) else {
+            return answer::failure(StatusCode::NOT_FOUND, "404 page not found");
+        };
+        match self.run(vec![check], &BTreeSet::new()).await.pop() {
+            Some((_, Outcome::Failed(reason))) => {
+                let reason = answer::harmless(&reason);
+                answer::failure(StatusCode::INTERNAL_SERVER_ERROR, &format!("internal server error: {reason}"))
+            }
+            _ => answer::sniffless(answer::text(StatusCode::OK, "ok")),
+        }
+    }
+
+    /// Runs them at the same time, so that one that hangs does not keep the others from being looked at.
+    async fn run(&self, checks: Vec<Check>, excluded: &BTreeSet<&str>) -> Vec<(String, Outcome)> {
+        let run = |check: Check| async move {
+            if excluded.contains(check.name.as_str()) {
+                return (check.name, Outcome::Excluded);
+            }
+            let outcome = (check.run)().await.map_or_else(Outcome::Failed, |()| Outcome::Passed);
+            self.metrics.observe(&check.name, self.kind, &outcome);
+            if let Outcome::Failed(reason) = &outcome {
+                tracing::warn!(check = check.name, kind = self.kind, reason, "a health check failed");
+            }
+            (check.name, outcome)
+        };
+        join_all(checks.into_iter().map(run)).await
+    }
+}
+
+/// What came of a check.
+enum Outcome {
+    Passed,
+    Excluded,
+    Failed(String),
+}
+
+fn report(results: &[(String, Outcome)], strangers: &BTreeSet<&str>) -> String {
+    let mut report = String::new();
+    for (name, outcome) in results {
+        report.push_str(&match outcome {
+            Outcome::Passed => format!("[+]{name} ok\n"),
+            Outcome::Excluded => format!("[+]{name} excluded: ok\n"),
+            Outcome::Failed(_) => format!("[-]{name} failed: reason withheld\n"),
+        });
+    }
+    if !strangers.is_empty() {
+        let names: Vec<_> = strangers.iter().map(|name| format!("{name:?}")).collect();
+        let names = names.join(", ");
+        report.push_str(&format!("warn: some health checks cannot be excluded: no matches for {names}\n"));
+    }
+    report
+}
+
+/// How checks came out, as `/metrics/slis` tells it.
+#[derive(Clone)]
+pub struct CheckMetrics {
+    last: IntGaugeVec,
+    all: IntCounterVec,
+}
+
+impl CheckMetrics {
+    /// Nothing counted.
+    pub fn new() -> Result<CheckMetrics, prometheus::Error> {
+        let last =
+            Opts::new("kubernetes_healthcheck", "[STABLE] This metric records the result of a single healthcheck.");
+        let all =
+            Opts::new("kubernetes_healthchecks_total", "[STABLE] This metric records the results of all healthcheck.");
+        Ok(CheckMetrics {
+            last: IntGaugeVec::new(last, &["name", "type"])?,
+            all: IntCounterVec::new(all, &["name", "type", "status"])?,
+        })
+    }
+
+    /// Forgets everything.
+    pub fn reset(&self) {
+        self.last.reset();
+        self.all.reset();
+    }
+
+    /// For a registry.
+    pub fn collectors(&self) -> [Box<dyn Collector>; 2] {
+        [Box::new(self.last.clone()), Box::new(self.all.clone())]
+    }
+
+    fn observe(&self, name: &str, kind: &str, outcome: &Outcome) {
+        let well = !matches!(outcome, Outcome::Failed(_));
+        self.last.with_label_values(&[name, kind]).set(well.into());
+        self.all.with_label_values(&[name, kind, if well { "success" } else { "error" }]).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Method, Uri};
+    use http_body_util::BodyExt as _;
+    use tokio::sync::Barrier;
+
+    use super::*;
+
+    fn checks() -> Checks {
+        Checks::new("healthz", &CheckMetrics::new().unwrap())
+    }
+
+    fn good(name: &'static str) -> Check {
+        Check::new(name, || async { Ok(()) })
+    }
+
+    fn bad(name: &'static str) -> Check {
+        Check::new(name, || async { Err("the secret reason".to_owned()) })
+    }
+
+    async fn ask(checks: &Checks, uri: &'static str) -> (u16, String) {
+        let answer = checks.on(Site::new()).answer(Asked::new(Method::GET, &Uri::from_static(uri))).await;
+        let (head, body) = answer.into_parts();
+        if head.status != StatusCode::NOT_FOUND {
+            assert_eq!(head.headers["content-type"], "text/plain; charset=utf-8");
+            assert_eq!(head.headers["x-content-type-options"], "nosniff");
+        }
+        (head.status.as_u16(), String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn v7_without_checks_or_with_good_ones_all_is_well() {
+        let checks = checks();
+        assert_eq!(ask(&checks, "/healthz").await, (200, "ok".to_owned()));
+        let ping = "[+]ping ok\nhealthz check passed\n";
+        assert_eq!(ask(&checks, "/healthz?verbose").await, (200, ping.to_owned()));
+        checks.add(good("good"));
+        assert_eq!(ask(&checks, "/healthz").await, (200, "ok".to_owned()));
+        let named = "[+]good ok\nhealthz check passed\n";
+        assert_eq!(ask(&checks, "/healthz?verbose=false").await, (200, named.to_owned()));
+    }
+
+    #[tokio::test]
+    async fn v8_a_bad_check_is_named_and_its_reason_withheld() {
+        let checks = checks();
+        checks.add_all_of(|| vec![good("good"), bad("bad")]);
+        let expected = "[+]good ok\n[-]bad failed: reason withheld\nhealthz check failed\n";
+        assert_eq!(ask(&checks, "/healthz").await, (500, expected.to_owned()));
+        let checks = self::checks();
+        checks.add(good("good"));
+        checks.add(bad("bad"));
+        assert_eq!(ask(&checks, "/healthz").await, (500, expected.to_owned()));
+    }
+
+    #[tokio::test]
+    async fn v9_a_check_counts_from_when_it_is_added() {
+        let checks = checks();
+        checks.add(good("good"));
+        assert_eq!(ask(&checks, "/healthz").await.0, 200);
+        checks.add(bad("bad"));
+        assert_eq!(ask(&checks, "/healthz").await.0, 500);
+    }
+
+    #[tokio::test]
+    async fn v10_five_questions_at_once_are_answered_at_once() {
+        let (checks, all_here) = (checks(), Arc::new(Barrier::new(5)));
+        checks.add(Check::new("blocks", move || {
+            let all_here = all_here.clone();
+            async move {
+                all_here.wait().await;
+                Ok(())
+            }
+        }));
+        let answers = join_all((0..5).map(|_| ask(&checks, "/healthz"))).await;
+        assert_eq!(answers, vec![(200, "ok".to_owned()); 5]);
+    }
+
+    #[tokio::test]
+    async fn checks_are_excluded_by_name_and_unknown_names_are_told() {
+        let checks = checks();
+        checks.add_all_of(|| vec![good("good"), bad("bad")]);
+        assert_eq!(ask(&checks, "/healthz?exclude=bad").await, (200, "ok".to_owned()));
+        let expected = "[+]good ok\n[+]bad excluded: ok\nhealthz check passed\n";
+        assert_eq!(ask(&checks, "/healthz?exclude=bad&verbose").await, (200, expected.to_owned()));
+        let expected = "[+]good ok\n[-]bad failed: reason withheld\n\
+                        warn: some health checks cannot be excluded: no matches for \"x\", \"y\"\nhealthz check failed\n";
+        assert_eq!(ask(&checks, "/healthz?exclude=y&exclude=x").await, (500, expected.to_owned()));
+    }
+
+    #[tokio::test]
+    async fn each_check_has_a_path_that_tells_why() {
+        let checks = checks();
+        checks.add_all_of(|| vec![good("good"), bad("bad")]);
+        assert_eq!(ask(&checks, "/healthz/good").await, (200, "ok".to_owned()));
+        assert_eq!(ask(&checks, "/healthz/bad").await, (500, "internal server error: the secret reason\n".to_owned()));
+        assert_eq!(ask(&checks, "/healthz/other").await.0, 404);
+    }
+
+    #[tokio::test]
+    async fn outcomes_are_counted_until_they_are_forgotten() {
+        let metrics = CheckMetrics::new().unwrap();
+        let checks = Checks::new("livez", &metrics);
+        checks.add_all_of(|| vec![good("good"), bad("bad")]);
+        let registry = prometheus::Registry::new();
+        metrics.collectors().into_iter().for_each(|collector| registry.register(collector).unwrap());
+        let (_, _) = (ask(&checks, "/livez").await, ask(&checks, "/livez?exclude=bad").await);
+        assert_eq!(metrics.all.with_label_values(&["good", "livez", "success"]).get(), 2);
+        assert_eq!(metrics.all.with_label_values(&["bad", "livez", "error"]).get(), 1);
+        assert_eq!(metrics.last.with_label_values(&["good", "livez"]).get(), 1);
+        assert_eq!(metrics.last.with_label_values(&["bad", "livez"]).get(), 0);
+        metrics.reset();
+        assert!(registry.gather().is_empty());
+    }
+}
