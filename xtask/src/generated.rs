@@ -18,6 +18,7 @@ fn all() -> Vec<Generated> {
     let pages = [
         ("docs/reference/cli.md", cli_reference::page(bowline::cli())),
         ("docs/reference/apiserver-resources.md", bowline_apiserver::resource_reference()),
+        ("docs/reference/metrics.md", bowline::metric_reference()),
         ("docs/reference/annotations.md", bowline_core::annotations::reference()),
     ];
     let pages = pages.into_iter().map(|(path, text)| (path.to_owned(), text));

@@ -110,30 +110,35 @@ pub(crate) fn build(
     registry: &Arc<Registry>,
     problems: &mut Problems,
 ) -> Vec<Arc<Reloading>> {
-    build_from(wanted, given, cluster, registry, problems)
-}
-
-/// What a provider's configuration is read from.
-pub(crate) type Read = fn(&Wanted, &Registry) -> Result<Option<ConfigFile>, Problem>;
-
-/// The file that was given for it.
-fn given(wanted: &Wanted, _registry: &Registry) -> Result<Option<ConfigFile>, Problem> {
-    wanted.config.as_deref().map(ConfigFile::read).transpose()
-}
-
-/// Makes the providers from what `read` has for each.
-pub(crate) fn build_from(
-    wanted: &[Wanted],
-    read: Read,
-    cluster: &ClusterName,
-    registry: &Arc<Registry>,
-    problems: &mut Problems,
-) -> Vec<Arc<Reloading>> {
     let mut providers = Vec::new();
     for wanted in wanted {
         let (config, again) = (wanted.config.clone(), (wanted.clone(), cluster.clone(), registry.clone()));
-        match Reloading::new(config, move || build_one(&again.0, read(&again.0, &again.2), &again.1, &again.2)) {
+        let make = move || build_one(&again.0, read(&again.0), &again.1, &again.2);
+        match Reloading::new(config, make) {
             Ok(provider) => providers.push(Arc::new(provider)),
+            Err(wrong) => problems.extend(wrong),
+        }
+    }
+    check_prefixes(&providers, problems);
+    providers
+}
+
+fn read(wanted: &Wanted) -> Result<Option<ConfigFile>, Problem> {
+    wanted.config.as_deref().map(ConfigFile::read).transpose()
+}
+
+/// Makes the providers from what `read` has for each, once and for all.
+pub(crate) fn build_from(
+    wanted: &[Wanted],
+    read: impl Fn(&Wanted) -> Result<Option<ConfigFile>, Problem>,
+    cluster: &ClusterName,
+    registry: &Registry,
+    problems: &mut Problems,
+) -> Vec<Arc<dyn CloudProvider>> {
+    let mut providers = Vec::new();
+    for wanted in wanted {
+        match build_one(wanted, read(wanted), cluster, registry) {
+            Ok(provider) => providers.push(provider),
             Err(wrong) => problems.extend(wrong),
         }
     }
@@ -169,7 +174,7 @@ fn unknown(name: &str, registry: &Registry) -> Problem {
 }
 
 /// A node belongs to the provider whose prefix its ID has, so a prefix must have one owner.
-fn check_prefixes(providers: &[Arc<Reloading>], problems: &mut Problems) {
+fn check_prefixes<P: CloudProvider + ?Sized>(providers: &[Arc<P>], problems: &mut Problems) {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     for info in providers.iter().map(|provider| provider.info()) {
         // Naming one prefix twice harms nobody.

@@ -1,7 +1,9 @@
 //! What the manager's flags come to: ready types, or all that is wrong with them.
 
 mod election;
+mod logging;
 mod network;
+mod serving;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,14 +18,20 @@ use bowline_core::ClusterName;
 use bowline_core::lifecycle::Policy;
 use bowline_kube::ClientOptions;
 
-use crate::cli::{CloudCallArgs, ControllerArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs};
+use crate::cli::{
+    CloudCallArgs, ControllerArgs, GenericArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs,
+};
 use crate::controllers::Selection;
+use crate::effective::EffectiveFlags;
 use crate::feature_gates::FeatureGates;
 use crate::flags::Given;
 use crate::providers::{self, Wanted};
 pub(crate) use election::Election;
+pub(crate) use logging::early_logging;
 use network::Network;
 pub(crate) use network::pod_ranges;
+#[allow(unused_imports, reason = "for those who log and serve by them")]
+pub(crate) use serving::{Serving, Webhooks};
 
 /// How long the writes in hand may take when the manager is told to stop: less than the half minute after which a
 /// kubelet kills a pod.
@@ -36,6 +44,11 @@ const KUBE_API_RATE: (f64, i32) = (20.0, 30);
 /// What is said at the start, so that nobody waits for something to happen.
 const DRY_RUN_REMARK: &str = "dry run: nothing is changed, neither in the cluster nor in a cloud";
 
+/// What is said about a cloud that nobody can tell apart from another cluster's.
+// upstream: the flag is deprecated, which is said whenever it is given.
+const UNTAGGED_REMARK: &str = "--allow-untagged-cloud is deprecated: a cloud that marks nothing as this cluster's can \
+                               harm what belongs to another one";
+
 /// How the cluster and its clouds are reached.
 #[derive(Debug)]
 pub(crate) struct Reach {
@@ -43,16 +56,24 @@ pub(crate) struct Reach {
     pub(crate) cluster: ClusterName,
     pub(crate) client: ClientOptions,
     pub(crate) layers: LayerOptions,
+    /// A cloud that marks nothing as this cluster's is refused (section 4.4 of the flags' rules).
+    pub(crate) needs_cluster_id: bool,
 }
 
 /// All that the manager is made from.
+#[allow(dead_code, reason = "what is served and logged reads the rest")]
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) reach: Reach,
     pub(crate) manager: ManagerOptions,
     /// `None` if whoever starts leads.
     pub(crate) election: Option<Election>,
+    pub(crate) serving: Serving,
+    /// `--use-service-account-credentials`: each controller has its own identity at the API server.
+    pub(crate) own_credentials: bool,
     pub(crate) metrics_listen: Option<SocketAddr>,
+    /// All flags with their values, for `/flagz` and `/configz`.
+    pub(crate) flags: EffectiveFlags,
     /// What a person should know about them, to be logged.
     pub(crate) remarks: Vec<String>,
 }
@@ -68,26 +89,49 @@ impl Reach {
             cluster: ClusterName::from(cluster.as_str()),
             client: client_options(args, problems),
             layers: layer_options(&args.calls, problems),
+            needs_cluster_id: false,
         }
     }
 }
 
 impl Settings {
     pub(crate) fn resolve(args: &ManagerArgs, problems: &mut Problems) -> Settings {
-        let reach = Reach::resolve(&args.reach, problems);
-        let generic = &args.generic;
-        let (mut manager, mut remarks) = manager_options(&args.controllers, &reach.cluster, problems);
+        let mut reach = Reach::resolve(&args.reach, problems);
+        let gates = FeatureGates::new(&args.controllers.selection.feature_gates, problems);
+        let (mut manager, mut remarks) = controllers(&args.controllers, &gates, &reach.cluster, problems);
         let election = Election::resolve(&args.election, &mut manager, &mut remarks, problems);
-        let dry_run = taken(&generic.dry_run, problems).unwrap_or(true);
-        remarks.extend(dry_run.then(|| DRY_RUN_REMARK.to_owned()));
+        generic(&args.generic, &mut reach, &mut manager, &mut remarks, problems);
+        logging::resolve(&args.logging, &gates, problems);
+        args.idle.problems().into_iter().chain(args.klog.problems()).for_each(|problem| problems.push(problem));
         Settings {
-            reach: Reach { layers: LayerOptions { dry_run, ..reach.layers }, ..reach },
-            manager: ManagerOptions { dry_run, ..manager },
             election,
-            metrics_listen: generic.metrics_listen.as_ref().and_then(|address| taken(address, problems)),
+            serving: Serving::resolve(args, &gates, &mut remarks, problems),
+            own_credentials: taken(&args.generic.use_service_account_credentials, problems).unwrap_or(false),
+            metrics_listen: args.generic.metrics_listen.as_ref().and_then(|address| taken(address, problems)),
+            flags: args.effective.clone(),
+            reach,
+            manager,
             remarks,
         }
     }
+}
+
+/// What concerns the manager as a whole.
+fn generic(
+    args: &GenericArgs,
+    reach: &mut Reach,
+    manager: &mut ManagerOptions,
+    remarks: &mut Vec<String>,
+    problems: &mut Problems,
+) {
+    let dry_run = taken(&args.dry_run, problems).unwrap_or(true);
+    remarks.extend(dry_run.then(|| DRY_RUN_REMARK.to_owned()));
+    let allow_untagged = taken(&args.allow_untagged_cloud, problems).unwrap_or(false);
+    remarks.extend(allow_untagged.then(|| UNTAGGED_REMARK.to_owned()));
+    reach.needs_cluster_id = !allow_untagged;
+    reach.layers.dry_run = dry_run;
+    manager.dry_run = dry_run;
+    manager.start_interval = taken(&args.controller_start_interval, problems).unwrap_or_default();
 }
 
 /// The controllers, and what a person should know about the choice of them.
@@ -96,12 +140,21 @@ pub(crate) fn manager_options(
     cluster: &ClusterName,
     problems: &mut Problems,
 ) -> (ManagerOptions, Vec<String>) {
+    let gates = FeatureGates::new(&args.selection.feature_gates, problems);
+    controllers(args, &gates, cluster, problems)
+}
+
+fn controllers(
+    args: &ControllerArgs,
+    gates: &FeatureGates,
+    cluster: &ClusterName,
+    problems: &mut Problems,
+) -> (ManagerOptions, Vec<String>) {
     let selection = Selection::new(&list(&args.selection.controllers), problems);
     let node = node_options(&args.node, problems);
     let node_lifecycle = node_lifecycle_options(&args.node_lifecycle, problems);
     let service = service_options(&args.service, cluster, problems);
-    let gates = FeatureGates::new(&args.selection.feature_gates, problems);
-    let network = Network::resolve(&args.network, &selection, &gates, cluster, problems);
+    let network = Network::resolve(&args.network, &selection, gates, cluster, problems);
     let options = ManagerOptions {
         node: selection.has(node::NAME).then_some(node),
         node_lifecycle: selection.has(node_lifecycle::NAME).then_some(node_lifecycle),
@@ -109,6 +162,7 @@ pub(crate) fn manager_options(
         node_ipam: network.node_ipam,
         route: network.route,
         dry_run: false,
+        start_interval: Duration::ZERO,
         patience: PATIENCE,
     };
     (options, [selection.remarks(), gates.remarks(), network.remarks].concat())
@@ -277,6 +331,54 @@ mod tests {
         let service = settings.manager.service.unwrap();
         assert_eq!(format!("{service:?}"), format!("{:?}", service::Options::default()));
         assert!(!settings.manager.dry_run && !settings.reach.layers.dry_run);
+    }
+
+    #[test]
+    fn c03_c11_exactly_the_controllers_that_are_named_run() {
+        let running = |flags: &[&str]| {
+            let manager = resolve(flags).unwrap().manager;
+            [manager.node.is_some(), manager.node_lifecycle.is_some(), manager.service.is_some()]
+        };
+        assert_eq!(running(&["--controllers=cloud-node,service"]), [true, false, true], "C3");
+        assert_eq!(running(&["--controllers=cloud-node", "--controllers=service"]), [true, false, true], "FLAG-2");
+        assert_eq!(running(&["--controllers="]), [false, false, false], "C11");
+    }
+
+    #[test]
+    fn c04_the_two_kinds_of_work_on_nodes_have_their_own_numbers() {
+        let node = resolve(&["--concurrent-node-syncs=1", "--concurrent-node-status-updates=2"]).unwrap().manager.node;
+        assert_eq!(node.map(|node| (node.concurrency, node.status_concurrency)), Some((1, 2)));
+    }
+
+    #[test]
+    fn c13_c14_numbers_of_workers_are_told_in_upstreams_words() {
+        let wrong = |flag: &str| resolve(&[flag]).unwrap_err().concat();
+        for flag in ["--concurrent-node-syncs=0", "--concurrent-node-syncs=-5"] {
+            assert_eq!(wrong(flag), "concurrent-node-syncs must be a positive number", "C13");
+        }
+        let c14 = "concurrent-node-status-updates cannot be a negative number";
+        assert_eq!(wrong("--concurrent-node-status-updates=-1"), c14, "C14");
+    }
+
+    #[test]
+    fn c18_a_provider_must_be_named() {
+        let args = crate::cli::Cli::parse_from(["bowline", "--cloud-provider="]).manager;
+        let mut problems = Problems::new();
+        Settings::resolve(&args, &mut problems);
+        assert!(problems.to_string().starts_with("--cloud-provider cannot be empty"), "{problems}");
+    }
+
+    #[test]
+    fn every_flag_about_the_manager_itself_reaches_its_place() {
+        let settings =
+            resolve(&["--use-service-account-credentials", "--controller-start-interval=3s", "--allow-untagged-cloud"]);
+        let settings = settings.unwrap();
+        assert!(settings.own_credentials && !settings.reach.needs_cluster_id);
+        assert_eq!(settings.manager.start_interval, Duration::from_secs(3));
+        assert!(settings.remarks.iter().any(|remark| remark.starts_with("--allow-untagged-cloud is deprecated")));
+        let settings = resolve(&[]).unwrap();
+        assert!(!settings.own_credentials && settings.reach.needs_cluster_id);
+        assert_eq!(settings.manager.start_interval, Duration::ZERO);
     }
 
     #[test]

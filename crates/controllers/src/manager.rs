@@ -32,6 +32,8 @@ pub struct ManagerOptions {
     pub route: Option<route::Options>,
     /// Nothing is written to the cluster; what would be is logged. The clouds' layers have the same switch.
     pub dry_run: bool,
+    /// The pause after each controller that is started, to which as much again is added at random.
+    pub start_interval: Duration,
     /// How long the writes in hand may take once shutdown is requested.
     pub patience: Duration,
 }
@@ -46,6 +48,7 @@ impl Default for ManagerOptions {
             node_ipam: None,
             route: None,
             dry_run: false,
+            start_interval: Duration::ZERO,
             patience: Duration::from_secs(10),
         }
     }
@@ -112,34 +115,34 @@ pub async fn run(surroundings: Surroundings, options: ManagerOptions, shutdown: 
     };
     show(&context, options.service.is_some())?;
     let context_of = |name| context.through(clients.controller(name));
-    let mut crew = Crew::new(gate, shutdown.clone());
+    let mut crew = Crew::new(gate, options.start_interval, shutdown.clone());
     if let Some(options) = options.node {
         let controller = NodeController::new(context_of(node::CLIENT), options)?;
-        crew.take_on(node::NAME, endless(controller.run(shutdown.clone())));
+        crew.take_on(node::NAME, endless(controller.run(shutdown.clone()))).await;
     }
     if let Some(options) = options.node_lifecycle {
         let controller = NodeLifecycleController::new(context_of(node_lifecycle::CLIENT), options)?;
-        crew.take_on(node_lifecycle::NAME, endless(controller.run(shutdown.clone())));
+        crew.take_on(node_lifecycle::NAME, endless(controller.run(shutdown.clone()))).await;
     }
     if let Some(options) = options.service
         && let Some(controller) = ServiceController::new(context_of(service::CLIENT), options)?
     {
-        crew.take_on(service::NAME, endless(controller.run(shutdown.clone())));
+        crew.take_on(service::NAME, endless(controller.run(shutdown.clone()))).await;
         let watch = watch_services(client.clone(), context.services.clone(), shutdown.clone());
         crew.tasks.spawn("watch of services", endless(watch));
     }
     if let Some(options) = options.node_ipam {
         let controller = NodeIpamController::new(context_of(node_ipam::CLIENT), options)?;
-        crew.take_on(node_ipam::NAME, controller.run(shutdown.clone()));
+        crew.take_on(node_ipam::NAME, controller.run(shutdown.clone())).await;
     }
     if let Some(options) = options.route
         && let Some(controller) = RouteController::new(context_of(route::CLIENT), options)?
     {
-        crew.take_on(route::NAME, endless(controller.run(shutdown.clone())));
+        crew.take_on(route::NAME, endless(controller.run(shutdown.clone()))).await;
     }
     let Crew { mut tasks, working, .. } = crew;
     tasks.spawn("watch of nodes", endless(watch_nodes(client, context.nodes.clone(), shutdown.clone())));
-    tasks.spawn("events", endless(outlast(working, shutdown, write_events)));
+    tasks.spawn("events", endless(outlast(working, shutdown.clone(), write_events)));
     Ok(tasks.run(options.patience).await?)
 }
 
@@ -162,16 +165,18 @@ struct Crew {
     /// Who may still write, and have something to say about it.
     working: TaskTracker,
     gate: Gate,
+    start_interval: Duration,
     shutdown: Shutdown,
 }
 
 impl Crew {
-    fn new(gate: Gate, shutdown: Shutdown) -> Crew {
-        Crew { tasks: Supervisor::new(shutdown.clone()), working: TaskTracker::new(), gate, shutdown }
+    fn new(gate: Gate, start_interval: Duration, shutdown: Shutdown) -> Crew {
+        Crew { tasks: Supervisor::new(shutdown.clone()), working: TaskTracker::new(), gate, start_interval, shutdown }
     }
 
-    /// Lets a controller work, as soon as it may.
-    fn take_on<E>(&mut self, name: &'static str, work: impl Future<Output = Result<(), E>> + Send + 'static)
+    /// Lets a controller work, as soon as it may, and a moment pass after that if it is asked for, so that not all begin at
+    /// once.
+    async fn take_on<E>(&mut self, name: &'static str, work: impl Future<Output = Result<(), E>> + Send + 'static)
     where
         E: std::fmt::Display + Send + 'static,
     {
@@ -183,6 +188,10 @@ impl Crew {
             }
         };
         self.tasks.spawn(name, self.working.track_future(in_time));
+        let interval = self.start_interval;
+        if !interval.is_zero() {
+            self.shutdown.or(tokio::time::sleep(interval + interval.mul_f64(fastrand::f64()))).await;
+        }
     }
 }
 

@@ -72,6 +72,11 @@ impl Access {
         self.named(&self.0.options.user)
     }
 
+    /// Where the API server is.
+    pub fn address(&self) -> http::Uri {
+        self.way().config.cluster_url.clone()
+    }
+
     /// A client with the credentials of the process, with a user agent and a rate of its own (CL-2, CL-3).
     pub fn named(&self, user: &str) -> Client {
         let access = self.clone();

@@ -20,6 +20,7 @@ mod exchange;
 mod fenced;
 mod health;
 mod lease;
+mod preflight;
 mod rest;
 mod rights;
 mod store;
@@ -33,10 +34,12 @@ pub use cluster::{Cluster, WriteError};
 pub use events::{EventSink, EventSource, EventType, ObjectRef};
 pub use health::{Unwell, wait_until_well};
 pub use lease::{ElectionMetrics, Elector, Held, Identity, LeaseOptions, LeaseOptionsError, Lost};
+pub use preflight::{Preflight, SeenLease, SeenNode, SeenService, Server, Unreached, Unseen, Writer};
 pub use rest::RestMetrics;
 pub use rights::{Right, Role, Rule, Scope, roles};
 pub use store::{Change, Store, Stored, WatchMetrics};
 pub use watch::{WATCH_NODES, WATCH_SERVICES, watch_nodes, watch_services};
 
 /// What this crate counts.
-pub const METRICS: &[&[bowline_runtime::Metric]] = &[rest::METRICS, store::METRICS, cluster::METRICS, events::METRICS];
+pub const METRICS: &[&[bowline_runtime::Metric]] =
+    &[lease::METRICS, rest::METRICS, store::METRICS, cluster::METRICS, events::METRICS];

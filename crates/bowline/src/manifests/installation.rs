@@ -2,14 +2,14 @@
 
 use std::ffi::OsString;
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use bowline_cloud::{CloudProvider, Registry};
+use bowline_cloud::Registry;
 use bowline_config::{ConfigFile, Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
-use clap::{FromArgMatches as _, Parser as _};
+use clap::Parser as _;
 
 use crate::cli::{Cli, Command, ManifestsArgs, WorkloadKind};
+use crate::invocation::Manager;
 use crate::providers::{self, Wanted};
 use crate::rights::Surroundings;
 use crate::settings::Settings;
@@ -57,22 +57,15 @@ pub(super) struct Serving {
 
 impl Installation {
     /// Works it out, or says all that is wrong.
-    pub(super) fn new(args: &ManifestsArgs, registry: &Arc<Registry>) -> Result<Installation, Problems> {
-        let mut command = crate::cli();
-        let argv::Argv { arguments, mut remarks, mut problems } = argv::tidy(arguments(args), &mut command);
-        let cli = command.try_get_matches_from_mut(&arguments).and_then(|matches| Cli::from_arg_matches(&matches));
-        let args_of_manager = match cli {
-            Ok(cli) => cli.manager,
-            Err(error) => {
-                problems.push(Problem::new(error.to_string()));
-                return Err(problems);
-            }
-        };
+    pub(super) fn new(args: &ManifestsArgs, registry: &Registry) -> Result<Installation, Problems> {
+        let arguments = argv::tidy(arguments(args), &mut crate::cli()).arguments;
+        let Manager { args: args_of_manager, mut remarks, mut problems, .. } =
+            Manager::read("bowline".to_owned(), arguments.clone()).map_err(|error| Problem::new(error.to_string()))?;
         let settings = Settings::resolve(&args_of_manager, &mut problems);
+        let read = |wanted: &Wanted| read(wanted, registry);
         let providers =
             providers::build_from(&settings.reach.providers, read, &settings.reach.cluster, registry, &mut problems);
         let network = &args_of_manager.controllers.network;
-        let providers: Vec<_> = providers.into_iter().map(|provider| provider as Arc<dyn CloudProvider>).collect();
         reach::check(&providers, &settings.reach, &settings.manager, network, &mut problems);
         let files = files(&settings.reach.providers, registry, &mut problems);
         if !problems.is_empty() {
@@ -97,7 +90,7 @@ impl Installation {
 
 impl Installation {
     /// With nothing said but the provider.
-    pub(super) fn of_provider(name: &str, registry: &Arc<Registry>) -> Result<Installation, Problems> {
+    pub(super) fn of_provider(name: &str, registry: &Registry) -> Result<Installation, Problems> {
         let cli = Cli::try_parse_from(["bowline", "manifests", "--cloud-provider", name]);
         match cli.map(|cli| cli.command) {
             Ok(Some(Command::Manifests(args))) => Installation::new(&args, registry),
@@ -180,14 +173,18 @@ fn read(wanted: &Wanted, registry: &Registry) -> Result<Option<ConfigFile>, Prob
     Ok(template.map(|text| ConfigFile::from_text(format!("template of {}", wanted.name), text)))
 }
 
-fn serving(_settings: &Settings) -> Option<Serving> {
-    Some(Serving { port: 10258, address: None })
+fn serving(settings: &Settings) -> Option<Serving> {
+    let https = settings.serving.https.as_ref()?;
+    let address = Some(https.bind_address).filter(|address| !address.is_unspecified());
+    Some(Serving { port: https.port, address })
 }
 
 fn surroundings(settings: &Settings) -> Surroundings {
-    let leases = settings.election.iter().flat_map(|election| {
-        let second = election.migration.as_ref().map(|migration| election.second_lease(migration));
-        std::iter::once(election.lease.clone()).chain(second)
-    });
-    Surroundings { leases: leases.collect(), serving: true, own_accounts: false }
+    let election = settings.election.as_ref();
+    let second = election.and_then(|election| Some(election.second_lease(election.migration.as_ref()?)));
+    Surroundings {
+        leases: election.map(|election| election.lease.clone()).into_iter().chain(second).collect(),
+        serving: settings.serving.https.is_some(),
+        own_accounts: settings.own_credentials,
+    }
 }

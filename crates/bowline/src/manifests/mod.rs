@@ -12,8 +12,6 @@ mod fill;
 mod installation;
 mod objects;
 
-use std::sync::Arc;
-
 use crate::BadInput;
 use crate::cli::ManifestsArgs;
 use crate::providers;
@@ -22,7 +20,7 @@ use installation::Installation;
 
 /// Prints them.
 pub(crate) fn run(args: &ManifestsArgs) -> anyhow::Result<()> {
-    let installation = Installation::new(args, &Arc::new(providers::registry())).map_err(BadInput::from)?;
+    let installation = Installation::new(args, &providers::registry()).map_err(BadInput::from)?;
     installation.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
     say(format_args!("{}", text(&installation)));
     Ok(())
@@ -36,7 +34,7 @@ fn text(installation: &Installation) -> String {
 /// Files of the repository that are made from here, by their paths in it: the manifests of each provider as a base for
 /// kustomize, and a chart for Helm.
 pub(crate) fn generated() -> Vec<(String, String)> {
-    let registry = Arc::new(providers::registry());
+    let registry = providers::registry();
     let mut files = Vec::new();
     for factory in registry.iter() {
         // What is wrong here would be wrong for whoever asks for the provider with no other flag; a test looks.

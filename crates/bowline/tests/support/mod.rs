@@ -92,6 +92,13 @@ impl Server {
         self.scratch.path("kubeconfig")
     }
 
+    /// The certificate of its authority, as a pod finds it.
+    pub(crate) fn authority(&self) -> Vec<u8> {
+        let mut kubeconfig = kube::config::Kubeconfig::read_from(self.kubeconfig()).unwrap();
+        let authority = kubeconfig.clusters.remove(0).cluster.unwrap().certificate_authority_data.unwrap();
+        base64::Engine::decode(&base64::prelude::BASE64_STANDARD, authority).unwrap()
+    }
+
     /// The address in the ready line.
     pub(crate) fn url(&self) -> &str {
         self.ready.split_whitespace().find(|word| word.starts_with("https://")).unwrap()
