@@ -3,19 +3,22 @@
 use std::time::Duration;
 
 use bowline_cloud::Clouds;
+use bowline_cloud::layers::LayerOptions;
 use bowline_config::Problems;
-use bowline_controllers::manager::{self, Surroundings};
-use bowline_kube::Clients;
-use bowline_runtime::{Board, Clock, Renewals, Shutdown, Supervisor};
+use bowline_controllers::Gate;
+use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
+use bowline_kube::{Clients, Unwell};
+use bowline_runtime::{Board, Clock, Fence, Renewals, Shutdown, Supervisor};
 
 use crate::admin::Admin;
 use crate::cli::ManagerArgs;
+use crate::election::{Candidacy, Election};
 use crate::reach::{self, Reached};
 use crate::serve::stopped_by_signals;
 use crate::settings::Settings;
 
-/// What the manager may take to end beyond the time that it gives its own tasks.
-const MARGIN: Duration = Duration::from_secs(2);
+/// What the manager may take to end beyond the time that it gives its own tasks: for giving leases back, above all.
+const MARGIN: Duration = Duration::from_secs(6);
 
 /// Runs the manager until it is told to stop. `problems` are those that the command line had already.
 pub(crate) async fn run(args: &ManagerArgs, problems: Problems) -> anyhow::Result<()> {
@@ -47,26 +50,66 @@ impl Prepared {
 
     /// Runs until shutdown is requested.
     async fn run(self, shutdown: Shutdown) -> anyhow::Result<()> {
-        let metrics = prometheus::Registry::new();
-        let Reached { providers, access, credentials, .. } = self.reached;
-        let clouds = Clouds::around(providers, &self.settings.reach.layers, &metrics);
-        let patience = self.settings.manager.patience + MARGIN;
+        let Prepared { settings, reached } = self;
+        let Reached { providers, access, credentials, client } = reached;
+        let (metrics, board, fence) = (prometheus::Registry::new(), Board::new(), Fence::open());
+        let layers = LayerOptions { fence: fence.clone(), ..settings.reach.layers };
+        let clouds = Clouds::around(providers, &layers, &metrics);
+        let patience = settings.manager.patience + MARGIN;
         let mut tasks = Supervisor::new(shutdown.clone());
-        if let Some(address) = self.settings.metrics_listen {
+        if let Some(address) = settings.metrics_listen {
             tasks.spawn("metrics", Admin::bind(address, metrics.clone()).await?.serve(shutdown.clone()));
         }
         tracing::info!(version = env!("CARGO_PKG_VERSION"), clouds = ?names(&clouds), "starting");
-        let board = Board::new();
         let renewals = Renewals::register(&metrics)?;
         tasks.spawn("credentials", credentials.watch(renewals, board.clone(), shutdown.clone()));
-        let clients = Clients::new(access, false);
-        let surroundings = Surroundings { clients, clouds, clock: Clock::system(), metrics, board };
-        let manager = manager::run(surroundings, self.settings.manager, shutdown);
+        let candidacy = Candidacy {
+            // Nothing that the controllers send can hold a renewal up (CL-3).
+            client: access.urgent("leader-election"),
+            clock: Clock::system(),
+            metrics: metrics.clone(),
+            board: board.clone(),
+            fence: fence.clone(),
+        };
+        let election = settings.election.as_ref().map(|election| Election::new(election, candidacy)).transpose()?;
+        let gate = election.as_ref().map_or_else(Gate::none, Election::gate);
+        let clients = Clients::new(access, settings.own_credentials).fenced(fence);
+        let surroundings = Surroundings { clients, clouds, clock: Clock::system(), metrics, board, gate };
+        let manager = control(client, surroundings, settings.manager, shutdown.clone());
+        let manager = async move {
+            match election {
+                None => manager.await,
+                Some(election) => election.lead(&shutdown, manager).await,
+            }
+        };
         tasks.spawn("manager", manager);
         tasks.run(patience).await?;
         tracing::info!("stopped");
         Ok(())
     }
+}
+
+/// Why the controllers ended although nobody asked them to, or did not begin.
+#[derive(Debug, thiserror::Error)]
+enum ControlError {
+    #[error("the API server is not well: {0}")]
+    ApiServer(#[from] Unwell),
+    #[error(transparent)]
+    Manager(#[from] ManagerError),
+}
+
+/// Runs the controllers as soon as the API server is well.
+async fn control(
+    client: kube::Client,
+    surroundings: Surroundings,
+    options: ManagerOptions,
+    shutdown: Shutdown,
+) -> Result<(), ControlError> {
+    if let Some(well) = shutdown.or(bowline_kube::wait_until_well(&client)).await {
+        well?;
+        manager::run(surroundings, options, shutdown).await?;
+    }
+    Ok(())
 }
 
 fn names(clouds: &Clouds) -> Vec<&str> {

@@ -23,9 +23,11 @@ use jiff::Timestamp;
 use kube::client::{Body, ClientBuilder};
 use kube::config::AuthInfo;
 use kube::{Client, Config};
+use tokio::time::Instant;
 use tower::{BoxError, Service};
 
 use crate::client::{ClientOptions, ConnectError, config, files, user_agent};
+use crate::rest::{Counted, Meter, RestMetrics};
 
 /// The longest that the API server may take to begin an answer, be it a page of a list; writes have less time.
 const ANSWER_BEGINS_WITHIN: Duration = Duration::from_secs(60);
@@ -50,6 +52,7 @@ struct Shared {
 struct Way {
     config: Config,
     client: Client,
+    meter: Meter,
     /// The same without credentials, once somebody has asked for it.
     bare: OnceLock<Client>,
 }
@@ -60,7 +63,7 @@ impl Access {
         // An agent that cannot be sent is told at the start, and not with the first request.
         user_agent(&options.user)?;
         let made_from = Fingerprint::of(&files(options));
-        let way = Way::new(config(options).await?)?;
+        let way = Way::new(config(options).await?, options.metrics.clone())?;
         Ok(Access(Arc::new(Shared { options: options.clone(), made_from, way: RwLock::new(Arc::new(way)) })))
     }
 
@@ -80,6 +83,12 @@ impl Access {
         self.around(user, tower::service_fn(move |request| access.clone().send(request)))
     }
 
+    /// As [`named`](Access::named), without a rate: for what must not be held up, as the renewal of a lease.
+    pub fn urgent(&self, user: &str) -> Client {
+        let access = self.clone();
+        self.gated(user, None, tower::service_fn(move |request| access.clone().send(request)))
+    }
+
     /// A client around a service that sends requests on this way.
     pub(crate) fn around<S>(&self, user: &str, inner: S) -> Client
     where
@@ -87,8 +96,17 @@ impl Access {
         S::Future: Send + 'static,
     {
         let bucket = self.0.options.rate.map(|(rate, burst)| Arc::new(TokenBucket::new(rate, burst)));
-        let gate = Gate { inner, bucket, agent: user_agent(user).ok() };
-        Client::new(gate, self.way().config.default_namespace.clone())
+        self.gated(user, bucket, inner)
+    }
+
+    fn gated<S>(&self, user: &str, bucket: Option<Arc<TokenBucket>>, inner: S) -> Client
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = BoxError> + Send + 'static,
+        S::Future: Send + 'static,
+    {
+        let way = self.way();
+        let gate = Gate { inner, bucket, agent: user_agent(user).ok(), meter: way.meter.clone() };
+        Client::new(gate, way.config.default_namespace.clone())
     }
 
     /// Sends it with the credentials of the process.
@@ -109,13 +127,14 @@ impl Access {
 }
 
 impl Way {
-    fn new(mut config: Config) -> Result<Way, ConnectError> {
+    fn new(mut config: Config, metrics: Option<RestMetrics>) -> Result<Way, ConnectError> {
         config.default_retry = false;
         config.disable_compression = true;
         config.read_timeout = Some(LONGEST_SILENCE);
         config.reset_reader_on_write = true;
-        let client = build(config.clone())?;
-        Ok(Way { config, client, bare: OnceLock::new() })
+        let meter = Meter::new(metrics, &config.cluster_url);
+        let client = build(config.clone(), &meter)?;
+        Ok(Way { config, client, meter, bare: OnceLock::new() })
     }
 
     /// Neither a token nor a certificate of the process goes along.
@@ -125,7 +144,7 @@ impl Way {
         }
         let mut config = self.config.clone();
         config.auth_info = AuthInfo::default();
-        let client = build(config)?;
+        let client = build(config, &self.meter)?;
         Ok(self.bare.get_or_init(|| client).clone())
     }
 
@@ -145,8 +164,9 @@ impl Way {
     }
 }
 
-fn build(config: Config) -> Result<Client, ConnectError> {
-    Ok(ClientBuilder::try_from(config).map_err(ConnectError::Client)?.build())
+fn build(config: Config, meter: &Meter) -> Result<Client, ConnectError> {
+    let counted = tower::layer::layer_fn(|inner| Counted { inner, meter: meter.clone() });
+    Ok(ClientBuilder::try_from(config).map_err(ConnectError::Client)?.with_layer(&counted).build())
 }
 
 /// The kubeconfig and the files that it names. In a pod there are none: there the client below reads the token and the CA
@@ -167,7 +187,7 @@ impl Renewable for Access {
     fn renew(&self) -> BoxFuture<'_, Result<(), String>> {
         async {
             let config = config(&self.0.options).await.map_err(|error| error.to_string())?;
-            let way = Way::new(config).map_err(|error| with_causes(&error))?;
+            let way = Way::new(config, self.0.options.metrics.clone()).map_err(|error| with_causes(&error))?;
             way.probe().await?;
             *self.0.way.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(way);
             Ok(())
@@ -182,6 +202,7 @@ struct Gate<S> {
     inner: S,
     bucket: Option<Arc<TokenBucket>>,
     agent: Option<HeaderValue>,
+    meter: Meter,
 }
 
 impl<S> Service<Request<Body>> for Gate<S>
@@ -201,12 +222,18 @@ where
         if let Some(agent) = &self.agent {
             request.headers_mut().insert(USER_AGENT, agent.clone());
         }
+        let waiting = self.meter.of(&request);
         // Nothing is sent before this is polled.
         let answer = self.inner.call(request);
         let bucket = self.bucket.clone();
         async move {
+            let asked = Instant::now();
             if let Some(bucket) = bucket {
                 bucket.take().await;
+            }
+            // A request that waits for its turn is not under way yet.
+            if let Some((metrics, tags)) = waiting {
+                metrics.waited(&tags, asked.elapsed());
             }
             match tokio::time::timeout(ANSWER_BEGINS_WITHIN, answer).await {
                 Ok(answer) => answer,

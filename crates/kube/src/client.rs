@@ -12,6 +12,7 @@ use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigE
 use kube::{Client, Config};
 
 use crate::access::Access;
+use crate::rest::RestMetrics;
 
 /// How to reach the API server, and how hard.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +25,8 @@ pub struct ClientOptions {
     pub rate: Option<(f64, u32)>,
     /// The end of the user agent: which controller this is.
     pub user: String,
+    /// Where requests are counted, if they are.
+    pub metrics: Option<RestMetrics>,
 }
 
 /// Why there is no connection.

@@ -3,8 +3,8 @@
 #[path = "fixture/file.rs"]
 mod file;
 
-use bowline_apiserver::{ApiServer, Options};
-use bowline_kube::{ClientOptions, Cluster, connect};
+use bowline_apiserver::{ApiServer, Effect, FaultRule, Options};
+use bowline_kube::{ClientOptions, Cluster, RestMetrics, connect};
 use file::Scratch;
 use futures::future::join_all;
 
@@ -38,5 +38,40 @@ async fn a_kubeconfig_that_is_none_is_an_error_that_names_it() -> Result<(), Fai
     let options = ClientOptions { kubeconfig: Some(file.0.clone()), ..ClientOptions::default() };
     let error = connect(&options).await.err().ok_or("expected an error")?.to_string();
     assert!(error.contains(&file.0.display().to_string()), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn requests_are_counted_under_the_names_of_the_go_client() -> Result<(), Failure> {
+    let server = ApiServer::start(Options::default()).await?;
+    let file = Scratch::write(&server.kubeconfig())?;
+    let registry = prometheus::Registry::new();
+    let metrics = Some(RestMetrics::register(&registry)?);
+    let options = ClientOptions { kubeconfig: Some(file.0.clone()), metrics, ..ClientOptions::default() };
+    server.faults().add(FaultRule {
+        verb: Some("get".to_owned()),
+        effect: Effect::Status { code: 500.try_into()?, message: "on order".to_owned(), retry_after: None },
+        times: Some(1),
+        ..FaultRule::default()
+    });
+    let cluster = Cluster::new(connect(&options).await?);
+    assert_eq!(cluster.node(&"none".into()).await?, None);
+    let host = server.url().trim_start_matches("https://").to_owned();
+    let told = prometheus::TextEncoder::new().encode_to_string(&registry.gather())?;
+    for line in [
+        format!("rest_client_requests_total{{code=\"404\",host=\"{host}\",method=\"GET\"}} 1"),
+        format!("rest_client_requests_total{{code=\"500\",host=\"{host}\",method=\"GET\"}} 1"),
+        format!("rest_client_request_retries_total{{code=\"500\",host=\"{host}\",verb=\"GET\"}} 1"),
+        format!("rest_client_request_duration_seconds_count{{host=\"{host}\",verb=\"GET\"}} 2"),
+        format!("rest_client_rate_limiter_duration_seconds_count{{host=\"{host}\",verb=\"GET\"}} 2"),
+        format!("rest_client_request_size_bytes_sum{{host=\"{host}\",verb=\"GET\"}} 0"),
+        format!("rest_client_response_size_bytes_count{{host=\"{host}\",verb=\"GET\"}} 2"),
+    ] {
+        assert!(told.contains(&line), "{line}\n{told}");
+    }
+    server.shutdown().await;
+    assert!(cluster.node(&"none".into()).await.is_err());
+    let told = prometheus::TextEncoder::new().encode_to_string(&registry.gather())?;
+    assert!(told.contains("rest_client_requests_total{code=\"<error>\","), "{told}");
     Ok(())
 }

@@ -6,22 +6,30 @@ use std::process::{Command, Stdio};
 
 use crate::support::{BOWLINE, Scratch, workspace};
 
-/// The user and group of the image.
-const USER: &str = "65532:65532";
-
 /// Names the static program to test.
 const STATIC: &str = "BOWLINE_STATIC";
 
-/// Makes its first argument the root, readable only, and becomes a user without any right that root has. What has to be kept
-/// until then is lost with the change of the user. No process is left in between, so signals arrive.
+/// Makes its first argument the root, and becomes a user without any right that root has. What has to be kept until then is
+/// lost with the change of the user. No process is left in between, so signals arrive.
 const ENTER: &str = r#"
-    mount --bind "$1" "$1"
-    mount -o remount,bind,ro "$1"
-    user=$2 root=$1
-    shift 2
+    root=$1 user=$2 access=$3 empty=$4
+    shift 4
+    mount --bind "$root" "$root"
+    mount -o "remount,bind,$access" "$root"
+    for folder in $empty; do mount -t tmpfs -o mode=0777 tmpfs "$root$folder"; done
     exec setpriv --no-new-privs --inh-caps=-all --bounding-set=-all,+sys_chroot,+setuid,+setgid --clear-groups -- \
         chroot --userspec="$user" "$root" "$@"
 "#;
+
+/// What a security context and volumes say.
+pub(crate) struct Confinement {
+    /// User and group, by number.
+    pub(crate) user: String,
+    /// Nothing of the root may be written to.
+    pub(crate) read_only: bool,
+    /// Folders that are empty at first and may be written to.
+    pub(crate) empty: Vec<String>,
+}
 
 /// The files that the program sees.
 pub(crate) struct Container {
@@ -65,10 +73,19 @@ impl Container {
         fs::remove_file(self.path(inside)).unwrap();
     }
 
-    /// What starts the program; without any variable of this process.
+    /// What starts the program as the image says, in a root that cannot be written to.
     pub(crate) fn command(&self, command: &[&str]) -> Command {
+        let confinement = Confinement { user: "65532:65532".to_owned(), read_only: true, empty: Vec::new() };
+        self.confined(&confinement, command)
+    }
+
+    /// What starts the program so; without any variable of this process.
+    pub(crate) fn confined(&self, confinement: &Confinement, command: &[&str]) -> Command {
+        confinement.empty.iter().for_each(|folder| fs::create_dir_all(self.path(folder)).unwrap());
+        let access = if confinement.read_only { "ro" } else { "rw" };
         let mut enter = Command::new("unshare");
-        enter.args(["--mount", "sh", "-eu", "-c", ENTER, "enter"]).arg(self.root()).arg(USER).args(command);
+        enter.args(["--mount", "sh", "-eu", "-c", ENTER, "enter"]).arg(self.root());
+        enter.args([&confinement.user, access, &confinement.empty.join(" ")]).args(command);
         enter.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").stdin(Stdio::null());
         enter
     }

@@ -1,7 +1,5 @@
 //! Names and certificates: what a program in an empty root has to find out by itself.
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use kube::config::Kubeconfig;
 
 use crate::container::Container;
@@ -29,18 +27,13 @@ impl World {
             server: Server::start(test, &[]),
             dns: Dns::start(&["api.cluster.test"]),
         };
-        let authority = world.kubeconfig().clusters.remove(0).cluster.unwrap().certificate_authority_data.unwrap();
-        world.container.put(CERTIFICATES, BASE64_STANDARD.decode(authority).unwrap());
+        world.container.put(CERTIFICATES, world.server.authority());
         world
-    }
-
-    fn kubeconfig(&self) -> Kubeconfig {
-        Kubeconfig::read_from(self.server.kubeconfig()).unwrap()
     }
 
     /// Looks once at the cluster under this name: the exit code, and what was said. Which authority to trust is not told.
     fn look(&self, name: &str) -> (Option<i32>, String) {
-        let mut kubeconfig = self.kubeconfig();
+        let mut kubeconfig = Kubeconfig::read_from(self.server.kubeconfig()).unwrap();
         let cluster = kubeconfig.clusters[0].cluster.as_mut().unwrap();
         cluster.server = Some(self.server.url().replace("127.0.0.1", name));
         cluster.certificate_authority_data = None;
