@@ -12,7 +12,7 @@ use bowline_kube::{Access, ConnectError, LeaseOptions, Preflight, Right, SeenNod
 use futures::StreamExt as _;
 use futures::stream;
 
-use super::observed::{Manager, Observed, Review, SeenCloud};
+use super::observed::{Manager, Observed, Review, SeenCloud, Sighted};
 use crate::cli::ManagerArgs;
 use crate::settings::{Election, Settings};
 use crate::{providers, reach};
@@ -188,10 +188,7 @@ impl Looked {
     }
 
     /// Without clouds there is nothing to be said of nodes.
-    async fn sightings(
-        &self,
-        nodes: Vec<SeenNode>,
-    ) -> Vec<(SeenNode, Option<bowline_cloud::Result<bowline_cloud::Sighting>>)> {
+    async fn sightings(&self, nodes: Vec<SeenNode>) -> Vec<Sighted> {
         if self.providers.is_empty() {
             return nodes.into_iter().map(|node| (node, None)).collect();
         }
