@@ -99,8 +99,9 @@ pub(crate) enum Command {
 
     /// Look whether the manager can work here, before it does: inside or outside of a cluster.
     ///
-    /// It asks the API server and the clouds, changes nothing, and tells what would go wrong, each with its cure. The exit
-    /// code is 0 if nothing would, 2 if something would, and 1 if it could not look, which includes flags that cannot work.
+    /// It takes the flags that the manager is to have, asks the API server and the clouds, changes nothing, and tells what would
+    /// go wrong, each with its cure. The exit code is 0 if nothing would, warnings aside, 2 if something would, be it a flag's
+    /// value, and 1 if it could not look at all.
     Check(Box<CheckArgs>),
 
     /// Print what a cluster needs to run the manager: accounts, roles, configuration and the pods themselves.

@@ -21,7 +21,6 @@ use crate::cli::{self, ManagerArgs};
 use crate::configuration;
 use crate::effective::EffectiveFlags;
 use crate::flags::go_bool;
-use crate::plan;
 use crate::serve::say;
 
 /// The name of the Go managers, alone or behind that of their cloud.
@@ -56,9 +55,9 @@ impl Invocation {
                 Invocation::Manager(Box::new(manager.unwrap_or_else(|error| exit(&error, 1))))
             }
             None => {
-                // As above, 2 means changes for a plan, so it is not for a flag that is wrong.
-                let is_plan = arguments.get(1).is_some_and(|command| command == "plan");
-                command(arguments).unwrap_or_else(|error| if is_plan { plan::exit(&error) } else { exit(&error, 2) })
+                // For these, 2 is what was found, so it is not for a flag that is wrong.
+                let finds = arguments.get(1).is_some_and(|command| command == "plan" || command == "check");
+                command(arguments).unwrap_or_else(|error| exit(&error, if finds { 1 } else { 2 }))
             }
         }
     }

@@ -38,12 +38,6 @@ pub(crate) async fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     Ok(exit_code(forecast.summary()))
 }
 
-/// Ends the program with what clap has to say. As above, 2 means changes, so it is not for a flag that is wrong.
-pub(crate) fn exit(error: &clap::Error) -> ! {
-    let _ = error.print();
-    std::process::exit(i32::from(error.use_stderr()))
-}
-
 fn exit_code(summary: Summary) -> ExitCode {
     match summary {
         Summary { failed: 1.., .. } => ExitCode::FAILURE,

@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use tower::BoxError;
 
 use crate::access::Access;
+use crate::rights::{Right, Scope};
 
 /// Where the accounts are.
 pub(crate) const NAMESPACE: &str = "kube-system";
@@ -37,6 +38,18 @@ const TRIES: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// While the old token is good, a failed renewal is not tried again with every request.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(30);
+
+/// What the process needs so that these controllers can have accounts of their own. The accounts' own rights are those of the
+/// controllers.
+pub fn rights(controllers: &[&'static str]) -> Vec<Right> {
+    let right = |resource, scope, why| Right { group: "", resource, verbs: &["create"], scope, why };
+    let create =
+        right("serviceaccounts", Scope::Namespace(NAMESPACE.into()), "to make a controller's account if it is missing");
+    let token = |name: &&'static str| {
+        right("serviceaccounts/token", Scope::Named(NAMESPACE.into(), (*name).into()), "to act as this controller")
+    };
+    std::iter::once(create).chain(controllers.iter().map(token)).collect()
+}
 
 /// The accounts of the controllers. Two controllers of one name share the token.
 pub(crate) struct Accounts {

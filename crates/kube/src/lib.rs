@@ -29,6 +29,7 @@ mod watch;
 mod wire;
 
 pub use access::Access;
+pub use accounts::rights as account_rights;
 pub use client::{ClientOptions, ConnectError, connect};
 pub use clients::Clients;
 pub use cluster::{Cluster, WriteError};

@@ -1,5 +1,6 @@
 //! The root of the provider.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -110,6 +111,10 @@ impl CloudProvider for LocalProvider {
 
     fn routes(&self) -> Option<&dyn Routes> {
         self.capabilities.routes.as_ref().map(|_| self as &dyn Routes)
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.config.token_file.iter().cloned().collect()
     }
 
     async fn check(&self) -> Result<()> {

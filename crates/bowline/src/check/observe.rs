@@ -8,13 +8,13 @@ use bowline_config::{Problem, Problems};
 use bowline_controllers::Rights;
 use bowline_controllers::service::DefaultCloud;
 use bowline_core::InstanceRef;
-use bowline_kube::{Access, ConnectError, LeaseOptions, Preflight, Right, SeenNode};
+use bowline_kube::{Access, ConnectError, LeaseOptions, Preflight, Right, SeenNode, account_rights};
 use futures::StreamExt as _;
 use futures::stream;
 
-use super::observed::{Manager, Observed, Review, SeenCloud};
+use super::observed::{Manager, Observed, Review, SeenCloud, Sighted};
 use crate::cli::ManagerArgs;
-use crate::settings::Settings;
+use crate::settings::{Election, Settings};
 use crate::{providers, reach};
 
 /// How many questions about rights are asked at once.
@@ -28,7 +28,7 @@ pub(super) async fn observe(args: &ManagerArgs) -> Observed {
     let mut observed = Observed { manager: manager(args, &settings, &clouds), ..Observed::default() };
     observed.clouds = clouds.check().await;
     if let Some(access) = access {
-        cluster(&Preflight::new(access), &settings, &clouds, &mut observed).await;
+        cluster(&Preflight::new(access), &settings, &lease(args), &clouds, &mut observed).await;
     }
     observed.problems = problems.iter().cloned().collect();
     observed
@@ -49,7 +49,13 @@ async fn open(settings: &Settings, problems: &mut Problems) -> Option<Access> {
 }
 
 /// What the API server has to say.
-async fn cluster(preflight: &Preflight, settings: &Settings, clouds: &Looked, observed: &mut Observed) {
+async fn cluster(
+    preflight: &Preflight,
+    settings: &Settings,
+    own_lease: &LeaseOptions,
+    clouds: &Looked,
+    observed: &mut Observed,
+) {
     let server = preflight.server().await;
     let is_reached = server.is_ok();
     observed.server = Some(server);
@@ -64,7 +70,7 @@ async fn cluster(preflight: &Preflight, settings: &Settings, clouds: &Looked, ob
     if settings.manager.service.is_some() {
         observed.services = Some(preflight.balanced_services().await);
     }
-    leases(preflight, &lease(settings), observed).await;
+    leases(preflight, own_lease, observed).await;
 }
 
 /// Asks about every right that the manager would use, under the name that it would use it under.
@@ -86,22 +92,42 @@ async fn reviews(preflight: &Preflight, settings: &Settings) -> Vec<Review> {
 /// Each right once, by who asks.
 fn asked(settings: &Settings) -> Vec<(Option<&'static str>, Right)> {
     let rights = Rights::of(&settings.manager);
-    let process = rights.of_one().into_iter().chain(lease(settings).rights());
-    let mut asked: Vec<(Option<&'static str>, Right)> = Vec::new();
-    for entry in process.map(|right| (None, right)) {
-        let is_known = |known: &(Option<&str>, Right)| {
-            let (a, b) = (&known.1, &entry.1);
-            (known.0, a.group, a.resource, a.verbs, &a.scope) == (entry.0, b.group, b.resource, b.verbs, &b.scope)
-        };
-        if !asked.iter().any(is_known) {
-            asked.push(entry);
+    let leases = settings.election.iter().flat_map(leases_of).flat_map(|lease| lease.rights());
+    let all: Vec<_> = match settings.own_credentials {
+        false => rights.of_one().into_iter().chain(leases).map(|right| (None, right)).collect(),
+        true => {
+            let names: Vec<_> = rights.controllers.keys().copied().collect();
+            let process = rights.process.into_iter().chain(leases).chain(account_rights(&names));
+            let of_controllers = rights
+                .controllers
+                .into_iter()
+                .flat_map(|(name, rights)| rights.into_iter().map(move |right| (Some(name), right)));
+            process.map(|right| (None, right)).chain(of_controllers).collect()
+        }
+    };
+    let mut once: Vec<(Option<&'static str>, Right)> = Vec::new();
+    for entry in all {
+        if !once.iter().any(|known| is_same(known, &entry)) {
+            once.push(entry);
         }
     }
-    asked
+    once
 }
 
-fn lease(_settings: &Settings) -> LeaseOptions {
-    LeaseOptions::default()
+/// What for does not count.
+fn is_same((a_who, a): &(Option<&str>, Right), (b_who, b): &(Option<&str>, Right)) -> bool {
+    (a_who, a.group, a.resource, a.verbs, &a.scope) == (b_who, b.group, b.resource, b.verbs, &b.scope)
+}
+
+fn leases_of(election: &Election) -> Vec<LeaseOptions> {
+    let second = election.migration.as_ref().map(|migration| election.second_lease(migration));
+    std::iter::once(election.lease.clone()).chain(second).collect()
+}
+
+/// The lease that leads, whether or not this manager takes part.
+fn lease(args: &ManagerArgs) -> LeaseOptions {
+    let (namespace, name) = (&args.election.leader_elect_resource_namespace, &args.election.leader_elect_resource_name);
+    LeaseOptions { namespace: namespace.clone(), name: name.clone(), ..LeaseOptions::default() }
 }
 
 /// All leases where managers have theirs; where that is forbidden, at least our own.
@@ -126,8 +152,8 @@ fn manager(args: &ManagerArgs, settings: &Settings, clouds: &Looked) -> Manager 
     let balancing = clouds.clouds.iter().filter(|cloud| cloud.has_load_balancers());
     let classes = balancing.map(|cloud| format!("bowline.dev/{}", cloud.name())).collect();
     Manager {
-        elects: !matches!(args.election.leader_elect, Ok(false)),
-        lease: lease(settings).name,
+        elects: settings.election.is_some(),
+        lease: lease(args).name,
         classes: if service.is_some_and(|service| service.classes) { classes } else { Vec::new() },
         takes_classless: service.is_some_and(|service| service.default_cloud != DefaultCloud::Nobody),
         now: None,
@@ -162,10 +188,7 @@ impl Looked {
     }
 
     /// Without clouds there is nothing to be said of nodes.
-    async fn sightings(
-        &self,
-        nodes: Vec<SeenNode>,
-    ) -> Vec<(SeenNode, Option<bowline_cloud::Result<bowline_cloud::Sighting>>)> {
+    async fn sightings(&self, nodes: Vec<SeenNode>) -> Vec<Sighted> {
         if self.providers.is_empty() {
             return nodes.into_iter().map(|node| (node, None)).collect();
         }

@@ -15,7 +15,7 @@ pub(super) struct Observed {
     pub(super) reviews: Vec<Review>,
     pub(super) clouds: Vec<SeenCloud>,
     /// Each with what the clouds say of it, if they were asked.
-    pub(super) nodes: Option<std::result::Result<Vec<(SeenNode, Option<Result<Sighting>>)>, Unseen>>,
+    pub(super) nodes: Option<std::result::Result<Vec<Sighted>, Unseen>>,
     pub(super) services: Option<std::result::Result<Vec<SeenService>, Unseen>>,
     /// Those that managers may have.
     pub(super) leases: Option<std::result::Result<Vec<SeenLease>, Unseen>>,
@@ -23,6 +23,9 @@ pub(super) struct Observed {
     pub(super) own_lease: Option<SeenLease>,
     pub(super) manager: Manager,
 }
+
+/// A node, and what the clouds say of its machine.
+pub(super) type Sighted = (SeenNode, Option<Result<Sighting>>);
 
 /// The manager that is to run here.
 #[derive(Default)]

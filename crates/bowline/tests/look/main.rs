@@ -2,6 +2,8 @@
 //! too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod check;
+mod credentials;
 mod orphans;
 mod plan;
 #[path = "../support/mod.rs"]

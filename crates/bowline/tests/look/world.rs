@@ -21,7 +21,12 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn start(test: &str) -> World {
-        let server = Server::start(test, &["--debug-endpoints"]);
+        World::start_with(test, &[]).await
+    }
+
+    /// With these flags for the API server.
+    pub(crate) async fn start_with(test: &str, flags: &[&str]) -> World {
+        let server = Server::start(test, &[&["--debug-endpoints"], flags].concat());
         let mut cloud = Program::start(test, &["cloud", "--listen=127.0.0.1:0", "--data-plane=false"]);
         let endpoint = cloud.says("cloud ready at ");
         let config = server.scratch.file("local.yaml", format!("endpoint: {endpoint}\n"));

@@ -69,8 +69,12 @@ pub(super) async fn server(address: &Uri, client: &kube::Client) -> Result<Serve
     let shown = address.to_string().trim_end_matches('/').to_owned();
     let (version, user) = match conversation(client).await {
         Ok(answers) => answers,
-        Err(Failure::Answered(code, why)) if code == StatusCode::UNAUTHORIZED => {
+        Err(Failure::Answered(StatusCode::UNAUTHORIZED, why)) => {
             return Err(Unreached::Unauthenticated { address: shown, why });
+        }
+        // Whoever does not understand so plain a question speaks another protocol: a TLS port that is sent HTTP, above all.
+        Err(Failure::Answered(StatusCode::BAD_REQUEST, why)) => {
+            return Err(Unreached::Conversation { address: shown, why });
         }
         Err(Failure::Answered(_, why)) => return Err(Unreached::Unwell { address: shown, why }),
         // Only now is it of interest how far one gets: through a proxy, the address itself need not be within reach.
@@ -96,9 +100,7 @@ async fn conversation(client: &kube::Client) -> Result<(String, Option<String>),
         Ok(review) => {
             Ok((version, review.pointer("/status/userInfo/username").and_then(Value::as_str).map(str::to_owned)))
         }
-        Err(Failure::Answered(code, _)) if matches!(code, StatusCode::NOT_FOUND | StatusCode::FORBIDDEN) => {
-            Ok((version, None))
-        }
+        Err(Failure::Answered(StatusCode::NOT_FOUND | StatusCode::FORBIDDEN, _)) => Ok((version, None)),
         Err(failure) => Err(failure),
     }
 }
