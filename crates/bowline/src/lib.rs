@@ -136,11 +136,7 @@ fn manage(invocation: &Manager) -> ExitCode {
     let ended = logging.and_then(|handle| run_manager(invocation, exporter, handle));
     let Err(error) = ended else { return ExitCode::SUCCESS };
     if !invocation.problems.is_empty() {
-        complain(format_args!(
-            "Usage: {name} [flags]; {name} --help lists them
-",
-            name = invocation.name
-        ));
+        complain(format_args!("Usage: {name} [flags]; {name} --help lists them\n", name = invocation.name));
     }
     complain(format_args!("Error: {error:#}\n"));
     let nothing_was_started = error.is::<BadInput>() || error.is::<CannotStart>();

@@ -64,7 +64,13 @@ impl Migration {
     }
 
     /// Whether the second lease can be held at all: what passes for a lock may have no way to be one (MIG-6).
-    pub(crate) fn check(&self, problems: &mut Problems) {
+    pub(crate) fn check(&self, main: &str, problems: &mut Problems) {
+        if self.lease == main {
+            let message = format!("the leaderName {main:?} is the name of the manager's own lease");
+            problems.push(
+                Problem::flag("leader-migration-config", message).hint("name another one, which both managers share"),
+            );
+        }
         if self.lock != LEASES {
             let message = format!("the lock {:?} cannot be held any more", self.lock);
             problems.push(Problem::flag("leader-migration-config", message).hint("set resourceLock: leases"));
@@ -225,8 +231,10 @@ mod tests {
         // MIG-5: upstream finds the last of them only.
         assert_eq!(migration.moving(), [node_lifecycle::NAME, service::NAME, route::NAME]);
         let mut problems = Problems::new();
-        migration.check(&mut problems);
+        migration.check("cloud-controller-manager", &mut problems);
         assert!(problems.is_empty());
+        migration.check("cloud-provider-extraction-migration", &mut problems);
+        assert!(problems.to_string().contains("is the name of the manager's own lease"), "{problems}");
     }
 
     #[test]
@@ -305,7 +313,7 @@ mod tests {
     fn mig6_a_lock_that_nobody_can_hold_is_refused_when_it_is_needed() {
         let migration = read(&file("v1beta1", "leaderName: shared\nresourceLock: endpoints\n")).unwrap();
         let mut problems = Problems::new();
-        migration.check(&mut problems);
+        migration.check("cloud-controller-manager", &mut problems);
         assert!(problems.to_string().contains("the lock \"endpoints\" cannot be held any more"), "{problems}");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::{Rights, node, node_ipam, node_lifecycle, route, service};
-use bowline_kube::{EventSink, LeaseOptions, Right, Scope, WATCH_NODES, WATCH_SERVICES};
+use bowline_kube::{LeaseOptions, Right, Scope, WATCH_NODES, WATCH_SERVICES};
 
 /// Where per-controller service accounts live, and where API servers keep what they say of themselves.
 pub(crate) const SYSTEM: &str = "kube-system";
@@ -143,7 +143,7 @@ pub(crate) fn reference() -> String {
     let ipam = [node_ipam::RIGHTS, node_ipam::RIGHTS_WITH_CLOUD].concat();
     let accounts = std::iter::once(make_accounts()).chain(BOOTSTRAPPED.map(|(client, _)| act_as(client)));
     let parts = [
-        process("watches, Events", vec![WATCH_NODES, WATCH_SERVICES, EventSink::RIGHT]),
+        process("watches", vec![WATCH_NODES, WATCH_SERVICES]),
         (node::NAME, node::CLIENT, node::RIGHTS.to_vec()),
         (node_lifecycle::NAME, node_lifecycle::CLIENT, node_lifecycle::RIGHTS.to_vec()),
         (service::NAME, service::CLIENT, service::RIGHTS.to_vec()),

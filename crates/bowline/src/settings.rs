@@ -99,8 +99,8 @@ impl Settings {
         let mut reach = Reach::resolve(&args.reach, problems);
         let gates = FeatureGates::new(&args.controllers.selection.feature_gates, problems);
         let (mut manager, mut remarks) = controllers(&args.controllers, &gates, &reach.cluster, problems);
-        let election = Election::resolve(&args.election, &mut manager, &mut remarks, problems);
         generic(&args.generic, &mut reach, &mut manager, &mut remarks, problems);
+        let election = Election::resolve(&args.election, &gates, &mut manager, &mut remarks, problems);
         logging::resolve(&args.logging, &gates, problems);
         args.idle.problems().into_iter().chain(args.klog.problems()).for_each(|problem| problems.push(problem));
         Settings {

@@ -94,7 +94,7 @@ impl Page {
 
     /// Plain values on one line, those that are not known left out; then what is inside each other value.
     fn fields(&mut self, part: &Value, indent: usize) {
-        let fields = || part.as_object().into_iter().flatten().filter(|(key, _)| !is_said(key));
+        let fields = || in_order(part).into_iter().filter(|(key, _)| !is_said(key));
         let plain = fields().filter_map(|(key, value)| told_of(key, value));
         let plain: Vec<String> = plain.collect();
         if !plain.is_empty() {
@@ -135,9 +135,7 @@ impl Page {
         for row in rows {
             let key = row["key"].as_str().unwrap_or_default();
             let error = row["error"].as_str().map(|error| format!(": {error}")).unwrap_or_default();
-            let rest =
-                row.as_object().into_iter().flatten().filter(|(name, _)| !matches!(name.as_str(), "key" | "error"));
-            let rest = rest.filter(|(_, value)| **value != json!(0));
+            let rest = in_order(row).into_iter().filter(|(name, value)| is_worth_a_word(name, value));
             let rest: Vec<_> = rest.filter_map(|(name, value)| told_of(name, value)).collect();
             let outcome = match (row.get("error"), error.is_empty()) {
                 (None, _) => "",
@@ -147,6 +145,38 @@ impl Page {
             self.line(format_args!("{:indent$}  {key:width$}  {outcome}{}{error}", "", rest.join(", ")));
         }
     }
+}
+
+/// What people look for first; the rest follows by name.
+const FIRST: [&str; 17] = [
+    "kind",
+    "message",
+    "state",
+    "running",
+    "working",
+    "synced",
+    "objects",
+    "waiting",
+    "oldestWaitingSeconds",
+    "inWork",
+    "delayed",
+    "finished",
+    "failed",
+    "secondsAgo",
+    "tookSeconds",
+    "failures",
+    "nextTryInSeconds",
+];
+
+fn in_order(part: &Value) -> Vec<(&String, &Value)> {
+    let mut fields: Vec<_> = part.as_object().into_iter().flatten().collect();
+    fields.sort_by_key(|(key, _)| FIRST.iter().position(|first| first == key).unwrap_or(FIRST.len()));
+    fields
+}
+
+/// In a row, beside the key and the error, which have their places; that nothing has failed goes without saying.
+fn is_worth_a_word(name: &str, value: &Value) -> bool {
+    !matches!(name, "key" | "error") && *value != json!(0)
 }
 
 /// Told beside the part's name.
@@ -265,11 +295,11 @@ Controllers
     running yes
     parts:
       look:
-        state resting, for 3s, turns 17, last turn 3s ago
+        state resting, for 3s, last turn 3s ago, turns 17
 
 Queues
   service  [ok]
-    working yes, waiting 1, oldest waiting 2.5s, delayed 0, in work 1
+    working yes, waiting 1, oldest waiting 2.5s, in work 1, delayed 0
     longest in work:
       default/slow  for 2m 5s
     recent:

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -153,10 +154,32 @@ async fn a_tainted_node_is_initialised_and_a_signal_ends_the_manager_well() {
     let waits = &told["workqueue_queue_duration_seconds"].samples;
     let bounds: Vec<_> = waits.iter().filter_map(|wait| wait.labels.iter().find(|(name, _)| name == "le")).collect();
     assert_eq!(bounds.first().map(|(_, bound)| bound.as_str()), Some("1e-08"), "as Go writes it");
-    assert!(all.manager.said().contains("FLAG: --cloud-provider=\"[local]\""), "{}", all.manager.said());
+    compare_with_reference(&told);
+    assert!(all.manager.said().contains("FLAG: --cloud-provider=\"local\""), "{}", all.manager.said());
 
     assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
     assert!(all.cloud.stop("-TERM").success());
+}
+
+/// All that is told stands on the reference page, as what it is; all that is on the page and needs no occasion is told.
+fn compare_with_reference(told: &BTreeMap<String, exposition::Family>) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/metrics.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let rows = page.lines().filter_map(|line| {
+        let cells: Vec<_> = line.split(" | ").collect();
+        let name = cells.first()?.strip_prefix("| `")?.strip_suffix('`')?;
+        Some((name, (*cells.get(1)?, cells.get(2)?.is_empty())))
+    });
+    let rows: BTreeMap<_, _> = rows.collect();
+    for (name, family) in told {
+        let (kind, _) = rows.get(name.as_str()).unwrap_or_else(|| panic!("{name} is not on the page"));
+        assert_eq!(*kind, family.kind, "{name}");
+    }
+    // Those of controllers that are off.
+    let is_absent = |name: &str| name.starts_with("bowline_pod_range_");
+    for (name, _) in rows.iter().filter(|(name, (_, is_alone))| *is_alone && !is_absent(name)) {
+        assert!(told.contains_key(*name), "{name} is on the page and not told");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bowline_kube::{EventSink, Right, WATCH_NODES, WATCH_SERVICES};
+use bowline_kube::{Right, WATCH_NODES, WATCH_SERVICES};
 
 use crate::manager::ManagerOptions;
 use crate::{node, node_ipam, node_lifecycle, route, service};
@@ -20,7 +20,7 @@ impl Rights {
     /// Of the controllers that are switched on here. Whether their clouds can do anything does not count: that may change
     /// with the cloud's configuration.
     pub fn of(options: &ManagerOptions) -> Rights {
-        let mut rights = Rights { process: vec![WATCH_NODES, EventSink::RIGHT], ..Rights::default() };
+        let mut rights = Rights { process: vec![WATCH_NODES], ..Rights::default() };
         if options.service.is_some() {
             rights.process.push(WATCH_SERVICES);
         }

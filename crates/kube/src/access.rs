@@ -28,6 +28,7 @@ use tower::{BoxError, Service};
 
 use crate::client::{ClientOptions, ConnectError, config, files, user_agent};
 use crate::rest::{Counted, Meter, RestMetrics};
+use crate::told::Told;
 
 /// The longest that the API server may take to begin an answer, be it a page of a list; writes have less time.
 const ANSWER_BEGINS_WITHIN: Duration = Duration::from_secs(60);
@@ -223,6 +224,7 @@ where
             request.headers_mut().insert(USER_AGENT, agent.clone());
         }
         let waiting = self.meter.of(&request);
+        let told = Told::begin(&request);
         // Nothing is sent before this is polled.
         let answer = self.inner.call(request);
         let bucket = self.bucket.clone();
@@ -235,10 +237,14 @@ where
             if let Some((metrics, tags)) = waiting {
                 metrics.waited(&tags, asked.elapsed());
             }
-            match tokio::time::timeout(ANSWER_BEGINS_WITHIN, answer).await {
+            let answer = match tokio::time::timeout(ANSWER_BEGINS_WITHIN, answer).await {
                 Ok(answer) => answer,
                 Err(_) => Err(format!("no answer from the API server within {ANSWER_BEGINS_WITHIN:?}").into()),
+            };
+            if let Some(told) = told {
+                told.end(&answer);
             }
+            answer
         }
         .boxed()
     }

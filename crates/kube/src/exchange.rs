@@ -86,7 +86,7 @@ pub(crate) async fn exchange(
         }
         is_in_doubt |= failure.leaves_doubt();
         let attempt = away + broken;
-        tracing::debug!(method = %request.method(), path = request.uri().path(), attempt, ?failure, ?pause, "asking again");
+        tracing::debug!(method = %request.method(), path = request.uri().path(), attempt, error = ?failure, ?pause, "asking again");
         if shutdown.or(tokio::time::sleep(pause)).await.is_none() {
             return Err(failure);
         }

@@ -24,6 +24,7 @@ mod preflight;
 mod rest;
 mod rights;
 mod store;
+mod told;
 mod watch;
 mod wire;
 

@@ -195,7 +195,7 @@ impl Outage {
             watcher::Error::WatchError(status) if status.code == 410 => {
                 tracing::info!(resource, "the API server has forgotten the history that the watch needs: listing anew");
             }
-            _ => tracing::warn!(resource, cause, "the watch is interrupted; the last known state stays in use"),
+            _ => tracing::warn!(resource, error = cause, "the watch is interrupted; the last known state stays in use"),
         }
     }
 
@@ -203,9 +203,15 @@ impl Outage {
         let (resource, failures, since) = (&self.resource, self.failures, now.duration_since(begin));
         if self.told.is_none_or(|told| now.duration_since(told) >= REMIND_AFTER) {
             self.told = Some(now);
-            tracing::warn!(resource, cause, failures, ?since, "still no watch; the last known state stays in use");
+            tracing::warn!(
+                resource,
+                error = cause,
+                failures,
+                ?since,
+                "still no watch; the last known state stays in use"
+            );
         } else {
-            tracing::debug!(resource, cause, failures, ?since, "still no watch");
+            tracing::debug!(resource, error = cause, failures, ?since, "still no watch");
         }
     }
 
@@ -213,7 +219,7 @@ impl Outage {
     fn over(&mut self) {
         if let Some((begin, _)) = self.times.take() {
             let (resource, failures) = (&self.resource, self.failures);
-            tracing::info!(resource, failures, after = ?begin.elapsed(), "the watch works again");
+            tracing::info!(resource, failures, duration = ?begin.elapsed(), "the watch works again");
         }
         self.failures = 0;
     }

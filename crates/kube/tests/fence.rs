@@ -1,5 +1,6 @@
 //! Nothing leaves through a controller's client without the lease.
 
+#[allow(dead_code, reason = "nothing is made anew here")]
 mod fixture;
 
 use std::time::Duration;

@@ -129,7 +129,9 @@ struct Failures(Option<TaskFailure>);
 impl Failures {
     fn note(&mut self, failure: Option<TaskFailure>) {
         match failure {
-            Some(failure) if self.0.is_some() => tracing::error!(%failure, "a further task failed during shutdown"),
+            Some(failure) if self.0.is_some() => {
+                tracing::error!(error = %failure, "a further task failed during shutdown")
+            }
             Some(failure) => self.0 = Some(failure),
             None => {}
         }

@@ -77,7 +77,7 @@ pub(super) const FIELDS: [Field; 36] = [
     field_or("/NodeController/ConcurrentNodeSyncs", "concurrent-node-syncs", Kind::Number, || {
         node::Options::default().concurrency.to_string()
     }),
-    // upstream: shows the number of the other once that is known; 0 means the same.
+    // As many as the one above, and so it is shown.
     field_or("/NodeController/ConcurrentNodeStatusUpdates", "concurrent-node-status-updates", Kind::Number, || {
         "0".to_owned()
     }),

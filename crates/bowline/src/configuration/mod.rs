@@ -41,7 +41,16 @@ pub(crate) fn configz(flags: &EffectiveFlags) -> Value {
     for field in &FIELDS {
         put(&mut document, field.path, field.value(flags));
     }
+    follow(&mut document, "/NodeController/ConcurrentNodeStatusUpdates", "/NodeController/ConcurrentNodeSyncs");
     json!({ GROUP: document })
+}
+
+/// A number that is 0 is that of another field.
+fn follow(document: &mut Value, path: &str, other: &str) {
+    let number = document.pointer(other).cloned();
+    if let (Some(place), Some(number)) = (document.pointer_mut(path).filter(|place| **place == json!(0)), number) {
+        *place = number;
+    }
 }
 
 /// What moves between managers has a file of its own (`--leader-migration-config`).

@@ -71,7 +71,6 @@ fn configz_is_the_document_that_the_go_managers_show() {
         "--kube-api-qps=20",
         "--kube-api-burst=30",
         "--concurrent-node-syncs=1",
-        "--concurrent-node-status-updates=1",
         "--concurrent-node-lifecycle-syncs=1",
         "--concurrent-service-syncs=1",
         "--allow-untagged-cloud",

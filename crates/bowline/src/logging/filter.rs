@@ -16,7 +16,8 @@ pub(super) const COMMANDS: &str = "warn,kube_client=off,kube_client::client::tls
 /// comes to us as errors, which are told once, in our words and with what is done about them.
 const INFO: &str = "info,kube_client=off,kube_client::client::tls=warn,kube_runtime=error";
 const DEBUG: &str = "debug,h2=info,hyper=info,hyper_util=info,kube_client=info,rustls=info,tower=info";
-const TRACE: &str = "trace,h2=info,hyper=info,hyper_util=debug,rustls=debug,tower=debug";
+/// Requests are told by ourselves.
+const TRACE: &str = "trace,h2=info,hyper=info,hyper_util=info,kube_client=info,rustls=info,tower=info";
 
 /// What the environment asks for.
 pub(super) fn asked() -> Option<String> {

@@ -75,9 +75,12 @@ fn everywhere() -> String {
     let of_controllers =
         switches().map(|switch| when(&format!(".Values.controllers.{}", switch.value), &rules(&switch.rights)));
     let lines = [
-        rules(&[WATCH_NODES, EventSink::RIGHT, rights::REVIEW_TOKENS, rights::REVIEW_ACCESS]),
+        rules(&[WATCH_NODES, rights::REVIEW_TOKENS, rights::REVIEW_ACCESS]),
         when(".Values.controllers.service", &rules(&[WATCH_SERVICES])),
-        when("not .Values.useServiceAccountCredentials", &of_controllers.join("\n")),
+        when(
+            "not .Values.useServiceAccountCredentials",
+            &[rules(&[EventSink::RIGHT]), of_controllers.join("\n")].join("\n"),
+        ),
     ];
     lines.join("\n")
 }

@@ -13,8 +13,8 @@ const HEAD: &str = "\
 
 What `/metrics` tells. Names, types, labels and buckets of the first list are those of the Go managers, so that dashboards and \
 alerts for them go on working; those that start with `bowline_` are ours. A metric with labels is absent until something has \
-happened that it tells of, and the metrics of a controller that is switched off are absent, too. The health checks have their own \
-metrics, `kubernetes_healthcheck` and `kubernetes_healthchecks_total`, under `/metrics/slis`.
+happened that it tells of, and the metrics of a controller that is switched off, or of webhooks where there are none, are absent, \
+too.
 
 Of queues (`workqueue_*`, label `name`) there are `Nodes`, `service`, `Routes` and `cidrallocator_node`. There is no `node`: \
 the Go service controller has a second queue of that name, with one key for all Services; here Nodes that come and go put the \
@@ -35,6 +35,7 @@ pub(crate) fn page() -> String {
     let mut page = HEAD.to_owned();
     section(&mut page, "Known from the Go managers", &known);
     section(&mut page, "Ours", &ours);
+    section(&mut page, "Of health checks, under `/metrics/slis`", bowline_serving::CHECK_METRICS);
     page
 }
 

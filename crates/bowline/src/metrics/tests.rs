@@ -46,6 +46,7 @@ fn the_metrics_of_the_go_managers_are_declared_as_they_are_there() {
         histogram(&[64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0]);
     let pass = Shape::Histogram(Bounds::Powers { first: 0.001, factor: 2.0, count: 15 });
     let tries = Shape::Histogram(Bounds::Powers { first: 1.0, factor: 5.0, count: 5 });
+    let hooks = histogram(&[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0]);
     let build = "major minor git_version git_commit git_tree_state build_date go_version compiler platform";
     let (counter, gauge) = (Shape::Counter, Shape::Gauge);
     let table = [
@@ -63,6 +64,10 @@ fn the_metrics_of_the_go_managers_are_declared_as_they_are_there() {
         ("node_ipam_controller_cirdset_max_cidrs", gauge, "clusterCIDR", A),
         ("node_ipam_controller_cidrset_usage_cidrs", gauge, "clusterCIDR", A),
         ("node_ipam_controller_cidrset_allocation_tries_per_request", tries, "clusterCIDR", A),
+        ("cloud_provider_webhook_request_total", counter, "code webhook", A),
+        ("cloud_provider_webhook_request_duration_seconds", hooks, "code webhook", A),
+        ("kubernetes_healthcheck", gauge, "name type", Stability::Stable),
+        ("kubernetes_healthchecks_total", counter, "name type status", Stability::Stable),
         ("running_managed_controllers", gauge, "name manager", B),
         ("leader_election_master_status", gauge, "name", A),
         ("leader_election_slowpath_total", counter, "name", A),
@@ -84,7 +89,8 @@ fn the_metrics_of_the_go_managers_are_declared_as_they_are_there() {
         ("disabled_metrics_total", counter, "", B),
         ("hidden_metrics_total", counter, "", B),
     ];
-    let declared = declared();
+    let mut declared = declared();
+    declared.extend(bowline_serving::CHECK_METRICS);
     for (name, shape, labels, stability) in table {
         let metric = declared.iter().find(|metric| metric.name == name).unwrap_or_else(|| panic!("{name} is missing"));
         assert_eq!(metric.labels.join(" "), labels, "{name}");
@@ -132,6 +138,7 @@ mod live {
         RestMetrics::register(&registry).unwrap();
         ElectionMetrics::register(&registry).unwrap();
         Renewals::register(&registry).unwrap();
+        bowline_serving::webhook::WebhookMetrics::register(&registry).unwrap();
         let cloud = LocalCloud::open(CloudOptions::default()).unwrap();
         let provider: Arc<dyn CloudProvider> = Arc::new(LocalProvider::in_process(cloud, &Config::default()));
         let clouds = Clouds::around([provider], &LayerOptions::default(), &registry);
@@ -225,7 +232,8 @@ fn metrics_are_found_in_expressions_and_nothing_else_is() {
 }
 
 fn check(place: &str, expression: &str, also: &[&str]) {
-    let known: BTreeSet<String> = declared().iter().flat_map(Metric::sample_names).collect();
+    let (declared, checks) = (declared(), bowline_serving::CHECK_METRICS);
+    let known: BTreeSet<String> = declared.iter().chain(checks).flat_map(Metric::sample_names).collect();
     let used = metrics_in(expression);
     assert!(!used.is_empty(), "{place}: {expression:?} asks for nothing");
     for name in used.iter().filter(|name| !also.contains(&name.as_str())) {

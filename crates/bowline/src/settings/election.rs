@@ -8,7 +8,11 @@ use bowline_kube::LeaseOptions;
 
 use super::taken;
 use crate::cli::{ElectionArgs, LEASES};
+use crate::feature_gates::FeatureGates;
 use crate::migration::Migration;
+
+/// What is said about a dry run that could have had a lease.
+const NO_LEASE_REMARK: &str = "dry run: no lease is taken, so this runs beside the manager that leads";
 
 /// How this process stands for election.
 #[derive(Debug, Clone)]
@@ -17,12 +21,15 @@ pub(crate) struct Election {
     pub(crate) lease: LeaseOptions,
     /// What some of them need beside it.
     pub(crate) migration: Option<Migration>,
+    /// Leases are given back when the process ends well.
+    pub(crate) releases: bool,
 }
 
 impl Election {
     /// `None` if whoever starts leads (LE-8). Controllers that belong to another manager are switched off in `manager`.
     pub(crate) fn resolve(
         args: &ElectionArgs,
+        gates: &FeatureGates,
         manager: &mut ManagerOptions,
         remarks: &mut Vec<String>,
         problems: &mut Problems,
@@ -35,10 +42,15 @@ impl Election {
             return None;
         }
         if let Some(migration) = &migration {
-            migration.check(problems);
+            migration.check(&lease.name, problems);
             remarks.extend(migration.restrict(manager));
         }
-        Some(Election { lease, migration })
+        if manager.dry_run {
+            // It would keep a manager that works from working, and write to the cluster.
+            remarks.push(NO_LEASE_REMARK.to_owned());
+            return None;
+        }
+        Some(Election { lease, migration, releases: gates.releases_lease() })
     }
 
     /// MIG-4: all but the name is the same.
@@ -117,8 +129,25 @@ mod tests {
         assert_eq!(election.lease, LeaseOptions::default());
         assert!(election.migration.is_none());
         assert!(resolve(&["--leader-elect=false"]).unwrap().election.is_none());
+        let gate = "--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit=false";
+        assert!(election.releases && !resolve(&[gate]).unwrap().election.unwrap().releases);
         let ignored = ["--leader-elect=false", "--leader-elect-resource-lock=x", "--leader-elect-retry-period=1h"];
         assert!(resolve(&ignored).unwrap().election.is_none());
+    }
+
+    #[test]
+    fn a_dry_run_takes_no_lease() {
+        let settings = resolve(&["--dry-run"]).unwrap();
+        assert!(settings.election.is_none() && settings.remarks.iter().any(|remark| remark == NO_LEASE_REMARK));
+        let settings = resolve(&["--dry-run", "--leader-elect=false"]).unwrap();
+        assert!(!settings.remarks.iter().any(|remark| remark == NO_LEASE_REMARK));
+    }
+
+    #[test]
+    fn le7_a_lease_is_given_back_unless_the_gate_says_otherwise() {
+        let releases = |flags: &[&str]| resolve(flags).unwrap().election.unwrap().releases;
+        assert!(releases(&[]));
+        assert!(!releases(&["--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit=false"]));
     }
 
     #[test]

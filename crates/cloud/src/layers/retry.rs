@@ -53,7 +53,7 @@ impl Attempts {
     {
         let mut attempt = 1;
         loop {
-            let span = span(attempt);
+            let span = self.span(operation, attempt);
             let made = self.attempt(operation, call(), |answer| answer.as_ref().err());
             let error = match made.instrument(span.clone()).await.flatten() {
                 Ok(value) => return Ok(value),
@@ -79,7 +79,7 @@ impl Attempts {
         F: Future<Output = Vec<Result<T>>>,
     {
         for attempt in 1.. {
-            let span = span(attempt);
+            let span = self.span(operation, attempt);
             let made = self.each_once(operation, questions.len(), call(&questions));
             let answers = made.instrument(span.clone()).await;
             if let Some(error) = first_error(&answers) {
@@ -102,6 +102,12 @@ impl Attempts {
             sleep(pause).await;
             questions = open;
         }
+    }
+
+    /// For traces, and for what a provider logs. Many who ask may share one attempt, so it says itself what it is about.
+    fn span(&self, operation: Operation, attempt: u32) -> Span {
+        let (cloud, op) = (self.limit.provider(), operation.label());
+        tracing::info_span!("attempt", cloud, op, attempt, kind = Empty, error = Empty)
     }
 
     /// One attempt, unless the cloud wants to be left alone.
@@ -188,11 +194,6 @@ impl Attempts {
         let whole = self.first_backoff.saturating_mul(doubled).min(self.max_backoff);
         whole.mul_f64(0.5 + fastrand::f64() / 2.0)
     }
-}
-
-/// For traces, and for what a provider logs.
-fn span(attempt: u32) -> Span {
-    tracing::info_span!("attempt", attempt, kind = Empty, error = Empty)
 }
 
 fn note(span: &Span, error: &Error) {

@@ -46,15 +46,15 @@ async fn post(client: &kube::Client, record: &Record, dropped: &Dropped) {
         let key = record.what.object.key();
         match failure {
             Failure::Answered { code, message, .. } if !is_passing(code) => {
-                tracing::warn!(%key, event = record.name, %code, message, "the API server refuses an Event");
+                tracing::warn!(%key, event = record.name, %code, error = message, "the API server refuses an Event");
                 return dropped.count("rejected");
             }
             _ if attempt >= TRIES => {
-                tracing::warn!(%key, event = record.name, ?failure, attempt, "an Event cannot be written");
+                tracing::warn!(%key, event = record.name, error = ?failure, attempt, "an Event cannot be written");
                 return dropped.count("unavailable");
             }
             _ => {
-                tracing::debug!(%key, event = record.name, ?failure, attempt, "an Event is tried again");
+                tracing::debug!(%key, event = record.name, error = ?failure, attempt, "an Event is tried again");
                 tokio::time::sleep(pause(attempt)).await;
             }
         }
@@ -64,7 +64,7 @@ async fn post(client: &kube::Client, record: &Record, dropped: &Dropped) {
 /// Writes a record, unless there is trouble.
 pub(super) async fn announce(client: &kube::Client, record: &Record) {
     if let Err(failure) = write(client, record).await {
-        tracing::warn!(key = %record.what.object.key(), event = record.name, ?failure, "an Event cannot be written");
+        tracing::warn!(key = %record.what.object.key(), event = record.name, error = ?failure, "an Event cannot be written");
     }
 }
 

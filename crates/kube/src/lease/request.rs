@@ -95,7 +95,7 @@ impl LeaseApi {
                 Err(Failure::Forbidden(message)) => {
                     tracing::debug!(
                         lease = self.name,
-                        message,
+                        error = message,
                         "the lease cannot be watched, and is asked for instead"
                     );
                     return future::pending().await;

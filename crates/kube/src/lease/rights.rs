@@ -18,7 +18,14 @@ impl LeaseOptions {
                 Scope::Named(namespace.clone(), name.clone()),
                 "to take the Lease, and to keep it",
             ),
-            lease(&["watch"], Scope::Named(namespace, name), "to hear at once when the Lease is free"),
+            lease(&["watch"], Scope::Named(namespace.clone(), name), "to hear at once when the Lease is free"),
+            Right {
+                group: "",
+                resource: "events",
+                verbs: &["create"],
+                scope: Scope::Namespace(namespace),
+                why: "to say who leads",
+            },
         ]
     }
 }

@@ -89,7 +89,7 @@ fn every_flag_about_serving_reaches_its_place() {
                 ("d.crt".into(), "d.key".into(), Vec::new()),
             ],
             only_tls13: true,
-            cipher_suites: vec![named("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256")],
+            cipher_suites: vec![named("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305")],
         },
         http2: false,
         max_streams: 7,
@@ -180,9 +180,9 @@ fn what_cannot_be_served_is_told_in_the_words_that_people_look_for() {
         ("--tls-min-version=VersionTLS9", "--tls-min-version: unknown tls version \"VersionTLS9\""),
         (
             "--tls-cipher-suites=TLS_AES_128_GCM_SHA265",
-            "Cipher suite TLS_AES_128_GCM_SHA265 not supported or doesn't exist; did",
+            "Cipher suite TLS_AES_128_GCM_SHA265 not supported or doesn't exist; write",
         ),
-        ("--tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA", "--tls-cipher-suites: none of them is spoken here"),
+        ("--tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA", "--tls-cipher-suites: none of them is offered here"),
         ("--tls-curve-preferences=29,1", "--tls-curve-preferences: \"1\" is the number of no key exchange"),
         ("--tls-cert-file=a.crt", "--tls-cert-file: it is given without --tls-private-key-file; give both"),
         (
@@ -191,8 +191,14 @@ fn what_cannot_be_served_is_told_in_the_words_that_people_look_for() {
         ),
         ("--tls-sni-cert-key=a.crt", "--tls-sni-cert-key: \"a.crt\" names no certificate with its key"),
         ("--http2-max-streams-per-connection=-1", "--http2-max-streams-per-connection: -1 is no number"),
-        ("--authorization-always-allow-paths=/a*b", "--authorization-always-allow-paths: \"/a*b\" has a * inside"),
-        ("--authorization-always-allow-paths=/a**", "--authorization-always-allow-paths: \"/a**\" has a * inside"),
+        (
+            "--authorization-always-allow-paths=/a*b",
+            "--authorization-always-allow-paths: only trailing * allowed in \"a*b\"",
+        ),
+        (
+            "--authorization-always-allow-paths=/a**",
+            "--authorization-always-allow-paths: only trailing * allowed in \"a**\"",
+        ),
         ("--requestheader-group-headers=a,,b", "--requestheader-group-headers: a name in the list is empty"),
         (
             "--authentication-skip-lookup=perhaps",

@@ -1,0 +1,319 @@
+//! What `bowline manifests` prints, on an API server with RBAC: it is taken strictly, and allows what the manager does and
+//! nothing else. The generated files in `deploy/` are the same thing.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod chart;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::process::{Command, Stdio};
+
+use bowline_apiserver::{ApiServer, AuthorizationMode, Options};
+use http_body_util::BodyExt as _;
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use support::{Scratch, bowline, refused, skip, workspace};
+
+/// Where a kind is found.
+const PATHS: [(&str, &str); 9] = [
+    ("Namespace", "/api/v1/namespaces"),
+    ("ServiceAccount", "/api/v1/namespaces/NS/serviceaccounts"),
+    ("Secret", "/api/v1/namespaces/NS/secrets"),
+    ("ClusterRole", "/apis/rbac.authorization.k8s.io/v1/clusterroles"),
+    ("ClusterRoleBinding", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"),
+    ("Role", "/apis/rbac.authorization.k8s.io/v1/namespaces/NS/roles"),
+    ("RoleBinding", "/apis/rbac.authorization.k8s.io/v1/namespaces/NS/rolebindings"),
+    ("DaemonSet", "/apis/apps/v1/namespaces/NS/daemonsets"),
+    ("Deployment", "/apis/apps/v1/namespaces/NS/deployments"),
+];
+
+async fn server() -> ApiServer {
+    let options = Options { authorization: AuthorizationMode::Rbac, ..Options::default() };
+    ApiServer::start(options).await.unwrap()
+}
+
+/// What the command prints.
+fn manifests(flags: &[&str]) -> String {
+    let output = bowline(&[&["manifests", "--cloud-provider", "local"], flags].concat());
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The documents of a stream.
+pub(crate) fn documents(text: &str) -> Vec<String> {
+    text.split("\n---\n").map(str::to_owned).filter(|document| !document.trim().is_empty()).collect()
+}
+
+/// The value of a key at the given depth, first one.
+fn field(document: &str, key: &str) -> Option<String> {
+    let line = document.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
+    line.map(|value| value.trim_matches('"').to_owned())
+}
+
+/// Makes the objects, strictly; what the API server made of them.
+pub(crate) async fn create(server: &ApiServer, text: &str) -> Vec<Value> {
+    let mut made = Vec::new();
+    for document in documents(text) {
+        made.push(create_one(server, document).await);
+    }
+    made
+}
+
+async fn create_one(server: &ApiServer, document: String) -> Value {
+    let kind = field(&document, "kind").unwrap();
+    let namespace = field(&document, "  namespace").unwrap_or_default();
+    let path = PATHS.iter().find(|(known, _)| *known == kind).unwrap().1.replace("NS", &namespace);
+    let request = hyper::Request::post(format!("{path}?fieldValidation=Strict"))
+        .header("content-type", "application/yaml")
+        .body(kube::client::Body::from(document.clone().into_bytes()))
+        .unwrap();
+    let response = server.in_process_client().send(request).await.unwrap();
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert!(status.is_success(), "{status}: {}\n{document}", String::from_utf8_lossy(&body));
+    serde_json::from_slice(&body).unwrap()
+}
+
+/// The last document: what runs the pods.
+fn pod(objects: &[Value]) -> &Value {
+    &objects.last().unwrap()["spec"]["template"]["spec"]
+}
+
+#[tokio::test]
+async fn everything_is_taken_strictly_however_it_is_asked_for() {
+    let cases: [&[&str]; 6] = [
+        &[],
+        &["--kind", "Deployment", "--replicas", "3", "--api-server", "[fd00::1]:6443"],
+        &["--namespace", "clouds", "--image", "registry.example/bowline@sha256:0123"],
+        &["--node-selector", "node-role.kubernetes.io/control-plane=true", "--leader-elect=false"],
+        &["--", "--cluster-cidr=10.244.0.0/16,fd00:10::/48", "--allocate-node-cidrs", "--controllers=*,-service"],
+        &["--cluster-name", "it's \"mine\": #1", "-v4"],
+    ];
+    for flags in cases {
+        let objects = create(&server().await, &manifests(flags)).await;
+        assert!(objects.len() >= 5, "{flags:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_pods_start_in_a_cluster_that_has_nothing_yet() {
+    let objects = create(&server().await, &manifests(&["--api-server", "10.0.0.1:6443"])).await;
+    let pod = pod(&objects);
+    assert_eq!((&pod["hostNetwork"], &pod["dnsPolicy"]), (&json!(true), &json!("Default")));
+    assert_eq!(pod["priorityClassName"], "system-cluster-critical");
+    assert_eq!(pod["nodeSelector"], json!({"node-role.kubernetes.io/control-plane": ""}));
+    let tolerates = |key: &str, effect: &str| {
+        let tolerations = pod["tolerations"].as_array().unwrap().iter();
+        tolerations.clone().any(|one| {
+            one["key"] == key && one["operator"] == "Exists" && (one["effect"] == effect || one["effect"].is_null())
+        })
+    };
+    for (key, effect) in [
+        ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule"),
+        ("node-role.kubernetes.io/control-plane", "NoSchedule"),
+        ("node-role.kubernetes.io/control-plane", "NoExecute"),
+        ("node.kubernetes.io/not-ready", "NoSchedule"),
+        ("node.kubernetes.io/not-ready", "NoExecute"),
+        ("node.kubernetes.io/network-unavailable", "NoSchedule"),
+    ] {
+        assert!(tolerates(key, effect), "{key}:{effect}");
+    }
+    let environment = &pod["containers"][0]["env"];
+    assert_eq!(environment[0], json!({"name": "KUBERNETES_SERVICE_HOST", "value": "10.0.0.1"}));
+    assert_eq!(environment[1], json!({"name": "KUBERNETES_SERVICE_PORT", "value": "6443"}));
+}
+
+#[tokio::test]
+async fn the_container_can_do_no_more_than_it_must() {
+    let objects = create(&server().await, &manifests(&[])).await;
+    let (pod, container) = (pod(&objects), &pod(&objects)["containers"][0]);
+    let context = &pod["securityContext"];
+    assert_eq!((&context["runAsNonRoot"], &context["runAsUser"]), (&json!(true), &json!(65532)));
+    assert_eq!(context["seccompProfile"], json!({"type": "RuntimeDefault"}));
+    let expected = json!({
+        "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]},
+    });
+    assert_eq!(container["securityContext"], expected);
+    assert_eq!(container["resources"]["requests"], json!({"cpu": "20m", "memory": "32Mi"}));
+    for probe in ["livenessProbe", "readinessProbe"] {
+        let get = &container[probe]["httpGet"];
+        assert_eq!((&get["scheme"], &get["port"]), (&json!("HTTPS"), &json!(10258)), "{probe}");
+    }
+    // 0440: the group is the pod's.
+    assert_eq!(pod["volumes"][0]["secret"]["defaultMode"], 288);
+    assert_eq!(context["fsGroup"], 65532);
+}
+
+#[tokio::test]
+async fn a_configuration_goes_into_the_secret_as_it_is_and_the_manager_finds_it() {
+    let scratch = Scratch::new("manifests-config");
+    let text = "# ours\nendpoint: http://10.0.0.9:7480\n\nidPrefix: \"other\"\n";
+    let file = scratch.file("cloud.yaml", text);
+    let text_of = |objects: &[Value]| {
+        let secret = objects.iter().find(|object| object["kind"] == "Secret").unwrap();
+        let data = secret["data"]["local.yaml"].as_str().unwrap();
+        String::from_utf8(base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data).unwrap()).unwrap()
+    };
+    let objects = create(&server().await, &manifests(&["--cloud-config", file.to_str().unwrap()])).await;
+    assert_eq!(text_of(&objects), text);
+    let args = pod(&objects)["containers"][0]["args"].clone();
+    assert_eq!(args[1], "--cloud-config=/etc/bowline/local.yaml");
+    assert!(text_of(&create(&server().await, &manifests(&[])).await).starts_with("# Where"), "a template");
+}
+
+// ---- rights
+
+/// The manager's account may do this: `verb resource[.group] [namespace/name]`.
+async fn may(client: &kube::Client, what: &str) -> bool {
+    let mut words = what.split(' ');
+    let (verb, resource) = (words.next().unwrap(), words.next().unwrap());
+    let (namespace, name) = words.next().and_then(|place| place.split_once('/')).unwrap_or_default();
+    let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let attributes = json!({
+        "verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": namespace,
+        "name": name,
+    });
+    let review = json!({"spec": {"resourceAttributes": attributes}});
+    let review: SelfSubjectAccessReview = serde_json::from_value(review).unwrap();
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed
+}
+
+fn account(server: &ApiServer, namespace: &str) -> kube::Client {
+    let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
+    server.in_process_client_for(&format!("system:serviceaccount:{namespace}:cloud-controller-manager"), &groups)
+}
+
+const ALLOWED: [&str; 19] = [
+    "list nodes",
+    "watch nodes",
+    "get nodes",
+    "patch nodes",
+    "delete nodes",
+    "patch nodes/status",
+    "list services",
+    "watch services",
+    "get services",
+    "patch services/status",
+    "create events default/",
+    "patch events default/x",
+    "create leases.coordination.k8s.io kube-system/",
+    "get leases.coordination.k8s.io kube-system/cloud-controller-manager",
+    "update leases.coordination.k8s.io kube-system/cloud-controller-manager",
+    "watch leases.coordination.k8s.io kube-system/cloud-controller-manager",
+    "create tokenreviews.authentication.k8s.io",
+    "create subjectaccessreviews.authorization.k8s.io",
+    "watch configmaps kube-system/extension-apiserver-authentication",
+];
+
+const FORBIDDEN: [&str; 20] = [
+    "get secrets kube-system/bowline",
+    "list secrets",
+    "list pods",
+    "create pods default/",
+    "delete pods default/x",
+    "create nodes",
+    "update nodes",
+    "update nodes/status",
+    "update services",
+    "patch services default/x",
+    "delete services default/x",
+    "update services/status default/x",
+    "list configmaps",
+    "get configmaps kube-system/other",
+    "update leases.coordination.k8s.io kube-system/kube-controller-manager",
+    "delete leases.coordination.k8s.io kube-system/cloud-controller-manager",
+    "create leases.coordination.k8s.io default/",
+    "create serviceaccounts/token kube-system/node-controller",
+    "bind clusterroles.rbac.authorization.k8s.io",
+    "impersonate users",
+];
+
+#[tokio::test]
+async fn the_account_may_do_what_the_manager_does_and_nothing_else() {
+    for namespace in ["kube-system", "clouds"] {
+        let server = server().await;
+        create(&server, &manifests(&["--namespace", namespace])).await;
+        let client = account(&server, namespace);
+        for what in ALLOWED {
+            assert!(may(&client, what).await, "{namespace}: {what}");
+        }
+        for what in FORBIDDEN {
+            assert!(!may(&client, what).await, "{namespace}: {what}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_switched_off_is_not_allowed() {
+    let cases: [(&[&str], &[&str]); 4] = [
+        (&["--controllers=service"], &["patch nodes", "delete nodes", "patch nodes/status", "get nodes"]),
+        (&["--controllers=cloud-node"], &["list services", "patch services/status", "delete nodes"]),
+        (&["--leader-elect=false"], &["create leases.coordination.k8s.io kube-system/"]),
+        (
+            &["--leader-elect-resource-name=mine"],
+            &["update leases.coordination.k8s.io kube-system/cloud-controller-manager"],
+        ),
+    ];
+    for (flags, forbidden) in cases {
+        let server = server().await;
+        create(&server, &manifests(flags)).await;
+        for what in forbidden {
+            assert!(!may(&account(&server, "kube-system"), what).await, "{flags:?}: {what}");
+        }
+    }
+}
+
+// ---- as others see it
+
+#[test]
+fn what_cannot_work_is_refused_and_nothing_is_printed() {
+    let cases: [(&[&str], &str); 5] = [
+        (&["--cloud-provider", "lokal"], "unknown cloud provider \"lokal\"; did you mean local?"),
+        (&["--cloud-provider", "local", "--cloud-config", "/nowhere"], "/nowhere"),
+        (&["--cloud-provider", "local", "--controllers=nod"], "\"nod\" is not in the list of known controllers"),
+        (&["--cloud-provider", "local", "--knots=8"], "--knots: there is no such flag"),
+        (&["--cloud-provider", "local", "--namespace", "Kube_System"], "expected up to 63 lower-case letters"),
+    ];
+    for (flags, says) in cases {
+        let out = refused(&[&["manifests"], flags].concat(), 2, &[says]);
+        assert!(!out.contains("apiVersion"), "{out}");
+    }
+}
+
+#[test]
+fn the_same_flags_print_the_same_bytes() {
+    let flags = ["--kind", "Deployment", "--cluster-cidr=10.244.0.0/16"];
+    assert_eq!(manifests(&flags), manifests(&flags));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_applies_them_strictly_and_builds_the_base() {
+    if !Command::new("kubectl").arg("version").arg("--client").output().is_ok_and(|output| output.status.success()) {
+        return skip("there is no kubectl");
+    }
+    let server = server().await;
+    let scratch = Scratch::new("manifests-kubectl");
+    let kubeconfig = scratch.file("kubeconfig", server.kubeconfig());
+    let file = scratch.file("bowline.yaml", manifests(&["--namespace", "clouds", "--kind", "Deployment"]));
+    let kubectl = |arguments: &[&str]| {
+        let mut command = Command::new("kubectl");
+        command.arg("--kubeconfig").arg(&kubeconfig).args(arguments).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("Warning"), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let file = file.to_str().unwrap();
+    kubectl(&["apply", "--server-side", "--validate=strict", "-f", file]);
+    let again = kubectl(&["apply", "--server-side", "--validate=strict", "-f", file]);
+    assert!(again.contains("deployment.apps/bowline serverside-applied"), "{again}");
+    let base = workspace().join("deploy/kubernetes/local");
+    let built = scratch.file("built.yaml", kubectl(&["kustomize", base.to_str().unwrap()]));
+    let applied = kubectl(&["apply", "--server-side", "--validate=strict", "-f", built.to_str().unwrap()]);
+    assert!(applied.contains("daemonset.apps/bowline serverside-applied"), "{applied}");
+}
