@@ -16,10 +16,14 @@ const ENTER: &str = r#"
     shift 4
     mount --bind "$root" "$root"
     mount -o "remount,bind,$access" "$root"
+    for device in "$root"/dev/*; do mount --bind "/dev/${device##*/}" "$device"; done
     for folder in $empty; do mount -t tmpfs -o mode=0777 tmpfs "$root$folder"; done
     exec setpriv --no-new-privs --inh-caps=-all --bounding-set=-all,+sys_chroot,+setuid,+setgid --clear-groups -- \
         chroot --userspec="$user" "$root" "$@"
 "#;
+
+/// The devices that every runtime gives to a container. A static program has its randomness from one of them.
+const DEVICES: [&str; 5] = ["full", "null", "random", "urandom", "zero"];
 
 /// What a security context and volumes say.
 pub(crate) struct Confinement {
@@ -44,6 +48,7 @@ impl Container {
         let mut lay_out = Command::new(workspace().join("deploy/image/build"));
         lay_out.args(["--binary", &program]).arg("--root-only").arg(container.root());
         assert!(lay_out.status().unwrap().success());
+        DEVICES.iter().for_each(|device| container.put(&format!("/dev/{device}"), ""));
         for library in libraries(&program) {
             container.put(&library, fs::read(&library).unwrap());
             let copy = container.path(&library);
