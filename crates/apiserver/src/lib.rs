@@ -50,6 +50,7 @@ mod fields;
 mod fuzz_tests;
 mod go_text;
 mod http;
+mod journal;
 mod metrics;
 mod openapi;
 mod options;

@@ -4,6 +4,7 @@ use tokio::sync::watch;
 
 use crate::auth::Auth;
 use crate::faults::Faults;
+use crate::journal::Journal;
 use crate::metrics::Requests;
 use crate::options::Options;
 use crate::resources::service::Pools;
@@ -16,6 +17,8 @@ pub(crate) struct State {
     pub(crate) pools: Pools,
     pub(crate) auth: Auth,
     pub(crate) faults: Faults,
+    /// Kept only where it can be read.
+    pub(crate) journal: Journal,
     pub(crate) requests: Requests,
     /// Counted up to end all watches.
     pub(crate) watch_cuts: watch::Sender<u64>,
@@ -31,6 +34,7 @@ impl State {
             pools: Pools::new(options.service_cidr, options.node_ports),
             auth: Auth::new(&options),
             faults: Faults::default(),
+            journal: Journal::default(),
             requests: Requests::default(),
             watch_cuts: watch::Sender::new(0),
             address,

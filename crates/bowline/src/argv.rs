@@ -12,95 +12,40 @@ use std::ffi::OsString;
 use bowline_config::{Problem, Problems, nearest};
 use clap::{Arg, Command};
 
-/// Flags of the Go managers that nothing is done about yet. They stand in every manifest, so they are taken, and each is
-/// told in the log: some of them switch on what this version does not have.
-const GO_FLAGS: [&str; 63] = [
-    "allow-untagged-cloud",
-    "authentication-kubeconfig",
-    "authentication-skip-lookup",
-    "authentication-token-webhook-cache-ttl",
-    "authentication-tolerate-lookup-failure",
-    "authorization-always-allow-paths",
-    "authorization-kubeconfig",
-    "authorization-webhook-cache-authorized-ttl",
-    "authorization-webhook-cache-unauthorized-ttl",
-    "bind-address",
-    "cert-dir",
-    "client-ca-file",
-    "contention-profiling",
-    "controller-start-interval",
-    "disable-http2-serving",
-    "enable-leader-migration",
-    "external-cloud-volume-plugin",
-    "http2-max-streams-per-connection",
-    "kube-api-content-type",
-    "leader-elect-lease-duration",
-    "leader-elect-renew-deadline",
-    "leader-elect-resource-lock",
-    "leader-elect-resource-name",
-    "leader-elect-resource-namespace",
-    "leader-elect-retry-period",
-    "leader-migration-config",
-    "log-flush-frequency",
-    "log-json-info-buffer-size",
-    "log-json-split-stream",
-    "log-text-info-buffer-size",
-    "log-text-split-stream",
-    "logging-format",
-    "min-resync-period",
-    "node-sync-period",
-    "permit-address-sharing",
-    "permit-port-sharing",
-    "profiling",
-    "requestheader-allowed-names",
-    "requestheader-client-ca-file",
-    "requestheader-extra-headers-prefix",
-    "requestheader-group-headers",
-    "requestheader-uid-headers",
-    "requestheader-username-headers",
-    "secure-port",
-    "tls-cert-file",
-    "tls-cipher-suites",
-    "tls-curve-preferences",
-    "tls-min-version",
-    "tls-private-key-file",
-    "tls-sni-cert-key",
-    "use-service-account-credentials",
-    "vmodule",
-    "webhook-bind-address",
-    "webhook-cert-dir",
-    "webhook-disable-http2-serving",
-    "webhook-secure-port",
-    "webhook-tls-cert-file",
-    "webhook-tls-cipher-suites",
-    "webhook-tls-curve-preferences",
-    "webhook-tls-min-version",
-    "webhook-tls-private-key-file",
-    "webhook-tls-sni-cert-key",
-    "webhooks",
-];
+/// What may have been meant by a word that is no flag.
+const WORD_HINT: &str = "a command such as apiserver stands in front of its flags, a value behind its flag, and that of a \
+                         switch behind a =";
 
 /// A command line that clap can take, and what was wrong with it before.
 #[derive(Default)]
 pub(crate) struct Argv {
     pub(crate) arguments: Vec<OsString>,
-    /// What was right and has no effect.
-    pub(crate) remarks: Vec<String>,
     pub(crate) problems: Problems,
 }
 
-/// The command line starts with a flag, so it is the manager's.
-pub(crate) fn is_manager(arguments: &[OsString]) -> bool {
-    arguments.get(1).and_then(|first| first.to_str()).is_some_and(|first| first.starts_with('-'))
+impl Argv {
+    /// Whether the flag of this name is there, without dashes.
+    pub(crate) fn has(&self, flag: &str) -> bool {
+        self.values(flag).next().is_some()
+    }
+
+    /// What the flag of this name is given, each time; nothing where it stands without a value.
+    pub(crate) fn values<'a>(&'a self, flag: &'a str) -> impl Iterator<Item = &'a str> {
+        let behind = move |argument: &'a OsString| argument.to_str()?.strip_prefix("--")?.strip_prefix(flag);
+        self.arguments.iter().filter_map(behind).filter_map(|rest| match rest {
+            "" => Some(""),
+            rest => rest.strip_prefix('='),
+        })
+    }
 }
 
 /// Tidies the manager's command line. The first argument is the program's name.
 pub(crate) fn tidy(arguments: Vec<OsString>, command: &mut Command) -> Argv {
-    // Adds --help and --version, which are to be known here.
+    // Adds --help, which is to be known here.
     command.build();
     let mut rest = arguments.into_iter();
     let argv = Argv { arguments: rest.next().into_iter().collect(), ..Argv::default() };
-    let mut tidied = Tidied { command, argv };
+    let mut tidied = Tidied { command, argv, words: Vec::new() };
     while let Some(argument) = rest.next() {
         match argument.to_str() {
             Some("--") => rest.by_ref().for_each(|word| tidied.word(&word.to_string_lossy())),
@@ -108,13 +53,15 @@ pub(crate) fn tidy(arguments: Vec<OsString>, command: &mut Command) -> Argv {
             None => tidied.problem(Problem::new("is not UTF-8 text").field(argument.to_string_lossy())),
         }
     }
-    tidied.argv
+    tidied.finish()
 }
 
 /// The result, as far as it is.
 struct Tidied<'a> {
     command: &'a Command,
     argv: Argv,
+    /// What is no flag and no flag's value.
+    words: Vec<String>,
 }
 
 impl Tidied<'_> {
@@ -178,11 +125,6 @@ impl Tidied<'_> {
     }
 
     fn unknown(&mut self, name: &str) {
-        if GO_FLAGS.contains(&name) {
-            let remark =
-                format!("--{name} has no effect: the Go managers have this flag, this version does not act on it");
-            return self.argv.remarks.push(remark);
-        }
         let known = self.command.get_arguments().filter_map(Arg::get_long);
         let hint = match nearest(name, known) {
             Some(near) => format!("did you mean --{near}?"),
@@ -191,13 +133,19 @@ impl Tidied<'_> {
         self.problem(Problem::flag(name, "there is no such flag").hint(hint));
     }
 
-    // upstream: an empty argument is none.
     fn word(&mut self, word: &str) {
-        if !word.is_empty() {
-            let hint = "a command such as apiserver stands in front of its flags, a value behind its flag";
-            let message = format!("does not take any arguments, got {word:?}");
-            self.problem(Problem::new(message).field("bowline").hint(hint));
+        self.words.push(word.to_owned());
+    }
+
+    // upstream: these words (FLAG-3); one that is empty is none, unless there is another.
+    fn finish(mut self) -> Argv {
+        if self.words.iter().any(|word| !word.is_empty()) {
+            let words: Vec<_> = self.words.iter().map(|word| format!("{word:?}")).collect();
+            let message =
+                format!("{:?} does not take any arguments, got [{}]", self.command.get_name(), words.join(" "));
+            self.problem(Problem::new(message).hint(WORD_HINT));
         }
+        self.argv
     }
 
     fn problem(&mut self, problem: Problem) {
@@ -251,23 +199,12 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_of_the_go_managers_is_taken_with_its_value_and_told() {
-        let given = ["bowline", "--min-resync-period", "12h", "--allow_untagged_cloud", "--leader-elect-lease=15s"];
+    fn what_a_flag_is_given_is_found_in_all_its_spellings() {
+        let given = ["bowline", "--controllers", "a", "--controllers=b", "--controllers-of", "--leader-elect", "--v=1"];
         let argv = tidy(given.map(OsString::from).to_vec(), &mut crate::cli());
-        let without_effect = |name: &str| {
-            format!("--{name} has no effect: the Go managers have this flag, this version does not act on it")
-        };
-        assert_eq!(argv.remarks, [without_effect("min-resync-period"), without_effect("allow-untagged-cloud")]);
-        let slip = "--leader-elect-lease: there is no such flag; did you mean --leader-elect?";
-        assert_eq!(argv.problems.to_string(), slip);
-        assert_eq!(argv.arguments, ["bowline"]);
-    }
-
-    #[test]
-    fn a_flag_that_is_here_is_not_said_to_be_missing() {
-        let command = crate::cli();
-        let both = command.get_arguments().filter_map(Arg::get_long).filter(|flag| GO_FLAGS.contains(flag));
-        assert_eq!(both.collect::<Vec<_>>(), [""; 0]);
+        assert_eq!(argv.values("controllers").collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(argv.values("leader-elect").collect::<Vec<_>>(), [""]);
+        assert!(argv.has("v") && !argv.has("vmodule") && !argv.has("leader"));
     }
 
     #[test]
@@ -288,10 +225,9 @@ mod tests {
             "--cloud-provder: there is no such flag; did you mean --cloud-provider?",
             "--knots: there is no such flag; --help lists those there are",
             "-q: there is no such flag; ",
-            // upstream: the word behind a boolean flag is not its value.
-            "bowline: does not take any arguments, got \"false\"; ",
-            "bowline: does not take any arguments, got \"sail\"; ",
             "--cloud-config: the value is missing",
+            // upstream: the word behind a boolean flag is not its value.
+            "\"bowline\" does not take any arguments, got [\"false\" \"sail\"]; ",
         ];
         assert_eq!(problems.len(), expected.len(), "{problems:#?}");
         for (problem, expected) in problems.iter().zip(expected) {

@@ -4,10 +4,15 @@
 mod check;
 #[cfg(feature = "provider-local")]
 mod cloud;
+mod election;
+mod idle;
+mod logging;
 mod look;
 mod manager;
 mod manifests;
 mod network;
+mod serving;
+mod webhook;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -23,12 +28,16 @@ use crate::flags::{self, PortRange, Switch as _};
 pub(crate) use check::CheckArgs;
 #[cfg(feature = "provider-local")]
 pub(crate) use cloud::{CloudArgs, CloudCommand, EndpointArgs};
+pub(crate) use election::{ElectionArgs, LEASES};
+pub(crate) use logging::LoggingArgs;
 pub(crate) use look::{OrphansArgs, Output, PlanArgs};
 pub(crate) use manager::{
-    CloudCallArgs, ControllerArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs,
+    CloudCallArgs, ControllerArgs, GenericArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs,
 };
-pub(crate) use manifests::ManifestsArgs;
+pub(crate) use manifests::{ManifestsArgs, WorkloadKind};
 pub(crate) use network::{NetworkArgs, NodeIpamArgs, RouteArgs};
+pub(crate) use serving::{AuthenticationArgs, AuthorizationArgs, RequestHeaderArgs, SecureServingArgs};
+pub(crate) use webhook::WebhookArgs;
 
 /// Names the environment variable that selects what is logged.
 pub(crate) const LOG_VARIABLE: &str = "BOWLINE_LOG";
@@ -41,7 +50,8 @@ pub(crate) const LOG_VARIABLE: &str = "BOWLINE_LOG";
 #[derive(Debug, Parser)]
 #[command(
     name = "bowline",
-    version,
+    // The manager has one of its own, which takes values as Go's does.
+    disable_version_flag = true,
     arg_required_else_help = true,
     args_conflicts_with_subcommands = true,
     // upstream: of a flag that is given twice, the last counts.
@@ -95,7 +105,8 @@ pub(crate) enum Command {
 
     /// Print what a cluster needs to run the manager: accounts, roles, configuration and the pods themselves.
     ///
-    /// Plain YAML for `kubectl apply -f -`. The flags after it are those that the manager is to have.
+    /// Plain YAML for `kubectl apply -f -`, or for a kustomization. What the roles allow is what the manager needs with these
+    /// flags, and nothing else. Flags of the manager stand behind those of this command.
     Manifests(Box<ManifestsArgs>),
 
     /// Run a small cloud on this machine, or change one that runs.

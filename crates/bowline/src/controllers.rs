@@ -48,6 +48,11 @@ impl Selection {
     }
 }
 
+/// The canonical name of the controller that is called so, canonically or by its alias.
+pub(crate) fn canonical_name(name: &str) -> Option<&'static str> {
+    known(name).map(|known| known.name)
+}
+
 /// The item without the dash that switches off.
 fn bare(item: &str) -> &str {
     item.strip_prefix('-').unwrap_or(item)

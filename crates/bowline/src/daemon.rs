@@ -4,61 +4,97 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::Clouds;
+use bowline_cloud::layers::LayerOptions;
 use bowline_config::Problems;
-use bowline_controllers::manager::{self, Surroundings};
-use bowline_runtime::{Board, Clock, Shutdown, Supervisor};
+use bowline_controllers::Gate;
+use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
+use bowline_kube::{Clients, RestMetrics, Unwell};
+use bowline_runtime::{Board, Clock, Fence, Renewals, Shutdown, Supervisor};
 
+use crate::BadInput;
 use crate::cli::ManagerArgs;
+use crate::effective;
+use crate::election::{Candidacy, Election};
 use crate::front::{Front, FrontOptions, Pages};
+use crate::logging;
 use crate::reach::{self, Reached};
 use crate::serve::stopped_by_signals;
 use crate::settings::Settings;
+use crate::statusz::{self, About};
 
-/// What the manager may take to end beyond the time that it gives its own tasks.
-const MARGIN: Duration = Duration::from_secs(2);
+/// What the manager may take to end beyond the time that it gives its own tasks: for giving leases back, above all.
+const MARGIN: Duration = Duration::from_secs(6);
 
 /// Runs the manager until it is told to stop. `problems` are those that the command line had already.
-pub(crate) async fn run(args: &ManagerArgs, problems: Problems) -> anyhow::Result<()> {
+pub(crate) async fn run(args: &ManagerArgs, problems: Problems, log: logging::Handle) -> anyhow::Result<()> {
     let prepared = Prepared::new(args, problems).await?;
     for remark in &prepared.settings.remarks {
         tracing::warn!("{remark}");
     }
     // Before anything is started: a signal from here on is a request to stop, and not the end.
     let shutdown = stopped_by_signals()?;
-    prepared.run(shutdown).await
+    prepared.run(shutdown, log).await
 }
 
 /// All that the manager needs; nothing of it has called anybody yet.
 struct Prepared {
     settings: Settings,
     reached: Reached,
+    metrics: prometheus::Registry,
 }
 
 impl Prepared {
     /// Looks at everything there is to look at, and starts nothing.
     async fn new(args: &ManagerArgs, mut problems: Problems) -> anyhow::Result<Prepared> {
-        let settings = Settings::resolve(args, &mut problems);
+        let mut settings = Settings::resolve(args, &mut problems);
+        let metrics = prometheus::Registry::new();
+        settings.reach.client.metrics = Some(RestMetrics::register(&metrics)?);
         let check = |providers: &[_], problems: &mut _| {
             reach::check(providers, &settings.reach, &settings.manager, &args.controllers.network, problems);
         };
+        // No provider has webhooks so far.
+        let unknown = settings.serving.webhooks.https.as_ref().map(|_| settings.serving.webhooks.unknown(&[]));
+        unknown.into_iter().flatten().for_each(|problem| problems.push(problem));
         let reached = Reached::new(&settings.reach, problems, check).await?;
-        Ok(Prepared { settings, reached })
+        Ok(Prepared { settings, reached, metrics })
     }
 
     /// Runs until shutdown is requested.
-    async fn run(self, shutdown: Shutdown) -> anyhow::Result<()> {
-        let metrics = prometheus::Registry::new();
-        let Reached { providers, client } = self.reached;
-        let clouds = Clouds::around(providers, &self.settings.reach.layers, &metrics);
-        let patience = self.settings.manager.patience + MARGIN;
+    async fn run(self, shutdown: Shutdown, log: logging::Handle) -> anyhow::Result<()> {
+        let Prepared { settings, reached, metrics } = self;
+        // Before anybody is called: a port that is taken is a mistake of whoever chose it (SRV-1).
+        let front = Front::bind(&FrontOptions::from(&settings), &[]).await;
+        let front = front.map_err(|error| BadInput(format!("{error:#}")))?;
+        let Reached { providers, access, credentials, client } = reached;
+        let (board, fence) = (Board::new(), Fence::open());
+        crate::metrics::register(&metrics, fence.clone())?;
+        let layers = LayerOptions { fence: fence.clone(), ..settings.reach.layers };
+        let clouds = Clouds::around(providers, &layers, &metrics);
+        let patience = settings.manager.patience + MARGIN;
         let mut tasks = Supervisor::new(shutdown.clone());
-        let board = Board::new();
-        let front = FrontOptions { plain: self.settings.metrics_listen, ..FrontOptions::default() };
-        let front = Front::bind(&front).await?;
-        tasks.spawn("serving", front.serve(pages(&board, &metrics), shutdown.clone()));
+        tasks.spawn("serving", front.serve(pages(&settings, &board, &metrics, log), shutdown.clone()));
         tracing::info!(version = env!("CARGO_PKG_VERSION"), clouds = ?names(&clouds), "starting");
-        let surroundings = Surroundings { board, ..Surroundings::new(client, clouds, Clock::system(), metrics) };
-        let manager = manager::run(surroundings, self.settings.manager, shutdown);
+        let renewals = Renewals::register(&metrics)?;
+        tasks.spawn("credentials", credentials.watch(renewals, board.clone(), shutdown.clone()));
+        let candidacy = Candidacy {
+            // Nothing that the controllers send can hold a renewal up (CL-3).
+            client: access.urgent("leader-election"),
+            clock: Clock::system(),
+            metrics: metrics.clone(),
+            board: board.clone(),
+            fence: fence.clone(),
+        };
+        let election = settings.election.as_ref().map(|election| Election::new(election, candidacy)).transpose()?;
+        let gate = election.as_ref().map_or_else(Gate::none, Election::gate);
+        let clients = Clients::new(access, settings.own_credentials).fenced(fence);
+        let surroundings = Surroundings { clients, clouds, clock: Clock::system(), metrics, board, gate };
+        let manager = control(client, surroundings, settings.manager, shutdown.clone());
+        let manager = async move {
+            match election {
+                None => manager.await,
+                Some(election) => election.lead(&shutdown, manager).await,
+            }
+        };
         tasks.spawn("manager", manager);
         tasks.run(patience).await?;
         tracing::info!("stopped");
@@ -67,16 +103,41 @@ impl Prepared {
 }
 
 /// What is told of the process while it runs.
-fn pages(board: &Board, metrics: &prometheus::Registry) -> Pages {
-    let page = || (String::new(), serde_json::Value::Null);
+fn pages(settings: &Settings, board: &Board, metrics: &prometheus::Registry, log: logging::Handle) -> Pages {
+    let (flags, parts) = (settings.flags.clone(), board.clone());
+    let started = crate::metrics::start_time().and_then(|start| jiff::Timestamp::from_second(start as i64).ok());
+    let about = About { started: started.unwrap_or_else(jiff::Timestamp::now) };
     Pages {
         board: board.clone(),
         metrics: metrics.clone(),
         configz: Arc::new(|| serde_json::Value::Null),
-        flagz: Arc::new(page),
-        statusz: Arc::new(page),
-        set_verbosity: Arc::new(|_| ()),
+        flagz: Arc::new(move || (effective::flagz(&flags), effective::flagz_json(&flags))),
+        statusz: Arc::new(move || statusz::page(&parts, about, jiff::Timestamp::now())),
+        set_verbosity: Arc::new(move |verbosity| log.set_verbosity(verbosity)),
     }
+}
+
+/// Why the controllers ended although nobody asked them to, or did not begin.
+#[derive(Debug, thiserror::Error)]
+enum ControlError {
+    #[error("the API server is not well: {0}")]
+    ApiServer(#[from] Unwell),
+    #[error(transparent)]
+    Manager(#[from] ManagerError),
+}
+
+/// Runs the controllers as soon as the API server is well.
+async fn control(
+    client: kube::Client,
+    surroundings: Surroundings,
+    options: ManagerOptions,
+    shutdown: Shutdown,
+) -> Result<(), ControlError> {
+    if let Some(well) = shutdown.or(bowline_kube::wait_until_well(&client)).await {
+        well?;
+        manager::run(surroundings, options, shutdown).await?;
+    }
+    Ok(())
 }
 
 fn names(clouds: &Clouds) -> Vec<&str> {

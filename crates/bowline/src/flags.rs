@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bowline_config::{Problem, parse_duration};
@@ -59,6 +59,14 @@ pub(crate) fn loopback(text: &str) -> Result<SocketAddr, &'static str> {
     Ok(address)
 }
 
+/// An address to listen at, all of them if it is empty.
+pub(crate) fn bind_address(text: &str) -> Result<IpAddr, &'static str> {
+    if text.is_empty() {
+        return Ok(Ipv4Addr::UNSPECIFIED.into());
+    }
+    text.parse().map_err(|_| "expected an IP address, such as 0.0.0.0, 127.0.0.1 or ::")
+}
+
 /// A duration, in Go's syntax.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text)
@@ -78,6 +86,29 @@ pub(crate) fn int32(text: &str) -> Result<i32, &'static str> {
     text.parse().map_err(|_| "expected a whole number, such as 16")
 }
 
+/// A whole number whose bounds somebody else looks at.
+// upstream: Go's int, which takes the prefixes of its literals, too; nobody writes a port that way.
+pub(crate) fn integer(text: &str) -> Result<i64, &'static str> {
+    text.parse().map_err(|_| "expected a whole number, such as 10258")
+}
+
+/// A size in bytes, as quantities are written in Kubernetes.
+pub(crate) fn quantity(text: &str) -> Result<u64, &'static str> {
+    const EXPECTED: &str = "expected a size such as 512, 1Ki or 2M";
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit: u64 = match text.get(digits.len()..).unwrap_or_default() {
+        "" => 1,
+        "k" => 1_000,
+        "Ki" => 1 << 10,
+        "M" => 1_000_000,
+        "Mi" => 1 << 20,
+        "G" => 1_000_000_000,
+        "Gi" => 1 << 30,
+        _ => return Err(EXPECTED),
+    };
+    digits.parse().ok().and_then(|number: u64| number.checked_mul(unit)).ok_or(EXPECTED)
+}
+
 /// A number. Not one of those that a computer calls not a number, or infinite.
 pub(crate) fn number(text: &str) -> Result<f64, &'static str> {
     text.parse().ok().filter(|number: &f64| number.is_finite()).ok_or("expected a number, such as 20 or 0.5")
@@ -87,6 +118,38 @@ pub(crate) fn number(text: &str) -> Result<f64, &'static str> {
 pub(crate) fn share(text: &str) -> Result<f64, &'static str> {
     let share = number(text).ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or("expected a share from 0 to 1, such as 0.34 for a third")
+}
+
+/// The name of a namespace.
+pub(crate) fn label(text: &str) -> Result<String, &'static str> {
+    let is_inner = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '-';
+    let is_sound = !text.is_empty() && text.len() <= 63 && text.chars().all(is_inner);
+    if is_sound && !text.starts_with('-') && !text.ends_with('-') {
+        return Ok(text.to_owned());
+    }
+    Err("expected up to 63 lower-case letters, digits and dashes, with a dash at neither end")
+}
+
+/// A label of an object and its value, which may be empty.
+pub(crate) fn label_and_value(text: &str) -> Result<(String, String), &'static str> {
+    const EXPECTED: &str = "expected KEY=VALUE, such as node-role.kubernetes.io/control-plane=true";
+    let (key, value) = text.split_once('=').ok_or(EXPECTED)?;
+    let is_sound = |character: char| character.is_ascii_alphanumeric() || "-._".contains(character);
+    let key_is_sound = !key.is_empty() && key.chars().all(|character| is_sound(character) || character == '/');
+    let value_is_sound = value.len() <= 63 && value.chars().all(is_sound);
+    if key_is_sound && value_is_sound { Ok((key.to_owned(), value.to_owned())) } else { Err(EXPECTED) }
+}
+
+/// A host, by name or address, and a port of it.
+pub(crate) fn host_and_port(text: &str) -> Result<(String, u16), &'static str> {
+    const EXPECTED: &str = "expected HOST:PORT, such as 10.0.0.1:6443 or [fd00::1]:6443, without https://";
+    let (host, port) = text.rsplit_once(':').ok_or(EXPECTED)?;
+    let port = port.parse().ok().filter(|port| *port > 0).ok_or(EXPECTED)?;
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let is_address = bare.parse::<std::net::Ipv6Addr>().is_ok();
+    let is_sound = |character: char| character.is_ascii_alphanumeric() || "-.".contains(character);
+    let is_name = !bare.is_empty() && bare.chars().all(is_sound);
+    if is_address || is_name { Ok((bare.to_owned(), port)) } else { Err(EXPECTED) }
 }
 
 /// A text with something in it.
@@ -260,6 +323,24 @@ mod tests {
         }
         assert!(pause("0").unwrap_err().contains("longer than 0"));
         assert!(number("NaN").is_err() && number("1e999").is_err());
+    }
+
+    #[test]
+    fn sizes_are_written_as_kubernetes_writes_quantities() {
+        let cases = [("0", 0), ("512", 512), ("1Ki", 1024), ("2M", 2_000_000), ("1Gi", 1 << 30)];
+        for (text, expected) in cases {
+            assert_eq!(quantity(text), Ok(expected), "{text}");
+        }
+        for text in ["", "Ki", "-1", "1.5M", "1KiB", "99999999999G", "1 Ki"] {
+            assert!(quantity(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_empty_address_to_listen_at_means_all() {
+        assert_eq!(bind_address(""), bind_address("0.0.0.0"));
+        assert!(bind_address("::").is_ok() && bind_address("fe80::1").is_ok());
+        assert!(bind_address("localhost").is_err() && bind_address("127.0.0.1:80").is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //!   │                                                 └─ plan, orphans (look once at a cluster and its clouds)
 //!   └─ flags only: the manager
 //!      argv (Go's spelling) ──► cli ──► settings ──► providers ──► daemon
-//!                 └──── Problems ─────────┴─────────────┘ all at once, exit code 2, nothing started
+//!                 └──── Problems ─────────┴─────────────┘ all at once, exit code 1, nothing started
 //! ```
 //!
 //! This crate holds no logic of Kubernetes or of a cloud; it turns flags into the options of the crates below it and
@@ -18,33 +18,57 @@ mod check;
 mod cli;
 #[cfg(feature = "provider-local")]
 mod cloud;
+mod configuration;
 mod controllers;
+mod credentials;
 mod daemon;
+mod effective;
+mod election;
 mod exposition;
 mod feature_gates;
 mod flags;
 mod front;
 #[cfg(test)]
 mod idle;
+mod invocation;
 mod kubeconfig;
+mod logging;
 mod manifests;
+mod metrics;
+mod migration;
 mod orphans;
 mod plan;
 mod playground;
 mod providers;
 mod reach;
+mod rights;
 mod serve;
 mod settings;
+#[allow(dead_code, reason = "served by the HTTPS side")]
+mod statusz;
 
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use bowline_config::Problems;
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::CommandFactory as _;
+
+use invocation::{Invocation, Manager};
 
 /// The exit code for input that cannot work: a flag, a file, a combination. The same one clap uses.
 const BAD_INPUT: u8 = 2;
+
+/// The same for the manager.
+// upstream: 1, which is also that of a lost lease (FLAG-4).
+const BAD_MANAGER_INPUT: u8 = 1;
+
+/// The exit code of a manager that ran and could not go on.
+// upstream: -1, of which a parent sees the last eight bits.
+const MANAGER_FAILED: u8 = 255;
+
+/// The manager waits for others nearly all the time. On a machine with many cores a thread for each would be memory and
+/// wake-ups for nothing; a second one is there for when the first has much to decode.
+const MANAGER_THREADS: usize = 2;
 
 /// Input that parsed but cannot work. Its text says where it came from, what is wrong and what would be right.
 #[derive(Debug, thiserror::Error)]
@@ -56,90 +80,101 @@ struct BadInput(String);
 #[doc = include_str!("../../../docs/guides/apiserver.md")]
 struct Guide;
 
+/// The reference page of the metrics.
+pub fn metric_reference() -> String {
+    metrics::page()
+}
+
 /// The definition of the command line, from which `--help` and the reference page are made.
 ///
 /// ```
 /// assert_eq!(bowline::cli().get_name(), "bowline");
 /// ```
 pub fn cli() -> clap::Command {
+    cli::Cli::command().after_help(after_help())
+}
+
+fn after_help() -> String {
     let registry = providers::registry();
     let kinds: Vec<_> = registry.iter().map(|kind| format!("{} ({})", kind.name, kind.summary)).collect();
-    cli::Cli::command().after_help(format!("Cloud providers: {}.\n\n{}", kinds.join("; "), cli::LOG_HELP))
+    format!("Cloud providers: {}.\n\n{}", kinds.join("; "), cli::LOG_HELP)
+}
+
+/// The files of the repository that are made from what this crate knows, by their paths in it: manifests, a chart, and the
+/// page of rights.
+pub fn generated_files() -> Vec<(String, String)> {
+    let mut files = manifests::generated();
+    files.push(("docs/reference/rights.md".to_owned(), rights::reference()));
+    files
 }
 
 /// Reads the arguments, does what they say, and reports how that went.
 pub fn main() -> ExitCode {
-    let Invocation { cli, flags, remarks, problems } = Invocation::read();
-    let logging = start_logging(&default_logs(&cli));
-    if matches!(cli.manager.generic.v, Ok(1..)) {
-        flags.iter().for_each(|flag| tracing::info!("{flag}"));
+    match Invocation::read(std::env::args_os().collect()) {
+        Invocation::Manager(manager) => manage(&manager),
+        Invocation::Command(command) => command_ended(start_command_logging().and_then(|()| run(command))),
     }
-    remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
-    match logging.map_err(anyhow::Error::from).and_then(|()| run(cli, problems)) {
-        Ok(code) => code,
+}
+
+/// Runs the manager to its end.
+fn manage(invocation: &Manager) -> ExitCode {
+    let logging = start_manager_logging(&invocation.args);
+    if matches!(invocation.args.logging.v, Ok(1..)) {
+        let lines = effective::log_lines(&invocation.args.effective);
+        lines.iter().for_each(|line| tracing::info!(target: logging::AS_WRITTEN, "{line}"));
+    }
+    invocation.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
+    let ended = logging.and_then(|log| {
+        let runtime = runtime(Some(MANAGER_THREADS))?;
+        runtime.block_on(daemon::run(&invocation.args, invocation.problems.clone(), log))
+    });
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<BadInput>() => {
+            complain(format_args!(
+                "Usage: {name} [flags]\n\nSee '{name} --help' for the flags.\n\nError: {error:#}\n",
+                name = invocation.name
+            ));
+            ExitCode::from(BAD_MANAGER_INPUT)
+        }
         Err(error) => {
-            // No macro: a closed standard error must not turn into a panic.
-            let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("error: {error:#}\n"));
-            if error.is::<BadInput>() { ExitCode::from(BAD_INPUT) } else { ExitCode::FAILURE }
+            complain(format_args!("Error: {error:#}\n"));
+            ExitCode::from(MANAGER_FAILED)
         }
     }
 }
 
-/// What the program was told to do, and what was wrong with how.
-struct Invocation {
-    cli: cli::Cli,
-    /// The manager's flags with their values, for the log.
-    flags: Vec<String>,
-    /// Of the manager's flags only, as the problems are: what was right and has no effect.
-    remarks: Vec<String>,
-    /// The commands stop at the first, the manager tells all.
-    problems: Problems,
+fn command_ended(result: anyhow::Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        complain(format_args!("error: {error:#}\n"));
+        if error.is::<BadInput>() { ExitCode::from(BAD_INPUT) } else { ExitCode::FAILURE }
+    })
 }
 
-impl Invocation {
-    /// Reads the command line, or ends the program with a message or the help.
-    fn read() -> Invocation {
-        let arguments: Vec<_> = std::env::args_os().collect();
-        let mut command = cli();
-        let argv = match argv::is_manager(&arguments) {
-            true => argv::tidy(arguments, &mut command),
-            false => argv::Argv { arguments, ..argv::Argv::default() },
-        };
-        let is_plan = argv.arguments.get(1).is_some_and(|command| command == "plan");
-        let matches = command.try_get_matches_from_mut(argv.arguments);
-        let read = matches.and_then(|matches| Ok((cli::Cli::from_arg_matches(&matches)?, matches)));
-        let exit = |error: clap::Error| if is_plan { plan::exit(&error) } else { error.exit() };
-        let (cli, matches) = read.unwrap_or_else(exit);
-        Invocation { cli, flags: values(&command, &matches), remarks: argv.remarks, problems: argv.problems }
-    }
+/// No macro: a closed standard error must not turn into a panic.
+fn complain(what: std::fmt::Arguments<'_>) {
+    let _ = std::io::Write::write_fmt(&mut std::io::stderr(), what);
 }
 
-/// Every flag that has a value, with it (FLAG-5).
-fn values(command: &clap::Command, matches: &clap::ArgMatches) -> Vec<String> {
-    let value = |flag: &clap::Arg| {
-        let values = matches.try_get_raw(flag.get_id().as_str()).ok().flatten()?;
-        let values: Vec<_> = values.map(|value| value.to_string_lossy()).collect();
-        Some(format!("FLAG: --{}={:?}", flag.get_long()?, values.join(",")))
-    };
-    command.get_arguments().filter_map(value).collect()
+/// With as many threads, or as many as the machine has cores.
+fn runtime(threads: Option<usize>) -> anyhow::Result<tokio::runtime::Runtime> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    threads.map(|threads| runtime.worker_threads(threads));
+    runtime.enable_all().build().context("the operating system refused the threads to run on")
 }
 
-fn run(cli: cli::Cli, problems: Problems) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("the operating system refused the threads to run on")?;
+fn run(command: cli::Command) -> anyhow::Result<ExitCode> {
+    let runtime = runtime(None)?;
     let success = |()| ExitCode::SUCCESS;
-    match cli.command {
-        None => runtime.block_on(daemon::run(&cli.manager, problems)).map(success),
-        Some(cli::Command::Apiserver(args)) => runtime.block_on(serve::run(args)).map(success),
-        Some(cli::Command::Playground(args)) => runtime.block_on(playground::run(args)).map(success),
-        Some(cli::Command::Plan(args)) => runtime.block_on(plan::run(&args)),
-        Some(cli::Command::Check(args)) => runtime.block_on(check::run(&args)),
-        Some(cli::Command::Manifests(args)) => manifests::run(&args).map(success),
-        Some(cli::Command::Orphans(args)) => runtime.block_on(orphans::run(&args)),
+    match command {
+        cli::Command::Apiserver(args) => runtime.block_on(serve::run(args)).map(success),
+        cli::Command::Playground(args) => runtime.block_on(playground::run(args)).map(success),
+        cli::Command::Plan(args) => runtime.block_on(plan::run(&args)),
+        cli::Command::Check(args) => runtime.block_on(check::run(&args)),
+        cli::Command::Manifests(args) => manifests::run(&args).map(success),
+        cli::Command::Orphans(args) => runtime.block_on(orphans::run(&args)),
         #[cfg(feature = "provider-local")]
-        Some(cli::Command::Cloud(args)) => runtime.block_on(cloud::run(&args)).map(success),
+        cli::Command::Cloud(args) => runtime.block_on(cloud::run(&args)).map(success),
     }
 }
 
@@ -152,31 +187,12 @@ impl From<Problems> for BadInput {
     }
 }
 
-/// The client of the API server speaks of every request that fails, and of every watch that the server ends. All of that
-/// comes to us as errors, which are told once, in our words and with what is done about them.
-const QUIET_CLIENT: &str = "kube_client=off,kube_client::client::tls=warn,kube_runtime=error";
-
-/// What is logged unless the environment says otherwise.
-fn default_logs(cli: &cli::Cli) -> String {
-    match (&cli.command, &cli.manager.generic.v) {
-        (Some(_), _) => format!("warn,{QUIET_CLIENT}"),
-        (None, Ok(..=3) | Err(_)) => format!("info,{QUIET_CLIENT}"),
-        (None, Ok(4..=5)) => "debug,hyper_util=info,kube_client=info,rustls=info,tower=info".to_owned(),
-        (None, Ok(6..)) => "trace,h2=debug,hyper_util=debug,rustls=debug,tower=debug".to_owned(),
-    }
+/// The lines of the commands are for people.
+fn start_command_logging() -> anyhow::Result<()> {
+    logging::start_plain().map_err(|error| BadInput(error.to_string()).into())
 }
 
-/// Logs go to standard error, so that standard output stays readable by scripts.
-fn start_logging(default: &str) -> Result<(), BadInput> {
-    let asked = std::env::var(cli::LOG_VARIABLE).ok().filter(|text| !text.is_empty());
-    let filter = tracing_subscriber::EnvFilter::try_new(asked.as_deref().unwrap_or(default)).map_err(|error| {
-        let (variable, asked) = (cli::LOG_VARIABLE, asked.unwrap_or_default());
-        BadInput(format!(
-            "{variable}: {asked:?} selects nothing ({error}); write a level such as debug, or module=level"
-        ))
-    })?;
-    // Colours are for people; a file or another program gets plain lines.
-    let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
-    Ok(())
+/// The manager's lines are for machines as well. A value that cannot be read is told with all the others, and until then the default holds.
+fn start_manager_logging(args: &cli::ManagerArgs) -> anyhow::Result<logging::Handle> {
+    logging::start(&settings::early_logging(args)).map_err(|error| BadInput(error.to_string()).into())
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bowline_cloud::{BuildContext, CloudProvider, Registry};
+use bowline_cloud::{BuildContext, CloudProvider, Registry, Reloading};
 use bowline_config::{ConfigFile, Problem, Problems, nearest};
 use bowline_core::ClusterName;
 
@@ -103,16 +103,41 @@ fn nameless(entry: &str, names: &[String]) -> Problem {
     }
 }
 
-/// Makes the providers; what is wrong goes to `problems`.
+/// Makes the providers; what is wrong goes to `problems`. Each can be made anew when its configuration changes.
 pub(crate) fn build(
     wanted: &[Wanted],
+    cluster: &ClusterName,
+    registry: &Arc<Registry>,
+    problems: &mut Problems,
+) -> Vec<Arc<Reloading>> {
+    let mut providers = Vec::new();
+    for wanted in wanted {
+        let (config, again) = (wanted.config.clone(), (wanted.clone(), cluster.clone(), registry.clone()));
+        let make = move || build_one(&again.0, read(&again.0), &again.1, &again.2);
+        match Reloading::new(config, make) {
+            Ok(provider) => providers.push(Arc::new(provider)),
+            Err(wrong) => problems.extend(wrong),
+        }
+    }
+    check_prefixes(&providers, problems);
+    providers
+}
+
+fn read(wanted: &Wanted) -> Result<Option<ConfigFile>, Problem> {
+    wanted.config.as_deref().map(ConfigFile::read).transpose()
+}
+
+/// Makes the providers from what `read` has for each, once and for all.
+pub(crate) fn build_from(
+    wanted: &[Wanted],
+    read: impl Fn(&Wanted) -> Result<Option<ConfigFile>, Problem>,
     cluster: &ClusterName,
     registry: &Registry,
     problems: &mut Problems,
 ) -> Vec<Arc<dyn CloudProvider>> {
     let mut providers = Vec::new();
     for wanted in wanted {
-        match build_one(wanted, cluster, registry) {
+        match build_one(wanted, read(wanted), cluster, registry) {
             Ok(provider) => providers.push(provider),
             Err(wrong) => problems.extend(wrong),
         }
@@ -121,8 +146,12 @@ pub(crate) fn build(
     providers
 }
 
-fn build_one(wanted: &Wanted, cluster: &ClusterName, registry: &Registry) -> Result<Arc<dyn CloudProvider>, Problems> {
-    let config = wanted.config.as_deref().map(ConfigFile::read).transpose();
+fn build_one(
+    wanted: &Wanted,
+    config: Result<Option<ConfigFile>, Problem>,
+    cluster: &ClusterName,
+    registry: &Registry,
+) -> Result<Arc<dyn CloudProvider>, Problems> {
     let Some(factory) = registry.get(&wanted.name) else {
         let mut problems = Problems::from(unknown(&wanted.name, registry));
         config.err().into_iter().for_each(|problem| problems.push(problem));
@@ -145,7 +174,7 @@ fn unknown(name: &str, registry: &Registry) -> Problem {
 }
 
 /// A node belongs to the provider whose prefix its ID has, so a prefix must have one owner.
-fn check_prefixes(providers: &[Arc<dyn CloudProvider>], problems: &mut Problems) {
+fn check_prefixes<P: CloudProvider + ?Sized>(providers: &[Arc<P>], problems: &mut Problems) {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     for info in providers.iter().map(|provider| provider.info()) {
         // Naming one prefix twice harms nobody.
@@ -224,12 +253,12 @@ mod tests {
         let build = move |_: &BuildContext<'_>| -> Result<Arc<dyn CloudProvider>, Problems> {
             Ok(Arc::new(Idle(info.clone(), Capabilities::default())))
         };
-        Factory { name, summary: "for tests", build: Box::new(build) }
+        Factory { name, summary: "for tests", template: "", build: Box::new(build) }
     }
 
     fn built(names: &[&str]) -> Result<Vec<String>, String> {
         let kinds = [kind("aws", &["aws"]), kind("outpost", &["outpost", "aws"]), kind("gce", &["gce", "gce"])];
-        let registry = kinds.into_iter().fold(Registry::default(), Registry::with);
+        let registry = Arc::new(kinds.into_iter().fold(Registry::default(), Registry::with));
         let wanted: Vec<_> = names.iter().map(|name| Wanted { name: name.to_string(), config: None }).collect();
         let mut problems = Problems::new();
         let providers = build(&wanted, &ClusterName::from("kubernetes"), &registry, &mut problems);

@@ -8,10 +8,11 @@ use bowline_config::{Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::node_ipam::AllocatorType;
 use bowline_controllers::service::Routing;
-use bowline_kube::ConnectError;
+use bowline_kube::{Access, ConnectError};
 
 use crate::BadInput;
 use crate::cli::NetworkArgs;
+use crate::credentials::Credentials;
 use crate::providers;
 use crate::settings::Reach;
 
@@ -19,6 +20,10 @@ use crate::settings::Reach;
 pub(crate) struct Reached {
     pub(crate) providers: Vec<Arc<dyn CloudProvider>>,
     pub(crate) client: kube::Client,
+    /// Where the client leads.
+    pub(crate) access: Access,
+    /// What all of them are made from.
+    pub(crate) credentials: Credentials,
 }
 
 impl Reached {
@@ -29,10 +34,12 @@ impl Reached {
         mut problems: Problems,
         check: impl FnOnce(&[Arc<dyn CloudProvider>], &mut Problems),
     ) -> anyhow::Result<Reached> {
-        let providers = providers::build(&reach.providers, &reach.cluster, &providers::registry(), &mut problems);
+        let reloading =
+            providers::build(&reach.providers, &reach.cluster, &providers::registry().into(), &mut problems);
+        let providers: Vec<_> = reloading.iter().map(|provider| provider.clone() as Arc<dyn CloudProvider>).collect();
         check(&providers, &mut problems);
-        let client = match bowline_kube::connect(&reach.client).await {
-            Ok(client) => Some(client),
+        let access = match Access::open(&reach.client).await {
+            Ok(access) => Some(access),
             Err(ConnectError::Config(message)) => {
                 problems.push(Problem::new(message));
                 None
@@ -40,8 +47,11 @@ impl Reached {
             Err(error) if problems.is_empty() => return Err(error.into()),
             Err(_) => None,
         };
-        match client {
-            Some(client) if problems.is_empty() => Ok(Reached { providers, client }),
+        match access {
+            Some(access) if problems.is_empty() => {
+                let credentials = Credentials::new(&access, &reloading);
+                Ok(Reached { providers, client: access.client(), access, credentials })
+            }
             _ => Err(BadInput::from(problems).into()),
         }
     }
@@ -56,8 +66,21 @@ pub(crate) fn check(
     problems: &mut Problems,
 ) {
     check_network(providers, options, flags, problems);
+    if reach.needs_cluster_id {
+        check_cluster_ids(providers, problems);
+    }
     if providers.len() == reach.providers.len() {
         check_routing(providers, options, problems);
+    }
+}
+
+/// Each cloud can tell what is this cluster's from what is another one's.
+// upstream: the first words of the problem.
+fn check_cluster_ids(providers: &[Arc<dyn CloudProvider>], problems: &mut Problems) {
+    for info in providers.iter().map(|provider| provider.info()).filter(|info| info.cluster_id.is_none()) {
+        let message = format!("no ClusterID found. The cloud {} marks nothing as this cluster's", info.name);
+        let hint = "give the cluster a name in the provider's configuration, or set --allow-untagged-cloud=true";
+        problems.push(Problem::new(message).hint(hint));
     }
 }
 
@@ -131,7 +154,8 @@ mod tests {
         instances: Option<InstanceCapabilities>,
         routes: Option<RouteCapabilities>,
     ) -> Arc<dyn CloudProvider> {
-        let info = ProviderInfo { name: name.to_owned(), id_prefixes: Vec::new(), region: None, cluster_id: None };
+        let cluster_id = Some("kubernetes".to_owned());
+        let info = ProviderInfo { name: name.to_owned(), id_prefixes: Vec::new(), region: None, cluster_id };
         Arc::new(Idle(info, Capabilities { instances, routes, ..Capabilities::default() }))
     }
 
@@ -201,6 +225,18 @@ mod tests {
             assert_eq!(problems, lacking.map(problem).into_iter().collect::<Vec<_>>(), "{text}");
             assert_eq!(checked(&providers, &[&flag]), [""; 0], "{text} decides nothing unless ranges are handed out");
         }
+    }
+
+    #[test]
+    fn a_cloud_that_marks_nothing_is_refused_unless_that_is_allowed() {
+        let info = ProviderInfo { name: "raft".to_owned(), id_prefixes: Vec::new(), region: None, cluster_id: None };
+        let raft: Arc<dyn CloudProvider> = Arc::new(Idle(info, Capabilities::default()));
+        let both = [raft, able("quay", None, None)];
+        let problems = checked(&both, &[]);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].starts_with("no ClusterID found. The cloud raft"), "{problems:?}");
+        assert!(problems[0].ends_with("--allow-untagged-cloud=true"), "{problems:?}");
+        assert_eq!(checked(&both, &["--allow-untagged-cloud"]), [""; 0]);
     }
 
     /// What the clouds cannot do is told beside what is wrong with the flags.

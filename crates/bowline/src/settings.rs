@@ -1,6 +1,9 @@
 //! What the manager's flags come to: ready types, or all that is wrong with them.
 
+mod election;
+mod logging;
 mod network;
+mod serving;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,13 +18,20 @@ use bowline_core::ClusterName;
 use bowline_core::lifecycle::Policy;
 use bowline_kube::ClientOptions;
 
-use crate::cli::{CloudCallArgs, ControllerArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs};
+use crate::cli::{
+    CloudCallArgs, ControllerArgs, GenericArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs,
+};
 use crate::controllers::Selection;
+use crate::effective::EffectiveFlags;
 use crate::feature_gates::FeatureGates;
 use crate::flags::Given;
 use crate::providers::{self, Wanted};
+pub(crate) use election::Election;
+pub(crate) use logging::early_logging;
 use network::Network;
 pub(crate) use network::pod_ranges;
+#[allow(unused_imports, reason = "for those who log and serve by them")]
+pub(crate) use serving::{Serving, Webhooks};
 
 /// How long the writes in hand may take when the manager is told to stop: less than the half minute after which a
 /// kubelet kills a pod.
@@ -34,6 +44,11 @@ const KUBE_API_RATE: (f64, i32) = (20.0, 30);
 /// What is said at the start, so that nobody waits for something to happen.
 const DRY_RUN_REMARK: &str = "dry run: nothing is changed, neither in the cluster nor in a cloud";
 
+/// What is said about a cloud that nobody can tell apart from another cluster's.
+// upstream: the flag is deprecated, which is said whenever it is given.
+const UNTAGGED_REMARK: &str = "--allow-untagged-cloud is deprecated: a cloud that marks nothing as this cluster's can \
+                               harm what belongs to another one";
+
 /// How the cluster and its clouds are reached.
 #[derive(Debug)]
 pub(crate) struct Reach {
@@ -41,14 +56,24 @@ pub(crate) struct Reach {
     pub(crate) cluster: ClusterName,
     pub(crate) client: ClientOptions,
     pub(crate) layers: LayerOptions,
+    /// A cloud that marks nothing as this cluster's is refused (section 4.4 of the flags' rules).
+    pub(crate) needs_cluster_id: bool,
 }
 
 /// All that the manager is made from.
+#[allow(dead_code, reason = "what is served and logged reads the rest")]
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) reach: Reach,
     pub(crate) manager: ManagerOptions,
+    /// `None` if whoever starts leads.
+    pub(crate) election: Option<Election>,
+    pub(crate) serving: Serving,
+    /// `--use-service-account-credentials`: each controller has its own identity at the API server.
+    pub(crate) own_credentials: bool,
     pub(crate) metrics_listen: Option<SocketAddr>,
+    /// All flags with their values, for `/flagz` and `/configz`.
+    pub(crate) flags: EffectiveFlags,
     /// What a person should know about them, to be logged.
     pub(crate) remarks: Vec<String>,
 }
@@ -64,25 +89,49 @@ impl Reach {
             cluster: ClusterName::from(cluster.as_str()),
             client: client_options(args, problems),
             layers: layer_options(&args.calls, problems),
+            needs_cluster_id: false,
         }
     }
 }
 
 impl Settings {
     pub(crate) fn resolve(args: &ManagerArgs, problems: &mut Problems) -> Settings {
-        let reach = Reach::resolve(&args.reach, problems);
-        let generic = &args.generic;
-        let (manager, mut remarks) = manager_options(&args.controllers, &reach.cluster, problems);
-        remarks.extend(election_remark(&generic.leader_elect, problems));
-        let dry_run = taken(&generic.dry_run, problems).unwrap_or(true);
-        remarks.extend(dry_run.then(|| DRY_RUN_REMARK.to_owned()));
+        let mut reach = Reach::resolve(&args.reach, problems);
+        let gates = FeatureGates::new(&args.controllers.selection.feature_gates, problems);
+        let (mut manager, mut remarks) = controllers(&args.controllers, &gates, &reach.cluster, problems);
+        let election = Election::resolve(&args.election, &mut manager, &mut remarks, problems);
+        generic(&args.generic, &mut reach, &mut manager, &mut remarks, problems);
+        logging::resolve(&args.logging, &gates, problems);
+        args.idle.problems().into_iter().chain(args.former.problems()).for_each(|problem| problems.push(problem));
         Settings {
-            reach: Reach { layers: LayerOptions { dry_run, ..reach.layers }, ..reach },
-            manager: ManagerOptions { dry_run, ..manager },
-            metrics_listen: generic.metrics_listen.as_ref().and_then(|address| taken(address, problems)),
+            election,
+            serving: Serving::resolve(args, &gates, &mut remarks, problems),
+            own_credentials: taken(&args.generic.use_service_account_credentials, problems).unwrap_or(false),
+            metrics_listen: args.generic.metrics_listen.as_ref().and_then(|address| taken(address, problems)),
+            flags: args.effective.clone(),
+            reach,
+            manager,
             remarks,
         }
     }
+}
+
+/// What concerns the manager as a whole.
+fn generic(
+    args: &GenericArgs,
+    reach: &mut Reach,
+    manager: &mut ManagerOptions,
+    remarks: &mut Vec<String>,
+    problems: &mut Problems,
+) {
+    let dry_run = taken(&args.dry_run, problems).unwrap_or(true);
+    remarks.extend(dry_run.then(|| DRY_RUN_REMARK.to_owned()));
+    let allow_untagged = taken(&args.allow_untagged_cloud, problems).unwrap_or(false);
+    remarks.extend(allow_untagged.then(|| UNTAGGED_REMARK.to_owned()));
+    reach.needs_cluster_id = !allow_untagged;
+    reach.layers.dry_run = dry_run;
+    manager.dry_run = dry_run;
+    manager.start_interval = taken(&args.controller_start_interval, problems).unwrap_or_default();
 }
 
 /// The controllers, and what a person should know about the choice of them.
@@ -91,12 +140,21 @@ pub(crate) fn manager_options(
     cluster: &ClusterName,
     problems: &mut Problems,
 ) -> (ManagerOptions, Vec<String>) {
+    let gates = FeatureGates::new(&args.selection.feature_gates, problems);
+    controllers(args, &gates, cluster, problems)
+}
+
+fn controllers(
+    args: &ControllerArgs,
+    gates: &FeatureGates,
+    cluster: &ClusterName,
+    problems: &mut Problems,
+) -> (ManagerOptions, Vec<String>) {
     let selection = Selection::new(&list(&args.selection.controllers), problems);
     let node = node_options(&args.node, problems);
     let node_lifecycle = node_lifecycle_options(&args.node_lifecycle, problems);
     let service = service_options(&args.service, cluster, problems);
-    let gates = FeatureGates::new(&args.selection.feature_gates, problems);
-    let network = Network::resolve(&args.network, &selection, &gates, cluster, problems);
+    let network = Network::resolve(&args.network, &selection, gates, cluster, problems);
     let options = ManagerOptions {
         node: selection.has(node::NAME).then_some(node),
         node_lifecycle: selection.has(node_lifecycle::NAME).then_some(node_lifecycle),
@@ -104,6 +162,7 @@ pub(crate) fn manager_options(
         node_ipam: network.node_ipam,
         route: network.route,
         dry_run: false,
+        start_interval: Duration::ZERO,
         patience: PATIENCE,
     };
     (options, [selection.remarks(), gates.remarks(), network.remarks].concat())
@@ -115,6 +174,7 @@ fn client_options(args: &ReachArgs, problems: &mut Problems) -> ClientOptions {
         master: args.master.clone().filter(|url| !url.is_empty()),
         rate: kube_api_rate(args, problems),
         user: "cloud-controller-manager".to_owned(),
+        metrics: None,
     }
 }
 
@@ -203,11 +263,6 @@ fn policy(args: &NodeLifecycleArgs, problems: &mut Problems) -> Option<Policy> {
         brake_share: brake_share?,
         brake_window: brake_window?,
     })
-}
-
-fn election_remark(leader_elect: &Given<bool>, problems: &mut Problems) -> Option<String> {
-    let remark = "there is no leader election yet: run one replica only, and say --leader-elect=false";
-    taken(leader_elect, problems)?.then(|| remark.to_owned())
 }
 
 // ---- the parts of it
@@ -451,12 +506,5 @@ mod tests {
         assert!(settings.manager.node.is_some() && settings.manager.node_lifecycle.is_none());
         let none = resolve(&["--controllers="]).unwrap().manager;
         assert!(none.node.is_none() && none.node_lifecycle.is_none(), "C11");
-    }
-
-    #[test]
-    fn the_lack_of_an_election_is_said_unless_nobody_wants_one() {
-        let said = |flags: &[&str]| resolve(flags).unwrap().remarks.iter().any(|remark| remark.contains("election"));
-        assert!(said(&[]) && said(&["--leader-elect"]) && said(&["--leader-elect=true"]));
-        assert!(!said(&["--leader-elect=false"]));
     }
 }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use bowline_core::{InstanceRef, InstanceState, ProviderId};
+use bowline_runtime::Part;
 use futures::future::{join, join_all};
 
 use crate::layers::{LayerOptions, Layered};
@@ -182,6 +183,11 @@ impl Cloud {
     /// Its layers, for what is not about machines.
     pub fn layers(&self) -> &Layered {
         &self.layered
+    }
+
+    /// How it can be looked at.
+    pub fn part(&self) -> Arc<dyn Part> {
+        self.layered.clone()
     }
 
     /// It balances load.

@@ -34,6 +34,7 @@ pub mod layers;
 mod load_balancers;
 mod provider;
 mod registry;
+mod reload;
 mod routes;
 
 pub use capabilities::{Capabilities, InstanceCapabilities, LoadBalancerCapabilities, RouteCapabilities};
@@ -41,8 +42,9 @@ pub use clouds::{Cloud, Clouds, Nobody, Sighting};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use instances::{Freshness, Identity, InstancePage, Instances, OneByOne, PageToken};
 pub use load_balancers::{Applied, LoadBalancers};
-pub use provider::{CloudProvider, ProviderInfo};
+pub use provider::{CloudProvider, ProviderInfo, Quota};
 pub use registry::{Build, BuildContext, Factory, Registry};
+pub use reload::Reloading;
 pub use routes::Routes;
 
 /// The provider in the page for authors who come from Go is a test.

@@ -1,5 +1,7 @@
 //! The root of a provider.
 
+use std::path::PathBuf;
+
 use async_trait::async_trait;
 use bowline_core::ProviderId;
 
@@ -17,6 +19,17 @@ pub struct ProviderInfo {
     /// What it marks its resources with, if anything.
     // upstream: HasClusterID; without one, --allow-untagged-cloud decides.
     pub cluster_id: Option<String>,
+}
+
+/// How much of something the cloud allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quota {
+    /// What, in the words of the cloud, with the place if there are several: `routes`, `load balancers in eu-1`.
+    pub what: String,
+    /// How much there is.
+    pub used: u64,
+    /// How much there may be.
+    pub limit: u64,
 }
 
 /// A cloud.
@@ -55,6 +68,17 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
+    /// Files besides its configuration that it was made from: keys, tokens, certificates. When one of them changes, the
+    /// provider is made anew.
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     /// Asks the cloud for the least that shows that address, credentials and rights are right.
     async fn check(&self) -> Result<()>;
+
+    /// How much of what the cloud allows is used, as far as it tells.
+    async fn quotas(&self) -> Result<Vec<Quota>> {
+        Ok(Vec::new())
+    }
 }

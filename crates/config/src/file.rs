@@ -12,10 +12,17 @@ use crate::{Problem, Problems, yaml};
 const LARGEST: u64 = 1024 * 1024;
 
 /// A file and its text.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ConfigFile {
     path: PathBuf,
     text: String,
+}
+
+/// Without the text, in which there may be credentials.
+impl std::fmt::Debug for ConfigFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConfigFile").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl ConfigFile {

@@ -2,8 +2,10 @@
 
 mod file;
 mod problem;
+mod secret;
 mod yaml;
 
 pub use bowline_core::{format_duration, nearest, parse_duration};
 pub use file::ConfigFile;
 pub use problem::{Problem, Problems};
+pub use secret::Secret;

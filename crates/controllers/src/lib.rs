@@ -11,8 +11,10 @@
 //!
 //! [`forecast`] tells what all of them would do, and does nothing.
 
+mod activity;
 mod complaints;
 pub mod forecast;
+mod gate;
 pub mod manager;
 pub mod node;
 pub mod node_ipam;
@@ -26,8 +28,10 @@ pub mod service;
 use bowline_cloud::Clouds;
 use bowline_core::{Node, Service};
 use bowline_kube::{Cluster, EventSink, Store};
-use bowline_runtime::{Board, Clock, QueueMetrics};
+use bowline_runtime::{Board, Clock, Metric, QueueMetrics};
 
+pub use activity::RunningControllers;
+pub use gate::Gate;
 pub use rights::Rights;
 
 /// What every controller works with.
@@ -49,6 +53,20 @@ pub struct Context {
     pub metrics: prometheus::Registry,
     /// The metrics of queues.
     pub queues: QueueMetrics,
+    /// Which controllers run.
+    pub running: RunningControllers,
     /// Where the controller and its parts can be looked at.
     pub board: Board,
+}
+
+/// What the controllers count.
+pub const METRICS: &[&[Metric]] =
+    &[activity::METRICS, node::METRICS, node_lifecycle::METRICS, node_ipam::METRICS, route::METRICS, service::METRICS];
+
+impl Context {
+    /// The same, for a controller that writes and speaks through this client.
+    fn through(&self, client: kube::Client) -> Context {
+        let (cluster, events) = (self.cluster.clone().through(client.clone()), self.events.clone().through(client));
+        Context { cluster, events, ..self.clone() }
+    }
 }

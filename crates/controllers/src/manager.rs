@@ -2,11 +2,12 @@
 //! switched on.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::Clouds;
-use bowline_kube::{Clients, Cluster, EventSink, Store, watch_nodes, watch_services};
-use bowline_runtime::{Board, Clock, QueueMetrics, Shutdown, Supervisor, TaskFailure};
+use bowline_kube::{Clients, Cluster, EventSink, Store, WatchMetrics, watch_nodes, watch_services};
+use bowline_runtime::{Board, Clock, Kind, QueueMetrics, Shutdown, Supervisor, TaskFailure};
 use tokio_util::task::TaskTracker;
 
 use crate::node::NodeController;
@@ -14,7 +15,7 @@ use crate::node_ipam::NodeIpamController;
 use crate::node_lifecycle::NodeLifecycleController;
 use crate::route::RouteController;
 use crate::service::ServiceController;
-use crate::{Context, node, node_ipam, node_lifecycle, route, service};
+use crate::{Context, Gate, RunningControllers, node, node_ipam, node_lifecycle, route, service};
 
 /// Which controllers run, and how.
 #[derive(Debug, Clone)]
@@ -31,6 +32,8 @@ pub struct ManagerOptions {
     pub route: Option<route::Options>,
     /// Nothing is written to the cluster; what would be is logged. The clouds' layers have the same switch.
     pub dry_run: bool,
+    /// The pause after each controller that is started, to which as much again is added at random.
+    pub start_interval: Duration,
     /// How long the writes in hand may take once shutdown is requested.
     pub patience: Duration,
 }
@@ -45,6 +48,7 @@ impl Default for ManagerOptions {
             node_ipam: None,
             route: None,
             dry_run: false,
+            start_interval: Duration::ZERO,
             patience: Duration::from_secs(10),
         }
     }
@@ -63,12 +67,15 @@ pub struct Surroundings {
     pub metrics: prometheus::Registry,
     /// Where the parts of the manager can be looked at.
     pub board: Board,
+    /// Which controllers have to wait until they may begin.
+    pub gate: Gate,
 }
 
 impl Surroundings {
-    /// One client for all, and nobody looks.
+    /// One client for all, nobody looks, and nobody waits.
     pub fn new(client: kube::Client, clouds: Clouds, clock: Clock, metrics: prometheus::Registry) -> Surroundings {
-        Surroundings { clients: Clients::shared(client), clouds, clock, metrics, board: Board::new() }
+        let (clients, board, gate) = (Clients::shared(client), Board::new(), Gate::none());
+        Surroundings { clients, clouds, clock, metrics, board, gate }
     }
 }
 
@@ -91,7 +98,7 @@ pub enum ManagerError {
 /// Order matters: the controllers listen before the watch starts, so that they hear of everything; none of them works
 /// before the store is complete.
 pub async fn run(surroundings: Surroundings, options: ManagerOptions, shutdown: Shutdown) -> Result<(), ManagerError> {
-    let Surroundings { clients, clouds, clock, metrics, board } = surroundings;
+    let Surroundings { clients, clouds, clock, metrics, board, gate } = surroundings;
     let client = clients.process();
     let (events, write_events) = EventSink::new(client.clone(), clock.clone(), &metrics);
     let context = Context {
@@ -102,38 +109,90 @@ pub async fn run(surroundings: Surroundings, options: ManagerOptions, shutdown: 
         events: events.dry_run(options.dry_run),
         clock,
         queues: QueueMetrics::register(&metrics)?,
+        running: RunningControllers::register(&metrics)?,
         board,
         metrics,
     };
-    let mut tasks = Supervisor::new(shutdown.clone());
-    let working = TaskTracker::new();
+    show(&context, options.service.is_some())?;
+    let context_of = |name| context.through(clients.controller(name));
+    let mut crew = Crew::new(gate, options.start_interval, shutdown.clone());
     if let Some(options) = options.node {
-        let controller = NodeController::new(context.clone(), options)?;
-        tasks.spawn(node::NAME, endless(working.track_future(controller.run(shutdown.clone()))));
+        let controller = NodeController::new(context_of(node::CLIENT), options)?;
+        crew.take_on(node::NAME, endless(controller.run(shutdown.clone()))).await;
     }
     if let Some(options) = options.node_lifecycle {
-        let controller = NodeLifecycleController::new(context.clone(), options)?;
-        tasks.spawn(node_lifecycle::NAME, endless(working.track_future(controller.run(shutdown.clone()))));
+        let controller = NodeLifecycleController::new(context_of(node_lifecycle::CLIENT), options)?;
+        crew.take_on(node_lifecycle::NAME, endless(controller.run(shutdown.clone()))).await;
     }
     if let Some(options) = options.service
-        && let Some(controller) = ServiceController::new(context.clone(), options)?
+        && let Some(controller) = ServiceController::new(context_of(service::CLIENT), options)?
     {
-        tasks.spawn(service::NAME, endless(working.track_future(controller.run(shutdown.clone()))));
-        let services = context.services.clone();
-        tasks.spawn("watch of services", endless(watch_services(client.clone(), services, shutdown.clone())));
+        crew.take_on(service::NAME, endless(controller.run(shutdown.clone()))).await;
+        let watch = watch_services(client.clone(), context.services.clone(), shutdown.clone());
+        crew.tasks.spawn("watch of services", endless(watch));
     }
     if let Some(options) = options.node_ipam {
-        let controller = NodeIpamController::new(context.clone(), options)?;
-        tasks.spawn(node_ipam::NAME, working.track_future(controller.run(shutdown.clone())));
+        let controller = NodeIpamController::new(context_of(node_ipam::CLIENT), options)?;
+        crew.take_on(node_ipam::NAME, controller.run(shutdown.clone())).await;
     }
     if let Some(options) = options.route
-        && let Some(controller) = RouteController::new(context.clone(), options)?
+        && let Some(controller) = RouteController::new(context_of(route::CLIENT), options)?
     {
-        tasks.spawn(route::NAME, endless(working.track_future(controller.run(shutdown.clone()))));
+        crew.take_on(route::NAME, endless(controller.run(shutdown.clone()))).await;
     }
+    let Crew { mut tasks, working, .. } = crew;
     tasks.spawn("watch of nodes", endless(watch_nodes(client, context.nodes.clone(), shutdown.clone())));
-    tasks.spawn("events", endless(outlast(working, shutdown, write_events)));
+    tasks.spawn("events", endless(outlast(working, shutdown.clone(), write_events)));
     Ok(tasks.run(options.patience).await?)
+}
+
+/// Puts what the controllers have in common on the board; they put themselves there.
+fn show(context: &Context, services: bool) -> prometheus::Result<()> {
+    let watches = WatchMetrics::register(&context.metrics)?;
+    context.nodes.count(&watches, "nodes");
+    context.board.put(Kind::Watch, "nodes", Arc::new(context.nodes.clone()));
+    if services {
+        context.services.count(&watches, "services");
+        context.board.put(Kind::Watch, "services", Arc::new(context.services.clone()));
+    }
+    context.clouds.iter().for_each(|cloud| context.board.put(Kind::Cloud, &**cloud.name(), cloud.part()));
+    Ok(())
+}
+
+/// The controllers at work.
+struct Crew {
+    tasks: Supervisor,
+    /// Who may still write, and have something to say about it.
+    working: TaskTracker,
+    gate: Gate,
+    start_interval: Duration,
+    shutdown: Shutdown,
+}
+
+impl Crew {
+    fn new(gate: Gate, start_interval: Duration, shutdown: Shutdown) -> Crew {
+        Crew { tasks: Supervisor::new(shutdown.clone()), working: TaskTracker::new(), gate, start_interval, shutdown }
+    }
+
+    /// Lets a controller work, as soon as it may, and a moment pass after that if it is asked for, so that not all begin at
+    /// once.
+    async fn take_on<E>(&mut self, name: &'static str, work: impl Future<Output = Result<(), E>> + Send + 'static)
+    where
+        E: std::fmt::Display + Send + 'static,
+    {
+        let (gate, shutdown) = (self.gate.clone(), self.shutdown.clone());
+        let in_time = async move {
+            match shutdown.or(gate.passed(name)).await {
+                Some(()) => work.await,
+                None => Ok(()),
+            }
+        };
+        self.tasks.spawn(name, self.working.track_future(in_time));
+        let interval = self.start_interval;
+        if !interval.is_zero() {
+            self.shutdown.or(tokio::time::sleep(interval + interval.mul_f64(fastrand::f64()))).await;
+        }
+    }
 }
 
 /// Writes Events until all controllers have ended: the last writes have Events, too.

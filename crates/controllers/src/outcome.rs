@@ -39,10 +39,12 @@ impl Tries<'_> {
                 self.failures.forget(key);
             }
             Outcome::Retry(error) => {
+                work.failed(&error);
                 let wait = self.queue.retry(key.clone());
                 self.log_failure(key, wait, &error);
             }
             Outcome::RetryAfter(delay, error) => {
+                work.failed(&error);
                 self.queue.add_after(key.clone(), delay, Priority::Low);
                 self.log_failure(key, delay, &error);
             }

@@ -5,25 +5,14 @@
 //! whoever sends a request here knows better when to send it again.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bowline_core::with_causes;
-use bowline_runtime::TokenBucket;
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use http::header::USER_AGENT;
-use http::{HeaderValue, Request, Response};
-use kube::client::{Body, ClientBuilder};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use http::HeaderValue;
+use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
-use tower::{BoxError, Service};
 
-/// The longest that the API server may take to begin an answer, be it a page of a list; writes have less time.
-const ANSWER_BEGINS_WITHIN: Duration = Duration::from_secs(60);
-/// The longest silence within an answer. Longer than a watch goes without being renewed, as nothing may happen in one.
-const LONGEST_SILENCE: Duration = Duration::from_secs(330);
+use crate::access::Access;
+use crate::rest::RestMetrics;
 
 /// How to reach the API server, and how hard.
 #[derive(Debug, Clone, Default)]
@@ -36,6 +25,8 @@ pub struct ClientOptions {
     pub rate: Option<(f64, u32)>,
     /// The end of the user agent: which controller this is.
     pub user: String,
+    /// Where requests are counted, if they are.
+    pub metrics: Option<RestMetrics>,
 }
 
 /// Why there is no connection.
@@ -51,19 +42,11 @@ pub enum ConnectError {
 
 /// A client for the API server. Connects when it is first used.
 pub async fn connect(options: &ClientOptions) -> Result<Client, ConnectError> {
-    let mut config = config(options).await?;
-    config.default_retry = false;
-    config.disable_compression = true;
-    config.read_timeout = Some(LONGEST_SILENCE);
-    config.reset_reader_on_write = true;
-    config.headers.push((USER_AGENT, user_agent(&options.user)?));
-    let bucket = options.rate.map(|(rate, burst)| Arc::new(TokenBucket::new(rate, burst)));
-    let gate = tower::layer::layer_fn(move |inner| Gate { inner, bucket: bucket.clone() });
-    Ok(ClientBuilder::try_from(config).map_err(ConnectError::Client)?.with_layer(&gate).build())
+    Ok(Access::open(options).await?.client())
 }
 
 /// CL-1.
-async fn config(options: &ClientOptions) -> Result<Config, ConnectError> {
+pub(crate) async fn config(options: &ClientOptions) -> Result<Config, ConnectError> {
     let master = options.master.as_deref().filter(|master| !master.is_empty()).map(address).transpose()?;
     let kubeconfig = options.kubeconfig.as_deref().filter(|path| !path.as_os_str().is_empty());
     let mut config = match (kubeconfig, &master) {
@@ -114,55 +97,56 @@ async fn from_surroundings() -> Result<Config, ConnectError> {
     })
 }
 
-async fn from_kubeconfig(kubeconfig: Kubeconfig) -> Result<Config, kube::config::KubeconfigError> {
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await
+async fn from_kubeconfig(kubeconfig: Kubeconfig) -> Result<Config, KubeconfigError> {
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    if let Some(file) = &config.auth_info.token_file {
+        // Read here, and again when it changes: the client below would take the line's end for a part of the token, and go
+        // before a token in the kubeconfig itself, as kubectl does.
+        let token =
+            std::fs::read_to_string(file).map_err(|error| KubeconfigError::ReadConfig(error, PathBuf::from(file)))?;
+        config.auth_info.token = Some(token.trim().to_owned().into());
+        config.auth_info.token_file = None;
+    }
+    Ok(config)
+}
+
+/// The files that decide how the API server is reached: the kubeconfig, and those that it names. In a pod there are none.
+pub(crate) fn files(options: &ClientOptions) -> Vec<PathBuf> {
+    let kubeconfigs = match options.kubeconfig.as_deref().filter(|path| !path.as_os_str().is_empty()) {
+        Some(path) => vec![path.to_owned()],
+        None if options.master.is_some() || Config::incluster().is_ok() => Vec::new(),
+        None => usual_kubeconfigs(),
+    };
+    let named =
+        kubeconfigs.iter().filter_map(|path| Kubeconfig::read_from(path).ok()).flat_map(|config| named(&config));
+    let named: Vec<_> = named.collect();
+    kubeconfigs.into_iter().chain(named).collect()
+}
+
+/// Where kubectl looks.
+fn usual_kubeconfigs() -> Vec<PathBuf> {
+    match std::env::var_os("KUBECONFIG") {
+        Some(paths) => std::env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty()).collect(),
+        None => std::env::home_dir().map(|home| home.join(".kube/config")).into_iter().collect(),
+    }
+}
+
+/// Certificates, keys and tokens of whichever context; reading a kubeconfig has made their paths absolute.
+fn named(kubeconfig: &Kubeconfig) -> Vec<PathBuf> {
+    let clusters = kubeconfig.clusters.iter().filter_map(|cluster| cluster.cluster.as_ref());
+    let users = kubeconfig.auth_infos.iter().filter_map(|user| user.auth_info.as_ref());
+    let of_cluster = |cluster: &Cluster| cluster.certificate_authority.clone();
+    let of_user = |user: &AuthInfo| [user.client_certificate.clone(), user.client_key.clone(), user.token_file.clone()];
+    let files = clusters.filter_map(of_cluster).chain(users.flat_map(of_user).flatten());
+    files.map(PathBuf::from).collect()
 }
 
 /// CL-3.
-fn user_agent(user: &str) -> Result<HeaderValue, ConnectError> {
+pub(crate) fn user_agent(user: &str) -> Result<HeaderValue, ConnectError> {
     let (version, os, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
     let text = format!("bowline/{version} ({os}/{arch}) {user}");
     HeaderValue::from_str(text.trim_end())
         .map_err(|_| ConnectError::Config(format!("{user:?} cannot stand in a user agent: plain ASCII is needed")))
-}
-
-/// Holds requests back if there is a rate, and lets none wait for an answer for ever.
-#[derive(Clone)]
-struct Gate<S> {
-    inner: S,
-    bucket: Option<Arc<TokenBucket>>,
-}
-
-impl<S, B> Service<Request<Body>> for Gate<S>
-where
-    S: Service<Request<Body>, Response = Response<B>>,
-    S::Future: Send + 'static,
-    S::Error: Into<BoxError>,
-    B: 'static,
-{
-    type Response = Response<B>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<B>, BoxError>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(context).map_err(Into::into)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        // Nothing is sent before this is polled.
-        let answer = self.inner.call(request);
-        let bucket = self.bucket.clone();
-        async move {
-            if let Some(bucket) = bucket {
-                bucket.take().await;
-            }
-            match tokio::time::timeout(ANSWER_BEGINS_WITHIN, answer).await {
-                Ok(answer) => answer.map_err(Into::into),
-                Err(_) => Err(format!("no answer from the API server within {ANSWER_BEGINS_WITHIN:?}").into()),
-            }
-        }
-        .boxed()
-    }
 }
 
 #[cfg(test)]

@@ -9,18 +9,25 @@ use bowline_core::initialize::NodeChange;
 use bowline_core::routes::NetworkStatus;
 use bowline_core::service::ServiceChange;
 use bowline_core::{Address, Node, NodeName, Service, Taint};
-use bowline_runtime::Shutdown;
+use bowline_runtime::{Metric, Shutdown, metrics};
 use http::{Request, StatusCode};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use kube::Resource;
 use kube::api::{DeleteParams, GetParams, Patch, PatchParams, Preconditions};
-use prometheus::{IntCounterVec, Opts, Registry};
+use prometheus::{IntCounterVec, Registry};
 use serde_json::{Value, json};
 
 use crate::exchange::{Failure, exchange};
 use crate::rights::Right;
 use crate::wire::{Wire, WireNode, WireService};
+
+metrics! {
+    /// What writers count.
+    pub(crate) METRICS;
+    WRITES = Metric::counter("bowline_api_writes_total", "Writes to the API server, by verb, resource and how they ended.")
+        .labels(&["verb", "resource", "result"]);
+}
 
 /// Why a write did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -63,10 +70,12 @@ impl Cluster {
 
     /// Writes through this client, and counts the writes in `bowline_api_writes_total`.
     pub fn with_metrics(client: kube::Client, registry: &Registry) -> prometheus::Result<Cluster> {
-        let help = "Writes to the API server, by verb, resource and how they ended.";
-        let writes = IntCounterVec::new(Opts::new("bowline_api_writes_total", help), &["verb", "resource", "result"])?;
-        registry.register(Box::new(writes.clone()))?;
-        Ok(Cluster { writes: Some(writes), ..Cluster::new(client) })
+        Ok(Cluster { writes: Some(WRITES.register(registry)?), ..Cluster::new(client) })
+    }
+
+    /// The same, but through this client.
+    pub fn through(self, client: kube::Client) -> Cluster {
+        Cluster { client, ..self }
     }
 
     /// Once this is requested, a write that is under way is finished, and one that waits for its next try is given up.

@@ -21,11 +21,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bowline_core::{Node, Service};
-use bowline_runtime::{Clock, Shutdown};
+use bowline_runtime::{Clock, Metric, Shutdown, metrics};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use jiff::Timestamp;
-use prometheus::{IntCounterVec, Opts, Registry};
+use prometheus::{IntCounterVec, Registry};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -41,6 +41,12 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
 /// The longest message: those of the newer API for Events have the same bound.
 const LONGEST_MESSAGE: usize = 1024;
+
+metrics! {
+    /// What the writing of Events counts.
+    pub(crate) METRICS;
+    DROPPED = Metric::counter("bowline_events_dropped_total", "Events that were lost, by cause.").labels(&["cause"]);
+}
 
 /// What an Event is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -227,11 +233,7 @@ impl Sink {
 
 impl Dropped {
     fn register(registry: &Registry) -> Dropped {
-        let options = Opts::new("bowline_events_dropped_total", "Events that were lost, by cause.");
-        let registered = IntCounterVec::new(options, &["cause"]).and_then(|counter| {
-            registry.register(Box::new(counter.clone()))?;
-            Ok(counter)
-        });
+        let registered = DROPPED.register(registry);
         Dropped(registered.inspect_err(|error| tracing::warn!(%error, "lost Events are not counted")).ok())
     }
 

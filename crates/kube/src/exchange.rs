@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::fenced::is_fenced;
+use crate::rest::Again;
 
 /// A hung API server must not hold up whoever waits for it for ever.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -66,6 +67,7 @@ pub(crate) async fn exchange(
     shutdown: &Shutdown,
 ) -> Result<Vec<u8>, Failure> {
     let (mut away, mut broken, mut is_in_doubt) = (0, 0, false);
+    let mut request = request.clone();
     loop {
         let (pause, failure) = match once(client, request.clone()).await {
             Outcome::Done(body) => return Ok(body),
@@ -88,10 +90,19 @@ pub(crate) async fn exchange(
         if shutdown.or(tokio::time::sleep(pause)).await.is_none() {
             return Err(failure);
         }
+        request.extensions_mut().insert(Again(failure.code()));
     }
 }
 
 impl Failure {
+    /// The HTTP status, if there was any answer.
+    fn code(&self) -> Option<StatusCode> {
+        match self {
+            Failure::Answered { code, .. } => Some(*code),
+            Failure::Unanswered(_) => None,
+        }
+    }
+
     /// Whether the request was carried out is not known. A server that is too busy has not begun.
     fn leaves_doubt(&self) -> bool {
         match self {

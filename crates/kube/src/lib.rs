@@ -10,23 +10,36 @@
 //!
 //! What the crate hands out and takes are values of `bowline-core`; nothing above it sees a Kubernetes type.
 
+mod access;
+mod accounts;
 mod client;
 mod clients;
 mod cluster;
 mod events;
 mod exchange;
 mod fenced;
+mod health;
 mod lease;
+mod rest;
+mod preflight;
 mod rights;
 mod store;
 mod watch;
 mod wire;
 
+pub use access::Access;
 pub use client::{ClientOptions, ConnectError, connect};
 pub use clients::Clients;
 pub use cluster::{Cluster, WriteError};
 pub use events::{EventSink, EventSource, EventType, ObjectRef};
+pub use health::{Unwell, wait_until_well};
 pub use lease::{ElectionMetrics, Elector, Held, Identity, LeaseOptions, LeaseOptionsError, Lost};
+pub use rest::RestMetrics;
+pub use preflight::{Preflight, SeenLease, SeenNode, SeenService, Server, Unreached, Unseen, Writer};
 pub use rights::{Right, Role, Rule, Scope, roles};
-pub use store::{Change, Store, Stored};
+pub use store::{Change, Store, Stored, WatchMetrics};
 pub use watch::{WATCH_NODES, WATCH_SERVICES, watch_nodes, watch_services};
+
+/// What this crate counts.
+pub const METRICS: &[&[bowline_runtime::Metric]] =
+    &[lease::METRICS, rest::METRICS, store::METRICS, cluster::METRICS, events::METRICS];

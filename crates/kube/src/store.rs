@@ -5,10 +5,63 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bowline_core::{Node, Service};
+use bowline_runtime::{Metric, Part, metrics};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::time::Instant;
+
+metrics! {
+    /// What watches tell.
+    pub METRICS;
+    RESTARTS = Metric::counter(
+        "bowline_watch_restarts_total",
+        "How often a watch was cut off or refused and begun anew, by what is watched.",
+    ).labels(&["resource"]);
+    INTERRUPTED = Metric::gauge(
+        "bowline_watch_interrupted",
+        "1 while a watch is cut off and the last known state is in use, by what is watched.",
+    ).labels(&["resource"]);
+    OBJECTS = Metric::gauge("bowline_watch_objects", "Objects that are known, by what is watched.").labels(&["resource"]);
+}
+
+/// The metrics of all watches. Clones are the same metrics.
+#[derive(Clone)]
+pub struct WatchMetrics {
+    restarts: IntCounterVec,
+    interrupted: IntGaugeVec,
+    objects: IntGaugeVec,
+}
+
+impl WatchMetrics {
+    /// Registers them.
+    pub fn register(registry: &Registry) -> prometheus::Result<WatchMetrics> {
+        Ok(WatchMetrics {
+            restarts: RESTARTS.register(registry)?,
+            interrupted: INTERRUPTED.register(registry)?,
+            objects: OBJECTS.register(registry)?,
+        })
+    }
+}
+
+/// Those of one watch.
+struct Meter {
+    restarts: IntCounter,
+    interrupted: IntGauge,
+    objects: IntGauge,
+}
+
+/// What the watch behind a store went through.
+#[derive(Default)]
+struct News {
+    last_event: Option<Instant>,
+    restarts: u64,
+    interrupted_since: Option<Instant>,
+    last_error: Option<(Instant, String)>,
+}
 
 /// What a [`Store`] can hold: something with a name and a version.
 pub trait Stored: Send + Sync + 'static {
@@ -75,6 +128,8 @@ struct Shared<T> {
     /// Held from a change until the last listener has heard of it; not held by readers.
     writing: Mutex<()>,
     synced: watch::Sender<bool>,
+    news: Mutex<News>,
+    meter: OnceLock<Meter>,
 }
 
 impl<T: Stored> Store<T> {
@@ -85,7 +140,18 @@ impl<T: Stored> Store<T> {
             listeners: RwLock::default(),
             writing: Mutex::default(),
             synced: watch::Sender::new(false),
+            news: Mutex::default(),
+            meter: OnceLock::new(),
         }))
+    }
+
+    /// Its watch is counted under this name from now on. The first name stays.
+    pub fn count(&self, metrics: &WatchMetrics, resource: &str) {
+        self.0.meter.get_or_init(|| Meter {
+            restarts: metrics.restarts.with_label_values(&[resource]),
+            interrupted: metrics.interrupted.with_label_values(&[resource]),
+            objects: metrics.objects.with_label_values(&[resource]),
+        });
     }
 
     /// Calls `listener` for every change from now on, in order, on the task that feeds the store: it must be quick, and
@@ -173,6 +239,41 @@ impl<T: Stored> Store<T> {
         self.0.synced.send_replace(true);
     }
 
+    // ---- what its watch went through
+
+    /// Something has arrived.
+    pub(crate) fn heard(&self) {
+        let mut news = self.news();
+        news.last_event = Some(Instant::now());
+        if news.interrupted_since.take().is_some() {
+            self.meter(|meter| meter.interrupted.set(0));
+        }
+    }
+
+    /// The watch was cut off, or could not be begun.
+    pub(crate) fn interrupted(&self, why: String) {
+        let (mut news, now) = (self.news(), Instant::now());
+        news.restarts += 1;
+        news.interrupted_since.get_or_insert(now);
+        news.last_error = Some((now, why));
+        self.meter(|meter| {
+            meter.restarts.inc();
+            meter.interrupted.set(1);
+        });
+    }
+
+    fn news(&self) -> MutexGuard<'_, News> {
+        self.0.news.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn meter(&self, count: impl FnOnce(&Meter)) {
+        if let Some(meter) = self.0.meter.get() {
+            count(meter);
+        }
+    }
+
+    // ---- changes
+
     fn put_in(&self, object: T) {
         let new = Arc::new(object);
         let old = self.write().insert(new.key().into(), new.clone());
@@ -190,6 +291,11 @@ impl<T: Stored> Store<T> {
     }
 
     fn tell(&self, change: &Change<T>) {
+        self.meter(|meter| match change {
+            Change::Added(_) => meter.objects.inc(),
+            Change::Deleted(_) => meter.objects.dec(),
+            Change::Updated { .. } => {}
+        });
         let listeners = self.0.listeners.read().unwrap_or_else(PoisonError::into_inner).clone();
         listeners.iter().for_each(|listener| listener(change));
     }
@@ -200,6 +306,24 @@ impl<T: Stored> Store<T> {
 
     fn write(&self) -> RwLockWriteGuard<'_, HashMap<Box<str>, Arc<T>>> {
         self.0.objects.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A watch that is cut off is shown and is no ailment of ours: it is begun anew until it holds, and the last known state is in
+/// use meanwhile.
+impl<T: Stored> Part for Store<T> {
+    fn status(&self) -> Value {
+        let news = self.news();
+        let ago = |at: Instant| at.elapsed().as_millis() as f64 / 1000.0;
+        let error = news.last_error.as_ref().map(|(at, text)| json!({"secondsAgo": ago(*at), "message": text}));
+        json!({
+            "synced": self.is_synced(),
+            "objects": self.len(),
+            "lastEventSecondsAgo": news.last_event.map(ago),
+            "restarts": news.restarts,
+            "interruptedForSeconds": news.interrupted_since.map(ago),
+            "lastError": error,
+        })
     }
 }
 
@@ -299,6 +423,32 @@ mod tests {
         store.put(Thing("a", "first", "1"));
         store.put(Thing("a", "second", "5"));
         assert_eq!(*heard.lock().unwrap(), ["+a/first@1 true", "-a/first@1 false", "+a/second@5 true"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_watch_went_through_is_shown_and_counted() {
+        let (registry, (store, _)) = (Registry::new(), store());
+        store.count(&WatchMetrics::register(&registry).unwrap(), "things");
+        let counted = || -> Vec<f64> {
+            let value = |family: &prometheus::proto::MetricFamily| {
+                let sample = &family.get_metric()[0];
+                sample.get_gauge().get_value() + sample.get_counter().get_value()
+            };
+            registry.gather().iter().map(value).collect()
+        };
+        store.put(Thing("a", "u", "1"));
+        store.put(Thing("b", "v", "1"));
+        store.complete(&keys(&["a"]));
+        store.heard();
+        assert_eq!(counted(), [0.0, 1.0, 0.0], "interrupted, objects, restarts");
+        store.interrupted("cut".to_owned());
+        tokio::time::advance(std::time::Duration::from_secs(2)).await;
+        let status = store.status();
+        assert_eq!(counted(), [1.0, 1.0, 1.0]);
+        assert_eq!((&status["synced"], &status["objects"], &status["restarts"]), (&true.into(), &1.into(), &1.into()));
+        assert_eq!((&status["interruptedForSeconds"], &status["lastError"]["message"]), (&2.0.into(), &"cut".into()));
+        store.heard();
+        assert_eq!((counted(), &store.status()["interruptedForSeconds"]), (vec![0.0, 1.0, 1.0], &Value::Null));
     }
 
     #[test]

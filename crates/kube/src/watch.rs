@@ -91,7 +91,9 @@ impl<W: Wire> Feed<W> {
             match event {
                 Ok(event) => self.take(event),
                 Err(error) => {
-                    tokio::time::sleep(self.outage.failed(&error)).await;
+                    let pause = self.outage.failed(&error);
+                    self.store.interrupted(cause(&error));
+                    tokio::time::sleep(pause).await;
                     if calls_for_list(&error) {
                         return;
                     }
@@ -113,6 +115,7 @@ impl<W: Wire> Feed<W> {
             watcher::Event::Delete(object) => self.remove(object),
         }
         self.outage.over();
+        self.store.heard();
     }
 
     /// Stores the object; its key, if it can be stored.

@@ -370,6 +370,7 @@ fn manager_options(ranges: Vec<ClusterRange>) -> ManagerOptions {
             allocator: node_ipam::AllocatorType::default(),
         }),
         dry_run: false,
+        start_interval: Duration::ZERO,
         patience: PATIENCE,
     }
 }

@@ -20,6 +20,8 @@ pub enum Kind {
     Watch,
     /// A cloud, by its name.
     Cloud,
+    /// Credentials that are read again when they change, by what they are for.
+    Credentials,
 }
 
 /// A part of the process that can be looked at. Both answers come at once, from memory.

@@ -47,8 +47,17 @@ impl Fence {
 
     /// From now on this lease is needed, too.
     pub fn term(&self, lease: impl Into<String>) -> Term {
+        self.add(lease.into(), None)
+    }
+
+    /// From now on this lease is needed, too, and it is held up to this instant: nobody who writes is disturbed.
+    pub fn term_until(&self, lease: impl Into<String>, until: Instant) -> Term {
+        self.add(lease.into(), Some(until))
+    }
+
+    fn add(&self, lease: String, until: Option<Instant>) -> Term {
         let mut terms = self.terms();
-        terms.push(State { lease: lease.into(), until: None });
+        terms.push(State { lease, until });
         Term { fence: self.clone(), place: terms.len() - 1 }
     }
 
@@ -162,5 +171,14 @@ mod tests {
         assert_eq!(fence.check(), Ok(()));
         drop(main);
         assert_eq!(fence.check(), fenced("main"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_is_held_when_it_becomes_needed_disturbs_nobody() {
+        let fence = Fence::open();
+        let _second = fence.term_until("second", Instant::now() + SECOND);
+        assert_eq!(fence.check(), Ok(()));
+        advance(SECOND).await;
+        assert_eq!(fence.check(), fenced("second"));
     }
 }

@@ -8,6 +8,7 @@
 //! * [`Board`]: where every part of the process can be looked at.
 //! * [`Heartbeat`] and [`Ensemble`]: whether a control loop gets on.
 //! * [`Metric`]: a metric, declared once for those who count and those who read.
+//! * [`Renewals`]: credentials that are read again when their files change.
 //! * [`Supervisor`]: the tasks of the process, of which none may end on its own.
 //!
 //! All waiting is done with `tokio::time`, so a paused runtime makes every test of this instant and exact.
@@ -20,6 +21,7 @@ mod fence;
 mod heartbeat;
 mod metric;
 mod queue;
+mod renewal;
 mod shutdown;
 mod signal;
 mod supervisor;
@@ -32,6 +34,7 @@ pub use fence::{Fence, Fenced, Term};
 pub use heartbeat::{Ensemble, Heartbeat};
 pub use metric::{Bounds, Instrument, Metric, Shape, Stability};
 pub use queue::{METRICS as QUEUE_METRICS, Priority, Queue, QueueMetrics, Work};
+pub use renewal::{Fingerprint, METRICS as RENEWAL_METRICS, Renewable, Renewals};
 pub use shutdown::Shutdown;
 pub use signal::signals;
 pub use supervisor::{Supervisor, TaskFailure};

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bowline_config::Secret;
 use bowline_core::with_causes;
 use bytes::Bytes;
-use http::{Method, Request, Response, Uri, header};
+use http::request::Builder;
+use http::{HeaderValue, Method, Request, Response, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -48,6 +50,7 @@ pub(crate) struct Endpoint {
 /// Asks the cloud.
 pub(crate) struct Client {
     transport: Transport,
+    token: Option<Secret>,
 }
 
 enum Transport {
@@ -89,7 +92,7 @@ impl Endpoint {
 impl Client {
     /// For a cloud in this process.
     pub(crate) fn in_process(cloud: LocalCloud) -> Client {
-        Client { transport: Transport::InProcess(cloud) }
+        Client { transport: Transport::InProcess(cloud), token: None }
     }
 
     /// For a cloud that listens there.
@@ -99,7 +102,12 @@ impl Client {
         connector.set_nodelay(true);
         let mut builder = HttpClient::builder(TokioExecutor::new());
         let client = builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).build(connector);
-        Client { transport: Transport::Http { endpoint, client: Box::new(client) } }
+        Client { transport: Transport::Http { endpoint, client: Box::new(client) }, token: None }
+    }
+
+    /// Known to the cloud by this.
+    pub(crate) fn with_token(self, token: Option<Secret>) -> Client {
+        Client { token, ..self }
     }
 
     /// Looks for machines by their IDs and names.
@@ -162,12 +170,21 @@ impl Client {
     }
 
     async fn send<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Result<T, CallError> {
-        let sent = tokio::time::timeout(PATIENCE, self.transport.send(method, path, body));
+        let request = self.request(method).map_err(|error| CallError::BadEndpoint(error.to_string()))?;
+        let sent = tokio::time::timeout(PATIENCE, self.transport.send(request, path, body));
         let response = sent.await.map_err(|_| CallError::TimedOut(PATIENCE))??;
         if !response.status().is_success() {
             return Err(refusal(&response));
         }
         serde_json::from_slice(response.body()).map_err(|error| CallError::Garbled(error.to_string()))
+    }
+
+    fn request(&self, method: Method) -> Result<Builder, http::Error> {
+        let request = Request::builder().method(method).header(header::CONTENT_TYPE, "application/json");
+        let Some(token) = &self.token else { return Ok(request) };
+        let mut value = HeaderValue::try_from(format!("Bearer {}", token.reveal()))?;
+        value.set_sensitive(true);
+        Ok(request.header(header::AUTHORIZATION, value))
     }
 }
 
@@ -177,8 +194,7 @@ impl Client {
 struct Done {}
 
 impl Transport {
-    async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Bytes>, CallError> {
-        let request = Request::builder().method(method).header(header::CONTENT_TYPE, "application/json");
+    async fn send(&self, request: Builder, path: &str, body: Bytes) -> Result<Response<Bytes>, CallError> {
         let built = |error: http::Error| CallError::BadEndpoint(error.to_string());
         match self {
             Transport::InProcess(cloud) => Ok(api::answer(cloud, request.uri(path).body(body).map_err(built)?).await),

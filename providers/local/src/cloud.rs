@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -44,6 +44,8 @@ pub struct CloudOptions {
     pub max_routes: Option<usize>,
     /// How packets are led.
     pub routes: RouteOptions,
+    /// Where the tokens of its users are, one in a line; `None` takes calls from anybody.
+    pub token_file: Option<PathBuf>,
 }
 
 impl Default for CloudOptions {
@@ -56,6 +58,7 @@ impl Default for CloudOptions {
             balancers: BalancerOptions::default(),
             routes: RouteOptions::default(),
             max_routes: None,
+            token_file: None,
         }
     }
 }
@@ -122,6 +125,7 @@ pub(crate) struct Shared {
     pub(crate) sockets: Option<Sockets>,
     pub(crate) kernel: Option<Forwarding>,
     pub(crate) max_routes: Option<usize>,
+    token_file: Option<PathBuf>,
     pub(crate) route_changes: watch::Sender<u64>,
     now: Mutex<Now>,
 }
@@ -213,11 +217,12 @@ impl LocalCloud {
         let world = options.snapshot.as_deref().map_or_else(|| Ok(World::default()), snapshot::load)?;
         let (faults, work) = (Faults::new(options.seed), Workload::new(options.balancers.work_time));
         let now = Mutex::new(Now { world, work, faults, latency: options.latency, calls: BTreeMap::new() });
-        let CloudOptions { snapshot, page_size, balancers: balancing, max_routes, .. } = options;
+        let CloudOptions { snapshot, page_size, balancers: balancing, max_routes, token_file, .. } = options;
         let (max_routes, route_changes) = (max_routes.filter(|most| *most > 0), watch::Sender::default());
         let sockets = balancing.data_plane.then(Sockets::open).transpose()?;
         let kernel = options.routes.kernel.then(Forwarding::open).transpose()?;
-        let shared = Shared { snapshot, page_size, balancing, sockets, kernel, max_routes, route_changes, now };
+        let shared =
+            Shared { snapshot, page_size, balancing, sockets, kernel, max_routes, route_changes, token_file, now };
         let cloud = LocalCloud { shared: Arc::new(shared) };
         cloud.serve_soon(cloud.all_balancer_ids());
         cloud.keep_forwarding();
@@ -289,6 +294,11 @@ impl LocalCloud {
     /// How many machines one page of a listing holds, and how many one lookup may name.
     pub fn page_size(&self) -> usize {
         self.shared.page_size
+    }
+
+    /// Where the tokens of its users are.
+    pub(crate) fn token_file(&self) -> Option<&Path> {
+        self.shared.token_file.as_deref()
     }
 
     /// From now on, goes wrong like this, beside what it does already; the number takes it back.

@@ -1,7 +1,9 @@
 //! The provider's configuration file.
 
+use std::path::PathBuf;
+
 use bowline_cloud::{LoadBalancerCapabilities, RouteCapabilities};
-use bowline_config::{ConfigFile, Problem, Problems};
+use bowline_config::{ConfigFile, Problem, Problems, Secret};
 use bowline_core::IpFamily;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +16,10 @@ use crate::client::Endpoint;
 pub struct Config {
     /// Where the cloud listens (`bowline cloud --listen`).
     pub endpoint: String,
+    /// What the cloud knows its users by (`bowline cloud --token-file`), if it asks.
+    pub token: Option<Secret>,
+    /// The same in a file of its own, whose last line break does not count. It is read when the provider is built.
+    pub token_file: Option<PathBuf>,
     /// What its provider IDs start with: two local clouds in one cluster need two.
     pub id_prefix: String,
     /// Whether `list` is offered.
@@ -232,6 +238,8 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             endpoint: "http://127.0.0.1:7480".to_owned(),
+            token: None,
+            token_file: None,
             id_prefix: "local".to_owned(),
             listing: true,
             page_size: 100,
@@ -249,14 +257,46 @@ impl Default for Config {
 }
 
 impl Config {
+    /// A file to start from.
+    pub(crate) const TEMPLATE: &str = "\
+# Where the cloud listens (`bowline cloud --listen`). What else can be set is in the documentation of the provider.
+endpoint: http://127.0.0.1:7480
+";
+
     /// Reads the file and says all that is wrong with it.
     pub fn read(file: &ConfigFile) -> Result<Config, Problems> {
         let config: Config = file.yaml()?;
         let mut problems = Problems::new();
-        for (key, message) in config.mistakes() {
+        for (key, message) in config.mistakes().into_iter().chain(config.token_mistake()) {
             problems.push(Problem::file(file.path(), line_of(file.text(), key), message).field(key));
         }
         if problems.is_empty() { Ok(config) } else { Err(problems) }
+    }
+
+    /// What the cloud knows us by. The file is read anew each time.
+    pub(crate) fn credential(&self) -> std::io::Result<Option<Secret>> {
+        match &self.token_file {
+            None => Ok(self.token.clone()),
+            Some(path) => {
+                let text = std::fs::read_to_string(path)?;
+                Ok(Some(Secret::from(text.trim_end_matches(['\n', '\r']))))
+            }
+        }
+    }
+
+    /// Nothing of a credential is quoted.
+    fn token_mistake(&self) -> Option<(&'static str, String)> {
+        let key = if self.token_file.is_some() { "tokenFile" } else { "token" };
+        if self.token.is_some() && self.token_file.is_some() {
+            return Some((key, "is given beside token; one of them is enough".to_owned()));
+        }
+        match self.credential() {
+            Err(error) => Some((key, format!("cannot be read ({error}); name a file with the token in it"))),
+            Ok(Some(token)) if !is_bearer(token.reveal()) => {
+                Some((key, "is no token: it must be one word of letters, digits and -._~+/=".to_owned()))
+            }
+            Ok(_) => None,
+        }
     }
 
     /// The keys whose values make no sense, and what would be right.
@@ -279,6 +319,12 @@ impl Config {
         mistakes.extend(self.routes.mistakes());
         mistakes
     }
+}
+
+/// Whether this can be sent as a bearer token (RFC 6750).
+fn is_bearer(token: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+    !token.is_empty() && token.bytes().all(fits)
 }
 
 /// The line, from 1, on which a key stands; `None` if it is not written plainly. Mappings may have keys in common: of
@@ -319,6 +365,11 @@ mod tests {
     }
 
     #[test]
+    fn the_template_is_what_holds_without_a_file() {
+        assert_eq!(read(Config::TEMPLATE), Ok(Config::default()));
+    }
+
+    #[test]
     fn keys_are_read_as_they_are_documented() {
         let text = "endpoint: http://127.0.0.1:1\nidPrefix: other\nlisting: false\npageSize: 2\nbatchLookup: 3\n\
                     maxParallel: 4\nlookupByName: false\nshutdownState: false\nzones: false\nadditionalLabels: false\n\
@@ -338,6 +389,32 @@ mod tests {
             ..Config::default()
         };
         assert_eq!(read(text), Ok(config));
+    }
+
+    #[test]
+    fn a_token_stands_in_the_file_or_in_one_of_its_own_and_is_never_printed() {
+        let config = read("token: s3cr3t\n").unwrap();
+        assert_eq!(config.credential().unwrap(), Some(Secret::from("s3cr3t")));
+        let printed = format!("{config:?} {}", serde_json::to_string(&config).unwrap());
+        assert!(!printed.contains("s3cr3t") && printed.contains("***"), "{printed}");
+        let path = std::env::temp_dir().join(format!("bowline-token-{}", std::process::id()));
+        std::fs::write(&path, "fr0m-file\n").unwrap();
+        let config = read(&format!("tokenFile: {}\n", path.display())).unwrap();
+        assert_eq!(config.credential().unwrap(), Some(Secret::from("fr0m-file")));
+        let both = read(&format!("token: s3cr3t\ntokenFile: {}\n", path.display())).unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        let gone = read(&format!("tokenFile: {}\n", path.display())).unwrap_err();
+        for (problems, says, line) in [
+            (both, "one of them is enough", 2),
+            (gone, "cannot be read", 1),
+            (read("token: 's3 cr3t'\n").unwrap_err(), "is no token", 1),
+            (read("token: ''\n").unwrap_err(), "is no token", 1),
+            (read("token: [s3cr3t]\n").unwrap_err(), "a text is wanted", 1),
+        ] {
+            let text = problems.to_string();
+            assert!(text.contains(says) && !text.contains("cr3t"), "{text}");
+            assert_eq!(problems.iter().next().unwrap().line, Some(line), "{text}");
+        }
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    BuildContext, Capabilities, CloudProvider, Factory, InstanceCapabilities, Instances, LoadBalancers, ProviderInfo,
-    Result, Routes,
+    BuildContext, Capabilities, CloudProvider, Error, ErrorKind, Factory, InstanceCapabilities, Instances,
+    LoadBalancers, ProviderInfo, Result, Routes,
 };
 use bowline_config::{Problem, Problems};
 
@@ -38,7 +38,8 @@ impl LocalProvider {
     /// For a cloud behind HTTP, at the configured endpoint.
     pub fn over_http(config: &Config) -> Result<LocalProvider> {
         let endpoint = Endpoint::parse(&config.endpoint).map_err(|error| error.explain("read the configuration"))?;
-        Ok(LocalProvider::new(Client::over_http(endpoint), config.clone()))
+        let token = config.credential().map_err(|error| unreadable(&error))?;
+        Ok(LocalProvider::new(Client::over_http(endpoint).with_token(token), config.clone()))
     }
 
     fn new(client: Client, config: Config) -> LocalProvider {
@@ -61,6 +62,11 @@ impl LocalProvider {
     pub(crate) fn list_page(&self) -> Option<usize> {
         self.capabilities.instances.as_ref()?.list_page
     }
+}
+
+fn unreadable(error: &std::io::Error) -> Error {
+    let message = format!("the file that tokenFile names cannot be read: {error}");
+    Error::new(ErrorKind::InvalidConfig, "read the configuration", message)
 }
 
 /// What the configuration leaves of what the cloud can do.
@@ -120,7 +126,7 @@ pub fn factory() -> Factory {
         // The endpoint was checked when the configuration was read; the default one is right.
         Ok(provider.map_err(|error| Problem::flag("cloud-config", error.to_string()))?.of_cluster(context))
     };
-    Factory { name: NAME, summary: SUMMARY, build: Box::new(build) }
+    Factory { name: NAME, summary: SUMMARY, template: Config::TEMPLATE, build: Box::new(build) }
 }
 
 /// The kind `local`, for a cloud in this process.
@@ -128,7 +134,7 @@ pub fn factory_for(cloud: LocalCloud) -> Factory {
     let build = move |context: &BuildContext<'_>| {
         Ok(LocalProvider::in_process(cloud.clone(), &configured(context)?).of_cluster(context))
     };
-    Factory { name: NAME, summary: SUMMARY, build: Box::new(build) }
+    Factory { name: NAME, summary: SUMMARY, template: Config::TEMPLATE, build: Box::new(build) }
 }
 
 fn configured(context: &BuildContext<'_>) -> std::result::Result<Config, Problems> {

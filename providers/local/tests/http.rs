@@ -260,6 +260,33 @@ async fn only_the_users_calls_are_counted() {
 }
 
 #[tokio::test]
+async fn a_cloud_with_tokens_knows_its_users_and_asks_its_owner_nothing() {
+    let path = std::env::temp_dir().join(format!("bowline-tokens-{}", std::process::id()));
+    std::fs::write(&path, "first\nsecond\n").unwrap();
+    let options = CloudOptions { token_file: Some(path.clone()), ..CloudOptions::default() };
+    let cloud = LocalCloud::open(options).unwrap();
+    let server = serve(cloud, "127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let endpoint = format!("http://{}", server.address());
+    ManagementClient::new(&endpoint).unwrap().add(&machine("a")).await.unwrap();
+    let user = |token: Option<&str>| {
+        let config = Config { endpoint: endpoint.clone(), token: token.map(Into::into), ..Config::default() };
+        LocalProvider::over_http(&config).unwrap()
+    };
+    for token in [None, Some("third"), Some("")] {
+        let error = user(token).check().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unauthenticated, "{token:?}: {error}");
+        assert!(!error.to_string().contains("third"), "{error}");
+    }
+    let (first, second) = (user(Some("first")), user(Some("second")));
+    assert!(first.check().await.is_ok() && second.check().await.is_ok());
+    std::fs::write(&path, "second\n").unwrap();
+    assert_eq!(first.check().await.unwrap_err().kind(), ErrorKind::Unauthenticated);
+    assert!(second.find(&[named("a")]).await.remove(0).is_ok());
+    server.shutdown().await;
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[tokio::test]
 async fn a_hanging_call_does_not_hold_up_the_end() {
     let (cloud, server) = started(3).await;
     cloud.inject(FaultSpec::always(Fault::Hanging));

@@ -7,6 +7,7 @@
 //! | `GET /debug/faults` | lists the fault rules |
 //! | `POST /debug/faults` | adds a rule (JSON) |
 //! | `DELETE /debug/faults` | removes all rules |
+//! | `GET /debug/requests` | lists the latest requests about objects, in the order in which they came |
 //! | `POST /debug/seed` | seeds the dice of the rules (a JSON number) |
 
 use http::{Method, Response, StatusCode};
@@ -29,7 +30,11 @@ pub(super) fn serve(state: &State, method: &Method, path: &str, body: &[u8]) -> 
             let rules = serde_json::to_string(&state.faults.list()).unwrap_or_default();
             return Ok(text_response(StatusCode::OK, rules));
         }
-        (_, "/debug/compact" | "/debug/cut-watches" | "/debug/faults" | "/debug/seed") => {
+        (&Method::GET, "/debug/requests") => {
+            let entries = serde_json::to_string(&state.journal.entries()).unwrap_or_default();
+            return Ok(text_response(StatusCode::OK, entries));
+        }
+        (_, "/debug/compact" | "/debug/cut-watches" | "/debug/faults" | "/debug/requests" | "/debug/seed") => {
             return Err(ApiError::method_not_allowed());
         }
         _ => return Ok(not_found()),

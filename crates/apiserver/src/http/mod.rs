@@ -26,6 +26,7 @@ use http_body::Body as HttpBody;
 use crate::auth::{self, Attributes, User};
 use crate::faults::{Effect, FaultTarget};
 use crate::go_text;
+use crate::journal::Entry;
 use crate::metrics::RequestKind;
 use crate::resources::Resource;
 use crate::selectors::FieldSelector;
@@ -210,10 +211,13 @@ impl Context {
         let verb = verbs::verb_of(&self.parts.method, &path, &self.query);
         let wanted =
             verb.as_ref().map_or_else(|_| self.parts.method.as_str().to_ascii_lowercase(), |v| (*v).to_owned());
+        let subresource = path.subresource.map_or("", |subresource| subresource.name);
+        let about = |verb: &&'static str| RequestKind { verb, resource: path.resource.plural, subresource, code: 0 };
+        // Before it is known whether they may: what is refused counts, too.
+        self.about = verb.as_ref().ok().map(about);
         let user = self.admit(user, &self.resource_attributes(&path, wanted))?;
         let verb = verb?;
-        let subresource = path.subresource.map_or("", |subresource| subresource.name);
-        self.about = Some(RequestKind { verb, resource: path.resource.plural, subresource, code: 0 });
+        self.note(verb, &path, &user);
         let Injected { tear_watch, lose_answer, answer_after } = self.inject(verb, &path).await?;
         let body = body::read(body).await?;
         let mut call = Call {
@@ -241,6 +245,23 @@ impl Context {
         if resource.kind == "Endpoints" {
             self.warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".into());
         }
+    }
+
+    /// Keeps the request in mind for whoever looks at the journal.
+    fn note(&self, verb: &str, path: &ResourcePath, user: &User) {
+        if !self.state.options.debug_endpoints {
+            return;
+        }
+        let agent = self.parts.headers.get(http::header::USER_AGENT).and_then(|agent| agent.to_str().ok());
+        self.state.journal.note(Entry {
+            user: user.name.clone(),
+            user_agent: agent.unwrap_or_default().to_owned(),
+            verb: verb.to_owned(),
+            resource: path.resource.plural.to_owned(),
+            subresource: path.subresource.map_or("", |subresource| subresource.name).to_owned(),
+            namespace: path.namespace.clone(),
+            name: path.name.clone(),
+        });
     }
 
     /// Plays out the faults that are in force for this request; says what is to go wrong later on.

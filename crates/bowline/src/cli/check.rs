@@ -2,11 +2,14 @@
 
 use clap::Args;
 
-use super::ReachArgs;
+use super::ManagerArgs;
+use super::look::OutputArgs;
 
-/// What to look at: the same flags as the manager's.
+/// What to look at: the same flags as the manager's, so that those of a manifest can be tried as they are.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
-    pub(crate) reach: ReachArgs,
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) manager: ManagerArgs,
 }

@@ -80,6 +80,11 @@ pub(crate) struct CloudArgs {
     /// name. Linux only, and needs root. Without it routes are records only.
     #[arg(long, default_value = "false", value_parser = flags::go_bool, switch())]
     pub(crate) kernel_routes: bool,
+
+    /// Where the tokens are that users must show, one in a line; it is read for every call. Without it anybody may call. The
+    /// commands below are the owner's, who needs none.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -267,6 +272,7 @@ impl From<&CloudArgs> for CloudOptions {
             },
             max_routes: args.max_routes.map(|most| most as usize),
             routes: RouteOptions { kernel: args.kernel_routes },
+            token_file: args.token_file.clone(),
         }
     }
 }

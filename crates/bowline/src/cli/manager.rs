@@ -14,7 +14,13 @@ use bowline_controllers::{node, node_lifecycle, service};
 use bowline_core::service::NodeSet;
 use clap::Args;
 
+use super::election::ElectionArgs;
+use super::idle::{FormerArgs, IdleArgs};
+use super::logging::LoggingArgs;
 use super::network::NetworkArgs;
+use super::serving::{AuthenticationArgs, AuthorizationArgs, DebuggingArgs, SecureServingArgs};
+use super::webhook::WebhookArgs;
+use crate::effective::EffectiveFlags;
 use crate::flags::{self, Given, Switch as _, given};
 
 /// All flags of the manager.
@@ -25,7 +31,29 @@ pub(crate) struct ManagerArgs {
     #[command(flatten)]
     pub(crate) generic: GenericArgs,
     #[command(flatten)]
+    pub(crate) election: ElectionArgs,
+    #[command(flatten)]
     pub(crate) controllers: ControllerArgs,
+    #[command(flatten)]
+    pub(crate) serving: SecureServingArgs,
+    #[command(flatten)]
+    pub(crate) authentication: AuthenticationArgs,
+    #[command(flatten)]
+    pub(crate) authorization: AuthorizationArgs,
+    #[command(flatten)]
+    pub(crate) webhook: WebhookArgs,
+    #[command(flatten)]
+    pub(crate) debugging: DebuggingArgs,
+    #[command(flatten)]
+    pub(crate) logging: LoggingArgs,
+    #[command(flatten)]
+    pub(crate) idle: IdleArgs,
+    #[command(flatten)]
+    pub(crate) former: FormerArgs,
+
+    /// All flags with the values that they have, given or not. Not a flag itself.
+    #[arg(skip)]
+    pub(crate) effective: EffectiveFlags,
 }
 
 /// How the cluster and its clouds are reached: the manager's way, and that of the commands that look for it.
@@ -101,9 +129,30 @@ pub(crate) struct SelectionArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Manager")]
 pub(crate) struct GenericArgs {
-    /// Run only while holding a lease. There is no election yet: run one replica, and say false.
-    #[arg(long, default_value = "true", value_parser = given(flags::go_bool), switch())]
-    pub(crate) leader_elect: Given<bool>,
+    /// Read settings from this file: the document that /configz shows, in YAML or JSON. What is given as a flag, too, counts
+    /// as the flag says.
+    // upstream: has the type of this document, and no flag that reads it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Print the version and end; raw prints all that is known about this build. A version such as v1.37.0 is taken and
+    /// has no effect.
+    #[arg(long, value_name = "true|raw", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) version: Option<String>,
+
+    /// Give each controller an identity of its own at the API server: a service account in kube-system, with a token that is
+    /// asked for as it is needed.
+    #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
+    pub(crate) use_service_account_credentials: Given<bool>,
+
+    /// Run with a cloud that marks nothing as this cluster's. Such a cloud cannot tell the balancers and routes of two
+    /// clusters apart; give each cluster its own name or account.
+    #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
+    pub(crate) allow_untagged_cloud: Given<bool>,
+
+    /// The pause after each controller that is started, from this long to twice as long.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = given(flags::duration))]
+    pub(crate) controller_start_interval: Given<Duration>,
 
     /// Change nothing, neither in the cluster nor in a cloud: log what would be done. What depends on an earlier change
     /// having been made is not reached; `bowline plan` shows more of it, once.
@@ -113,10 +162,6 @@ pub(crate) struct GenericArgs {
     /// Serve /metrics in plain HTTP at this address of this machine, such as 127.0.0.1:10257; off unless given.
     #[arg(long, value_name = "IP:PORT", value_parser = given(flags::loopback))]
     pub(crate) metrics_listen: Option<Given<SocketAddr>>,
-
-    /// How much to log: 0 tells what happens, 4 why, 6 and more every request. BOWLINE_LOG goes before it.
-    #[arg(short = 'v', long, value_name = "LEVEL", default_value = "0", value_parser = given(flags::int32))]
-    pub(crate) v: Given<i32>,
 }
 
 #[derive(Debug, Args)]

@@ -92,6 +92,13 @@ impl Server {
         self.scratch.path("kubeconfig")
     }
 
+    /// The certificate of its authority, as a pod finds it.
+    pub(crate) fn authority(&self) -> Vec<u8> {
+        let mut kubeconfig = kube::config::Kubeconfig::read_from(self.kubeconfig()).unwrap();
+        let authority = kubeconfig.clusters.remove(0).cluster.unwrap().certificate_authority_data.unwrap();
+        base64::Engine::decode(&base64::prelude::BASE64_STANDARD, authority).unwrap()
+    }
+
     /// The address in the ready line.
     pub(crate) fn url(&self) -> &str {
         self.ready.split_whitespace().find(|word| word.starts_with("https://")).unwrap()
@@ -144,12 +151,21 @@ pub(crate) struct Program {
 impl Program {
     /// Starts the binary. What it prints goes to files, so that it can print as much as it likes.
     pub(crate) fn start(test: &str, arguments: &[&str]) -> Program {
+        let mut command = Command::new(BOWLINE);
+        Program::start_command(test, command.args(arguments).env_remove("KUBECONFIG").env_remove("BOWLINE_LOG"))
+    }
+
+    /// The same for any command.
+    pub(crate) fn start_command(test: &str, command: &mut Command) -> Program {
         let scratch = Scratch::new(test);
         let file = |name: &str| fs::File::create(scratch.path(name)).unwrap();
-        let mut command = Command::new(BOWLINE);
-        command.args(arguments).env_remove("KUBECONFIG").env_remove("BOWLINE_LOG");
         let child = command.stdout(file("stdout")).stderr(file("stderr")).spawn().unwrap();
         Program { child, scratch }
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// All it printed so far, to standard output and standard error.
@@ -162,6 +178,11 @@ impl Program {
         let find = |said: String| Some(said.lines().find_map(|line| line.split_once(mark))?.1.to_owned());
         let found = within(Duration::from_secs(20), || find(self.said()));
         found.unwrap_or_else(|| panic!("it should say {mark:?}: {}", self.said()))
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
     }
 
     /// Sends a signal.

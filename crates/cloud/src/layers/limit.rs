@@ -56,8 +56,9 @@ impl Limit {
         call: impl Future<Output = T>,
         failure: impl Fn(&T) -> Option<&Error>,
     ) -> Result<T> {
+        let (_under_way, begun) = (self.metrics.calling(), Instant::now());
         let answer = timeout(self.call_timeout, call).await.map_err(|_| self.too_slow(operation));
-        self.metrics.called(operation, answer.as_ref().map_or_else(Some, failure));
+        self.metrics.called(operation, begun.elapsed(), answer.as_ref().map_or_else(Some, failure));
         answer
     }
 

@@ -27,8 +27,11 @@ use bowline_core::{
     Route, RouteSpec, Step,
 };
 
-use bowline_runtime::Fence;
+use bowline_runtime::{Fence, Part};
 use ipnet::IpNet;
+use serde_json::{Value, json};
+
+pub use crate::layers::observe::METRICS;
 
 use crate::layers::balancers::Observer;
 use crate::layers::cache::Cache;
@@ -142,6 +145,17 @@ impl Layered {
 
     fn skips(&self, operation: Operation, what: &dyn std::fmt::Display) -> bool {
         self.dry_run.skips(self.metrics.provider(), operation, what)
+    }
+}
+
+/// A cloud that does not answer is shown and is no ailment of ours: to start again would not help.
+impl Part for Layered {
+    fn status(&self) -> Value {
+        let mut status = self.metrics.status();
+        status["kind"] = json!(self.info().name);
+        status["leftAloneForSeconds"] = json!(self.attempts.left_alone_for().as_millis() as f64 / 1000.0);
+        status["dryRun"] = json!(self.is_dry_run());
+        status
     }
 }
 

@@ -1,18 +1,45 @@
-//! The outermost layer: every question is traced, counted and timed. Also the metrics of the layers below it.
+//! The outermost layer: every question is traced, counted and timed. Also the metrics of the layers below it, and what people
+//! can look at.
 
 use std::future::Future;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bowline_runtime::{Bounds, Instrument, Metric, metrics};
 use prometheus::core::Collector;
-use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge};
+use serde_json::{Value, json};
 use tokio::time::Instant;
-use tracing::Instrument;
+use tracing::Instrument as _;
 
 use crate::Error;
 use crate::layers::operation::Operation;
 
 /// From quick local answers to the time after which a call is given up.
-const SECONDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];
+const SECONDS: Bounds = Bounds::Listed(&[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0]);
+
+metrics! {
+    /// What the layers around clouds count.
+    pub METRICS;
+    REQUESTS = Metric::counter("bowline_cloud_requests_total", "Questions and wishes put to a provider, by how they ended.")
+        .owned_by("provider").labels(&["operation", "result"]);
+    DURATIONS = Metric::histogram(
+        "bowline_cloud_request_duration_seconds", "Time from question to answer, waits and retries included.", SECONDS,
+    ).owned_by("provider").labels(&["operation"]);
+    CALLS = Metric::counter("bowline_cloud_calls_total", "Attempts that reached the provider, by how they ended.")
+        .owned_by("provider").labels(&["operation", "result"]);
+    CALL_DURATIONS = Metric::histogram(
+        "bowline_cloud_call_duration_seconds", "Time that one attempt at the provider took.", SECONDS,
+    ).owned_by("provider").labels(&["operation"]);
+    CALLS_UNDER_WAY = Metric::gauge("bowline_cloud_calls_under_way", "Attempts at the provider that have not been answered yet.")
+        .owned_by("provider");
+    THROTTLE_WAIT = Metric::histogram(
+        "bowline_cloud_throttle_wait_seconds", "Time a call waited for its turn under our own limits.", SECONDS,
+    ).owned_by("provider");
+    HITS = Metric::counter("bowline_cloud_cache_hits_total", "Questions answered from memory.").owned_by("provider");
+    MISSES = Metric::counter("bowline_cloud_cache_misses_total", "Questions that memory could have answered and did not.")
+        .owned_by("provider");
+}
 
 /// What the layers around one provider count.
 pub(crate) struct Metrics {
@@ -20,34 +47,45 @@ pub(crate) struct Metrics {
     requests: IntCounterVec,
     durations: HistogramVec,
     calls: IntCounterVec,
+    call_durations: HistogramVec,
+    under_way: IntGauge,
     throttle_wait: Histogram,
     hits: IntCounter,
     misses: IntCounter,
+    last: Mutex<Last>,
+}
+
+/// How the provider last answered, for people who look.
+#[derive(Default)]
+struct Last {
+    success: Option<Instant>,
+    failure: Option<(Instant, Error)>,
+}
+
+/// A call that is under way until this is dropped, however it ends.
+pub(crate) struct UnderWay<'a>(&'a IntGauge);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 impl Metrics {
     /// Registered with `registry`. The provider's name is a constant label: so each provider has collectors of its own,
     /// and the registry joins them into one family.
     pub(crate) fn new(provider: &str, registry: &prometheus::Registry) -> Metrics {
-        let opts = |name: &str, help: &str| Opts::new(name, help).const_label("provider", provider);
-        let seconds = |name: &str, help: &str| HistogramOpts::from(opts(name, help)).buckets(SECONDS.to_vec());
-        let requests =
-            opts("bowline_cloud_requests_total", "Questions and wishes put to a provider, by how they ended");
-        let durations =
-            seconds("bowline_cloud_request_duration_seconds", "Time from question to answer, retries included");
-        let calls = opts("bowline_cloud_calls_total", "Attempts that reached the provider, by how they ended");
-        let waits =
-            seconds("bowline_cloud_throttle_wait_seconds", "Time a call waited for its turn under our own limits");
-        let hits = opts("bowline_cloud_cache_hits_total", "Questions answered from memory");
-        let misses = opts("bowline_cloud_cache_misses_total", "Questions that memory could have answered and did not");
         let metrics = Metrics {
             provider: provider.to_owned(),
-            requests: valid(IntCounterVec::new(requests, &["operation", "result"])),
-            durations: valid(HistogramVec::new(durations, &["operation"])),
-            calls: valid(IntCounterVec::new(calls, &["operation", "result"])),
-            throttle_wait: valid(Histogram::with_opts(waits)),
-            hits: valid(IntCounter::with_opts(hits)),
-            misses: valid(IntCounter::with_opts(misses)),
+            requests: made(&REQUESTS, provider),
+            durations: made(&DURATIONS, provider),
+            calls: made(&CALLS, provider),
+            call_durations: made(&CALL_DURATIONS, provider),
+            under_way: made(&CALLS_UNDER_WAY, provider),
+            throttle_wait: made(&THROTTLE_WAIT, provider),
+            hits: made(&HITS, provider),
+            misses: made(&MISSES, provider),
+            last: Mutex::default(),
         };
         if let Err(error) = metrics.register(registry) {
             tracing::warn!(provider, %error, "some metrics of the provider will be missing");
@@ -59,6 +97,8 @@ impl Metrics {
         share(registry, &self.requests)?;
         share(registry, &self.durations)?;
         share(registry, &self.calls)?;
+        share(registry, &self.call_durations)?;
+        share(registry, &self.under_way)?;
         share(registry, &self.throttle_wait)?;
         share(registry, &self.hits)?;
         share(registry, &self.misses)
@@ -87,9 +127,38 @@ impl Metrics {
         answer
     }
 
-    /// Counts one attempt that reached the provider.
-    pub(crate) fn called(&self, operation: Operation, failure: Option<&Error>) {
+    /// An attempt is under way.
+    pub(crate) fn calling(&self) -> UnderWay<'_> {
+        self.under_way.inc();
+        UnderWay(&self.under_way)
+    }
+
+    /// Counts one attempt that reached the provider and took so long.
+    pub(crate) fn called(&self, operation: Operation, took: Duration, failure: Option<&Error>) {
         self.calls.with_label_values(&[operation.label(), outcome(failure)]).inc();
+        self.call_durations.with_label_values(&[operation.label()]).observe(took.as_secs_f64());
+        let now = Instant::now();
+        match failure {
+            Some(error) => self.last().failure = Some((now, error.clone())),
+            None => self.last().success = Some(now),
+        }
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What people see of the provider.
+    pub(crate) fn status(&self) -> Value {
+        let last = self.last();
+        let failure = last.failure.as_ref().map(
+            |(at, error)| json!({"secondsAgo": ago(*at), "kind": error.kind().as_str(), "message": error.to_string()}),
+        );
+        json!({
+            "callsUnderWay": self.under_way.get(),
+            "lastSuccessSecondsAgo": last.success.map(ago),
+            "lastError": failure,
+        })
     }
 
     /// An attempt waited this long for its turn.
@@ -107,10 +176,14 @@ fn outcome(failure: Option<&Error>) -> &'static str {
     failure.map_or("ok", |error| error.kind().as_str())
 }
 
+fn ago(at: Instant) -> f64 {
+    at.elapsed().as_millis() as f64 / 1000.0
+}
+
 /// What is made of constants alone either always works or never does, and the tests make it.
 #[allow(clippy::expect_used)] // no input reaches it
-fn valid<T>(built: prometheus::Result<T>) -> T {
-    built.expect("names, labels and buckets of the metrics are valid")
+fn made<I: Instrument>(metric: &Metric, provider: &str) -> I {
+    I::make(metric, Some(provider)).expect("names, labels and buckets of the metrics are valid")
 }
 
 /// Registers, and takes the place of what a former provider of the same name has left there.

@@ -123,6 +123,11 @@ impl Attempts {
         })
     }
 
+    /// How long the cloud still wants to be left alone; zero if it does not.
+    pub(crate) fn left_alone_for(&self) -> Duration {
+        self.gate.closed_for()
+    }
+
     /// Fails while the cloud wants to be left alone, with the time that is left.
     fn pass(&self, operation: Operation) -> Result<()> {
         let left = self.gate.closed_for();

@@ -48,6 +48,32 @@ fn lists(fake: &Fake) -> usize {
     fake.calls().iter().filter(|call| matches!(call, Call::List(_))).count()
 }
 
+// ---- what people see
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_tells_how_it_last_answered_and_for_how_long_it_is_left_alone() {
+    let fake = Arc::new(crowd(1).latency(Duration::from_secs(2)));
+    let layers = layers(&fake);
+    let seen = layers.status();
+    assert_eq!((&seen["lastSuccessSecondsAgo"], &seen["lastError"]), (&().into(), &().into()));
+    let (_, seen) = tokio::join!(layers.check(), async {
+        sleep(Duration::from_secs(1)).await;
+        layers.status()
+    });
+    assert_eq!(seen["callsUnderWay"], 1);
+    fake.fail([Some(error(ErrorKind::RateLimited).retry(Retry::After(Duration::from_secs(90))))]);
+    assert!(layers.check().await.is_err());
+    sleep(Duration::from_secs(30)).await;
+    let seen = layers.status();
+    assert_eq!((&seen["callsUnderWay"], &seen["leftAloneForSeconds"]), (&0.into(), &60.0.into()));
+    assert_eq!((&seen["lastSuccessSecondsAgo"], &seen["lastError"]["secondsAgo"]), (&32.0.into(), &30.0.into()));
+    assert_eq!(
+        (&seen["lastError"]["kind"], &seen["lastError"]["message"]),
+        (&"rate_limited".into(), &"test: on order".into())
+    );
+    assert_eq!(layers.health(), Ok(()), "to start again would not help");
+}
+
 // ---- memory and reads under way
 
 #[tokio::test(start_paused = true)]
@@ -973,4 +999,34 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(truth_or_error(world));
     }
+}
+
+// ---- leading
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_does_not_lead_makes_no_call_and_is_not_told_to_try_again() {
+    let (fake, fence) = (Arc::new(crowd(1)), Fence::open());
+    let layers = layers_with(&fake, LayerOptions { fence: fence.clone(), ..LayerOptions::default() });
+    let term = fence.term("main");
+    let refused = layers.find_instances(&ids(0..1), Freshness::Now).await;
+    let error = refused[0].as_ref().unwrap_err();
+    assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::Cancelled, Retry::Never));
+    assert!(error.message().contains("the lease main"), "{error}");
+    assert_eq!(finds(&fake), 0);
+    assert!(layers.check().await.is_ok(), "whether the credentials are right may be asked");
+    term.extend(Instant::now() + Duration::from_secs(10));
+    assert_eq!(ask(&layers, &ids(0..1), Freshness::Now).await, ["n0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_in_hand_is_given_up_when_the_lease_is_over_and_not_made_again() {
+    let (fake, fence) = (Arc::new(crowd(1)), Fence::open());
+    let layers = layers_with(&fake, LayerOptions { fence: fence.clone(), ..LayerOptions::default() });
+    let term = fence.term("main");
+    term.extend(Instant::now() + Duration::from_millis(250));
+    // Busy at 0 and, after a pause of 200 ms, again: the third attempt would come too late.
+    fake.fail([Some(error(ErrorKind::Unavailable)), Some(error(ErrorKind::Unavailable))]);
+    let answers = layers.find_instances(&ids(0..1), Freshness::Now).await;
+    assert_eq!(answers[0].as_ref().unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(finds(&fake), 2);
 }

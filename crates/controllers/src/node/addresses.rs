@@ -16,7 +16,9 @@ const FRESHNESS: Duration = Duration::from_secs(5);
 /// Looks at once, and then again a period after the last look ended (NODE-3).
 pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
     loop {
+        shared.addresses.works();
         pass(shared, shutdown).await;
+        shared.addresses.rests(shared.options.status_period);
         if shutdown.or(tokio::time::sleep(shared.options.status_period)).await.is_none() {
             return;
         }

@@ -99,6 +99,7 @@ async fn sync_uninitialized(shared: &Shared, nodes: Vec<(Work<NodeName>, Arc<Nod
     let questions: Vec<_> = nodes.iter().map(|(_, node)| InstanceRef::of(node)).collect();
     // A read may be given up at shutdown: nothing has been written for these Nodes yet.
     let Some(answers) = shutdown.or(shared.context.clouds.observe(&questions, FRESHNESS)).await else { return };
+    shared.queue.got_on();
     // Not all at once and held back by the permits alone: a write under way takes some kilobytes.
     stream::iter(nodes.into_iter().zip(answers))
         .for_each_concurrent(shared.options.concurrency.max(1), |((work, node), answer)| async move {
@@ -177,7 +178,7 @@ async fn finish(shared: &Shared, change: &NodeChange, node: &Node, instance: &In
     // upstream: names the state that was decided on, not the one that came of it.
     let object = ObjectRef::node(node).at(&change.resource_version);
     shared.events.emit(&object, EventType::Normal, "Synced", "Node synced successfully");
-    shared.metrics.initialized(node, shared.context.clock.now());
+    shared.metrics.initialized(node, shared.context.clock.now(), shared.memory.waited(&node.name));
     Outcome::Done
 }
 

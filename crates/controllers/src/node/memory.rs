@@ -1,4 +1,4 @@
-//! What the controller has written, which the store may not show yet.
+//! What the controller has written, which the store may not show yet; and since when it knows of Nodes that wait for it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,9 +11,13 @@ use tokio::time::Instant;
 /// API server has gone back, as one does that was restored from a backup, and what it says is the truth again.
 pub(super) const LAG: Duration = Duration::from_secs(10);
 
-/// The Nodes that were initialised by this process. Bounded by the number of Nodes: an entry goes with its Node.
+/// The Nodes that were initialised by this process, and those that are to be. Bounded by the number of Nodes: an entry goes
+/// with its Node.
 #[derive(Default)]
-pub(super) struct Memory(Mutex<HashMap<NodeName, Written>>);
+pub(super) struct Memory {
+    written: Mutex<HashMap<NodeName, Written>>,
+    seen: Mutex<HashMap<NodeName, Instant>>,
+}
 
 struct Written {
     uid: String,
@@ -42,11 +46,26 @@ impl Memory {
     /// The Node is gone.
     pub(super) fn forget(&self, name: &NodeName) {
         self.lock().remove(name);
+        self.seen().remove(name);
+    }
+
+    /// A Node waits to be initialised.
+    pub(super) fn saw(&self, name: &NodeName) {
+        self.seen().entry(name.clone()).or_insert_with(Instant::now);
+    }
+
+    /// How long ago it was first seen to wait. It waits no longer.
+    pub(super) fn waited(&self, name: &NodeName) -> Option<Duration> {
+        self.seen().remove(name).map(|since| since.elapsed())
+    }
+
+    fn seen(&self) -> MutexGuard<'_, HashMap<NodeName, Instant>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<NodeName, Written>> {
         // Every change above leaves the map whole, so a panic elsewhere does not spoil it.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

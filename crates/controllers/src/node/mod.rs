@@ -25,14 +25,17 @@ use std::time::Duration;
 
 use bowline_core::{Node, NodeName, initialize as decision};
 use bowline_kube::{Change, Cluster, EventSink, EventSource, Right};
-use bowline_runtime::{Backoff, Priority, Queue, Shutdown};
+use bowline_runtime::{Backoff, Heartbeat, Kind, Part, Priority, Queue, Shutdown};
 use tokio::sync::Semaphore;
 
 use crate::Context;
+use crate::activity::Activity;
 use crate::complaints::Complaints;
 use crate::outcome::Tries;
 use memory::Memory;
 use metrics::Metrics;
+
+pub(crate) use metrics::METRICS;
 
 /// The canonical name, in flags, health checks and Events.
 pub const NAME: &str = "cloud-node-controller";
@@ -51,6 +54,10 @@ const QUEUE: &str = "Nodes";
 // upstream: 5 ms doubling to 1000 s. The first of those are wasted on a cloud, which the layers have asked several times
 // already, and the last are too long for a cloud that has recovered.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(60) };
+
+/// How long none of many Nodes may be finished: the cloud is asked about a thousand of them at once, which takes most of an
+/// hour where it takes one call per second.
+const PATIENCE: Duration = Duration::from_secs(60 * 60);
 
 /// How the controller is set.
 #[derive(Debug, Clone)]
@@ -86,12 +93,20 @@ struct Shared {
     /// The same for the log, which has causes that are no Events.
     failures: Complaints<NodeName>,
     writers: Semaphore,
+    /// The look at all addresses.
+    addresses: Heartbeat,
+    activity: Activity,
 }
 
 impl NodeController {
     /// Listens to the Nodes from now on; works once it [runs](NodeController::run).
     pub fn new(context: Context, options: Options) -> Result<NodeController, prometheus::Error> {
-        let queue = Queue::new(QUEUE, BACKOFF, &context.queues);
+        let queue = Queue::new(QUEUE, BACKOFF, &context.queues).with_patience(PATIENCE);
+        let addresses = Heartbeat::new();
+        let parts: [(Kind, String, Arc<dyn Part>); 2] = [
+            (Kind::Queue, QUEUE.to_owned(), Arc::new(queue.clone())),
+            (Kind::Controller, "addresses".to_owned(), Arc::new(addresses.clone())),
+        ];
         let shared = Arc::new(Shared {
             events: context.events.source(NAME),
             metrics: Metrics::register(&context.metrics)?,
@@ -99,6 +114,8 @@ impl NodeController {
             complaints: Complaints::default(),
             failures: Complaints::default(),
             writers: Semaphore::new(options.concurrency.max(1)),
+            activity: Activity::new(&context, NAME, "cloud-node", parts),
+            addresses,
             queue,
             context,
             options,
@@ -110,6 +127,7 @@ impl NodeController {
     /// Runs until shutdown is requested, and then finishes the writes in hand.
     pub async fn run(self, shutdown: Shutdown) {
         let shared = self.shared;
+        let _running = shared.activity.runs();
         if shutdown.or(shared.context.nodes.synced()).await.is_none() {
             return;
         }
@@ -139,6 +157,9 @@ impl Shared {
     }
 
     fn enqueue(&self, node: &Node) {
+        if node.is_uninitialized() {
+            self.memory.saw(&node.name);
+        }
         if node.is_uninitialized() || !decision::mirrored_labels(node).is_empty() {
             self.queue.add(node.name.clone(), Priority::High);
         }

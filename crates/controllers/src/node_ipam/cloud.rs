@@ -97,6 +97,7 @@ async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) 
     let questions: Vec<_> = asked.iter().map(|(_, node)| InstanceRef::of(node)).collect();
     // A read may be given up at shutdown: nothing has been written for these Nodes yet.
     let Some(answers) = shutdown.or(shared.context.clouds.observe(&questions, FRESHNESS)).await else { return };
+    shared.queue.got_on();
     asked.iter().zip(&answers).for_each(|((_, node), answer)| keep_for(shared, node, answer));
     stream::iter(asked.into_iter().zip(answers))
         .for_each_concurrent(WRITERS, |((work, node), answer)| async move {

@@ -3,14 +3,49 @@
 use std::time::Duration;
 
 use bowline_core::ipam::{Allocator, ClusterRange};
-use prometheus::core::Collector;
+use bowline_runtime::{Bounds, Metric, metrics};
 use prometheus::{
-    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry,
+    Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
 };
 
-/// The label of all but one.
-const LABEL: &str = "clusterCIDR";
+/// The label of all but two.
+const LABELS: &[&str] = &["clusterCIDR"];
+
+metrics! {
+    /// What the controller counts.
+    pub METRICS;
+    ALLOCATIONS = Metric::counter(
+        "node_ipam_controller_cidrset_cidrs_allocations_total", "Counter measuring total number of CIDR allocations.",
+    ).labels(LABELS);
+    RELEASES = Metric::counter(
+        "node_ipam_controller_cidrset_cidrs_releases_total", "Counter measuring total number of CIDR releases.",
+    ).labels(LABELS);
+    // upstream: "cirdset".
+    MOST = Metric::gauge("node_ipam_controller_cirdset_max_cidrs", "Maximum number of CIDRs that can be allocated.")
+        .labels(LABELS);
+    USAGE = Metric::gauge(
+        "node_ipam_controller_cidrset_usage_cidrs", "Gauge measuring percentage of allocated CIDRs.",
+    ).labels(LABELS);
+    // upstream: the help text is another metric's.
+    SKIPPED = Metric::histogram(
+        "node_ipam_controller_cidrset_allocation_tries_per_request",
+        "Number of endpoints added on each Service sync",
+        Bounds::Powers { first: 1.0, factor: 5.0, count: 5 },
+    ).labels(LABELS);
+    FREE = Metric::gauge("bowline_pod_range_free_blocks", "Blocks of a range of the cluster that no Node holds.")
+        .labels(LABELS);
+    SECONDS_LEFT = Metric::gauge(
+        "bowline_pod_range_seconds_until_full",
+        "How long until a range of the cluster has no free block left, at the rate of the last hours; 0 when it is full, \
+         absent while it does not grow.",
+    ).labels(LABELS);
+    MISFITS = Metric::counter(
+        "bowline_pod_range_misfits_total", "Nodes that turned up with a pod range that is none of the cluster's.",
+    );
+    OVERLAPS = Metric::gauge(
+        "bowline_pod_range_overlaps", "Nodes that have a pod range, or a part of one, that another Node has, too.",
+    );
+}
 
 pub(super) struct Metrics {
     ranges: Vec<RangeMetrics>,
@@ -45,30 +80,12 @@ struct Families {
 impl Metrics {
     pub(super) fn register(registry: &Registry, ranges: &[ClusterRange]) -> prometheus::Result<Metrics> {
         let families = Families::register(registry)?;
-        let seconds_left = Opts::new(
-            "bowline_pod_range_seconds_until_full",
-            "How long until a range of the cluster has no free block left, at the rate of the last hours; 0 when it is \
-             full, absent while it does not grow.",
-        );
-        let metrics = Metrics {
+        Ok(Metrics {
             ranges: ranges.iter().map(|range| families.of(range)).collect(),
-            seconds_left: registered(registry, GaugeVec::new(seconds_left, &[LABEL])?)?,
-            misfits: registered(
-                registry,
-                IntCounter::new(
-                    "bowline_pod_range_misfits_total",
-                    "Nodes that turned up with a pod range that is none of the cluster's.",
-                )?,
-            )?,
-            overlaps: registered(
-                registry,
-                IntGauge::new(
-                    "bowline_pod_range_overlaps",
-                    "Nodes that have a pod range, or a part of one, that another Node has, too.",
-                )?,
-            )?,
-        };
-        Ok(metrics)
+            seconds_left: SECONDS_LEFT.register(registry)?,
+            misfits: MISFITS.register(registry)?,
+            overlaps: OVERLAPS.register(registry)?,
+        })
     }
 
     /// Counts what happened to the ranges since this was last done (IPAM-11).
@@ -98,38 +115,13 @@ impl Metrics {
 
 impl Families {
     fn register(registry: &Registry) -> prometheus::Result<Families> {
-        let labels = &[LABEL];
-        let allocations = Opts::new(
-            "node_ipam_controller_cidrset_cidrs_allocations_total",
-            "[ALPHA] Counter measuring total number of CIDR allocations.",
-        );
-        let releases = Opts::new(
-            "node_ipam_controller_cidrset_cidrs_releases_total",
-            "[ALPHA] Counter measuring total number of CIDR releases.",
-        );
-        // upstream: "cirdset".
-        let most = Opts::new(
-            "node_ipam_controller_cirdset_max_cidrs",
-            "[ALPHA] Maximum number of CIDRs that can be allocated.",
-        );
-        let usage = Opts::new(
-            "node_ipam_controller_cidrset_usage_cidrs",
-            "[ALPHA] Gauge measuring percentage of allocated CIDRs.",
-        );
-        // upstream: the help text is another metric's.
-        let skipped = HistogramOpts::new(
-            "node_ipam_controller_cidrset_allocation_tries_per_request",
-            "[ALPHA] Number of endpoints added on each Service sync",
-        );
-        let skipped = skipped.buckets(prometheus::exponential_buckets(1.0, 5.0, 5)?);
-        let free = Opts::new("bowline_pod_range_free_blocks", "Blocks of a range of the cluster that no Node holds.");
         Ok(Families {
-            allocations: registered(registry, IntCounterVec::new(allocations, labels)?)?,
-            releases: registered(registry, IntCounterVec::new(releases, labels)?)?,
-            most: registered(registry, IntGaugeVec::new(most, labels)?)?,
-            usage: registered(registry, GaugeVec::new(usage, labels)?)?,
-            skipped: registered(registry, HistogramVec::new(skipped, labels)?)?,
-            free: registered(registry, IntGaugeVec::new(free, labels)?)?,
+            allocations: ALLOCATIONS.register(registry)?,
+            releases: RELEASES.register(registry)?,
+            most: MOST.register(registry)?,
+            usage: USAGE.register(registry)?,
+            skipped: SKIPPED.register(registry)?,
+            free: FREE.register(registry)?,
         })
     }
 
@@ -146,9 +138,4 @@ impl Families {
             label,
         }
     }
-}
-
-fn registered<M: Collector + Clone + 'static>(registry: &Registry, metric: M) -> prometheus::Result<M> {
-    registry.register(Box::new(metric.clone()))?;
-    Ok(metric)
 }

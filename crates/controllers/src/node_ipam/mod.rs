@@ -32,14 +32,17 @@ use std::time::Duration;
 use bowline_core::ipam::{ClusterRange, Misfit};
 use bowline_core::{Node, NodeName, parse_cidr};
 use bowline_kube::{Change, Cluster, EventSink, EventSource, EventType, ObjectRef, Right};
-use bowline_runtime::{Backoff, Priority, Queue, Shutdown, Work};
+use bowline_runtime::{Backoff, Kind, Part, Priority, Queue, Shutdown, Work};
 use ipnet::IpNet;
 
 use crate::Context;
+use crate::activity::Activity;
 use crate::complaints::Complaints;
 use crate::outcome::{Outcome, Tries};
 use book::Ledger;
 use metrics::Metrics;
+
+pub(crate) use metrics::METRICS;
 
 /// The canonical name, in flags and health checks.
 pub const NAME: &str = "node-ipam-controller";
@@ -63,6 +66,10 @@ const QUEUE: &str = "cidrallocator_node";
 
 /// How long a Node that failed waits for its next try: as long as in the queue of the cloud-node-controller.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(60) };
+
+/// How long none of many Nodes may be finished where the cloud is asked about all of them: most of an hour, where it takes
+/// one call per second.
+const BATCH_PATIENCE: Duration = Duration::from_secs(60 * 60);
 
 /// Nodes that are written at once.
 const WRITERS: usize = 30;
@@ -123,14 +130,20 @@ struct Shared {
     /// The same for the log, which has causes that are no Events.
     failures: Complaints<NodeName>,
     misfits: Complaints<NodeName>,
+    activity: Activity,
 }
 
 impl NodeIpamController {
     /// Listens to the Nodes from now on; works once it [runs](NodeIpamController::run).
     pub fn new(context: Context, options: Options) -> Result<NodeIpamController, prometheus::Error> {
+        let queue = Queue::new(QUEUE, BACKOFF, &context.queues);
+        // Where a cloud has a say, it is asked about a thousand Nodes at once.
+        let queue = if options.allocator == AllocatorType::Range { queue } else { queue.with_patience(BATCH_PATIENCE) };
+        let parts: [(Kind, String, Arc<dyn Part>); 1] = [(Kind::Queue, QUEUE.to_owned(), Arc::new(queue.clone()))];
         let shared = Arc::new(Shared {
+            activity: Activity::new(&context, NAME, "nodeipam", parts),
             events: context.events.source(COMPONENT),
-            queue: Queue::new(QUEUE, BACKOFF, &context.queues),
+            queue,
             metrics: Metrics::register(&context.metrics, &options.ranges)?,
             ledger: Ledger::new(&options),
             complaints: Complaints::default(),
@@ -147,6 +160,7 @@ impl NodeIpamController {
     /// none can be handed out safely.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), IpamError> {
         let shared = self.shared;
+        let _running = shared.activity.runs();
         if shutdown.or(shared.context.nodes.synced()).await.is_none() {
             return Ok(());
         }

@@ -25,6 +25,7 @@ async fn told(allocator: AllocatorType, story: impl Fn(&Store<Node>)) -> Vec<(St
         events,
         clock: Clock::system(),
         queues: QueueMetrics::register(&metrics).unwrap(),
+        running: crate::RunningControllers::register(&metrics).unwrap(),
         board: bowline_runtime::Board::new(),
         metrics,
     };

@@ -3,7 +3,27 @@
 use bowline_cloud::{Error, ErrorKind, Nobody, Sighting};
 use bowline_core::InstanceState;
 use bowline_core::lifecycle::Held;
-use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGaugeVec, Opts, Registry};
+use bowline_runtime::{Bounds, Metric, metrics};
+use prometheus::{Histogram, IntCounterVec, IntGaugeVec, Registry};
+
+metrics! {
+    /// What the controller counts.
+    pub METRICS;
+    PASS_DURATION = Metric::histogram(
+        "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
+        "How long one look at all nodes took.",
+        // upstream: from a millisecond, doubling 14 times.
+        Bounds::Powers { first: 0.001, factor: 2.0, count: 15 },
+    );
+    CALLS = Metric::counter(
+        "cloud_node_lifecycle_controller_cloud_provider_calls_total",
+        "Questions to the cloud about nodes that are not ready, by how they were answered.",
+    ).labels(&["operation", "result"]);
+    HELD = Metric::gauge(
+        "bowline_node_deletions_held_back",
+        "Nodes that are kept although their machines are gone, by what speaks against deleting them.",
+    ).labels(&["provider", "reason"]);
+}
 
 pub(super) struct Metrics {
     pub(super) pass_duration: Histogram,
@@ -13,32 +33,11 @@ pub(super) struct Metrics {
 
 impl Metrics {
     pub(super) fn register(registry: &Registry) -> prometheus::Result<Metrics> {
-        let duration = HistogramOpts::new(
-            "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
-            "[ALPHA] How long one look at all nodes took.",
-        );
-        let metrics = Metrics {
-            // upstream: from a millisecond, doubling 14 times.
-            pass_duration: Histogram::with_opts(duration.buckets(prometheus::exponential_buckets(0.001, 2.0, 15)?))?,
-            calls: IntCounterVec::new(
-                Opts::new(
-                    "cloud_node_lifecycle_controller_cloud_provider_calls_total",
-                    "[ALPHA] Questions to the cloud about nodes that are not ready, by how they were answered.",
-                ),
-                &["operation", "result"],
-            )?,
-            held: IntGaugeVec::new(
-                Opts::new(
-                    "bowline_node_deletions_held_back",
-                    "Nodes that are kept although their machines are gone, by what speaks against deleting them.",
-                ),
-                &["provider", "reason"],
-            )?,
-        };
-        registry.register(Box::new(metrics.pass_duration.clone()))?;
-        registry.register(Box::new(metrics.calls.clone()))?;
-        registry.register(Box::new(metrics.held.clone()))?;
-        Ok(metrics)
+        Ok(Metrics {
+            pass_duration: PASS_DURATION.register(registry)?,
+            calls: CALLS.register(registry)?,
+            held: HELD.register(registry)?,
+        })
     }
 
     /// Counts one answer (LIFE-10). One read of ours answers what are two questions upstream.

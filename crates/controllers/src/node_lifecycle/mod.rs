@@ -23,13 +23,16 @@ use bowline_cloud::{Clouds, Error, ErrorKind, Freshness, Nobody, Sighting};
 use bowline_core::lifecycle::{self, Answer, Fleet, Glance, Held, Look, Memory, Moment, Policy};
 use bowline_core::{InstanceRef, InstanceState, Node, NodeName};
 use bowline_kube::{Change, Cluster, EventSink, EventSource, EventType, ObjectRef, Right};
-use bowline_runtime::Shutdown;
+use bowline_runtime::{Heartbeat, Kind, Part, Shutdown};
 use futures::future::join;
 
 use crate::Context;
+use crate::activity::Activity;
 use crate::complaints::Complaints;
 use metrics::Metrics;
 use pace::Pace;
+
+pub(crate) use metrics::METRICS;
 
 /// The canonical name, in flags, health checks and Events.
 pub const NAME: &str = "cloud-node-lifecycle-controller";
@@ -72,6 +75,8 @@ pub struct NodeLifecycleController {
     events: EventSource,
     metrics: Metrics,
     complaints: Arc<Complaints<NodeName>>,
+    look: Heartbeat,
+    activity: Activity,
 }
 
 impl NodeLifecycleController {
@@ -83,7 +88,11 @@ impl NodeLifecycleController {
                 complaints.forget(&node.name);
             }
         });
+        let look = Heartbeat::new();
+        let parts: [(Kind, String, Arc<dyn Part>); 1] = [(Kind::Controller, "look".to_owned(), Arc::new(look.clone()))];
         Ok(NodeLifecycleController {
+            activity: Activity::new(&context, NAME, "cloud-node-lifecycle", parts),
+            look,
             events: context.events.source(NAME),
             metrics: Metrics::register(&context.metrics)?,
             complaints,
@@ -96,12 +105,15 @@ impl NodeLifecycleController {
     ///
     /// It waits for the store, unlike upstream (INF-3): the share of Nodes that may go is reckoned from all of them.
     pub async fn run(self, shutdown: Shutdown) {
+        let _running = self.activity.runs();
         let (mut memory, mut pace) = (Memory::default(), Pace::default());
         let mut turn = shutdown.or(self.context.nodes.synced()).await;
         while turn.is_some() {
+            self.look.works();
             let timer = self.metrics.pass_duration.start_timer();
             self.pass(&mut memory, &mut pace, &shutdown).await;
             timer.observe_duration();
+            self.look.rests(self.options.monitor_period);
             turn = shutdown.or(tokio::time::sleep(self.options.monitor_period)).await;
         }
     }

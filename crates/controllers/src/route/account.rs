@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bowline_cloud::{Cloud, Error, Result};
 use bowline_core::routes::{Brake, Doubt, Table};
 use bowline_core::{ClusterName, NodeName, Route, RouteSpec};
-use bowline_runtime::{Queue, QueueMetrics};
+use bowline_runtime::{Heartbeat, Queue, QueueMetrics};
 use ipnet::IpNet;
 
 use super::rounds::Rounds;
@@ -24,6 +24,8 @@ pub(super) struct Account {
     pub(super) queue: Queue<Key>,
     /// The check that is under way.
     pub(super) rounds: Rounds,
+    /// The listing of everything, now and then.
+    pub(super) checking: Heartbeat,
     cluster: ClusterName,
     book: Mutex<Book>,
     /// Who holds it lists; others wait for what comes of that.
@@ -66,6 +68,7 @@ impl Account {
             cloud,
             queue: Queue::new(QUEUE, BACKOFF, queues),
             rounds: Rounds::default(),
+            checking: Heartbeat::new(),
             cluster: options.cluster.clone(),
             book: Mutex::default(),
             listing: tokio::sync::Mutex::default(),
@@ -116,6 +119,7 @@ impl Account {
         let routes = self.cloud.layers().list_routes(&self.cluster).await;
         let failed = routes.as_ref().err().cloned();
         self.book().end(begun, routes);
+        self.queue.got_on();
         failed.map_or(Ok(()), Err)
     }
 

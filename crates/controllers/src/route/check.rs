@@ -23,10 +23,15 @@ impl Shared {
         let mut failures = 0;
         loop {
             let begin = Instant::now();
+            account.checking.works();
             let outcome = self.check(account).await;
+            account.checking.ends();
             failures = if outcome.is_err() { failures + 1 } else { 0 };
             match self.pause(begin, outcome.err(), failures) {
-                Some(pause) => tokio::time::sleep(pause).await,
+                Some(pause) => {
+                    account.checking.rests(pause);
+                    tokio::time::sleep(pause).await;
+                }
                 None => return,
             }
         }
@@ -55,6 +60,8 @@ impl Shared {
             return Err(error);
         }
         self.metrics.has(account.cloud.name(), account.read(|table| table.len()));
+        // Whether what differs gets its passes is the queue's affair.
+        account.checking.ends();
         let keys = self.differing(account);
         let end = account.rounds.begin(keys.iter().cloned());
         keys.into_iter().for_each(|key| account.queue.add(key, Priority::Low));

@@ -1,8 +1,23 @@
 //! The controller's metrics: upstream's by its name, and ours.
 
-use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
+use bowline_runtime::{Metric, metrics};
+use prometheus::{IntCounterVec, IntGaugeVec, Registry};
 
 use super::pass::Done;
+
+metrics! {
+    /// What the controller counts.
+    pub METRICS;
+    SYNCS = Metric::counter(
+        "route_controller_route_sync_total",
+        "Passes over routes, by what caused them and what came of them.",
+    ).labels(&["outcome", "trigger"]);
+    ROUTES = Metric::gauge("bowline_routes", "Routes that the cloud has, as far as is known.").labels(&["provider"]);
+    HELD = Metric::gauge(
+        "bowline_route_deletions_held_back",
+        "Routes that are kept although the nodes that they lead to are gone, by what speaks against deleting them.",
+    ).labels(&["provider", "reason"]);
+}
 
 /// What made us look (ROUTE-14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,25 +57,11 @@ pub(super) struct Metrics {
 
 impl Metrics {
     pub(super) fn register(registry: &Registry) -> prometheus::Result<Metrics> {
-        let counter = |name: &str, help: &str, labels: &[&str]| IntCounterVec::new(Opts::new(name, help), labels);
-        let gauge = |name: &str, help: &str, labels: &[&str]| IntGaugeVec::new(Opts::new(name, help), labels);
-        let metrics = Metrics {
-            syncs: counter(
-                "route_controller_route_sync_total",
-                "[ALPHA] Passes over routes, by what caused them and what came of them.",
-                &["outcome", "trigger"],
-            )?,
-            routes: gauge("bowline_routes", "Routes that the cloud has, as far as is known.", &["provider"])?,
-            held: gauge(
-                "bowline_route_deletions_held_back",
-                "Routes that are kept although the nodes that they lead to are gone, by what speaks against deleting them.",
-                &["provider", "reason"],
-            )?,
-        };
-        registry.register(Box::new(metrics.syncs.clone()))?;
-        registry.register(Box::new(metrics.routes.clone()))?;
-        registry.register(Box::new(metrics.held.clone()))?;
-        Ok(metrics)
+        Ok(Metrics {
+            syncs: SYNCS.register(registry)?,
+            routes: ROUTES.register(registry)?,
+            held: HELD.register(registry)?,
+        })
     }
 
     pub(super) fn synced(&self, trigger: Trigger, outcome: Outcome) {

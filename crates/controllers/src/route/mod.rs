@@ -27,6 +27,7 @@ mod rounds;
 mod strays;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,19 +35,21 @@ use bowline_cloud::Cloud;
 use bowline_core::routes::NetworkStatus;
 use bowline_core::{ClusterName, Node, NodeName, Route};
 use bowline_kube::{Change, Cluster, EventSink, EventSource, Right};
-use bowline_runtime::{Backoff, Priority, Shutdown, Work};
+use bowline_runtime::{Backoff, Kind, Part, Priority, Shutdown, Work};
 use futures::future::join_all;
 use ipnet::IpNet;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::Context;
+use crate::activity::Activity;
 use crate::complaints::Complaints;
 use crate::panics::pass_on_panic;
 use account::Account;
 use metrics::{Metrics, Outcome, Trigger};
 
 pub(crate) use fleet::Fleet;
+pub(crate) use metrics::METRICS;
 
 /// The canonical name, in flags and health checks.
 pub const NAME: &str = "node-route-controller";
@@ -132,6 +135,15 @@ enum Key {
     Strays,
 }
 
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::Node(name) => name.fmt(f),
+            Key::Strays => f.write_str("(routes that lead to no node)"),
+        }
+    }
+}
+
 /// The controller.
 pub struct RouteController {
     shared: Arc<Shared>,
@@ -148,6 +160,7 @@ struct Shared {
     complaints: Complaints<(NodeName, Option<IpNet>)>,
     /// What Nodes were last told of their network: our own word is no news.
     told: Mutex<HashMap<NodeName, NetworkStatus>>,
+    activity: Activity,
 }
 
 impl RouteController {
@@ -165,6 +178,7 @@ impl RouteController {
             metrics: Metrics::register(&context.metrics)?,
             complaints: Complaints::default(),
             told: Mutex::default(),
+            activity: Activity::new(&context, NAME, "route", parts(&accounts)),
             accounts,
             context,
             options,
@@ -176,12 +190,28 @@ impl RouteController {
     /// Runs until shutdown is requested, and then finishes the writes in hand.
     pub async fn run(self, shutdown: Shutdown) {
         let shared = self.shared;
+        let _running = shared.activity.runs();
         if shutdown.or(shared.context.nodes.synced()).await.is_none() {
             return;
         }
         let working = join_all(shared.accounts.iter().map(|account| work(&shared, account, &shutdown)));
         tokio::join!(working, check::run(&shared, &shutdown));
     }
+}
+
+/// The queue and the check of each cloud, with the cloud's name where there are several.
+fn parts(accounts: &[Arc<Account>]) -> Vec<(Kind, String, Arc<dyn Part>)> {
+    let name = |what: &str, account: &Account| match accounts.len() {
+        1 => what.to_owned(),
+        _ => format!("{what} ({})", account.cloud.name()),
+    };
+    let parts = accounts.iter().flat_map(|account| -> [(Kind, String, Arc<dyn Part>); 2] {
+        [
+            (Kind::Queue, name(QUEUE, account), Arc::new(account.queue.clone())),
+            (Kind::Controller, name("check", account), Arc::new(account.checking.clone())),
+        ]
+    });
+    parts.collect()
 }
 
 /// Works on one cloud until shutdown is requested, and then finishes what is in hand.
@@ -323,6 +353,9 @@ impl Shared {
             Key::Node(name) => self.sync_node(account, name, shutdown).await,
             Key::Strays => self.sync_strays(account, shutdown).await,
         };
+        if let Some(why) = &done.why {
+            work.failed(why);
+        }
         let outcome = Outcome::of(&done);
         if !account.rounds.finished(key, outcome) {
             self.metrics.synced(Trigger::NodeChange, outcome);

@@ -1,5 +1,6 @@
 //! One pass over one Node: its lanes, side by side, and then its condition.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub(super) struct Done {
     pub(super) again: Option<Duration>,
     /// What failed.
     pub(super) failures: Vec<Retry>,
+    /// The first of it, for people who look.
+    pub(super) why: Option<String>,
 }
 
 /// What comes next for the key of a pass.
@@ -62,20 +65,20 @@ impl Done {
         }
     }
 
-    fn failed(retry: Retry) -> Done {
-        Done { failures: vec![retry], ..Done::default() }
+    pub(super) fn failed(retry: Retry, why: impl fmt::Display) -> Done {
+        Done { failures: vec![retry], why: Some(why.to_string()), ..Done::default() }
     }
 
     fn failed_with(error: &Error) -> Done {
         Done {
             is_unclear: is_unclear(error.kind()),
             is_cancelled: error.kind() == ErrorKind::Cancelled,
-            ..Done::failed(retry_of(error))
+            ..Done::failed(retry_of(error), error)
         }
     }
 
     pub(super) fn unlisted(error: &Error) -> Done {
-        Done { is_unlisted: true, ..Done::failed(error.retry_advice()) }
+        Done { is_unlisted: true, ..Done::failed(error.retry_advice(), error) }
     }
 
     pub(super) fn merge(mut self, other: Done) -> Done {
@@ -84,6 +87,7 @@ impl Done {
         self.is_unclear |= other.is_unclear;
         self.is_cancelled |= other.is_cancelled;
         self.failures.extend(other.failures);
+        self.why = self.why.or(other.why);
         self
     }
 }
@@ -157,6 +161,7 @@ impl Shared {
         let mut done = Done::default();
         for removal in &lane.remove {
             done = done.merge(self.delete(account, removal).await);
+            account.queue.got_on();
         }
         if let Some(spec) = &lane.create {
             if done.failures.is_empty() {
@@ -221,7 +226,7 @@ impl Shared {
             }
             Err(error) => {
                 tracing::warn!(controller = NAME, key = %node.name, "could not write the node's condition: {error}");
-                Done::failed(Retry::Backoff)
+                Done::failed(Retry::Backoff, error)
             }
         }
     }

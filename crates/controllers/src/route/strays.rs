@@ -46,7 +46,7 @@ impl Shared {
                     controller = NAME,
                     "routes are kept until the API server says which nodes it has: {error}"
                 );
-                return Done { failures: vec![bowline_cloud::Retry::Backoff], ..Done::default() };
+                return Done::failed(bowline_cloud::Retry::Backoff, error);
             }
             None => return Done::default(),
         };
@@ -91,6 +91,7 @@ impl Shared {
             Some(_) => Done::default(),
             None => self.delete(account, &stray).await,
         };
+        account.queue.got_on();
         (stray, done)
     }
 
@@ -117,7 +118,7 @@ impl Shared {
             // Only a Node that comes changes that.
             Doubt::NoNodes { .. } => None,
         };
-        Done { again, ..Done::default() }
+        Done { again, why: Some(doubt.to_string()), ..Done::default() }
     }
 
     fn release(&self, account: &Account) {

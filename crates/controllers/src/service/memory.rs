@@ -23,6 +23,8 @@ struct Entry {
     written: Option<Written>,
     /// The user has changed the Service since it was last as wanted.
     news: bool,
+    /// When that was first heard.
+    seen: Option<Instant>,
     /// That work on the news has begun is told.
     announced: bool,
     /// The targets that the last pass was about, however it ended.
@@ -68,6 +70,12 @@ impl Memory {
         let mut memory = self.lock();
         let entry = memory.entry(key.clone()).or_default();
         (entry.news, entry.announced) = (true, false);
+        entry.seen.get_or_insert_with(Instant::now);
+    }
+
+    /// How long ago the news was first heard of, if it is not settled.
+    pub(super) fn waited(&self, key: &ServiceKey) -> Option<Duration> {
+        self.lock().get(key)?.seen.map(|seen| seen.elapsed())
     }
 
     /// The user has changed it since it was last as wanted.
@@ -87,7 +95,7 @@ impl Memory {
         if let Some(entry) = self.lock().get_mut(key)
             && entry.announced
         {
-            (entry.news, entry.announced) = (false, false);
+            (entry.news, entry.announced, entry.seen) = (false, false, None);
         }
     }
 

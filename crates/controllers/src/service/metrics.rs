@@ -2,7 +2,57 @@
 
 use std::time::Duration;
 
-use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, Registry};
+use bowline_runtime::{Bounds, Metric, metrics};
+use prometheus::{Histogram, IntCounter, IntCounterVec, Registry};
+
+/// Seconds.
+// upstream: fifteen powers of two from one.
+const SECONDS: Bounds = Bounds::Powers { first: 1.0, factor: 2.0, count: 15 };
+
+/// Seconds: a balancer is there at once, or takes a cloud some minutes.
+const WAITS: Bounds = Bounds::Listed(&[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0]);
+
+metrics! {
+    /// What the controller counts.
+    pub METRICS;
+    NODE_UPDATES = Metric::counter(
+        "service_controller_loadbalancer_sync_total",
+        "A metric counting the amount of times any load balancer has been configured, as an effect of service/node changes \
+         on the cluster",
+    );
+    NODE_UPDATE_ERRORS = Metric::counter(
+        "service_controller_nodesync_error_total",
+        "A metric counting the amount of times any load balancer has been configured and errored, as an effect of node \
+         changes on the cluster",
+    );
+    NODE_SYNC_LATENCY = Metric::histogram(
+        "service_controller_nodesync_latency_seconds",
+        "A metric measuring the latency for nodesync which updates loadbalancer hosts on cluster node updates.",
+        SECONDS,
+    );
+    NODE_UPDATE_LATENCY = Metric::histogram(
+        "service_controller_update_loadbalancer_host_latency_seconds",
+        "A metric measuring the latency for updating each load balancer hosts.",
+        SECONDS,
+    );
+    ADDRESS_DELAY = Metric::histogram(
+        "bowline_service_address_delay_seconds",
+        "How long a Service waited, from when it was made until its address was written.",
+        SECONDS,
+    );
+    SEEN_TO_ADDRESS = Metric::histogram(
+        "bowline_service_seen_to_address_seconds",
+        "How long it took from when a Service that wants a load balancer was first seen by this process until its address \
+         was written.",
+        WAITS,
+    );
+    ENSURES = Metric::counter(
+        "bowline_load_balancer_ensures_total",
+        "How often a load balancer was made or changed for another reason than its Nodes, by how that ended.",
+    ).labels(&["result"]);
+    PASSES = Metric::counter("bowline_load_balancer_passes_total", "Passes over a load balancer, by how they ended.")
+        .labels(&["outcome"]);
+}
 
 pub(super) struct Metrics {
     /// Updates of a balancer because of its Nodes.
@@ -15,46 +65,31 @@ pub(super) struct Metrics {
     pub(super) node_update_latency: Histogram,
     /// How long a Service waited for its address.
     pub(super) address_delay: Histogram,
+    /// How long of that we knew of it.
+    pub(super) seen_to_address: Histogram,
+    /// What was made or changed for another reason than Nodes.
+    ensures: IntCounterVec,
     /// Passes over a balancer, by how they ended.
     passes: IntCounterVec,
 }
 
 impl Metrics {
     pub(super) fn register(registry: &Registry) -> prometheus::Result<Metrics> {
-        let passes = Opts::new("bowline_load_balancer_passes_total", "Passes over a load balancer, by how they ended.");
-        let metrics = Metrics {
-            node_updates: IntCounter::new(
-                "service_controller_loadbalancer_sync_total",
-                "[ALPHA] A metric counting the amount of times any load balancer has been configured, as an effect of \
-                 service/node changes on the cluster",
-            )?,
-            node_update_errors: IntCounter::new(
-                "service_controller_nodesync_error_total",
-                "[ALPHA] A metric counting the amount of times any load balancer has been configured and errored, as an \
-                 effect of node changes on the cluster",
-            )?,
-            node_sync_latency: seconds(
-                "service_controller_nodesync_latency_seconds",
-                "[ALPHA] A metric measuring the latency for nodesync which updates loadbalancer hosts on cluster node \
-                 updates.",
-            )?,
-            node_update_latency: seconds(
-                "service_controller_update_loadbalancer_host_latency_seconds",
-                "[ALPHA] A metric measuring the latency for updating each load balancer hosts.",
-            )?,
-            address_delay: seconds(
-                "bowline_service_address_delay_seconds",
-                "How long a Service waited, from when it was made until its address was written.",
-            )?,
-            passes: IntCounterVec::new(passes, &["outcome"])?,
-        };
-        registry.register(Box::new(metrics.node_updates.clone()))?;
-        registry.register(Box::new(metrics.node_update_errors.clone()))?;
-        registry.register(Box::new(metrics.node_sync_latency.clone()))?;
-        registry.register(Box::new(metrics.node_update_latency.clone()))?;
-        registry.register(Box::new(metrics.address_delay.clone()))?;
-        registry.register(Box::new(metrics.passes.clone()))?;
-        Ok(metrics)
+        Ok(Metrics {
+            node_updates: NODE_UPDATES.register(registry)?,
+            node_update_errors: NODE_UPDATE_ERRORS.register(registry)?,
+            node_sync_latency: NODE_SYNC_LATENCY.register(registry)?,
+            node_update_latency: NODE_UPDATE_LATENCY.register(registry)?,
+            address_delay: ADDRESS_DELAY.register(registry)?,
+            seen_to_address: SEEN_TO_ADDRESS.register(registry)?,
+            ensures: ENSURES.register(registry)?,
+            passes: PASSES.register(registry)?,
+        })
+    }
+
+    /// A balancer was made or changed, or was to be.
+    pub(super) fn ensured(&self, failed: bool) {
+        self.ensures.with_label_values(&[if failed { "failure" } else { "success" }]).inc();
     }
 
     /// A pass has ended like this.
@@ -70,11 +105,4 @@ impl Metrics {
             self.node_update_errors.inc();
         }
     }
-}
-
-/// Seconds.
-// upstream: fifteen powers of two from one.
-fn seconds(name: &str, help: &str) -> prometheus::Result<Histogram> {
-    let buckets = prometheus::exponential_buckets(1.0, 2.0, 15)?;
-    Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets))
 }

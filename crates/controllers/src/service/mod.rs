@@ -40,11 +40,12 @@ use bowline_cloud::ErrorKind;
 use bowline_core::service::{NodeSet, TargetRules};
 use bowline_core::{ClusterName, Service, ServiceKey};
 use bowline_kube::{Cluster, EventSink, EventSource, Right};
-use bowline_runtime::{Backoff, Priority, Queue, Shutdown, Work};
+use bowline_runtime::{Backoff, Kind, Part, Priority, Queue, Shutdown, Work};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::Context;
+use crate::activity::Activity;
 use crate::complaints::Complaints;
 use crate::manager::ManagerError;
 use crate::panics::pass_on_panic;
@@ -58,6 +59,7 @@ use slots::Slots;
 use trouble::{Next, Trouble};
 use waiting::{For, Waiting};
 
+pub(crate) use metrics::METRICS;
 pub use routing::{DefaultCloud, Routing, RoutingError};
 
 /// The canonical name, in flags and health checks.
@@ -163,6 +165,7 @@ struct Shared {
     selecting: RwLock<BTreeSet<String>>,
     /// A balancer was seen without any target.
     starving: AtomicBool,
+    activity: Activity,
 }
 
 /// Why a pass finds something to do.
@@ -185,10 +188,13 @@ impl ServiceController {
             tracing::warn!(controller = NAME, "no cloud has load balancers: the controller does not run");
             return Ok(None);
         }
+        let queue = Queue::new(QUEUE, BACKOFF, &context.queues).with_flows(namespace_of);
+        let parts: [(Kind, String, Arc<dyn Part>); 1] = [(Kind::Queue, QUEUE.to_owned(), Arc::new(queue.clone()))];
         let shared = Arc::new(Shared {
+            activity: Activity::new(&context, NAME, "service", parts),
             rules: options.target_rules(),
             events: context.events.source(COMPONENT),
-            queue: Queue::new(QUEUE, BACKOFF, &context.queues).with_flows(namespace_of),
+            queue,
             slots: Slots::new(options.concurrency),
             balancers: Balancers::default(),
             memory: Memory::default(),
@@ -213,6 +219,7 @@ impl ServiceController {
     /// Runs until shutdown is requested, and then finishes the step in hand of every pass.
     pub async fn run(self, shutdown: Shutdown) {
         let shared = self.shared;
+        let _running = shared.activity.runs();
         let synced = async { tokio::join!(shared.context.nodes.synced(), shared.context.services.synced()) };
         if shutdown.or(synced).await.is_none() {
             return;
@@ -296,6 +303,7 @@ impl Shared {
                 self.queue.forget(key);
             }
             Err((service, trouble)) => {
+                work.failed(&trouble);
                 self.failed(&pass, service.as_ref(), &trouble).await;
                 self.wait(key, &trouble, freed);
             }

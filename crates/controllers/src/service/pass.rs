@@ -328,6 +328,7 @@ impl Pass<'_> {
     async fn look(&self, cloud: &Cloud, wish: LoadBalancerWish) -> Result<Sight, Error> {
         let observed = self.shutdown.or(cloud.layers().observe_load_balancer(&wish)).await;
         let state = observed.ok_or_else(stopping)??;
+        self.shared.queue.got_on();
         let plan = cloud.layers().plan_load_balancer(&wish, state.as_ref())?;
         Ok(Sight { wish, state, plan, at: Instant::now() })
     }
@@ -384,6 +385,7 @@ impl Pass<'_> {
             }
             tracing::info!(controller = super::NAME, key = %self.key, provider = %cloud.name(), "{}", in_one_line(step));
             last = cloud.layers().apply_load_balancer(&sight.wish.key, step).await?;
+            self.shared.queue.got_on();
         }
         Ok(last)
     }

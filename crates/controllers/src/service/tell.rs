@@ -53,8 +53,9 @@ impl Shared {
 
     /// Counts what a pass has done to a balancer.
     pub(super) fn count(&self, reason: Reason, took: Duration, failed: bool) {
-        if reason == Reason::Nodes {
-            self.metrics.node_update(took, failed);
+        match reason {
+            Reason::Nodes => self.metrics.node_update(took, failed),
+            Reason::News | Reason::Drift => self.metrics.ensured(failed),
         }
     }
 
@@ -63,6 +64,9 @@ impl Shared {
         if let Some(created) = service.created {
             let waited = self.context.clock.now().duration_since(created).as_secs_f64().max(0.0);
             self.metrics.address_delay.observe(waited);
+        }
+        if let Some(waited) = self.memory.waited(&service.key()) {
+            self.metrics.seen_to_address.observe(waited.as_secs_f64());
         }
     }
 

@@ -18,6 +18,8 @@ const COMPONENT: &str = "cloud-controller-manager";
 const REASON: &str = "LeaderElection";
 /// The pause before a lease that could not be given back is tried again.
 const BETWEEN_RELEASES: Duration = Duration::from_millis(200);
+/// How long that may go on: somebody waits for the process to end.
+const RELEASE_WITHIN: Duration = Duration::from_secs(3);
 /// How long the end of the process may be held up by saying so.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -141,7 +143,7 @@ impl Held {
     /// Gives the lease back, so that a successor need not wait (LE-7). To be called when all that it protects has ended:
     /// nothing can be written any more from here on. If it cannot be given back, it runs out.
     pub async fn release(mut self) {
-        let until = self.until();
+        let until = self.until().min(Instant::now() + RELEASE_WITHIN);
         self.end();
         match before(until, self.give_back()).await {
             Some(()) => tracing::info!(lease = self.elector.options.name, "the lease is given back"),

@@ -1,17 +1,24 @@
 //! What holding a Lease takes.
 
+use std::borrow::Cow;
+
 use super::LeaseOptions;
 use crate::rights::{Right, Scope};
 
 impl LeaseOptions {
     /// To take this Lease and to keep it. RBAC cannot bind creation to a name, as there is none yet when it is asked.
     pub fn rights(&self) -> Vec<Right> {
-        let (namespace, name) = (self.namespace.clone().into(), self.name.clone().into());
+        let (namespace, name): (Cow<'static, str>, _) = (self.namespace.clone().into(), Cow::from(self.name.clone()));
         let lease = |verbs, scope, why| Right { group: "coordination.k8s.io", resource: "leases", verbs, scope, why };
-        let create = Scope::Namespace(self.namespace.clone().into());
+        let create = Scope::Namespace(namespace.clone());
         vec![
             lease(&["create"], create, "to make the Lease if there is none yet"),
-            lease(&["get", "update"], Scope::Named(namespace, name), "to take the Lease that leads, and to keep it"),
+            lease(
+                &["get", "update"],
+                Scope::Named(namespace.clone(), name.clone()),
+                "to take the Lease, and to keep it",
+            ),
+            lease(&["watch"], Scope::Named(namespace, name), "to hear at once when the Lease is free"),
         ]
     }
 }

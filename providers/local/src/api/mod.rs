@@ -27,7 +27,8 @@
 //!
 //! `find`, `list` and `get` of instances, `find`, `owners` and `change` of balancers, `list`, `create` and `delete` of routes
 //! and `assign` of pod ranges are what a cloud's users call: they are counted and take the cloud's time, and faults strike
-//! them. All else is the owner's: faults pass it by, for it is what mends them.
+//! them, and the cloud may want to know whose they are (`Authorization: Bearer TOKEN`). All else is the owner's: faults pass it
+//! by, for it is what mends them.
 
 mod balancers;
 mod instances;
@@ -89,6 +90,9 @@ pub(crate) async fn answer(cloud: &LocalCloud, request: Request<Bytes>) -> Reply
 async fn handle(cloud: &LocalCloud, request: &Request<Bytes>) -> Outcome {
     let place = place(request.uri().path())?;
     let query = Query::parse(request.uri().query().unwrap_or_default(), &place)?;
+    if place.is_users(request.method(), &query) {
+        users::recognise(cloud, request.headers())?;
+    }
     match (request.method(), &place) {
         (&Method::GET, Place::Instances) => instances::list(cloud, &query).await,
         (&Method::POST, Place::Find) => instances::find(cloud, parse(request.body())?).await,
@@ -176,6 +180,16 @@ impl Place<'_> {
             Place::Fault(_) | Place::Route(_) => "DELETE",
             Place::Calls => "GET, DELETE",
             Place::Latency => "GET, PUT",
+        }
+    }
+
+    /// Whether it is a call of a user of the cloud, not of its owner.
+    fn is_users(&self, method: &Method, query: &Query) -> bool {
+        match self {
+            Place::Instances | Place::Instance(_) => method == Method::GET && !query.owner,
+            Place::Find | Place::FindBalancers | Place::Owners | Place::Change => true,
+            Place::ListRoutes | Place::CreateRoute | Place::DeleteRoute | Place::AssignPodRange => true,
+            _ => false,
         }
     }
 

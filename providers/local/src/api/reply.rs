@@ -94,6 +94,10 @@ impl Refusal {
         Refusal::new(StatusCode::BAD_REQUEST, "too_many_keys", message)
     }
 
+    pub(super) fn unknown(message: &str) -> Refusal {
+        Refusal::new(StatusCode::UNAUTHORIZED, "unauthenticated", message.to_owned())
+    }
+
     pub(super) fn no_fault(number: &str) -> Refusal {
         let message = format!("there is no fault {number:?}; GET /v1/faults tells the numbers of those in force");
         Refusal::new(StatusCode::NOT_FOUND, "no_such_fault", message)

@@ -1,7 +1,8 @@
 //! How the calls of the cloud's users go: counted, slow, and wrong as faults have it.
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, StatusCode};
 
 use crate::cloud::{LocalCloud, World};
 use crate::faults::Ending;
@@ -10,6 +11,19 @@ use super::reply::{Outcome, Refusal, Reply, reply};
 
 /// What the cloud answers when it makes no sense: not JSON, JSON of another shape, JSON that breaks off.
 const NONSENSE: [&str; 3] = ["<html><body>It works!</body></html>", r#"{"instances":"many"}"#, r#"{"answers":[{"id":"#];
+
+/// Refuses who shows no token of those in the cloud's file, which is read for each call: whoever is taken out of it is refused
+/// from then on.
+pub(super) fn recognise(cloud: &LocalCloud, headers: &HeaderMap) -> Result<(), Refusal> {
+    let Some(path) = cloud.token_file() else { return Ok(()) };
+    let known = std::fs::read_to_string(path).unwrap_or_default();
+    let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    match shown.and_then(|value| value.strip_prefix("Bearer ")) {
+        None => Err(Refusal::unknown("the call shows no token")),
+        Some(token) if !token.is_empty() && known.lines().any(|line| line.trim() == token) => Ok(()),
+        Some(_) => Err(Refusal::unknown("the token is not known here")),
+    }
+}
 
 /// Counts a question, lets it take its time, and shows it what it gets to see: what there is (`None`), what there was, or
 /// what a fault makes of that.

@@ -1,0 +1,151 @@
+//! What is wrong with what was seen. Pure: the same view has the same findings.
+
+mod nodes;
+mod rivals;
+
+use bowline_cloud::ErrorKind;
+use bowline_kube::{Right, Scope, Server, Unreached, Unseen};
+
+use super::finding::{Finding, Kind};
+use super::observed::{Observed, Review, SeenCloud};
+
+/// The minor versions of the API server that this version is tried with.
+const TRIED: std::ops::RangeInclusive<u32> = 30..=37;
+/// The last one in which other components had cloud controllers of their own.
+const LAST_IN_TREE: u32 = 30;
+/// How many minor versions a kubelet may be behind.
+const KUBELET_BEHIND: u32 = 3;
+
+/// All findings, the worst first; those of one kind together.
+pub(super) fn decide(observed: &Observed) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let problems = observed.problems.iter().map(|problem| Finding::new(Kind::Configuration, "", problem.to_string()));
+    findings.extend(problems);
+    findings.extend(observed.server.iter().map(server));
+    findings.extend(versions(observed));
+    findings.extend(rights(&observed.reviews));
+    findings.extend(observed.clouds.iter().flat_map(cloud));
+    findings.extend(nodes::decide(observed));
+    findings.extend(rivals::decide(observed));
+    merged(findings)
+}
+
+/// One finding of each kind, with all that it is about.
+fn merged(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut merged: Vec<Finding> = Vec::new();
+    for finding in findings {
+        match merged.iter_mut().find(|known| known.kind == finding.kind) {
+            Some(known) => known.about.extend(finding.about),
+            None => merged.push(finding),
+        }
+    }
+    merged.sort_by_key(|finding| (finding.kind.severity(), finding.kind));
+    merged
+}
+
+fn server(server: &Result<Server, Unreached>) -> Finding {
+    let unreached = match server {
+        Ok(server) if server.user.as_deref() == Some("system:anonymous") => {
+            return Finding::new(Kind::ApiAnonymous, &server.address, "it answers, but knows no user");
+        }
+        Ok(Server { address, version, user }) => {
+            let user = user.as_deref().map(|user| format!(", which takes us for {user}")).unwrap_or_default();
+            return Finding::new(Kind::ApiReached, address, format!("version {version}{user}"));
+        }
+        Err(unreached) => unreached,
+    };
+    let (kind, address, why) = match unreached {
+        Unreached::Name { address, why } => (Kind::ApiName, address, why),
+        Unreached::Connection { address, why } => (Kind::ApiConnection, address, why),
+        Unreached::Conversation { address, why } => (Kind::ApiConversation, address, why),
+        Unreached::Unauthenticated { address, why } => (Kind::ApiCredentials, address, why),
+        Unreached::Unwell { address, why } => (Kind::ApiUnwell, address, why),
+    };
+    Finding::new(kind, address, why)
+}
+
+/// The server's version against ours, and the kubelets' against the server's.
+fn versions(observed: &Observed) -> Vec<Finding> {
+    let Some(Ok(server)) = &observed.server else { return Vec::new() };
+    let Some(minor) = minor(&server.version) else { return Vec::new() };
+    let tried = format!("version {}; tried are 1.{} to 1.{}", server.version, TRIED.start(), TRIED.end());
+    let of_server = |kind| Finding::new(kind, &server.address, tried.clone());
+    let old = (minor < *TRIED.start()).then(|| of_server(Kind::ServerOld));
+    let new = (minor > *TRIED.end()).then(|| of_server(Kind::ServerNew));
+    let in_tree = (minor <= LAST_IN_TREE)
+        .then(|| Finding::new(Kind::InTreeClouds, &server.address, format!("version {}", server.version)));
+    let nodes = observed.nodes.iter().flatten().flatten().map(|(node, _)| node);
+    let skewed = nodes.filter(|node| self::minor(&node.kubelet).is_some_and(|kubelet| is_skewed(kubelet, minor)));
+    let skewed = skewed.map(|node| Finding::new(Kind::KubeletSkew, &node.name, format!("kubelet {}", node.kubelet)));
+    old.into_iter().chain(new).chain(in_tree).chain(skewed).collect()
+}
+
+fn is_skewed(kubelet: u32, server: u32) -> bool {
+    kubelet > server || kubelet + KUBELET_BEHIND < server
+}
+
+/// 36 of `v1.36.2-rc.1+build`; `None` if that is no version.
+fn minor(version: &str) -> Option<u32> {
+    let mut parts = version.trim_start_matches('v').split('.');
+    (parts.next()? == "1").then_some(())?;
+    let digits: String = parts.next()?.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
+fn rights(reviews: &[Review]) -> Vec<Finding> {
+    let troubles: Vec<_> = reviews.iter().filter_map(review).collect();
+    match reviews.is_empty() || !troubles.is_empty() {
+        true => troubles,
+        false => vec![Finding::new(Kind::RightsComplete, "", format!("{} rights", reviews.len()))],
+    }
+}
+
+fn review(review: &Review) -> Option<Finding> {
+    let who = review.who.map(|who| format!(" (as kube-system:{who})")).unwrap_or_default();
+    let about = format!("{} {}{who}", review.verb, place(&review.right));
+    match &review.allowed {
+        Ok(true) => None,
+        Ok(false) => Some(Finding::new(Kind::RightMissing, about, review.right.why)),
+        Err(Unseen::Forbidden(why) | Unseen::Failed(why)) => Some(Finding::new(Kind::RightUnknown, about, why)),
+    }
+}
+
+/// `leases.coordination.k8s.io cloud-controller-manager in kube-system`.
+fn place(right: &Right) -> String {
+    let group = if right.group.is_empty() { String::new() } else { format!(".{}", right.group) };
+    let resource = format!("{}{group}", right.resource);
+    match &right.scope {
+        Scope::Cluster => resource,
+        Scope::Namespace(namespace) => format!("{resource} in {namespace}"),
+        Scope::Named(namespace, name) if namespace.is_empty() => format!("{resource} {name}"),
+        Scope::Named(namespace, name) => format!("{resource} {name} in {namespace}"),
+    }
+}
+
+fn cloud(cloud: &SeenCloud) -> Vec<Finding> {
+    let kind = match cloud.check.as_ref().map_err(|error| error.kind()) {
+        Ok(()) => Kind::CloudReached,
+        Err(ErrorKind::Unauthenticated) => Kind::CloudCredentials,
+        Err(ErrorKind::PermissionDenied) => Kind::CloudRights,
+        Err(_) => Kind::CloudUnreachable,
+    };
+    let detail = cloud.check.as_ref().err().map(ToString::to_string).unwrap_or_default();
+    let mut findings = vec![Finding::new(kind, &cloud.name, detail)];
+    match &cloud.quotas {
+        Ok(quotas) => findings.extend(quotas.iter().filter_map(|quota| self::quota(&cloud.name, quota))),
+        Err(error) if cloud.check.is_ok() => {
+            findings.push(Finding::new(Kind::Unseen, format!("the quotas of {}", cloud.name), error.to_string()));
+        }
+        Err(_) => {}
+    }
+    findings
+}
+
+fn quota(cloud: &str, quota: &bowline_cloud::Quota) -> Option<Finding> {
+    let kind = match (quota.used, quota.limit) {
+        (used, limit) if used >= limit => Kind::QuotaExhausted,
+        (used, limit) if used.saturating_mul(5) >= limit.saturating_mul(4) => Kind::QuotaLow,
+        _ => return None,
+    };
+    Some(Finding::new(kind, format!("{cloud}: {}", quota.what), format!("{} of {} used", quota.used, quota.limit)))
+}

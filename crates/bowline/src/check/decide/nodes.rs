@@ -1,0 +1,43 @@
+//! What the nodes tell of their kubelets' flags, and whether their machines are known.
+
+use bowline_cloud::{Nobody, Result, Sighting};
+use bowline_core::InstanceState;
+use bowline_kube::SeenNode;
+
+use crate::check::finding::{Finding, Kind};
+use crate::check::observed::Observed;
+
+pub(super) fn decide(observed: &Observed) -> Vec<Finding> {
+    match &observed.nodes {
+        None => Vec::new(),
+        Some(Err(unseen)) => vec![Finding::new(Kind::Unseen, "the Nodes", unseen.to_string())],
+        Some(Ok(nodes)) => nodes.iter().filter_map(|(node, sighting)| about(node, sighting.as_ref()?)).collect(),
+    }
+}
+
+fn about(node: &SeenNode, sighting: &Result<Sighting>) -> Option<Finding> {
+    let (kind, detail) = match sighting {
+        Err(error) => (Kind::MachineUnknown, error.to_string()),
+        Ok(Sighting::Nobody(Nobody::ForeignId(id))) => (Kind::ProviderIdForeign, id.to_string()),
+        Ok(Sighting::Nobody(Nobody::Declined(cloud))) => (Kind::NodeOfNoCloud, format!("{cloud} declines it")),
+        Ok(Sighting::Nobody(Nobody::Unclaimed)) if node.is_uninitialized => (Kind::NodeNameUnknown, String::new()),
+        Ok(Sighting::Nobody(Nobody::Unclaimed)) => (Kind::NodeOfNoCloud, String::new()),
+        Ok(Sighting::Owned { provider, state: InstanceState::Gone }) => (Kind::MachineGone, format!("in {provider}")),
+        Ok(Sighting::Owned { provider, state }) => owned(node, provider, state),
+    };
+    Some(Finding::new(kind, &node.name, detail))
+}
+
+/// A node whose machine is there.
+fn owned(node: &SeenNode, provider: &str, state: &InstanceState) -> (Kind, String) {
+    let machine = state.instance().map(|instance| instance.name.as_str()).unwrap_or_default();
+    match (&node.provider_id, node.is_uninitialized) {
+        _ if !machine.is_empty() && machine != node.name => {
+            (Kind::NodeNameMismatch, format!("called {machine} in {provider}"))
+        }
+        (_, true) => (Kind::NodesWaiting, format!("in {provider}")),
+        (Some(_), false) => (Kind::NodesKnown, format!("in {provider}")),
+        (None, false) if node.has_cloud_labels => (Kind::ProviderIdMissing, format!("in {provider}")),
+        (None, false) => (Kind::KubeletNotExternal, format!("in {provider}")),
+    }
+}

@@ -1,0 +1,184 @@
+//! Looks at everything that a check decides on. What cannot be seen is a part of the view, and ends nothing.
+
+use std::sync::Arc;
+
+use bowline_cloud::layers::LayerOptions;
+use bowline_cloud::{CloudProvider, Clouds, Freshness};
+use bowline_config::{Problem, Problems};
+use bowline_controllers::Rights;
+use bowline_controllers::service::DefaultCloud;
+use bowline_core::InstanceRef;
+use bowline_kube::{Access, ConnectError, LeaseOptions, Preflight, Right, SeenNode};
+use futures::StreamExt as _;
+use futures::stream;
+
+use super::observed::{Manager, Observed, Review, SeenCloud};
+use crate::cli::ManagerArgs;
+use crate::settings::Settings;
+use crate::{providers, reach};
+
+/// How many questions about rights are asked at once.
+const REVIEWS_AT_ONCE: usize = 8;
+
+pub(super) async fn observe(args: &ManagerArgs) -> Observed {
+    let mut problems = Problems::new();
+    let settings = Settings::resolve(args, &mut problems);
+    let clouds = Looked::build(&settings, args, &mut problems);
+    let access = open(&settings, &mut problems).await;
+    let mut observed = Observed { manager: manager(args, &settings, &clouds), ..Observed::default() };
+    observed.clouds = clouds.check().await;
+    if let Some(access) = access {
+        cluster(&Preflight::new(access), &settings, &clouds, &mut observed).await;
+    }
+    observed.problems = problems.iter().cloned().collect();
+    observed
+}
+
+async fn open(settings: &Settings, problems: &mut Problems) -> Option<Access> {
+    match Access::open(&settings.reach.client).await {
+        Ok(access) => Some(access),
+        Err(ConnectError::Config(message)) => {
+            problems.push(Problem::new(message));
+            None
+        }
+        Err(error) => {
+            problems.push(Problem::new(bowline_core::with_causes(&error)));
+            None
+        }
+    }
+}
+
+/// What the API server has to say.
+async fn cluster(preflight: &Preflight, settings: &Settings, clouds: &Looked, observed: &mut Observed) {
+    let server = preflight.server().await;
+    let is_reached = server.is_ok();
+    observed.server = Some(server);
+    if !is_reached {
+        return;
+    }
+    observed.reviews = reviews(preflight, settings).await;
+    observed.nodes = Some(match preflight.nodes().await {
+        Ok(nodes) => Ok(clouds.sightings(nodes).await),
+        Err(unseen) => Err(unseen),
+    });
+    if settings.manager.service.is_some() {
+        observed.services = Some(preflight.balanced_services().await);
+    }
+    leases(preflight, &lease(settings), observed).await;
+}
+
+/// Asks about every right that the manager would use, under the name that it would use it under.
+async fn reviews(preflight: &Preflight, settings: &Settings) -> Vec<Review> {
+    let asked = asked(settings).into_iter().flat_map(|(who, right)| {
+        let verbs = right.verbs;
+        verbs.iter().map(move |verb| (who, right.clone(), *verb))
+    });
+    let review = |(who, right, verb): (Option<&'static str>, Right, &'static str)| async move {
+        let allowed = match who {
+            None => preflight.may(&right, verb).await,
+            Some(name) => preflight.controller_may(name, &right, verb).await,
+        };
+        Review { who, right, verb, allowed }
+    };
+    stream::iter(asked).map(review).buffered(REVIEWS_AT_ONCE).collect().await
+}
+
+/// Each right once, by who asks.
+fn asked(settings: &Settings) -> Vec<(Option<&'static str>, Right)> {
+    let rights = Rights::of(&settings.manager);
+    let process = rights.of_one().into_iter().chain(lease(settings).rights());
+    let mut asked: Vec<(Option<&'static str>, Right)> = Vec::new();
+    for entry in process.map(|right| (None, right)) {
+        let is_known = |known: &(Option<&str>, Right)| {
+            let (a, b) = (&known.1, &entry.1);
+            (known.0, a.group, a.resource, a.verbs, &a.scope) == (entry.0, b.group, b.resource, b.verbs, &b.scope)
+        };
+        if !asked.iter().any(is_known) {
+            asked.push(entry);
+        }
+    }
+    asked
+}
+
+fn lease(_settings: &Settings) -> LeaseOptions {
+    LeaseOptions::default()
+}
+
+/// All leases where managers have theirs; where that is forbidden, at least our own.
+async fn leases(preflight: &Preflight, own: &LeaseOptions, observed: &mut Observed) {
+    let usual = LeaseOptions::default().namespace;
+    let mut leases = preflight.leases(&own.namespace).await;
+    if own.namespace != usual {
+        leases = match (leases, preflight.leases(&usual).await) {
+            (Ok(own), Ok(others)) => Ok(own.into_iter().chain(others).collect()),
+            (own, others) => own.and(others),
+        };
+    }
+    if leases.is_err() {
+        observed.own_lease = preflight.lease(&own.namespace, &own.name).await.ok().flatten();
+    }
+    observed.leases = Some(leases);
+    observed.manager.now = Some(jiff::Timestamp::now());
+}
+
+fn manager(args: &ManagerArgs, settings: &Settings, clouds: &Looked) -> Manager {
+    let service = settings.manager.service.as_ref();
+    let balancing = clouds.clouds.iter().filter(|cloud| cloud.has_load_balancers());
+    let classes = balancing.map(|cloud| format!("bowline.dev/{}", cloud.name())).collect();
+    Manager {
+        elects: !matches!(args.generic.leader_elect, Ok(false)),
+        lease: lease(settings).name,
+        classes: if service.is_some_and(|service| service.classes) { classes } else { Vec::new() },
+        takes_classless: service.is_some_and(|service| service.default_cloud != DefaultCloud::Nobody),
+        now: None,
+    }
+}
+
+/// The clouds, as far as they could be made.
+struct Looked {
+    providers: Vec<Arc<dyn CloudProvider>>,
+    clouds: Clouds,
+}
+
+impl Looked {
+    fn build(settings: &Settings, args: &ManagerArgs, problems: &mut Problems) -> Looked {
+        let reach = &settings.reach;
+        let built = providers::build(&reach.providers, &reach.cluster, &providers::registry().into(), problems);
+        let providers: Vec<_> = built.into_iter().map(|provider| provider as Arc<dyn CloudProvider>).collect();
+        reach::check(&providers, reach, &settings.manager, &args.controllers.network, problems);
+        // Nothing here applies anything; if something did, the layers would not let it through.
+        let layers = LayerOptions { dry_run: true, ..reach.layers.clone() };
+        let clouds = Clouds::around(providers.clone(), &layers, &prometheus::Registry::new());
+        Looked { providers, clouds }
+    }
+
+    async fn check(&self) -> Vec<SeenCloud> {
+        let mut seen = Vec::new();
+        for (provider, cloud) in self.providers.iter().zip(self.clouds.iter()) {
+            let (check, quotas) = futures::future::join(provider.check(), provider.quotas()).await;
+            seen.push(SeenCloud { name: cloud.name().to_string(), check, quotas });
+        }
+        seen
+    }
+
+    /// Without clouds there is nothing to be said of nodes.
+    async fn sightings(
+        &self,
+        nodes: Vec<SeenNode>,
+    ) -> Vec<(SeenNode, Option<bowline_cloud::Result<bowline_cloud::Sighting>>)> {
+        if self.providers.is_empty() {
+            return nodes.into_iter().map(|node| (node, None)).collect();
+        }
+        let asked: Vec<_> = nodes.iter().map(asked_about).collect();
+        let answers = self.clouds.observe(&asked, Freshness::Now).await;
+        nodes.into_iter().zip(answers.into_iter().map(Some)).collect()
+    }
+}
+
+fn asked_about(node: &SeenNode) -> InstanceRef {
+    InstanceRef {
+        node: node.name.as_str().into(),
+        provider_id: node.provider_id.clone(),
+        system_uuid: node.system_uuid.clone(),
+    }
+}

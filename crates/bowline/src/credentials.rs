@@ -1,0 +1,37 @@
+//! The credentials of the process: those for the API server and those for each cloud, read again when their files change.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bowline_cloud::{CloudProvider as _, Reloading};
+use bowline_kube::Access;
+use bowline_runtime::{Board, Kind, Renewable, Renewals, Shutdown};
+use futures::future::join_all;
+
+/// Each by what it is for.
+pub(crate) struct Credentials(Vec<(String, Arc<dyn Renewable>)>);
+
+impl Credentials {
+    pub(crate) fn new(access: &Access, providers: &[Arc<Reloading>]) -> Credentials {
+        let cluster: (String, Arc<dyn Renewable>) = ("cluster".to_owned(), Arc::new(access.clone()));
+        let clouds = providers.iter().map(|provider| {
+            let prefix = provider.info().id_prefixes.first().map_or("", String::as_str);
+            // As two clouds of one kind are told apart elsewhere.
+            let kinds = providers.iter().filter(|other| other.info().name == provider.info().name).count();
+            let name =
+                if kinds == 1 { provider.info().name.clone() } else { format!("{}-{prefix}", provider.info().name) };
+            (name, provider.clone() as Arc<dyn Renewable>)
+        });
+        Credentials(std::iter::once(cluster).chain(clouds).collect())
+    }
+
+    /// Looks after all of them until shutdown is requested.
+    pub(crate) async fn watch(self, renewals: Renewals, board: Board, shutdown: Shutdown) -> Result<(), Infallible> {
+        let watched = self.0.into_iter().map(|(what, subject)| {
+            board.put(Kind::Credentials, what.clone(), renewals.part(&what));
+            renewals.clone().watch(what, subject, shutdown.clone())
+        });
+        join_all(watched).await;
+        Ok(())
+    }
+}

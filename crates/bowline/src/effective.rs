@@ -1,0 +1,92 @@
+//! The flags of the manager with the values that they have, given or not: for the log (FLAG-5), for `/flagz`, for
+//! `/configz`, and to tell which of them were given and have no effect.
+#![allow(dead_code, reason = "the pages are served elsewhere")]
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde_json::{Value, json};
+
+/// All of them, by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct EffectiveFlags(Vec<EffectiveFlag>);
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EffectiveFlag {
+    /// Without its dashes.
+    pub(crate) name: String,
+    /// As given, or the default; none if neither is there. A list that is given in parts has several.
+    pub(crate) values: Vec<String>,
+    /// It may be given several times.
+    pub(crate) is_list: bool,
+    /// By the command line or by `--config`.
+    pub(crate) is_given: bool,
+}
+
+impl EffectiveFlags {
+    /// Those of the program itself; commands have theirs.
+    pub(crate) fn new(command: &Command, matches: &ArgMatches) -> EffectiveFlags {
+        let mut flags: Vec<_> = command.get_arguments().filter_map(|flag| EffectiveFlag::new(flag, matches)).collect();
+        flags.sort_by(|one, other| one.name.cmp(&other.name));
+        EffectiveFlags(flags)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &EffectiveFlag> {
+        self.0.iter()
+    }
+
+    /// The flag of this name, without dashes.
+    pub(crate) fn get(&self, name: &str) -> Option<&EffectiveFlag> {
+        self.0.iter().find(|flag| flag.name == name)
+    }
+}
+
+impl EffectiveFlag {
+    fn new(flag: &Arg, matches: &ArgMatches) -> Option<EffectiveFlag> {
+        let id = flag.get_id().as_str();
+        let values = matches.try_get_raw(id).ok()?.into_iter().flatten();
+        Some(EffectiveFlag {
+            name: flag.get_long()?.to_owned(),
+            values: values.map(|value| value.to_string_lossy().into_owned()).collect(),
+            is_list: matches!(flag.get_action(), ArgAction::Append),
+            is_given: matches.value_source(id) == Some(ValueSource::CommandLine),
+        })
+    }
+
+    /// The value in one text, a list without brackets.
+    pub(crate) fn text(&self) -> String {
+        self.values.join(",")
+    }
+}
+
+/// One line for each flag, as upstream logs them (FLAG-5).
+pub(crate) fn log_lines(flags: &EffectiveFlags) -> Vec<String> {
+    flags.iter().map(|flag| format!("FLAG: --{}={:?}", flag.name, shown(flag))).collect()
+}
+
+/// The document at `/flagz`, for people.
+// upstream: picks the separator at random, so that nobody parses it; other components have this page, the Go managers do not.
+pub(crate) fn flagz(flags: &EffectiveFlags) -> String {
+    let lines = flags.iter().map(|flag| format!("{}={}\n", flag.name, shown(flag)));
+    lines.fold(FLAGZ_HEAD.to_owned(), |page, line| page + &line)
+}
+
+const FLAGZ_HEAD: &str = "\ncloud-controller-manager flagz\n\
+Warning: This page is for people who look for the cause of something; its form may change at any time.\n";
+
+/// The same for programs.
+// upstream: the type of the document in config.k8s.io.
+pub(crate) fn flagz_json(flags: &EffectiveFlags) -> Value {
+    let values: serde_json::Map<_, _> = flags.iter().map(|flag| (flag.name.clone(), shown(flag).into())).collect();
+    json!({
+        "kind": "Flagz",
+        "apiVersion": "config.k8s.io/v1beta1",
+        "metadata": { "name": "cloud-controller-manager" },
+        "flags": values,
+    })
+}
+
+/// The value as Go prints it: a list stands in brackets.
+fn shown(flag: &EffectiveFlag) -> String {
+    if flag.is_list { format!("[{}]", flag.text()) } else { flag.text() }
+}

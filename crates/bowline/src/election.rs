@@ -1,0 +1,104 @@
+//! Leading: the controllers run while the leases are held, and the process ends when one is lost.
+//!
+//! ```text
+//!  main lease ──► work begins ──────────────────────────► work ends ──► both leases are given back
+//!                  └─► second lease ──► the gate opens ──┘
+//!  either is lost: exit code 1, at once
+//! ```
+
+use bowline_controllers::Gate;
+use bowline_kube::{ElectionMetrics, Elector, Held, Identity, Lost};
+use bowline_runtime::{Board, Clock, Fence, Kind, Shutdown, Term};
+
+use crate::settings;
+
+/// The exit code of a process that has lost a lease (LE-5).
+const LOST: i32 = 1;
+
+/// What is needed to stand for election.
+pub(crate) struct Candidacy {
+    pub(crate) client: kube::Client,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: prometheus::Registry,
+    pub(crate) board: Board,
+    pub(crate) fence: Fence,
+}
+
+/// An election that is about to be held. From now on nothing passes the fence until it is won.
+pub(crate) struct Election {
+    main: Elector,
+    term: Term,
+    second: Option<Second>,
+}
+
+/// The lease of the controllers that move.
+struct Second {
+    elector: Elector,
+    lease: String,
+    gate: Gate,
+    fence: Fence,
+}
+
+impl Election {
+    /// Both leases are held under one name, and stand on the board.
+    pub(crate) fn new(settings: &settings::Election, candidacy: Candidacy) -> prometheus::Result<Election> {
+        let Candidacy { client, clock, metrics, board, fence } = candidacy;
+        let (identity, metrics) = (Identity::of_this_process(), ElectionMetrics::register(&metrics)?);
+        let elector = |lease: bowline_kube::LeaseOptions| {
+            let name = lease.name.clone();
+            let elector = Elector::new(client.clone(), lease, identity.clone(), clock.clone(), &metrics);
+            board.put(Kind::Lease, name, elector.part());
+            elector
+        };
+        let second = settings.migration.as_ref().map(|migration| Second {
+            elector: elector(settings.second_lease(migration)),
+            lease: migration.lease.clone(),
+            gate: Gate::before(migration.moving()),
+            fence: fence.clone(),
+        });
+        Ok(Election { main: elector(settings.lease.clone()), term: fence.term(&settings.lease.name), second })
+    }
+
+    /// Holds back the controllers that need the second lease.
+    pub(crate) fn gate(&self) -> Gate {
+        self.second.as_ref().map_or_else(Gate::none, |second| second.gate.clone())
+    }
+
+    /// Does `work` as soon as the lease is held, gives the lease back when it has ended well, and ends the process when the
+    /// lease is lost. Without a lease before shutdown is requested, nothing is done.
+    pub(crate) async fn lead<E>(self, shutdown: &Shutdown, work: impl Future<Output = Result<(), E>>) -> Result<(), E> {
+        let Some(mut main) = self.main.acquire(shutdown).await else { return Ok(()) };
+        main.open(self.term);
+        let mut second = None;
+        tokio::select! {
+            // Asked first: who has stood still must not take another step.
+            biased;
+            lost = main.keep() => end("leaderelection lost", &lost),
+            lost = keep_second(self.second, &mut second, shutdown) => end("migration leaderelection lost", &lost),
+            done = work => done?,
+        }
+        tokio::join!(release(second), release(Some(main)));
+        Ok(())
+    }
+}
+
+/// Gets the second lease, lets those begin who wait for it, and keeps it. It can be found in `held`.
+async fn keep_second(second: Option<Second>, held: &mut Option<Held>, shutdown: &Shutdown) -> Lost {
+    let Some(Second { elector, lease, gate, fence }) = second else { return std::future::pending().await };
+    let Some(mut won) = elector.acquire(shutdown).await else { return std::future::pending().await };
+    won.open(fence.term_until(lease, won.until()));
+    gate.open();
+    held.insert(won).keep().await
+}
+
+async fn release(held: Option<Held>) {
+    if let Some(held) = held {
+        held.release().await;
+    }
+}
+
+/// Nothing is finished and nothing is told to anybody: somebody else may lead already.
+fn end(message: &str, lost: &Lost) -> ! {
+    tracing::error!(cause = %lost, "{message}");
+    std::process::exit(LOST)
+}

@@ -1,0 +1,192 @@
+//! What the program was told to do: to be the manager, or one of the commands.
+//!
+//! ```text
+//!  argv ──► whose? ─┬─ bowline COMMAND …                              ──► clap ──► Command
+//!                   ├─ bowline --FLAGS                                ──┐
+//!                   ├─ …/cloud-controller-manager --FLAGS             ──┼─► tidy ──► --config ──► clap ──► Manager
+//!                   └─ bowline /bin/…-cloud-controller-manager --FLAGS ─┘
+//! ```
+//!
+//! The last is what comes of a manifest whose `args` begin with the program, because the image it was written for has no
+//! entry point.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use bowline_config::{Problem, Problems};
+use clap::{Arg, ArgMatches, Args as _, FromArgMatches as _};
+
+use crate::argv::{self, Argv};
+use crate::cli::{self, ManagerArgs};
+use crate::configuration;
+use crate::effective::EffectiveFlags;
+use crate::flags::go_bool;
+use crate::plan;
+use crate::serve::say;
+
+/// The name of the Go managers, alone or behind that of their cloud.
+const MANAGER: &str = "cloud-controller-manager";
+
+/// The groups of flags that are taken and have no effect.
+const WITHOUT_EFFECT: [&str; 4] = ["IdleArgs", "FormerArgs", "KlogArgs", "CloudSpecificArgs"];
+
+/// What to do.
+pub(crate) enum Invocation {
+    Manager(Box<Manager>),
+    Command(cli::Command),
+}
+
+/// To be the manager.
+pub(crate) struct Manager {
+    /// As what the program was called.
+    pub(crate) name: String,
+    pub(crate) args: ManagerArgs,
+    /// What was right and has no effect.
+    pub(crate) remarks: Vec<String>,
+    /// What was wrong already; the manager tells it with all the rest.
+    pub(crate) problems: Problems,
+}
+
+impl Invocation {
+    /// Reads the command line, or ends the program with a message, the help or the version.
+    pub(crate) fn read(arguments: Vec<OsString>) -> Invocation {
+        match managed(&arguments) {
+            Some((name, skip)) => {
+                let manager = Manager::read(name, arguments.into_iter().skip(skip).collect());
+                Invocation::Manager(Box::new(manager.unwrap_or_else(|error| exit(&error, 1))))
+            }
+            None => {
+                // As above, 2 means changes for a plan, so it is not for a flag that is wrong.
+                let is_plan = arguments.get(1).is_some_and(|command| command == "plan");
+                command(arguments).unwrap_or_else(|error| if is_plan { plan::exit(&error) } else { exit(&error, 2) })
+            }
+        }
+    }
+}
+
+/// Ends the program with what clap has to say: the help, or what is wrong.
+fn exit(error: &clap::Error, code: i32) -> ! {
+    let _ = error.print();
+    std::process::exit(if error.use_stderr() { code } else { 0 })
+}
+
+fn command(arguments: Vec<OsString>) -> Result<Invocation, clap::Error> {
+    let mut definition = crate::cli();
+    let matches = definition.try_get_matches_from_mut(arguments)?;
+    let cli = cli::Cli::from_arg_matches(&matches)?;
+    let missing = || definition.error(clap::error::ErrorKind::MissingSubcommand, "a command is missing");
+    cli.command.map(Invocation::Command).ok_or_else(missing)
+}
+
+/// The name under which the program is the manager, and how many arguments come before the one that is its name.
+fn managed(arguments: &[OsString]) -> Option<(String, usize)> {
+    let manager_name = |argument: &OsString| {
+        let name = Path::new(argument).file_name().and_then(OsStr::to_str)?;
+        let is_manager = name == MANAGER || name.strip_suffix(MANAGER).is_some_and(|cloud| cloud.ends_with('-'));
+        is_manager.then(|| name.to_owned())
+    };
+    if let Some(name) = arguments.first().and_then(manager_name) {
+        return Some((name, 0));
+    }
+    let first = arguments.get(1)?;
+    match manager_name(first) {
+        Some(name) => Some((name, 1)),
+        None => first.to_str().is_some_and(|first| first.starts_with('-')).then(|| ("bowline".to_owned(), 0)),
+    }
+}
+
+impl Manager {
+    /// Reads its flags, and those of `--config`.
+    pub(crate) fn read(name: String, arguments: Vec<OsString>) -> Result<Manager, clap::Error> {
+        let mut definition = definition(&name);
+        let mut argv = argv::tidy(arguments, &mut definition);
+        read_config(&mut argv);
+        let matches = definition.try_get_matches_from_mut(argv.arguments)?;
+        let mut args = ManagerArgs::from_arg_matches(&matches)?;
+        args.effective = EffectiveFlags::new(&definition, &matches);
+        let mut remarks = idle_remarks(&definition, &matches);
+        let mut problems = argv.problems;
+        match asked_version(args.generic.version.as_deref()) {
+            Ok(Asked::Nothing) => {}
+            Ok(Asked::Print(text)) => {
+                say(format_args!("{text}\n"));
+                std::process::exit(0)
+            }
+            Ok(Asked::Remark(remark)) => remarks.push(remark),
+            Err(problem) => problems.push(problem),
+        }
+        Ok(Manager { name, args, remarks, problems })
+    }
+}
+
+/// The flags of the manager; with those of `bowline`, its commands, too, for the help.
+fn definition(name: &str) -> clap::Command {
+    if name == "bowline" {
+        // What was wrong is taken out already, so that nothing may be left.
+        return crate::cli().arg_required_else_help(false);
+    }
+    let whole = crate::cli();
+    let about = whole.get_long_about().or_else(|| whole.get_about()).cloned().unwrap_or_default();
+    let definition = ManagerArgs::augment_args(clap::Command::new(name.to_owned()));
+    definition.about(about).disable_version_flag(true).args_override_self(true).after_help(crate::after_help())
+}
+
+/// Puts what `--config` says in front of the flags, except where a flag says it, too.
+fn read_config(argv: &mut Argv) {
+    let Some(path) = argv.values("config").last().filter(|path| !path.is_empty()).map(str::to_owned) else { return };
+    match configuration::read(Path::new(&path)) {
+        Ok(flags) => {
+            let behind: Vec<_> = argv.arguments.drain(1.min(argv.arguments.len())..).collect();
+            let given = Argv { arguments: behind, ..Argv::default() };
+            let written = flags.into_iter().filter(|(flag, _)| !given.has(flag));
+            argv.arguments.extend(written.map(|(flag, value)| OsString::from(format!("--{flag}={value}"))));
+            argv.arguments.extend(given.arguments);
+        }
+        Err(problems) => argv.problems.extend(problems),
+    }
+}
+
+/// One remark for each flag that is given and has no effect, with the reason that its help gives.
+fn idle_remarks(definition: &clap::Command, matches: &ArgMatches) -> Vec<String> {
+    let groups = definition.get_groups().filter(|group| WITHOUT_EFFECT.contains(&group.get_id().as_str()));
+    let ids: Vec<_> = groups.flat_map(|group| group.get_args()).collect();
+    let is_given =
+        |flag: &&Arg| matches.value_source(flag.get_id().as_str()) == Some(clap::parser::ValueSource::CommandLine);
+    let idle = definition.get_arguments().filter(|flag| ids.contains(&flag.get_id())).filter(is_given);
+    idle.filter_map(|flag| {
+        let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+        Some(format!("--{} has no effect: {}", flag.get_long()?, help.trim_end_matches('.')))
+    })
+    .collect()
+}
+
+/// What `--version` asks for.
+enum Asked {
+    Nothing,
+    Print(String),
+    Remark(String),
+}
+
+// upstream: true and false in all their spellings, raw, and a version that is reported from then on.
+fn asked_version(value: Option<&str>) -> Result<Asked, Problem> {
+    let version = env!("CARGO_PKG_VERSION");
+    match value {
+        None => Ok(Asked::Nothing),
+        Some("raw") => {
+            let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+            let build = if cfg!(debug_assertions) { "debug" } else { "release" };
+            Ok(Asked::Print(format!("bowline{{version: {version:?}, build: {build:?}, platform: \"{os}/{arch}\"}}")))
+        }
+        Some(other) if other.starts_with('v') => {
+            Ok(Asked::Remark(format!("--version={other} has no effect: this is bowline {version}, and it says so")))
+        }
+        Some(other) => {
+            match go_bool(other) {
+                Ok(true) => Ok(Asked::Print(format!("bowline {version}"))),
+                Ok(false) => Ok(Asked::Nothing),
+                Err(_) => Err(Problem::flag("version", format!("{other:?} is not right"))
+                    .hint("write --version or --version=raw")),
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Whether and how this process stands for election (LE-2, LE-8, MIG-1 to MIG-6).
+
+use std::path::Path;
+
+use bowline_config::{Problem, Problems};
+use bowline_controllers::manager::ManagerOptions;
+use bowline_kube::LeaseOptions;
+
+use super::taken;
+use crate::cli::{ElectionArgs, LEASES};
+use crate::migration::Migration;
+
+/// How this process stands for election.
+#[derive(Debug, Clone)]
+pub(crate) struct Election {
+    /// What all controllers need.
+    pub(crate) lease: LeaseOptions,
+    /// What some of them need beside it.
+    pub(crate) migration: Option<Migration>,
+}
+
+impl Election {
+    /// `None` if whoever starts leads (LE-8). Controllers that belong to another manager are switched off in `manager`.
+    pub(crate) fn resolve(
+        args: &ElectionArgs,
+        manager: &mut ManagerOptions,
+        remarks: &mut Vec<String>,
+        problems: &mut Problems,
+    ) -> Option<Election> {
+        let is_on = taken(&args.leader_elect, problems).unwrap_or(false);
+        let lease = lease(args, is_on, problems);
+        // upstream: reads the file even if there is no election to use it in.
+        let migration = migration(args, problems);
+        if !is_on {
+            return None;
+        }
+        if let Some(migration) = &migration {
+            migration.check(problems);
+            remarks.extend(migration.restrict(manager));
+        }
+        Some(Election { lease, migration })
+    }
+
+    /// MIG-4: all but the name is the same.
+    pub(crate) fn second_lease(&self, migration: &Migration) -> LeaseOptions {
+        LeaseOptions { name: migration.lease.clone(), ..self.lease.clone() }
+    }
+}
+
+fn lease(args: &ElectionArgs, is_on: bool, problems: &mut Problems) -> LeaseOptions {
+    let defaults = LeaseOptions::default();
+    let before = problems.iter().count();
+    let lease = LeaseOptions {
+        namespace: args.leader_elect_resource_namespace.clone(),
+        name: args.leader_elect_resource_name.clone(),
+        lease_duration: taken(&args.leader_elect_lease_duration, problems).unwrap_or(defaults.lease_duration),
+        renew_deadline: taken(&args.leader_elect_renew_deadline, problems).unwrap_or(defaults.renew_deadline),
+        retry_period: taken(&args.leader_elect_retry_period, problems).unwrap_or(defaults.retry_period),
+    };
+    if is_on {
+        check(args, &lease, problems.iter().count() > before, problems);
+    }
+    lease
+}
+
+fn check(args: &ElectionArgs, lease: &LeaseOptions, times_are_wrong: bool, problems: &mut Problems) {
+    // The words of the Go managers, here and in the errors of the lease.
+    if args.leader_elect_resource_lock != LEASES {
+        problems
+            .push(Problem::new("resourceLock value must be \"leases\"").hint("leave --leader-elect-resource-lock out"));
+    }
+    let names = [("leader-elect-resource-name", &lease.name), ("leader-elect-resource-namespace", &lease.namespace)];
+    for (flag, _) in names.iter().filter(|(_, name)| !is_name(name)) {
+        let message = "it is no name of an object: small letters, digits, dashes and dots are";
+        problems.push(Problem::flag(flag, message));
+    }
+    if let (Err(error), false) = (lease.check(), times_are_wrong) {
+        let hint = "see --leader-elect-lease-duration, --leader-elect-renew-deadline and --leader-elect-retry-period";
+        problems.push(Problem::new(error.to_string()).hint(hint));
+    }
+}
+
+/// What the API server would refuse is told before it is asked.
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    !name.is_empty() && name.len() <= 253 && name.chars().all(plain)
+}
+
+fn migration(args: &ElectionArgs, problems: &mut Problems) -> Option<Migration> {
+    if !taken(&args.enable_leader_migration, problems)? {
+        return None;
+    }
+    let path = args.leader_migration_config.as_deref().filter(|path: &&Path| !path.as_os_str().is_empty());
+    let Some(path) = path else { return Some(Migration::default()) };
+    Migration::read(path).map_err(|found| problems.extend(found)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::settings::Settings;
+
+    fn resolve(flags: &[&str]) -> Result<Settings, Vec<String>> {
+        let argv = ["bowline", "--cloud-provider=local"].iter().chain(flags);
+        let mut problems = Problems::new();
+        let settings = Settings::resolve(&crate::cli::Cli::parse_from(argv).manager, &mut problems);
+        if problems.is_empty() { Ok(settings) } else { Err(problems.iter().map(ToString::to_string).collect()) }
+    }
+
+    #[test]
+    fn le8_there_is_an_election_unless_nobody_wants_one() {
+        let election = resolve(&[]).unwrap().election.unwrap();
+        assert_eq!(election.lease, LeaseOptions::default());
+        assert!(election.migration.is_none());
+        assert!(resolve(&["--leader-elect=false"]).unwrap().election.is_none());
+        let ignored = ["--leader-elect=false", "--leader-elect-resource-lock=x", "--leader-elect-retry-period=1h"];
+        assert!(resolve(&ignored).unwrap().election.is_none());
+    }
+
+    #[test]
+    fn every_flag_about_the_election_reaches_its_place() {
+        let flags = [
+            "--leader-elect-lease-duration=30s",
+            "--leader-elect-renew-deadline=20s",
+            "--leader-elect-retry-period=1500ms",
+            "--leader-elect-resource-name=mine",
+            "--leader-elect-resource-namespace=harbour",
+            "--enable-leader-migration",
+        ];
+        let election = resolve(&flags).unwrap().election.unwrap();
+        let expected = LeaseOptions {
+            namespace: "harbour".into(),
+            name: "mine".into(),
+            lease_duration: Duration::from_secs(30),
+            renew_deadline: Duration::from_secs(20),
+            retry_period: Duration::from_millis(1500),
+        };
+        assert_eq!((election.lease, election.migration.is_some()), (expected, true));
+    }
+
+    #[test]
+    fn what_cannot_work_is_told_in_the_words_that_people_look_for() {
+        let cases = [
+            ("C12", "--leader-elect-resource-lock=configmapsleases", "resourceLock value must be \"leases\""),
+            ("LE-2", "--leader-elect-lease-duration=5s", "leaseDuration must be greater than renewDeadline"),
+            ("LE-2", "--leader-elect-lease-duration=0", "leaseDuration must be greater than zero"),
+            ("LE-2", "--leader-elect-renew-deadline=0s", "renewDeadline must be greater than zero"),
+            ("LE-2", "--leader-elect-retry-period=9s", "renewDeadline must be greater than retryPeriod*JitterFactor"),
+            ("LE-2", "--leader-elect-retry-period=0s", "retryPeriod must be greater than zero"),
+            ("", "--leader-elect-retry-period=soon", "--leader-elect-retry-period: \"soon\" is not right"),
+            ("", "--leader-elect-resource-name=", "--leader-elect-resource-name: it is no name of an object"),
+            ("", "--leader-elect-resource-namespace=A", "--leader-elect-resource-namespace: it is no name"),
+        ];
+        for (case, flag, says) in cases {
+            let problems = resolve(&[flag]).unwrap_err();
+            assert_eq!(problems.len(), 1, "{case} {flag}: {problems:?}");
+            assert!(problems[0].contains(says), "{case} {flag}: {problems:?}");
+        }
+    }
+}

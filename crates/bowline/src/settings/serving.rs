@@ -1,0 +1,446 @@
+//! What the flags about serving come to (SRV-1 to SRV-6, HOOK-1, HOOK-2).
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use bowline_config::{Problem, Problems, nearest};
+use bowline_serving::{AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, ServingOptions, TlsOptions};
+
+use super::{list, taken};
+use crate::cli::{
+    AuthenticationArgs, AuthorizationArgs, ManagerArgs, RequestHeaderArgs, SecureServingArgs, WebhookArgs,
+};
+use crate::feature_gates::FeatureGates;
+use crate::flags::Given;
+
+/// The name of the webhooks' certificate pair.
+// upstream: this name.
+const WEBHOOK_PAIR: &str = "cloud-controller-manager-webhook";
+
+/// The suites that are spoken here, with TLS 1.2 those of the second half; and those that Go knows, too, which are left
+/// out for what is known about them.
+const SUITES: [&str; 9] = [
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+];
+const WEAK_SUITES: [&str; 15] = [
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384",
+];
+
+/// Go's numbers of key exchanges: P-256, P-384, P-521, X25519, and those with ML-KEM.
+const CURVES: [u16; 7] = [23, 24, 25, 29, 4587, 4588, 4589];
+
+/// Everything that the manager serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Serving {
+    /// `None` if nothing is served: `--secure-port=0`.
+    pub(crate) https: Option<ServingOptions>,
+    pub(crate) authentication: AuthenticationOptions,
+    pub(crate) authorization: AuthorizationOptions,
+    /// `/debug/pprof/` and `/debug/flags/`.
+    pub(crate) profiling: bool,
+    pub(crate) webhooks: Webhooks,
+}
+
+/// The admission webhooks of providers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Webhooks {
+    /// `--webhooks`, as it is given: `*`, `NAME`, `-NAME`.
+    pub(crate) selection: Vec<String>,
+    /// Where they are served; `None` if none are selected, if the port is 0, or if the gate is off.
+    pub(crate) https: Option<ServingOptions>,
+}
+
+impl Serving {
+    pub(crate) fn resolve(
+        args: &ManagerArgs,
+        gates: &FeatureGates,
+        remarks: &mut Vec<String>,
+        problems: &mut Problems,
+    ) -> Serving {
+        let https = listening(&Listening::from(&args.serving), remarks, problems);
+        let webhooks = webhooks(&args.webhook, gates, remarks, problems);
+        check_ports(&args.serving, &args.webhook, problems);
+        Serving {
+            https,
+            authentication: authentication(&args.authentication, gates, problems),
+            authorization: authorization(&args.authorization, problems),
+            profiling: taken(&args.debugging.profiling, problems).unwrap_or(false),
+            webhooks,
+        }
+    }
+}
+
+#[allow(dead_code, reason = "who hosts webhooks asks")]
+impl Webhooks {
+    /// Whether the webhook of this name is served (HOOK-1): what names it first counts, then `*`.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        let named = self.selection.iter().find(|item| item.strip_prefix('-').unwrap_or(item) == name);
+        named.map_or_else(|| self.selection.iter().any(|item| item == "*"), |item| !item.starts_with('-'))
+    }
+
+    /// The names that nobody knows, with the names that the providers have.
+    pub(crate) fn unknown(&self, known: &[&str]) -> Problems {
+        let names = self.selection.iter().map(|item| item.strip_prefix('-').unwrap_or(item));
+        let unknown = names.filter(|name| *name != "*" && !known.contains(name));
+        let mut problems = Problems::new();
+        // upstream: these words.
+        unknown.for_each(|name| {
+            let problem = Problem::flag("webhooks", format!("{name:?} is not in the list of known webhooks"));
+            problems.push(match nearest(name, known.iter().copied()) {
+                Some(near) => problem.hint(format!("did you mean {near}?")),
+                None => problem,
+            });
+        });
+        problems
+    }
+}
+
+fn webhooks(args: &WebhookArgs, gates: &FeatureGates, remarks: &mut Vec<String>, problems: &mut Problems) -> Webhooks {
+    let selection = list(&args.webhooks);
+    let https = listening(&Listening::from(args), remarks, problems);
+    let is_idle = !selection.is_empty() && !gates.webhooks();
+    if is_idle {
+        remarks.push("--webhooks has no effect without --feature-gates=CloudControllerManagerWebhook=true".to_owned());
+    }
+    let https = https.filter(|_| !selection.is_empty() && !is_idle);
+    Webhooks { selection, https }
+}
+
+// upstream: these words.
+fn check_ports(serving: &SecureServingArgs, webhook: &WebhookArgs, problems: &mut Problems) {
+    if let (Ok(port), Ok(other)) = (&serving.secure_port, &webhook.webhook_secure_port)
+        && port == other
+        && *port != 0
+    {
+        problems.push(Problem::new("--webhook-secure-port cannot be the same value as --secure-port"));
+    }
+}
+
+// ---- a port, and what is spoken there
+
+/// The flags of a port that is listened at: there are two, with names of their own.
+struct Listening<'a> {
+    /// What stands in front of the names of these flags.
+    prefix: &'static str,
+    pair_name: String,
+    address: &'a Given<IpAddr>,
+    port: &'a Given<i64>,
+    directory: Option<&'a PathBuf>,
+    certificate: Option<&'a PathBuf>,
+    key: Option<&'a PathBuf>,
+    sni: &'a [String],
+    suites: &'a [String],
+    curves: &'a [String],
+    min_version: &'a str,
+    no_http2: &'a Given<bool>,
+    max_streams: Option<&'a Given<i64>>,
+    share_port: Option<&'a Given<bool>>,
+    share_address: Option<&'a Given<bool>>,
+}
+
+impl<'a> From<&'a SecureServingArgs> for Listening<'a> {
+    fn from(args: &'a SecureServingArgs) -> Listening<'a> {
+        Listening {
+            prefix: "",
+            pair_name: TlsOptions::default().pair_name,
+            address: &args.bind_address,
+            port: &args.secure_port,
+            directory: args.cert_dir.as_ref(),
+            certificate: args.tls_cert_file.as_ref(),
+            key: args.tls_private_key_file.as_ref(),
+            sni: &args.tls_sni_cert_key,
+            suites: &args.tls_cipher_suites,
+            curves: &args.tls_curve_preferences,
+            min_version: &args.tls_min_version,
+            no_http2: &args.disable_http2_serving,
+            max_streams: Some(&args.http2_max_streams_per_connection),
+            share_port: Some(&args.permit_port_sharing),
+            share_address: Some(&args.permit_address_sharing),
+        }
+    }
+}
+
+impl<'a> From<&'a WebhookArgs> for Listening<'a> {
+    fn from(args: &'a WebhookArgs) -> Listening<'a> {
+        Listening {
+            prefix: "webhook-",
+            pair_name: WEBHOOK_PAIR.to_owned(),
+            address: &args.webhook_bind_address,
+            port: &args.webhook_secure_port,
+            directory: args.webhook_cert_dir.as_ref(),
+            certificate: args.webhook_tls_cert_file.as_ref(),
+            key: args.webhook_tls_private_key_file.as_ref(),
+            sni: &args.webhook_tls_sni_cert_key,
+            suites: &args.webhook_tls_cipher_suites,
+            curves: &args.webhook_tls_curve_preferences,
+            min_version: &args.webhook_tls_min_version,
+            no_http2: &args.webhook_disable_http2_serving,
+            max_streams: None,
+            share_port: None,
+            share_address: None,
+        }
+    }
+}
+
+impl Listening<'_> {
+    fn flag(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    fn problem(&self, name: &str, message: impl Into<String>) -> Problem {
+        Problem::flag(&self.flag(name), message)
+    }
+}
+
+/// `None` if the port is 0, or wrong.
+fn listening(flags: &Listening<'_>, remarks: &mut Vec<String>, problems: &mut Problems) -> Option<ServingOptions> {
+    let defaults = ServingOptions::default();
+    let switch = |given: Option<&Given<bool>>, problems: &mut Problems| {
+        given.and_then(|given| taken(given, problems)).unwrap_or(false)
+    };
+    let options = ServingOptions {
+        bind_address: taken(flags.address, problems).unwrap_or(defaults.bind_address),
+        port: port(flags, problems),
+        tls: tls(flags, remarks, problems),
+        http2: !switch(Some(flags.no_http2), problems),
+        max_streams: max_streams(flags, problems),
+        share_port: switch(flags.share_port, problems),
+        share_address: switch(flags.share_address, problems),
+    };
+    Some(options).filter(|options| options.port != 0)
+}
+
+// upstream: these words.
+fn port(flags: &Listening<'_>, problems: &mut Problems) -> u16 {
+    let Some(port) = taken(flags.port, problems) else { return 0 };
+    u16::try_from(port).unwrap_or_else(|_| {
+        let name = flags.flag("secure-port");
+        problems.push(Problem::new(format!(
+            "--{name} {port} must be between 0 and 65535, inclusive. 0 for turning off secure port"
+        )));
+        0
+    })
+}
+
+fn max_streams(flags: &Listening<'_>, problems: &mut Problems) -> u32 {
+    let Some(number) = flags.max_streams.and_then(|given| taken(given, problems)) else { return 0 };
+    u32::try_from(number).unwrap_or_else(|_| {
+        let message = format!("{number} is no number of requests; 0 leaves it to the library");
+        problems.push(flags.problem("http2-max-streams-per-connection", message));
+        0
+    })
+}
+
+fn tls(flags: &Listening<'_>, remarks: &mut Vec<String>, problems: &mut Problems) -> TlsOptions {
+    let named = |path: Option<&PathBuf>| path.filter(|path| !path.as_os_str().is_empty()).cloned();
+    check_curves(flags, remarks, problems);
+    TlsOptions {
+        files: files(flags, problems),
+        directory: named(flags.directory),
+        pair_name: flags.pair_name.clone(),
+        sni: sni(flags, problems),
+        only_tls13: only_tls13(flags, remarks, problems),
+        cipher_suites: suites(flags, remarks, problems),
+    }
+}
+
+/// Both files, or none.
+fn files(flags: &Listening<'_>, problems: &mut Problems) -> Option<(PathBuf, PathBuf)> {
+    let named = |path: Option<&PathBuf>| path.filter(|path| !path.as_os_str().is_empty()).cloned();
+    let (there, missing) = match (named(flags.certificate), named(flags.key)) {
+        (Some(certificate), Some(key)) => return Some((certificate, key)),
+        (None, None) => return None,
+        (Some(_), None) => ("tls-cert-file", "tls-private-key-file"),
+        (None, Some(_)) => ("tls-private-key-file", "tls-cert-file"),
+    };
+    let message = format!("it is given without --{}", flags.flag(missing));
+    problems.push(flags.problem(there, message).hint("give both, or neither"));
+    None
+}
+
+/// `cert,key` or `cert,key:name,name`; several in one value are separated by `;`.
+fn sni(flags: &Listening<'_>, problems: &mut Problems) -> Vec<(PathBuf, PathBuf, Vec<String>)> {
+    let given = flags.sni.iter().flat_map(|value| value.split(';')).filter(|pair| !pair.is_empty());
+    let mut pairs = Vec::new();
+    for pair in given {
+        match sni_pair(pair) {
+            Some(pair) => pairs.push(pair),
+            None => {
+                let message = format!("{pair:?} names no certificate with its key");
+                let hint = "write example.crt,example.key or example.crt,example.key:example.com,*.example.com";
+                problems.push(flags.problem("tls-sni-cert-key", message).hint(hint));
+            }
+        }
+    }
+    pairs
+}
+
+fn sni_pair(pair: &str) -> Option<(PathBuf, PathBuf, Vec<String>)> {
+    let (files, names) = pair.split_once(':').unwrap_or((pair, ""));
+    let (certificate, key) = files.split_once(',')?;
+    let (certificate, key) = (certificate.trim(), key.trim());
+    let is_sound = !certificate.is_empty() && !key.is_empty() && !key.contains(',');
+    let names = names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
+    is_sound.then(|| (certificate.into(), key.into(), names.collect()))
+}
+
+// upstream: the words of the first problem.
+fn only_tls13(flags: &Listening<'_>, remarks: &mut Vec<String>, problems: &mut Problems) -> bool {
+    match flags.min_version {
+        "VersionTLS13" => true,
+        "" | "VersionTLS12" => false,
+        old @ ("VersionTLS10" | "VersionTLS11") => {
+            let name = flags.flag("tls-min-version");
+            remarks.push(format!("--{name}={old} means VersionTLS12: this program speaks nothing older"));
+            false
+        }
+        other => {
+            let problem = flags.problem("tls-min-version", format!("unknown tls version {other:?}"));
+            problems.push(problem.hint("known are VersionTLS12 and VersionTLS13"));
+            false
+        }
+    }
+}
+
+/// The suites that are asked for and spoken here.
+fn suites(flags: &Listening<'_>, remarks: &mut Vec<String>, problems: &mut Problems) -> Vec<String> {
+    let asked = list(flags.suites);
+    let mut kept = Vec::new();
+    for name in asked.iter().map(|name| current_name(name)) {
+        if SUITES.contains(&name) {
+            kept.push(name.to_owned());
+        } else if WEAK_SUITES.contains(&name) {
+            remarks.push(format!("--{}: {name} is left out: it is known to be weak", flags.flag("tls-cipher-suites")));
+        } else {
+            problems.push(unknown_suite(flags, name));
+        }
+    }
+    if kept.is_empty() && !asked.is_empty() {
+        let message = "none of them is spoken here";
+        let hint = format!("name one of {}", SUITES.join(", "));
+        problems.push(flags.problem("tls-cipher-suites", message).hint(hint));
+    }
+    kept
+}
+
+// upstream: takes these two without their last part, too.
+fn current_name(name: &str) -> &str {
+    match name {
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+        other => other,
+    }
+}
+
+// upstream: the words of the problem.
+fn unknown_suite(flags: &Listening<'_>, name: &str) -> Problem {
+    let problem = flags.problem("tls-cipher-suites", format!("Cipher suite {name} not supported or doesn't exist"));
+    match nearest(name, SUITES) {
+        Some(near) => problem.hint(format!("did you mean {near}?")),
+        None => problem.hint(format!("known are {}", SUITES.join(", "))),
+    }
+}
+
+fn check_curves(flags: &Listening<'_>, remarks: &mut Vec<String>, problems: &mut Problems) {
+    let asked = list(flags.curves);
+    let unknown = asked.iter().filter(|text| !text.parse().is_ok_and(|id: u16| CURVES.contains(&id)));
+    for text in unknown {
+        let problem = flags.problem("tls-curve-preferences", format!("{text:?} is the number of no key exchange"));
+        problems.push(problem.hint("known are 23 (P-256), 24 (P-384), 29 (X25519) and 4588 (X25519MLKEM768)"));
+    }
+    if !asked.is_empty() {
+        let name = flags.flag("tls-curve-preferences");
+        remarks.push(format!("--{name} has no effect: the key exchanges are those of this program"));
+    }
+}
+
+// ---- who may
+
+fn authentication(args: &AuthenticationArgs, gates: &FeatureGates, problems: &mut Problems) -> AuthenticationOptions {
+    let defaults = AuthenticationOptions::default();
+    let named = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
+    AuthenticationOptions {
+        kubeconfig: named(&args.authentication_kubeconfig),
+        skip_lookup: taken(&args.authentication_skip_lookup, problems).unwrap_or(false),
+        tolerate_lookup_failure: taken(&args.authentication_tolerate_lookup_failure, problems).unwrap_or(false),
+        cache_ttl: taken(&args.authentication_token_webhook_cache_ttl, problems).unwrap_or(defaults.cache_ttl),
+        client_ca_file: named(&args.client_ca_file),
+        request_header: request_header(&args.request_header, gates, problems),
+    }
+}
+
+fn request_header(args: &RequestHeaderArgs, gates: &FeatureGates, problems: &mut Problems) -> RequestHeaderOptions {
+    let uid_headers = list(&args.requestheader_uid_headers);
+    if !uid_headers.is_empty() && !gates.uid_headers() {
+        // upstream: these words.
+        let message = "--requestheader-uid-headers requires the RemoteRequestHeaderUID feature to be enabled";
+        problems.push(Problem::new(message).hint("add --feature-gates=RemoteRequestHeaderUID=true"));
+    }
+    RequestHeaderOptions {
+        client_ca_file: args.requestheader_client_ca_file.clone().filter(|path| !path.as_os_str().is_empty()),
+        allowed_names: list(&args.requestheader_allowed_names),
+        username_headers: headers(&args.requestheader_username_headers, "requestheader-username-headers", problems),
+        group_headers: headers(&args.requestheader_group_headers, "requestheader-group-headers", problems),
+        extra_header_prefixes: headers(
+            &args.requestheader_extra_headers_prefix,
+            "requestheader-extra-headers-prefix",
+            problems,
+        ),
+        uid_headers,
+    }
+}
+
+/// A header without a name is a slip, and would be found in no request.
+fn headers(given: &[String], flag: &str, problems: &mut Problems) -> Vec<String> {
+    let headers = list(given);
+    if headers.iter().any(String::is_empty) {
+        problems.push(Problem::flag(flag, "a name in the list is empty").hint("take out the comma that is too many"));
+    }
+    headers
+}
+
+fn authorization(args: &AuthorizationArgs, problems: &mut Problems) -> AuthorizationOptions {
+    let defaults = AuthorizationOptions::default();
+    AuthorizationOptions {
+        kubeconfig: args.authorization_kubeconfig.clone().filter(|path| !path.as_os_str().is_empty()),
+        always_allow_paths: allowed_paths(&args.authorization_always_allow_paths, problems),
+        allow_ttl: taken(&args.authorization_webhook_cache_authorized_ttl, problems).unwrap_or(defaults.allow_ttl),
+        deny_ttl: taken(&args.authorization_webhook_cache_unauthorized_ttl, problems).unwrap_or(defaults.deny_ttl),
+    }
+}
+
+/// Exact paths, or beginnings with one `*` at the end.
+fn allowed_paths(given: &[String], problems: &mut Problems) -> Vec<String> {
+    let paths = list(given);
+    for path in paths.iter().filter(|path| path.trim_end_matches('*').len() + 1 < path.len() || has_inner_star(path)) {
+        let problem = Problem::flag("authorization-always-allow-paths", format!("{path:?} has a * inside"));
+        problems.push(problem.hint("one * may stand at the end, such as /metrics/*"));
+    }
+    paths
+}
+
+fn has_inner_star(path: &str) -> bool {
+    path.trim_end_matches('*').contains('*')
+}

@@ -1,0 +1,287 @@
+//! A provider whose configuration, credentials above all, may change while it is in use.
+//!
+//! ```text
+//!  --cloud-config and the files it names change ──► build anew ──► the same cloud? ──► check() ──► in the place of the old
+//!                                                    └────────────────┴──────────────────┴─ no: the old one stays
+//! ```
+//!
+//! What the rest of the program has built on stays as it was: what the cloud is called, whose machines it owns and what it can
+//! do. A configuration that changes any of that needs a restart, and is told so. Calls under way end on the provider that
+//! they began with.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bowline_config::Problems;
+use bowline_core::{
+    ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, ProviderId,
+    Route, RouteSpec, Step,
+};
+use bowline_runtime::{Fingerprint, Renewable};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use ipnet::IpNet;
+
+use crate::{
+    Applied, Capabilities, CloudProvider, Error, ErrorKind, Identity, InstancePage, Instances, LoadBalancers,
+    PageToken, ProviderInfo, Quota, Result, Routes,
+};
+
+/// How long a new configuration has to show that it works.
+const CHECKED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Reads the configuration and makes the provider from it, as often as it is asked to.
+type Rebuild = dyn Fn() -> std::result::Result<Arc<dyn CloudProvider>, Problems> + Send + Sync;
+
+/// Stands for the provider of the latest configuration that works.
+pub struct Reloading {
+    info: ProviderInfo,
+    capabilities: Capabilities,
+    config: Option<PathBuf>,
+    made_from: Fingerprint,
+    current: RwLock<Arc<dyn CloudProvider>>,
+    rebuild: Box<Rebuild>,
+}
+
+impl Reloading {
+    /// The provider that `rebuild` makes, and makes anew when `config` or a file that it names has changed.
+    pub fn new(
+        config: Option<PathBuf>,
+        rebuild: impl Fn() -> std::result::Result<Arc<dyn CloudProvider>, Problems> + Send + Sync + 'static,
+    ) -> std::result::Result<Reloading, Problems> {
+        // Which files there are is known only afterwards, so it is made once more after a look at them: what changes in
+        // between is then noticed as a change.
+        let made_from = Fingerprint::of(&files(&config, &*rebuild()?));
+        let current = rebuild()?;
+        Ok(Reloading {
+            info: current.info().clone(),
+            capabilities: current.capabilities().clone(),
+            config,
+            made_from,
+            current: RwLock::new(current),
+            rebuild: Box::new(rebuild),
+        })
+    }
+
+    fn current(&self) -> Arc<dyn CloudProvider> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What has changed, if anything that others have built on.
+    fn difference(&self, new: &dyn CloudProvider) -> Option<&'static str> {
+        let (old, info) = (&self.info, new.info());
+        match () {
+            () if info.name != old.name => Some("its name"),
+            () if info.id_prefixes != old.id_prefixes => Some("the prefix of its provider IDs"),
+            () if info.region != old.region => Some("its region"),
+            () if info.cluster_id != old.cluster_id => Some("what it marks its resources with"),
+            () if *new.capabilities() != self.capabilities => Some("what it can do"),
+            () => None,
+        }
+    }
+
+    async fn renewed(&self) -> std::result::Result<Arc<dyn CloudProvider>, String> {
+        let new = (self.rebuild)().map_err(|problems| problems.to_string())?;
+        if let Some(what) = self.difference(&*new) {
+            return Err(format!("the configuration changes {what}; restart the manager to use it"));
+        }
+        match tokio::time::timeout(CHECKED_WITHIN, new.check()).await {
+            Ok(Ok(())) => Ok(new),
+            Ok(Err(error)) => Err(format!("the cloud does not take it: {error}")),
+            Err(_) => Err(format!("the cloud did not answer within {CHECKED_WITHIN:?}")),
+        }
+    }
+}
+
+fn files(config: &Option<PathBuf>, provider: &dyn CloudProvider) -> Vec<PathBuf> {
+    config.iter().cloned().chain(provider.files()).collect()
+}
+
+impl Renewable for Reloading {
+    fn files(&self) -> Vec<PathBuf> {
+        files(&self.config, &*self.current())
+    }
+
+    fn made_from(&self) -> Fingerprint {
+        self.made_from
+    }
+
+    fn renew(&self) -> BoxFuture<'_, std::result::Result<(), String>> {
+        async {
+            let new = self.renewed().await?;
+            *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Reloading {
+    fn info(&self) -> &ProviderInfo {
+        &self.info
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn owns(&self, id: &ProviderId) -> bool {
+        self.current().owns(id)
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        self.capabilities.instances.as_ref().map(|_| self as &dyn Instances)
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        self.capabilities.load_balancers.as_ref().map(|_| self as &dyn LoadBalancers)
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        self.capabilities.routes.as_ref().map(|_| self as &dyn Routes)
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.current().files()
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.current().check().await
+    }
+
+    async fn quotas(&self) -> Result<Vec<Quota>> {
+        self.current().quotas().await
+    }
+}
+
+/// The provider says that it can, and has nothing to do it with: against the contract.
+fn lacking(what: &'static str) -> Error {
+    Error::new(ErrorKind::Unsupported, what, "the provider has nothing for this")
+}
+
+#[async_trait]
+impl Instances for Reloading {
+    async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        match self.current().instances() {
+            Some(instances) => instances.find(asked).await,
+            None => asked.iter().map(|_| Err(lacking("find instances"))).collect(),
+        }
+    }
+
+    async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
+        self.current().instances().ok_or_else(|| lacking("list instances"))?.list(page).await
+    }
+
+    async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
+        self.current().instances().ok_or_else(|| lacking("assign pod range"))?.assign_pod_range(asked, range).await
+    }
+
+    fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
+        self.current().instances().ok_or_else(|| lacking("identify instances"))?.identify(asked)
+    }
+}
+
+#[async_trait]
+impl LoadBalancers for Reloading {
+    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
+        match self.current().load_balancers() {
+            Some(balancers) => balancers.observe(wishes).await,
+            None => wishes.iter().map(|_| Err(lacking("observe load balancers"))).collect(),
+        }
+    }
+
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
+        self.current().load_balancers().ok_or_else(|| lacking("list load balancers"))?.list(cluster).await
+    }
+
+    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
+        self.current().load_balancers().ok_or_else(|| lacking("plan a load balancer"))?.plan(wish, state)
+    }
+
+    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
+        self.current().load_balancers().ok_or_else(|| lacking("change a load balancer"))?.apply(key, step).await
+    }
+}
+
+#[async_trait]
+impl Routes for Reloading {
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<Route>> {
+        self.current().routes().ok_or_else(|| lacking("list routes"))?.list(cluster).await
+    }
+
+    async fn create(&self, cluster: &ClusterName, route: &RouteSpec) -> Result<Route> {
+        self.current().routes().ok_or_else(|| lacking("create a route"))?.create(cluster, route).await
+    }
+
+    async fn delete(&self, cluster: &ClusterName, route: &Route) -> Result<()> {
+        self.current().routes().ok_or_else(|| lacking("delete a route"))?.delete(cluster, route).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use bowline_config::Problem;
+
+    use super::*;
+    use crate::fake::{Fake, named};
+
+    /// What the configuration says: a provider, or what is wrong with it.
+    type Configured = Arc<Mutex<std::result::Result<Arc<Fake>, &'static str>>>;
+
+    fn reloading(first: Fake) -> (Reloading, Configured) {
+        let configured: Configured = Arc::new(Mutex::new(Ok(Arc::new(first))));
+        let source = configured.clone();
+        let rebuild = move || match &*source.lock().unwrap() {
+            Ok(fake) => Ok(fake.clone() as Arc<dyn CloudProvider>),
+            Err(wrong) => Err(Problems::from(Problem::new(*wrong))),
+        };
+        (Reloading::new(None, rebuild).ok().unwrap(), configured)
+    }
+
+    async fn knows(provider: &Reloading, name: &str) -> bool {
+        let answers = provider.instances().unwrap().find(&[named(name)]).await;
+        matches!(&answers[..], [Ok(state)] if state.instance().is_some())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_configuration_that_works_takes_the_place_of_the_old() {
+        let (provider, configured) = reloading(Fake::new("a").with(["old"]));
+        *configured.lock().unwrap() = Ok(Arc::new(Fake::new("a").with(["new"])));
+        assert!(knows(&provider, "old").await && !knows(&provider, "new").await, "not before it is renewed");
+        provider.renew().await.unwrap();
+        assert!(!knows(&provider, "old").await && knows(&provider, "new").await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_configuration_that_the_cloud_refuses_leaves_the_old_one_in_use() {
+        let (provider, configured) = reloading(Fake::new("a").with(["old"]));
+        let refused = Fake::new("a").with(["new"]);
+        refused.fail([Some(Error::new(ErrorKind::Unauthenticated, "check", "unknown key"))]);
+        *configured.lock().unwrap() = Ok(Arc::new(refused));
+        let error = provider.renew().await.unwrap_err();
+        assert!(error.contains("does not take it") && error.contains("unknown key"), "{error}");
+        *configured.lock().unwrap() = Err("config.yaml:3: zone: unknown");
+        assert_eq!(provider.renew().await.unwrap_err(), "config.yaml:3: zone: unknown");
+        assert!(knows(&provider, "old").await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_configuration_of_another_cloud_needs_a_restart() {
+        let (provider, configured) = reloading(Fake::new("a").with(["old"]));
+        let mut less = Fake::new("a");
+        less.capabilities.routes = None;
+        let others =
+            [(Fake::new("b"), "its name"), (Fake::new("a").prefix("c"), "the prefix"), (less, "what it can do")];
+        for (other, what) in others {
+            *configured.lock().unwrap() = Ok(Arc::new(other));
+            let error = provider.renew().await.unwrap_err();
+            assert!(error.contains(&format!("changes {what}")) && error.contains("restart"), "{error}");
+        }
+        assert!(knows(&provider, "old").await);
+    }
+}

@@ -1,0 +1,281 @@
+//! Credentials that are read again when their files change.
+//!
+//! Files are compared by content, a few seconds apart: a mounted Secret is exchanged by swapping a symlink, which no watch of
+//! a file sees, and a file that is written in place is half there for a while. New content counts once it was the same in two
+//! looks; whether it is any good is for the [`Renewable`] to find out, before it puts it in the place of the old. What is no
+//! good is told once, tried again, and harms nobody: the old stays.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use prometheus::{IntCounterVec, Registry};
+use serde_json::{Value, json};
+
+use crate::{Metric, Part, Shutdown, metrics};
+
+/// The pause between two looks at the files.
+const PERIOD: Duration = Duration::from_secs(5);
+
+metrics! {
+    /// What is counted of credentials.
+    pub METRICS;
+    RELOADS = Metric::counter(
+        "bowline_credential_reloads_total",
+        "Changed credentials that were read again, by what they are for and whether they were taken (success, error).",
+    ).labels(&["what", "result"]);
+}
+
+/// Something that was made from files, and can be made anew.
+pub trait Renewable: Send + Sync {
+    /// The files that it was made from, as far as is known now; none if nothing of it can change.
+    fn files(&self) -> Vec<PathBuf>;
+
+    /// What was in them, from before they were read for the first time: a change right after that must not be missed.
+    fn made_from(&self) -> Fingerprint;
+
+    /// Whether it must be made anew although no file has changed.
+    fn is_due(&self) -> bool {
+        false
+    }
+
+    /// Makes it anew, tries it, and only then puts it in the place of the old. The error says why the old one stays, without
+    /// any secret.
+    fn renew(&self) -> BoxFuture<'_, Result<(), String>>;
+}
+
+/// Looks after what can be renewed, and counts how that goes.
+#[derive(Clone)]
+pub struct Renewals {
+    period: Duration,
+    count: IntCounterVec,
+    last: Arc<Mutex<serde_json::Map<String, Value>>>,
+}
+
+impl Renewals {
+    /// Counts in these metrics.
+    pub fn register(metrics: &Registry) -> prometheus::Result<Renewals> {
+        Ok(Renewals { period: PERIOD, count: RELOADS.register(metrics)?, last: Arc::default() })
+    }
+
+    /// With another pause between two looks.
+    pub fn every(self, period: Duration) -> Renewals {
+        Renewals { period, ..self }
+    }
+
+    /// For the board: how the last renewal of this went. It is well in any case, as the old stays in use.
+    pub fn part(&self, what: &str) -> Arc<dyn Part> {
+        Arc::new(LastRenewal(self.clone(), what.to_owned()))
+    }
+
+    /// How the last renewal of this went; `null` if there was none.
+    pub fn last(&self, what: &str) -> Value {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).get(what).cloned().unwrap_or_default()
+    }
+
+    /// Looks after `subject` until shutdown is requested. `what` names it in logs and metrics.
+    pub async fn watch(self, what: String, subject: Arc<dyn Renewable>, shutdown: Shutdown) {
+        let mut files = Files { taken: subject.made_from(), seen: None, told: None };
+        while shutdown.or(tokio::time::sleep(self.period)).await.is_some() {
+            let content = Fingerprint::of(&subject.files());
+            if !files.want_renewal(content) && !subject.is_due() {
+                continue;
+            }
+            let Some(outcome) = shutdown.or(subject.renew()).await else { return };
+            match outcome {
+                Ok(()) => files.taken = content,
+                // Not again for the same content: it is tried every few seconds.
+                Err(_) if files.told == Some(content) => continue,
+                Err(_) => files.told = Some(content),
+            }
+            self.tell(&what, outcome);
+        }
+    }
+
+    fn tell(&self, what: &str, outcome: Result<(), String>) {
+        let result = if outcome.is_ok() { "success" } else { "error" };
+        match &outcome {
+            Ok(()) => tracing::info!(what, "credentials have changed, and the new ones are in use"),
+            Err(error) => tracing::error!(what, error, "credentials have changed, but the new ones are no good"),
+        }
+        self.count.with_label_values(&[what, result]).inc();
+        let entry = json!({"time": Timestamp::now().to_string(), "result": result, "error": outcome.err()});
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).insert(what.to_owned(), entry);
+    }
+}
+
+struct LastRenewal(Renewals, String);
+
+impl Part for LastRenewal {
+    fn status(&self) -> Value {
+        json!({"last renewal": self.0.last(&self.1)})
+    }
+}
+
+/// Contents of a set of files.
+struct Files {
+    /// In use.
+    taken: Fingerprint,
+    /// In the last look, if another one.
+    seen: Option<Fingerprint>,
+    /// Said to be no good.
+    told: Option<Fingerprint>,
+}
+
+impl Files {
+    /// Whether this is new and was so in the look before: what is half written is so only once.
+    fn want_renewal(&mut self, content: Fingerprint) -> bool {
+        let is_settled = self.seen == Some(content);
+        self.seen = (content != self.taken).then_some(content);
+        is_settled && self.seen.is_some()
+    }
+}
+
+/// What is in a set of files, as far as telling it from something else goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint(u64);
+
+impl Fingerprint {
+    /// Of names and contents. A file that is missing has one, too.
+    pub fn of(files: &[PathBuf]) -> Fingerprint {
+        let mut hasher = DefaultHasher::new();
+        for file in files {
+            (file, std::fs::read(file).ok()).hash(&mut hasher);
+        }
+        Fingerprint(hasher.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    /// Takes what its file says, unless that is `bad`.
+    struct Subject {
+        file: PathBuf,
+        inside: Mutex<String>,
+        tries: AtomicUsize,
+    }
+
+    impl Renewable for Subject {
+        fn files(&self) -> Vec<PathBuf> {
+            vec![self.file.clone()]
+        }
+
+        fn made_from(&self) -> Fingerprint {
+            Fingerprint::of(&self.files())
+        }
+
+        fn renew(&self) -> BoxFuture<'_, Result<(), String>> {
+            async {
+                self.tries.fetch_add(1, Ordering::SeqCst);
+                match std::fs::read_to_string(&self.file) {
+                    Ok(text) if text != "bad" => *self.inside.lock().unwrap() = text,
+                    _ => return Err("no good".to_owned()),
+                }
+                Ok(())
+            }
+            .boxed()
+        }
+    }
+
+    struct World {
+        subject: Arc<Subject>,
+        renewals: Renewals,
+        directory: PathBuf,
+    }
+
+    impl Drop for World {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.directory);
+        }
+    }
+
+    impl World {
+        /// With a file that says `old`, which is a link, as in a mounted Secret.
+        async fn new(name: &str) -> World {
+            let directory = std::env::temp_dir().join(format!("bowline-renewal-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&directory).unwrap();
+            let file = directory.join("token");
+            let subject = Subject { file, inside: Mutex::new("old".to_owned()), tries: AtomicUsize::new(0) };
+            let renewals = Renewals::register(&Registry::new()).unwrap();
+            let world = World { subject: Arc::new(subject), renewals, directory };
+            world.swap("old");
+            tokio::spawn(world.renewals.clone().watch("it".into(), world.subject.clone(), Shutdown::new()));
+            world.looks(1).await;
+            world
+        }
+
+        /// The link leads to a new file with this content.
+        fn swap(&self, content: &str) {
+            let (target, link) = (self.directory.join(format!("..{content}")), self.directory.join("..link"));
+            std::fs::write(&target, content).unwrap();
+            std::os::unix::fs::symlink(&target, &link).unwrap();
+            std::fs::rename(&link, &self.subject.file).unwrap();
+        }
+
+        async fn looks(&self, count: u32) {
+            tokio::time::sleep(PERIOD * count + PERIOD / 2).await;
+        }
+
+        fn inside(&self) -> String {
+            self.subject.inside.lock().unwrap().clone()
+        }
+
+        fn counted(&self, result: &str) -> u64 {
+            self.renewals.count.with_label_values(&["it", result]).get()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn new_content_behind_a_link_is_taken_once_it_stays() {
+        let world = World::new("link").await;
+        world.looks(4).await;
+        assert_eq!(world.subject.tries.load(Ordering::SeqCst), 0, "nothing has changed");
+        world.swap("new");
+        world.looks(2).await;
+        assert_eq!((world.inside().as_str(), world.counted("success")), ("new", 1));
+        world.looks(4).await;
+        assert_eq!(world.subject.tries.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_no_good_is_told_once_and_tried_again() {
+        let world = World::new("bad").await;
+        world.swap("bad");
+        world.looks(8).await;
+        assert_eq!((world.inside().as_str(), world.counted("error")), ("old", 1));
+        assert!(world.subject.tries.load(Ordering::SeqCst) > 2);
+        assert_eq!(world.renewals.last("it")["error"], "no good");
+        world.swap("good");
+        world.looks(3).await;
+        assert_eq!((world.inside().as_str(), world.counted("success")), ("good", 1));
+        assert_eq!(world.renewals.last("it")["result"], "success");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_that_is_taken_back_is_none() {
+        let world = World::new("back").await;
+        world.swap("bad");
+        world.looks(3).await;
+        world.swap("old");
+        world.looks(1).await;
+        let tries = world.subject.tries.load(Ordering::SeqCst);
+        world.looks(5).await;
+        assert_eq!(world.subject.tries.load(Ordering::SeqCst), tries);
+    }
+
+    #[test]
+    fn content_that_changes_with_every_look_is_still_being_written() {
+        let mut files = Files { taken: Fingerprint(0), seen: None, told: None };
+        assert!([1, 2, 3].iter().all(|content| !files.want_renewal(Fingerprint(*content))));
+        assert!(files.want_renewal(Fingerprint(3)));
+    }
+}
