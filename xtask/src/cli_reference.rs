@@ -11,7 +11,8 @@ const HEAD: &str = "\
 
 A boolean flag takes `--flag`, `--flag=true` and `--flag=false`; other values may follow a space or `=`. Input that \
 cannot work ends the program with exit code 2 and a message that names the flag, the value and what would be right; \
-any other failure ends it with exit code 1.
+any other failure ends it with exit code 1. The manager, which is `bowline` with flags and no command, ends as the Go \
+managers do: with 1 if its flags or files cannot work or the lease is lost, with 255 if anything else fails.
 ";
 
 /// The page for `program` and all its commands.
@@ -38,16 +39,21 @@ fn section(page: &mut String, command: &Command) {
     }
 }
 
-/// The table of a command's own flags; `--help` and `--version` explain themselves.
+/// The tables of a command's own flags, one for each group in the order of the help; `--help` explains itself.
 fn flags(page: &mut String, command: &Command) {
-    let own = |flag: &&Arg| !flag.is_hide_set() && !matches!(flag.get_id().as_str(), "help" | "version");
-    let mut flags = command.get_arguments().filter(own).peekable();
-    if flags.peek().is_none() {
-        return;
+    let own = |flag: &&Arg| !flag.is_hide_set() && flag.get_id().as_str() != "help";
+    let mut groups: Vec<(Option<&str>, Vec<&Arg>)> = Vec::new();
+    for flag in command.get_arguments().filter(own) {
+        let heading = flag.get_help_heading();
+        match groups.iter_mut().find(|(known, _)| *known == heading) {
+            Some((_, flags)) => flags.push(flag),
+            None => groups.push((heading, vec![flag])),
+        }
     }
-    push(page, format_args!("\n| flag | default | meaning |\n|---|---|---|\n"));
-    for flag in flags {
-        row(page, flag);
+    for (heading, flags) in groups {
+        heading.into_iter().for_each(|heading| push(page, format_args!("\n### {heading}\n")));
+        push(page, format_args!("\n| flag | default | meaning |\n|---|---|---|\n"));
+        flags.into_iter().for_each(|flag| row(page, flag));
     }
 }
 
@@ -91,6 +97,15 @@ mod tests {
         let flag = Arg::new("size").long("size").value_name("A|B").default_value("A").help("How large.");
         let page = page(Command::new("demo").arg(flag));
         assert!(page.contains("| `--size A\\|B` | `A` | How large. |"), "{page}");
+    }
+
+    #[test]
+    fn each_group_of_flags_has_a_table_of_its_own() {
+        let flag = |name: &'static str, group: &'static str| Arg::new(name).long(name).help_heading(group);
+        let command = Command::new("demo").args([flag("a", "One"), flag("b", "Two"), flag("c", "One")]);
+        let page = page(command);
+        let places = ["### One", "`--a", "`--c", "### Two", "`--b"].map(|part| page.find(part));
+        assert!(places.is_sorted() && places.iter().all(Option::is_some), "{page}");
     }
 
     #[test]

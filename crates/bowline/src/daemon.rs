@@ -13,6 +13,7 @@ use bowline_runtime::{Board, Clock, Fence, Renewals, Shutdown, Supervisor};
 
 use crate::BadInput;
 use crate::cli::ManagerArgs;
+use crate::configuration;
 use crate::effective;
 use crate::election::{Candidacy, Election};
 use crate::front::{Front, FrontOptions, Pages};
@@ -52,9 +53,10 @@ impl Prepared {
         let check = |providers: &[_], problems: &mut _| {
             reach::check(providers, &settings.reach, &settings.manager, &args.controllers.network, problems);
         };
-        // No provider has webhooks so far.
-        let unknown = settings.serving.webhooks.https.as_ref().map(|_| settings.serving.webhooks.unknown(&[]));
-        unknown.into_iter().flatten().for_each(|problem| problems.push(problem));
+        if settings.serving.webhooks.https.is_some() {
+            // No provider has webhooks so far.
+            problems.extend(settings.serving.webhooks.unknown(&[]));
+        }
         let reached = Reached::new(&settings.reach, problems, check).await?;
         Ok(Prepared { settings, reached, metrics })
     }
@@ -104,13 +106,13 @@ impl Prepared {
 
 /// What is told of the process while it runs.
 fn pages(settings: &Settings, board: &Board, metrics: &prometheus::Registry, log: logging::Handle) -> Pages {
-    let (flags, parts) = (settings.flags.clone(), board.clone());
+    let (flags, configured, parts) = (settings.flags.clone(), settings.flags.clone(), board.clone());
     let started = crate::metrics::start_time().and_then(|start| jiff::Timestamp::from_second(start as i64).ok());
     let about = About { started: started.unwrap_or_else(jiff::Timestamp::now) };
     Pages {
         board: board.clone(),
         metrics: metrics.clone(),
-        configz: Arc::new(|| serde_json::Value::Null),
+        configz: Arc::new(move || configuration::configz(&configured)),
         flagz: Arc::new(move || (effective::flagz(&flags), effective::flagz_json(&flags))),
         statusz: Arc::new(move || statusz::page(&parts, about, jiff::Timestamp::now())),
         set_verbosity: Arc::new(move |verbosity| log.set_verbosity(verbosity)),

@@ -1,6 +1,5 @@
 //! The flags of the manager with the values that they have, given or not: for the log (FLAG-5), for `/flagz`, for
 //! `/configz`, and to tell which of them were given and have no effect.
-#![allow(dead_code, reason = "the pages are served elsewhere")]
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -86,7 +85,59 @@ pub(crate) fn flagz_json(flags: &EffectiveFlags) -> Value {
     })
 }
 
+/// Lists here, and one text in Go, as which they are shown.
+const TEXTS_IN_GO: [&str; 4] = ["cloud-provider", "cloud-config", "feature-gates", "vmodule"];
+
 /// The value as Go prints it: a list stands in brackets.
 fn shown(flag: &EffectiveFlag) -> String {
-    if flag.is_list { format!("[{}]", flag.text()) } else { flag.text() }
+    let in_brackets = flag.is_list && !TEXTS_IN_GO.contains(&flag.name.as_str());
+    if in_brackets { format!("[{}]", flag.text()) } else { flag.text() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invocation::Manager;
+
+    fn flags() -> EffectiveFlags {
+        let arguments =
+            ["bowline", "--cloud-provider=local", "-v=2", "--controllers=*", "--controllers=-route", "--webhooks="];
+        let manager = Manager::read("bowline".to_owned(), arguments.map(Into::into).to_vec()).unwrap();
+        manager.args.effective
+    }
+
+    #[test]
+    fn flags_are_logged_as_go_logs_them() {
+        let lines = log_lines(&flags());
+        let expected = [
+            "FLAG: --authorization-always-allow-paths=\"[/healthz,/readyz,/livez]\"",
+            "FLAG: --cloud-provider=\"local\"",
+            "FLAG: --controllers=\"[*,-route]\"",
+            "FLAG: --kubeconfig=\"\"",
+            "FLAG: --node-monitor-period=\"5s\"",
+            "FLAG: --v=\"2\"",
+            "FLAG: --webhooks=\"[]\"",
+        ];
+        let found: Vec<_> = lines.iter().filter(|line| expected.contains(&line.as_str())).collect();
+        assert_eq!(found, expected, "{lines:#?}");
+    }
+
+    #[test]
+    fn every_flag_stands_on_the_page_once_with_its_value() {
+        let (flags, page) = (flags(), flagz(&flags()));
+        assert!(page.starts_with("\ncloud-controller-manager flagz\nWarning: "), "{page}");
+        let lines: Vec<_> = page.lines().skip(3).collect();
+        assert_eq!(lines.len(), flags.iter().count());
+        assert!(lines.is_sorted() && lines.contains(&"controllers=[*,-route]") && lines.contains(&"secure-port=10258"));
+        let document = flagz_json(&flags);
+        assert_eq!((&document["kind"], &document["flags"]["v"]), (&"Flagz".into(), &"2".into()));
+        assert_eq!(document["flags"].as_object().unwrap().len(), lines.len());
+    }
+
+    #[test]
+    fn what_is_given_can_be_told_from_what_is_not() {
+        let flags = flags();
+        let given = |name: &str| flags.get(name).unwrap().is_given;
+        assert!(given("v") && given("webhooks") && !given("secure-port") && !given("kubeconfig"));
+    }
 }

@@ -29,6 +29,7 @@ pub(crate) struct Election {
     main: Elector,
     term: Term,
     second: Option<Second>,
+    releases: bool,
 }
 
 /// The lease of the controllers that move.
@@ -56,7 +57,8 @@ impl Election {
             gate: Gate::before(migration.moving()),
             fence: fence.clone(),
         });
-        Ok(Election { main: elector(settings.lease.clone()), term: fence.term(&settings.lease.name), second })
+        let (main, term) = (elector(settings.lease.clone()), fence.term(&settings.lease.name));
+        Ok(Election { main, term, second, releases: settings.releases })
     }
 
     /// Holds back the controllers that need the second lease.
@@ -77,7 +79,9 @@ impl Election {
             lost = keep_second(self.second, &mut second, shutdown) => end("migration leaderelection lost", &lost),
             done = work => done?,
         }
-        tokio::join!(release(second), release(Some(main)));
+        if self.releases {
+            tokio::join!(release(second), release(Some(main)));
+        }
         Ok(())
     }
 }

@@ -145,7 +145,6 @@ impl FeatureGates {
     /// The lease is given back at a clean end. On unless it is switched off by its own name: its group is about what may
     /// not be sound yet, and this is.
     // upstream: an alpha gate, off, so that a successor waits for the whole lease.
-    #[allow(dead_code, reason = "the election asks")]
     pub(crate) fn releases_lease(&self) -> bool {
         self.0.get(RELEASE_LEASE).copied().unwrap_or(true)
     }

@@ -44,7 +44,6 @@ mod reach;
 mod rights;
 mod serve;
 mod settings;
-#[allow(dead_code, reason = "served by the HTTPS side")]
 mod statusz;
 
 use std::process::ExitCode;
@@ -128,20 +127,20 @@ fn manage(invocation: &Manager) -> ExitCode {
         let runtime = runtime(Some(MANAGER_THREADS))?;
         runtime.block_on(daemon::run(&invocation.args, invocation.problems.clone(), log))
     });
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<BadInput>() => {
-            complain(format_args!(
-                "Usage: {name} [flags]\n\nSee '{name} --help' for the flags.\n\nError: {error:#}\n",
-                name = invocation.name
-            ));
-            ExitCode::from(BAD_MANAGER_INPUT)
-        }
-        Err(error) => {
-            complain(format_args!("Error: {error:#}\n"));
-            ExitCode::from(MANAGER_FAILED)
-        }
+    let Err(error) = ended else { return ExitCode::SUCCESS };
+    if !invocation.problems.is_empty() {
+        complain(format_args!("Usage: {name} [flags]; {name} --help lists them\n", name = invocation.name));
     }
+    complain(format_args!("Error: {error:#}\n"));
+    ExitCode::from(if is_bad_input(&error) { BAD_MANAGER_INPUT } else { MANAGER_FAILED })
+}
+
+/// Nothing was started: the input cannot work, or a port that it names is not to be had (SRV-1).
+fn is_bad_input(error: &anyhow::Error) -> bool {
+    use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
+    let kinds = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
+    error.is::<BadInput>()
+        || kinds.into_iter().any(|kind| matches!(kind, AddrInUse | AddrNotAvailable | PermissionDenied))
 }
 
 fn command_ended(result: anyhow::Result<ExitCode>) -> ExitCode {

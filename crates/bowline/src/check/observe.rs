@@ -126,7 +126,7 @@ fn manager(args: &ManagerArgs, settings: &Settings, clouds: &Looked) -> Manager 
     let balancing = clouds.clouds.iter().filter(|cloud| cloud.has_load_balancers());
     let classes = balancing.map(|cloud| format!("bowline.dev/{}", cloud.name())).collect();
     Manager {
-        elects: !matches!(args.generic.leader_elect, Ok(false)),
+        elects: !matches!(args.election.leader_elect, Ok(false)),
         lease: lease(settings).name,
         classes: if service.is_some_and(|service| service.classes) { classes } else { Vec::new() },
         takes_classless: service.is_some_and(|service| service.default_cloud != DefaultCloud::Nobody),

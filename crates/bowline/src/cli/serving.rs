@@ -50,8 +50,8 @@ pub(crate) struct SecureServingArgs {
     #[arg(long, value_name = "NAMES")]
     pub(crate) tls_cipher_suites: Vec<String>,
 
-    /// The key exchanges, by their numbers. They are checked, and those of this program are used: X25519MLKEM768, X25519,
-    /// P-256 and P-384.
+    /// The key exchanges, by their numbers. They are checked, and those of this program are used: X25519, P-256 and
+    /// P-384.
     #[arg(long, value_name = "NUMBERS")]
     pub(crate) tls_curve_preferences: Vec<String>,
 

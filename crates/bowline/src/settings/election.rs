@@ -8,6 +8,7 @@ use bowline_kube::LeaseOptions;
 
 use super::taken;
 use crate::cli::{ElectionArgs, LEASES};
+use crate::feature_gates::FeatureGates;
 use crate::migration::Migration;
 
 /// How this process stands for election.
@@ -17,12 +18,15 @@ pub(crate) struct Election {
     pub(crate) lease: LeaseOptions,
     /// What some of them need beside it.
     pub(crate) migration: Option<Migration>,
+    /// A clean end gives the leases back (LE-7).
+    pub(crate) releases: bool,
 }
 
 impl Election {
     /// `None` if whoever starts leads (LE-8). Controllers that belong to another manager are switched off in `manager`.
     pub(crate) fn resolve(
         args: &ElectionArgs,
+        gates: &FeatureGates,
         manager: &mut ManagerOptions,
         remarks: &mut Vec<String>,
         problems: &mut Problems,
@@ -38,7 +42,7 @@ impl Election {
             migration.check(problems);
             remarks.extend(migration.restrict(manager));
         }
-        Some(Election { lease, migration })
+        Some(Election { lease, migration, releases: gates.releases_lease() })
     }
 
     /// MIG-4: all but the name is the same.
@@ -117,6 +121,8 @@ mod tests {
         assert_eq!(election.lease, LeaseOptions::default());
         assert!(election.migration.is_none());
         assert!(resolve(&["--leader-elect=false"]).unwrap().election.is_none());
+        let gate = "--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit=false";
+        assert!(election.releases && !resolve(&[gate]).unwrap().election.unwrap().releases);
         let ignored = ["--leader-elect=false", "--leader-elect-resource-lock=x", "--leader-elect-retry-period=1h"];
         assert!(resolve(&ignored).unwrap().election.is_none());
     }

@@ -4,7 +4,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use bowline_config::{Problem, Problems, nearest};
-use bowline_serving::{AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, ServingOptions, TlsOptions};
+use bowline_serving::{
+    AllowedPaths, AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, ServingOptions, TlsOptions,
+    check_cipher_suites,
+};
 
 use super::{list, taken};
 use crate::cli::{
@@ -16,37 +19,6 @@ use crate::flags::Given;
 /// The name of the webhooks' certificate pair.
 // upstream: this name.
 const WEBHOOK_PAIR: &str = "cloud-controller-manager-webhook";
-
-/// The suites that are spoken here, with TLS 1.2 those of the second half; and those that Go knows, too, which are left
-/// out for what is known about them.
-const SUITES: [&str; 9] = [
-    "TLS_AES_128_GCM_SHA256",
-    "TLS_AES_256_GCM_SHA384",
-    "TLS_CHACHA20_POLY1305_SHA256",
-    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
-    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
-    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-];
-const WEAK_SUITES: [&str; 15] = [
-    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
-    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
-    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
-    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
-    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
-    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
-    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
-    "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
-    "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
-    "TLS_RSA_WITH_AES_128_CBC_SHA",
-    "TLS_RSA_WITH_AES_128_CBC_SHA256",
-    "TLS_RSA_WITH_AES_128_GCM_SHA256",
-    "TLS_RSA_WITH_AES_256_CBC_SHA",
-    "TLS_RSA_WITH_AES_256_GCM_SHA384",
-];
 
 /// Go's numbers of key exchanges: P-256, P-384, P-521, X25519, and those with ML-KEM.
 const CURVES: [u16; 7] = [23, 24, 25, 29, 4587, 4588, 4589];
@@ -324,43 +296,26 @@ fn only_tls13(flags: &Listening<'_>, remarks: &mut Vec<String>, problems: &mut P
     }
 }
 
-/// The suites that are asked for and spoken here.
+/// The suites that are asked for and offered here.
 fn suites(flags: &Listening<'_>, remarks: &mut Vec<String>, problems: &mut Problems) -> Vec<String> {
     let asked = list(flags.suites);
+    let before = problems.iter().count();
+    let hint = "write IANA's names, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, or leave the flag out";
     let mut kept = Vec::new();
-    for name in asked.iter().map(|name| current_name(name)) {
-        if SUITES.contains(&name) {
-            kept.push(name.to_owned());
-        } else if WEAK_SUITES.contains(&name) {
-            remarks.push(format!("--{}: {name} is left out: it is known to be weak", flags.flag("tls-cipher-suites")));
-        } else {
-            problems.push(unknown_suite(flags, name));
+    for name in &asked {
+        match check_cipher_suites(std::slice::from_ref(name)) {
+            Ok(not_offered) if not_offered.is_empty() => kept.push(name.clone()),
+            Ok(_) => {
+                let flag = flags.flag("tls-cipher-suites");
+                remarks.push(format!("--{flag}: {name} is left out: it is known to be weak"));
+            }
+            Err(error) => problems.push(flags.problem("tls-cipher-suites", error.to_string()).hint(hint)),
         }
     }
-    if kept.is_empty() && !asked.is_empty() {
-        let message = "none of them is spoken here";
-        let hint = format!("name one of {}", SUITES.join(", "));
-        problems.push(flags.problem("tls-cipher-suites", message).hint(hint));
+    if kept.is_empty() && !asked.is_empty() && problems.iter().count() == before {
+        problems.push(flags.problem("tls-cipher-suites", "none of them is offered here").hint(hint));
     }
     kept
-}
-
-// upstream: takes these two without their last part, too.
-fn current_name(name: &str) -> &str {
-    match name {
-        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-        other => other,
-    }
-}
-
-// upstream: the words of the problem.
-fn unknown_suite(flags: &Listening<'_>, name: &str) -> Problem {
-    let problem = flags.problem("tls-cipher-suites", format!("Cipher suite {name} not supported or doesn't exist"));
-    match nearest(name, SUITES) {
-        Some(near) => problem.hint(format!("did you mean {near}?")),
-        None => problem.hint(format!("known are {}", SUITES.join(", "))),
-    }
 }
 
 fn check_curves(flags: &Listening<'_>, remarks: &mut Vec<String>, problems: &mut Problems) {
@@ -368,7 +323,8 @@ fn check_curves(flags: &Listening<'_>, remarks: &mut Vec<String>, problems: &mut
     let unknown = asked.iter().filter(|text| !text.parse().is_ok_and(|id: u16| CURVES.contains(&id)));
     for text in unknown {
         let problem = flags.problem("tls-curve-preferences", format!("{text:?} is the number of no key exchange"));
-        problems.push(problem.hint("known are 23 (P-256), 24 (P-384), 29 (X25519) and 4588 (X25519MLKEM768)"));
+        problems
+            .push(problem.hint("known are 23 (P-256), 24 (P-384), 25 (P-521), 29 (X25519) and 4588 (X25519MLKEM768)"));
     }
     if !asked.is_empty() {
         let name = flags.flag("tls-curve-preferences");
@@ -434,13 +390,12 @@ fn authorization(args: &AuthorizationArgs, problems: &mut Problems) -> Authoriza
 /// Exact paths, or beginnings with one `*` at the end.
 fn allowed_paths(given: &[String], problems: &mut Problems) -> Vec<String> {
     let paths = list(given);
-    for path in paths.iter().filter(|path| path.trim_end_matches('*').len() + 1 < path.len() || has_inner_star(path)) {
-        let problem = Problem::flag("authorization-always-allow-paths", format!("{path:?} has a * inside"));
+    for error in paths.iter().filter_map(|path| AllowedPaths::parse(std::slice::from_ref(path)).err()) {
+        let problem = Problem::flag("authorization-always-allow-paths", error.to_string());
         problems.push(problem.hint("one * may stand at the end, such as /metrics/*"));
     }
     paths
 }
 
-fn has_inner_star(path: &str) -> bool {
-    path.trim_end_matches('*').contains('*')
-}
+#[cfg(test)]
+mod tests;
