@@ -41,19 +41,10 @@ pub(crate) async fn run(args: &ManagerArgs, problems: Problems, logs: Handle) ->
     }
     // Before anything is started: a signal from here on is a request to stop, and not the end.
     let shutdown = stopped_by_signals()?;
-    let Some(front) = shutdown.or(Front::bind(&front_options(&prepared.settings))).await else { return Ok(()) };
+    let options = FrontOptions::from(&prepared.settings);
+    // No provider of today has a webhook.
+    let Some(front) = shutdown.or(Front::bind(&options, &[])).await else { return Ok(()) };
     prepared.run(front.map_err(CannotStart)?, logs, shutdown).await
-}
-
-fn front_options(settings: &Settings) -> FrontOptions {
-    let serving = &settings.serving;
-    FrontOptions {
-        secure: serving.https.clone(),
-        authentication: serving.authentication.clone(),
-        authorization: serving.authorization.clone(),
-        profiling: serving.profiling,
-        plain: settings.metrics_listen,
-    }
 }
 
 /// All that the manager needs; nothing of it has called anybody yet.
@@ -74,6 +65,10 @@ impl Prepared {
         let check = |providers: &[_], problems: &mut _| {
             reach::check(providers, &settings.reach, &settings.manager, &args.controllers.network, problems);
         };
+        if settings.serving.webhooks.https.is_some() {
+            // No provider has webhooks so far.
+            problems.extend(settings.serving.webhooks.unknown(&[]));
+        }
         let reached = Reached::new(&settings.reach, problems, check).await?;
         Ok(Prepared { settings, reached, metrics })
     }
@@ -123,7 +118,8 @@ impl Prepared {
 fn pages(settings: &Settings, board: &Board, metrics: &prometheus::Registry, logs: Handle) -> Pages {
     let (configured, flags) = (settings.flags.clone(), settings.flags.clone());
     let (seen, clock) = (board.clone(), Clock::system());
-    let about = statusz::About { started: clock.now() };
+    let started = crate::metrics::start_time().and_then(|start| jiff::Timestamp::from_second(start as i64).ok());
+    let about = statusz::About { started: started.unwrap_or_else(|| clock.now()) };
     Pages {
         board: board.clone(),
         metrics: metrics.clone(),

@@ -10,10 +10,10 @@ mod debug;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bowline_runtime::{Board, Entry, Kind, Metric, Shutdown, metrics};
 use bowline_serving::answer::{self, Answer};
+use bowline_serving::webhook::{self, Webhook, WebhookMetrics};
 use bowline_serving::{
     ANY, Asked, AuthenticationOptions, Authenticator, AuthorizationOptions, Authorizer, Check, CheckMetrics, Checks,
     Door, LOOK, Server, ServingOptions, Site, review_client,
@@ -24,6 +24,7 @@ use prometheus::{Gauge, Registry};
 use serde_json::Value;
 
 use crate::exposition;
+use crate::settings::Settings;
 
 /// The format of metrics, as Go's managers name it.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
@@ -48,6 +49,22 @@ pub(crate) struct FrontOptions {
     pub(crate) profiling: bool,
     /// `--metrics-listen`.
     pub(crate) plain: Option<SocketAddr>,
+    /// Where webhooks are served; none if nobody wants any.
+    pub(crate) webhooks: Option<ServingOptions>,
+}
+
+impl From<&Settings> for FrontOptions {
+    fn from(settings: &Settings) -> FrontOptions {
+        let serving = &settings.serving;
+        FrontOptions {
+            secure: serving.https.clone(),
+            authentication: serving.authentication.clone(),
+            authorization: serving.authorization.clone(),
+            profiling: serving.profiling,
+            plain: settings.metrics_listen,
+            webhooks: serving.webhooks.https.clone(),
+        }
+    }
 }
 
 /// A document that is made when somebody asks for it.
@@ -71,19 +88,23 @@ pub(crate) struct Pages {
 pub(crate) struct Front {
     secure: Option<(Server, Door)>,
     plain: Option<Server>,
+    webhooks: Option<(Server, Vec<Arc<dyn Webhook>>)>,
     profiling: bool,
 }
 
 impl Front {
     /// Takes the addresses, reads or makes certificates, and finds out how people are to be recognised.
-    pub(crate) async fn bind(options: &FrontOptions) -> anyhow::Result<Front> {
+    /// `webhooks` are those that are wanted.
+    pub(crate) async fn bind(options: &FrontOptions, webhooks: &[Arc<dyn Webhook>]) -> anyhow::Result<Front> {
         let plain = options.plain.map(Server::bind_plain).transpose()?;
         let secure = match &options.secure {
             // The address first: whether the port is free does not depend on the API server.
             Some(serving) => Some((Server::bind(serving)?, door(options).await?)),
             None => None,
         };
-        Ok(Front { secure, plain, profiling: options.profiling })
+        let host = options.webhooks.as_ref().map(|serving| webhook::bind(serving, webhooks)).transpose()?.flatten();
+        let webhooks = host.map(|server| (server, webhooks.to_vec()));
+        Ok(Front { secure, plain, webhooks, profiling: options.profiling })
     }
 
     /// Where HTTPS is served, if it is.
@@ -111,7 +132,19 @@ impl Front {
                 None => Ok(()),
             }
         };
-        let (Ok(()), Ok(())) = tokio::join!(plain, secure);
+        let webhooks = async {
+            match self.webhooks {
+                Some((server, hooks)) => match WebhookMetrics::register(&pages.metrics) {
+                    Ok(metrics) => server.serve(webhook::site(&hooks, &metrics), Door::open(), shutdown.clone()).await,
+                    Err(error) => {
+                        tracing::error!(%error, "cannot count what webhooks do, and serves none");
+                        Ok(())
+                    }
+                },
+                None => Ok(()),
+            }
+        };
+        let (Ok(()), Ok(()), Ok(())) = tokio::join!(plain, secure, webhooks);
         shutdown.requested().await;
         Ok(())
     }
@@ -213,7 +246,7 @@ fn checks_of(board: &Board, kinds: &[Kind]) -> Vec<Check> {
 
 fn with_slis(site: Site, registry: Registry, checks: CheckMetrics) -> Site {
     if let Ok(start) = START.register::<Gauge>(&registry) {
-        start.set(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
+        start.set(crate::metrics::start_time().unwrap_or_default());
     }
     site.at("/metrics/slis", ANY, move |asked| {
         std::future::ready(match asked.method {
@@ -388,7 +421,7 @@ mod tests {
         });
         let authentication = AuthenticationOptions { kubeconfig, ..AuthenticationOptions::default() };
         let options = FrontOptions { secure, authentication, ..FrontOptions::default() };
-        let error = Front::bind(&options).await.map(drop).unwrap_err().to_string();
+        let error = Front::bind(&options, &[]).await.map(drop).unwrap_err().to_string();
         assert!(error.starts_with("/nowhere/kubeconfig: cannot be used as a kubeconfig"), "{error}");
     }
 }

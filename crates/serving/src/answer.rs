@@ -48,31 +48,62 @@ pub fn with_header(mut answer: Answer, name: HeaderName, value: &'static str) ->
 
 /// The `Status` object for somebody who did not prove who they are.
 pub(crate) fn unauthorized(headers: &HeaderMap) -> Answer {
-    let status = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": "Unauthorized", "reason": "Unauthorized", "code": 401,
-    });
-    status_object(StatusCode::UNAUTHORIZED, &status, headers)
+    status_object(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized", headers)
 }
 
 /// The `Status` object for somebody who may not do this.
 pub(crate) fn forbidden(message: &str, headers: &HeaderMap) -> Answer {
-    let status = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": format!("forbidden: {message}"), "reason": "Forbidden", "details": {}, "code": 403,
-    });
-    sniffless(status_object(StatusCode::FORBIDDEN, &status, headers))
+    sniffless(status_object(StatusCode::FORBIDDEN, "Forbidden", &format!("forbidden: {message}"), headers))
 }
 
-/// upstream: people get it indented, programs in a line.
-fn status_object(status: StatusCode, object: &Value, headers: &HeaderMap) -> Answer {
+/// upstream: in this order, with empty details where something is forbidden; people get it indented, programs in a line.
+fn status_object(status: StatusCode, reason: &str, message: &str, headers: &HeaderMap) -> Answer {
+    let fields = [
+        ("kind", json!("Status")),
+        ("apiVersion", json!("v1")),
+        ("metadata", json!({})),
+        ("status", json!("Failure")),
+        ("message", json!(message)),
+        ("reason", json!(reason)),
+        ("details", json!({})),
+        ("code", json!(status.as_u16())),
+    ];
+    let fields = fields.iter().filter(|(name, _)| *name != "details" || status == StatusCode::FORBIDDEN);
     let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
-    let is_person = ["curl", "Wget", "Mozilla/5.0"].iter().any(|name| agent.starts_with(name));
-    let body = if is_person { format!("{object:#}") } else { format!("{object}\n") };
+    let body = if ["curl", "Wget", "Mozilla/5.0"].iter().any(|name| agent.starts_with(name)) {
+        let lines: Vec<_> = fields.map(|(name, value)| format!("  \"{name}\": {value}")).collect();
+        format!("{{\n{}\n}}", lines.join(",\n"))
+    } else {
+        let fields: Vec<_> = fields.map(|(name, value)| format!("\"{name}\":{value}")).collect();
+        format!("{{{}}}\n", fields.join(","))
+    };
     of_type(status, JSON, body)
 }
 
 /// What could be taken for markup, written so that it cannot.
 pub(crate) fn harmless(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_refusal_is_byte_for_byte_that_of_a_go_manager() {
+        let said = |agent: &'static str, answer: fn(&HeaderMap) -> Answer| async move {
+            let headers = HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static(agent))]);
+            let body = answer(&headers).into_body().collect().await.unwrap().to_bytes();
+            String::from_utf8(body.to_vec()).unwrap()
+        };
+        let forbidden = |headers: &HeaderMap| forbidden("User \"x\" cannot get path \"/\"", headers);
+        let line = "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\
+                    \"forbidden: User \\\"x\\\" cannot get path \\\"/\\\"\",\"reason\":\"Forbidden\",\"details\":{},\"code\":403}\n";
+        assert_eq!(said("Prometheus/3", forbidden).await, line);
+        let lines = "{\n  \"kind\": \"Status\",\n  \"apiVersion\": \"v1\",\n  \"metadata\": {},\n  \"status\": \"Failure\",\n  \
+                     \"message\": \"Unauthorized\",\n  \"reason\": \"Unauthorized\",\n  \"code\": 401\n}";
+        assert_eq!(said("curl/8.5.0", unauthorized).await, lines);
+    }
 }

@@ -12,6 +12,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
+pub(crate) use process::start_time;
 pub(crate) use reference::page;
 
 metrics! {

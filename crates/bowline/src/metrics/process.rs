@@ -107,7 +107,7 @@ fn cpu_seconds() -> Option<f64> {
     Some((stat.get(11)? + stat.get(12)?) / TICKS)
 }
 
-fn start_time() -> Option<f64> {
+pub(crate) fn start_time() -> Option<f64> {
     let boot = fs::read_to_string("/proc/stat").ok()?;
     let boot: f64 = boot.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
     Some(boot + stat()?.get(19)? / TICKS)
