@@ -102,9 +102,9 @@ fn migration(args: &ElectionArgs, problems: &mut Problems) -> Option<Migration> 
     if !taken(&args.enable_leader_migration, problems)? {
         return None;
     }
-    let path = args.leader_migration_config.as_deref().filter(|path: &&Path| !path.as_os_str().is_empty());
+    let path = args.leader_migration_config.as_deref().filter(|path| !path.is_empty());
     let Some(path) = path else { return Some(Migration::default()) };
-    Migration::read(path).map_err(|found| problems.extend(found)).ok()
+    Migration::read(Path::new(path)).map_err(|found| problems.extend(found)).ok()
 }
 
 #[cfg(test)]
