@@ -10,22 +10,28 @@ use crate::cli_reference;
 /// A file that is made from the code.
 struct Generated {
     /// Its place below the root of the workspace.
-    path: &'static str,
+    path: String,
     text: String,
 }
 
 fn all() -> Vec<Generated> {
-    vec![
-        Generated { path: "docs/reference/cli.md", text: cli_reference::page(bowline::cli()) },
-        Generated { path: "docs/reference/apiserver-resources.md", text: bowline_apiserver::resource_reference() },
-        Generated { path: "docs/reference/annotations.md", text: bowline_core::annotations::reference() },
-    ]
+    let pages = [
+        ("docs/reference/cli.md", cli_reference::page(bowline::cli())),
+        ("docs/reference/apiserver-resources.md", bowline_apiserver::resource_reference()),
+        ("docs/reference/metrics.md", bowline::metric_reference()),
+        ("docs/reference/annotations.md", bowline_core::annotations::reference()),
+    ];
+    let pages = pages.into_iter().map(|(path, text)| (path.to_owned(), text));
+    pages.chain(bowline::generated_files()).map(|(path, text)| Generated { path, text }).collect()
 }
 
 /// Writes every file.
 pub(crate) fn write() -> anyhow::Result<()> {
     for file in all() {
         let path = root().join(file.path);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
         fs::write(&path, file.text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
@@ -41,7 +47,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
 }
 
 fn is_stale(file: &Generated) -> bool {
-    fs::read_to_string(root().join(file.path)).map_or(true, |text| text != file.text)
+    fs::read_to_string(root().join(&file.path)).map_or(true, |text| text != file.text)
 }
 
 /// The workspace, wherever the command was started from.

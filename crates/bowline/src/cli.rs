@@ -34,7 +34,7 @@ pub(crate) use look::{OrphansArgs, Output, PlanArgs};
 pub(crate) use manager::{
     CloudCallArgs, ControllerArgs, GenericArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs,
 };
-pub(crate) use manifests::ManifestsArgs;
+pub(crate) use manifests::{ManifestsArgs, WorkloadKind};
 pub(crate) use network::{NetworkArgs, NodeIpamArgs, RouteArgs};
 pub(crate) use serving::{AuthenticationArgs, AuthorizationArgs, RequestHeaderArgs, SecureServingArgs};
 pub(crate) use webhook::WebhookArgs;
@@ -106,7 +106,8 @@ pub(crate) enum Command {
 
     /// Print what a cluster needs to run the manager: accounts, roles, configuration and the pods themselves.
     ///
-    /// Plain YAML for `kubectl apply -f -`. The flags after it are those that the manager is to have.
+    /// Plain YAML for `kubectl apply -f -`, or for a kustomization. What the roles allow is what the manager needs with these
+    /// flags, and nothing else. Flags of the manager stand behind those of this command.
     Manifests(Box<ManifestsArgs>),
 
     /// Run a small cloud on this machine, or change one that runs.

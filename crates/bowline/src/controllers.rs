@@ -62,7 +62,8 @@ fn known(name: &str) -> Option<&'static Known> {
     KNOWN.iter().find(|known| known.name == name || known.alias == name)
 }
 
-fn canonical(item: &str) -> String {
+/// The item with the controller's canonical name (CTRL-2).
+pub(crate) fn canonical(item: &str) -> String {
     match known(bare(item)) {
         Some(known) if item.starts_with('-') => format!("-{}", known.name),
         Some(known) => known.name.to_owned(),

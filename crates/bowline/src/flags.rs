@@ -120,6 +120,38 @@ pub(crate) fn share(text: &str) -> Result<f64, &'static str> {
     share.ok_or("expected a share from 0 to 1, such as 0.34 for a third")
 }
 
+/// The name of a namespace.
+pub(crate) fn label(text: &str) -> Result<String, &'static str> {
+    let is_inner = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '-';
+    let is_sound = !text.is_empty() && text.len() <= 63 && text.chars().all(is_inner);
+    if is_sound && !text.starts_with('-') && !text.ends_with('-') {
+        return Ok(text.to_owned());
+    }
+    Err("expected up to 63 lower-case letters, digits and dashes, with a dash at neither end")
+}
+
+/// A label of an object and its value, which may be empty.
+pub(crate) fn label_and_value(text: &str) -> Result<(String, String), &'static str> {
+    const EXPECTED: &str = "expected KEY=VALUE, such as node-role.kubernetes.io/control-plane=true";
+    let (key, value) = text.split_once('=').ok_or(EXPECTED)?;
+    let is_sound = |character: char| character.is_ascii_alphanumeric() || "-._".contains(character);
+    let key_is_sound = !key.is_empty() && key.chars().all(|character| is_sound(character) || character == '/');
+    let value_is_sound = value.len() <= 63 && value.chars().all(is_sound);
+    if key_is_sound && value_is_sound { Ok((key.to_owned(), value.to_owned())) } else { Err(EXPECTED) }
+}
+
+/// A host, by name or address, and a port of it.
+pub(crate) fn host_and_port(text: &str) -> Result<(String, u16), &'static str> {
+    const EXPECTED: &str = "expected HOST:PORT, such as 10.0.0.1:6443 or [fd00::1]:6443, without https://";
+    let (host, port) = text.rsplit_once(':').ok_or(EXPECTED)?;
+    let port = port.parse().ok().filter(|port| *port > 0).ok_or(EXPECTED)?;
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let is_address = bare.parse::<std::net::Ipv6Addr>().is_ok();
+    let is_sound = |character: char| character.is_ascii_alphanumeric() || "-.".contains(character);
+    let is_name = !bare.is_empty() && bare.chars().all(is_sound);
+    if is_address || is_name { Ok((bare.to_owned(), port)) } else { Err(EXPECTED) }
+}
+
 /// A text with something in it.
 pub(crate) fn not_empty(text: &str) -> Result<String, &'static str> {
     if text.trim().is_empty() { Err("it is empty; leave the flag out for the default") } else { Ok(text.to_owned()) }

@@ -95,7 +95,8 @@ fn managed(arguments: &[OsString]) -> Option<(String, usize)> {
 }
 
 impl Manager {
-    fn read(name: String, arguments: Vec<OsString>) -> Result<Manager, clap::Error> {
+    /// Reads its flags, and those of `--config`. The first argument is the program's name.
+    pub(crate) fn read(name: String, arguments: Vec<OsString>) -> Result<Manager, clap::Error> {
         let mut definition = definition(&name);
         let mut argv = argv::tidy(arguments, &mut definition);
         read_config(&mut argv);
@@ -188,3 +189,6 @@ fn asked_version(value: Option<&str>) -> Result<Asked, Problem> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,6 @@
 //! This crate holds no logic of Kubernetes or of a cloud; it turns flags into the options of the crates below it and
 //! their errors into exit codes.
 
-mod admin;
 mod argv;
 mod check;
 mod cli;
@@ -28,20 +27,25 @@ mod election;
 mod exposition;
 mod feature_gates;
 mod flags;
+mod front;
 #[cfg(test)]
 mod idle;
 mod invocation;
 mod kubeconfig;
 mod logging;
 mod manifests;
+mod metrics;
 mod migration;
 mod orphans;
 mod plan;
 mod playground;
 mod providers;
 mod reach;
+mod rights;
 mod serve;
 mod settings;
+mod statusz;
+mod traces;
 
 use std::process::ExitCode;
 
@@ -50,6 +54,7 @@ use bowline_config::Problems;
 use clap::CommandFactory as _;
 
 use invocation::{Invocation, Manager};
+use traces::{Exporter, Recorder, Traces};
 
 /// The exit code for input that cannot work: a flag, a file, a combination. The same one clap uses.
 const BAD_INPUT: u8 = 2;
@@ -71,10 +76,20 @@ const MANAGER_THREADS: usize = 2;
 #[error("{0}")]
 struct BadInput(String);
 
+/// What the input asks for cannot be had: a port is taken, a certificate cannot be read (SRV-1). Nothing was started.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct CannotStart(anyhow::Error);
+
 /// The programs in the guide are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guides/apiserver.md")]
 struct Guide;
+
+/// The reference page of the metrics.
+pub fn metric_reference() -> String {
+    metrics::page()
+}
 
 /// The definition of the command line, from which `--help` and the reference page are made.
 ///
@@ -91,6 +106,14 @@ fn after_help() -> String {
     format!("Cloud providers: {}.\n\n{}", kinds.join("; "), cli::LOG_HELP)
 }
 
+/// The files of the repository that are made from what this crate knows, by their paths in it: manifests, a chart, and the
+/// page of rights.
+pub fn generated_files() -> Vec<(String, String)> {
+    let mut files = manifests::generated();
+    files.push(("docs/reference/rights.md".to_owned(), rights::reference()));
+    files
+}
+
 /// Reads the arguments, does what they say, and reports how that went.
 pub fn main() -> ExitCode {
     match Invocation::read(std::env::args_os().collect()) {
@@ -101,30 +124,38 @@ pub fn main() -> ExitCode {
 
 /// Runs the manager to its end.
 fn manage(invocation: &Manager) -> ExitCode {
-    let logging = start_manager_logging(&invocation.args);
+    let (traces, lost) = Traces::from_environment();
+    let (recorder, exporter) = traces.map(|traces| (traces.recorder, traces.exporter)).unzip();
+    let logging = start_manager_logging(&invocation.args, recorder);
     if matches!(invocation.args.logging.v, Ok(1..)) {
         let lines = effective::log_lines(&invocation.args.effective);
         lines.iter().for_each(|line| tracing::info!(target: logging::AS_WRITTEN, "{line}"));
     }
-    invocation.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
-    let ended = logging.and_then(|_handle| {
-        let runtime = runtime(Some(MANAGER_THREADS))?;
-        runtime.block_on(daemon::run(&invocation.args, invocation.problems.clone()))
-    });
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<BadInput>() => {
-            complain(format_args!(
-                "Usage: {name} [flags]\n\nSee '{name} --help' for the flags.\n\nError: {error:#}\n",
-                name = invocation.name
-            ));
-            ExitCode::from(BAD_MANAGER_INPUT)
-        }
-        Err(error) => {
-            complain(format_args!("Error: {error:#}\n"));
-            ExitCode::from(MANAGER_FAILED)
-        }
+    let remarks = invocation.remarks.iter().chain(&lost);
+    remarks.for_each(|remark| tracing::warn!(target: logging::AS_WRITTEN, "{remark}"));
+    let ended = logging.and_then(|handle| run_manager(invocation, exporter, handle));
+    let Err(error) = ended else { return ExitCode::SUCCESS };
+    if !invocation.problems.is_empty() {
+        complain(format_args!(
+            "Usage: {name} [flags]; {name} --help lists them
+",
+            name = invocation.name
+        ));
     }
+    complain(format_args!("Error: {error:#}\n"));
+    let nothing_was_started = error.is::<BadInput>() || error.is::<CannotStart>();
+    ExitCode::from(if nothing_was_started { BAD_MANAGER_INPUT } else { MANAGER_FAILED })
+}
+
+/// Runs it, and sends its traces if somebody wants them.
+fn run_manager(invocation: &Manager, exporter: Option<Exporter>, logs: logging::Handle) -> anyhow::Result<()> {
+    let runtime = runtime(Some(MANAGER_THREADS))?;
+    let sending = exporter.map(|exporter| exporter.start(&runtime));
+    let ended = runtime.block_on(daemon::run(&invocation.args, invocation.problems.clone(), logs));
+    if let Some(sending) = sending {
+        runtime.block_on(sending.finish());
+    }
+    ended
 }
 
 fn command_ended(result: anyhow::Result<ExitCode>) -> ExitCode {
@@ -176,6 +207,6 @@ fn start_command_logging() -> anyhow::Result<()> {
 }
 
 /// The manager's lines are for machines as well. A value that cannot be read is told with all the others, and until then the default holds.
-fn start_manager_logging(args: &cli::ManagerArgs) -> anyhow::Result<logging::Handle> {
-    logging::start(&settings::early_logging(args)).map_err(|error| BadInput(error.to_string()).into())
+fn start_manager_logging(args: &cli::ManagerArgs, recorder: Option<Recorder>) -> anyhow::Result<logging::Handle> {
+    logging::start(&settings::early_logging(args), recorder).map_err(|error| BadInput(error.to_string()).into())
 }

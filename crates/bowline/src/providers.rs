@@ -113,7 +113,8 @@ pub(crate) fn build(
     let mut providers = Vec::new();
     for wanted in wanted {
         let (config, again) = (wanted.config.clone(), (wanted.clone(), cluster.clone(), registry.clone()));
-        match Reloading::new(config, move || build_one(&again.0, &again.1, &again.2)) {
+        let make = move || build_one(&again.0, read(&again.0), &again.1, &again.2);
+        match Reloading::new(config, make) {
             Ok(provider) => providers.push(Arc::new(provider)),
             Err(wrong) => problems.extend(wrong),
         }
@@ -122,8 +123,35 @@ pub(crate) fn build(
     providers
 }
 
-fn build_one(wanted: &Wanted, cluster: &ClusterName, registry: &Registry) -> Result<Arc<dyn CloudProvider>, Problems> {
-    let config = wanted.config.as_deref().map(ConfigFile::read).transpose();
+fn read(wanted: &Wanted) -> Result<Option<ConfigFile>, Problem> {
+    wanted.config.as_deref().map(ConfigFile::read).transpose()
+}
+
+/// Makes the providers from what `read` has for each, once and for all.
+pub(crate) fn build_from(
+    wanted: &[Wanted],
+    read: impl Fn(&Wanted) -> Result<Option<ConfigFile>, Problem>,
+    cluster: &ClusterName,
+    registry: &Registry,
+    problems: &mut Problems,
+) -> Vec<Arc<dyn CloudProvider>> {
+    let mut providers = Vec::new();
+    for wanted in wanted {
+        match build_one(wanted, read(wanted), cluster, registry) {
+            Ok(provider) => providers.push(provider),
+            Err(wrong) => problems.extend(wrong),
+        }
+    }
+    check_prefixes(&providers, problems);
+    providers
+}
+
+fn build_one(
+    wanted: &Wanted,
+    config: Result<Option<ConfigFile>, Problem>,
+    cluster: &ClusterName,
+    registry: &Registry,
+) -> Result<Arc<dyn CloudProvider>, Problems> {
     let Some(factory) = registry.get(&wanted.name) else {
         let mut problems = Problems::from(unknown(&wanted.name, registry));
         config.err().into_iter().for_each(|problem| problems.push(problem));
@@ -146,7 +174,7 @@ fn unknown(name: &str, registry: &Registry) -> Problem {
 }
 
 /// A node belongs to the provider whose prefix its ID has, so a prefix must have one owner.
-fn check_prefixes(providers: &[Arc<Reloading>], problems: &mut Problems) {
+fn check_prefixes<P: CloudProvider + ?Sized>(providers: &[Arc<P>], problems: &mut Problems) {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     for info in providers.iter().map(|provider| provider.info()) {
         // Naming one prefix twice harms nobody.
@@ -225,7 +253,7 @@ mod tests {
         let build = move |_: &BuildContext<'_>| -> Result<Arc<dyn CloudProvider>, Problems> {
             Ok(Arc::new(Idle(info.clone(), Capabilities::default())))
         };
-        Factory { name, summary: "for tests", build: Box::new(build) }
+        Factory { name, summary: "for tests", template: "", build: Box::new(build) }
     }
 
     fn built(names: &[&str]) -> Result<Vec<String>, String> {

@@ -102,7 +102,7 @@ impl Settings {
         let election = Election::resolve(&args.election, &mut manager, &mut remarks, problems);
         generic(&args.generic, &mut reach, &mut manager, &mut remarks, problems);
         logging::resolve(&args.logging, &gates, problems);
-        args.idle.problems().into_iter().chain(args.former.problems()).for_each(|problem| problems.push(problem));
+        args.idle.problems().into_iter().chain(args.klog.problems()).for_each(|problem| problems.push(problem));
         Settings {
             election,
             serving: Serving::resolve(args, &gates, &mut remarks, problems),
@@ -331,6 +331,54 @@ mod tests {
         let service = settings.manager.service.unwrap();
         assert_eq!(format!("{service:?}"), format!("{:?}", service::Options::default()));
         assert!(!settings.manager.dry_run && !settings.reach.layers.dry_run);
+    }
+
+    #[test]
+    fn c03_c11_exactly_the_controllers_that_are_named_run() {
+        let running = |flags: &[&str]| {
+            let manager = resolve(flags).unwrap().manager;
+            [manager.node.is_some(), manager.node_lifecycle.is_some(), manager.service.is_some()]
+        };
+        assert_eq!(running(&["--controllers=cloud-node,service"]), [true, false, true], "C3");
+        assert_eq!(running(&["--controllers=cloud-node", "--controllers=service"]), [true, false, true], "FLAG-2");
+        assert_eq!(running(&["--controllers="]), [false, false, false], "C11");
+    }
+
+    #[test]
+    fn c04_the_two_kinds_of_work_on_nodes_have_their_own_numbers() {
+        let node = resolve(&["--concurrent-node-syncs=1", "--concurrent-node-status-updates=2"]).unwrap().manager.node;
+        assert_eq!(node.map(|node| (node.concurrency, node.status_concurrency)), Some((1, 2)));
+    }
+
+    #[test]
+    fn c13_c14_numbers_of_workers_are_told_in_upstreams_words() {
+        let wrong = |flag: &str| resolve(&[flag]).unwrap_err().concat();
+        for flag in ["--concurrent-node-syncs=0", "--concurrent-node-syncs=-5"] {
+            assert_eq!(wrong(flag), "concurrent-node-syncs must be a positive number", "C13");
+        }
+        let c14 = "concurrent-node-status-updates cannot be a negative number";
+        assert_eq!(wrong("--concurrent-node-status-updates=-1"), c14, "C14");
+    }
+
+    #[test]
+    fn c18_a_provider_must_be_named() {
+        let args = crate::cli::Cli::parse_from(["bowline", "--cloud-provider="]).manager;
+        let mut problems = Problems::new();
+        Settings::resolve(&args, &mut problems);
+        assert!(problems.to_string().starts_with("--cloud-provider cannot be empty"), "{problems}");
+    }
+
+    #[test]
+    fn every_flag_about_the_manager_itself_reaches_its_place() {
+        let settings =
+            resolve(&["--use-service-account-credentials", "--controller-start-interval=3s", "--allow-untagged-cloud"]);
+        let settings = settings.unwrap();
+        assert!(settings.own_credentials && !settings.reach.needs_cluster_id);
+        assert_eq!(settings.manager.start_interval, Duration::from_secs(3));
+        assert!(settings.remarks.iter().any(|remark| remark.starts_with("--allow-untagged-cloud is deprecated")));
+        let settings = resolve(&[]).unwrap();
+        assert!(!settings.own_credentials && settings.reach.needs_cluster_id);
+        assert_eq!(settings.manager.start_interval, Duration::ZERO);
     }
 
     #[test]

@@ -19,12 +19,78 @@ fn bad_flags_end_it_with_two_and_say_what_would_be_right() {
     refused(&["apiserver", "--kubeconfig=kc", "--authorization-mode=rbac"], 2, &["AlwaysAllow, RBAC"]);
 }
 
+/// Runs the binary under another name: what it is called decides what it is.
+#[cfg(unix)]
+fn called(name: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let scratch = Scratch::new("called");
+    let link = scratch.path(name);
+    std::os::unix::fs::symlink(support::BOWLINE, &link).unwrap();
+    let mut command = std::process::Command::new(&link);
+    let output = command.args(arguments).env_remove("KUBECONFIG").env_remove("BOWLINE_LOG").output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[cfg(unix)]
+#[test]
+fn under_the_name_of_the_go_managers_it_is_the_manager_and_nothing_else() {
+    let cases: [(&str, &[&str], &str); 5] = [
+        ("cloud-controller-manager", &[], "Error: --cloud-provider cannot be empty"),
+        (
+            "cloud-controller-manager",
+            &["plan"],
+            "\"cloud-controller-manager\" does not take any arguments, got [\"plan\"]",
+        ),
+        (
+            "openstack-cloud-controller-manager",
+            &["--leader-elect", "false", "on"],
+            "\"openstack-cloud-controller-manager\" does not take any arguments, got [\"false\" \"on\"]",
+        ),
+        ("cloud-controller-manager", &["--clod-provider=local"], "did you mean --cloud-provider?"),
+        // As a manifest has it that was written for an image without an entry point.
+        ("bowline", &["/bin/openstack-cloud-controller-manager", "--v=1"], "--cloud-provider cannot be empty"),
+    ];
+    for (name, arguments, says) in cases {
+        let (code, stdout, stderr) = called(name, arguments);
+        assert_eq!((code, stdout.as_str()), (Some(1), ""), "{name} {arguments:?}: {stderr}");
+        assert!(stderr.contains(says), "{name} {arguments:?}: {stderr}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn help_and_version_are_told_and_end_it_well() {
+    let version = format!("bowline {}\n", env!("CARGO_PKG_VERSION"));
+    for (name, flag) in [
+        ("bowline", "--version"),
+        ("cloud-controller-manager", "--version"),
+        ("cloud-controller-manager", "--version=true"),
+        ("cloud-controller-manager", "--version=T"),
+    ] {
+        assert_eq!(called(name, &[flag]), (Some(0), version.clone(), String::new()), "{name} {flag}");
+    }
+    let (code, raw, _) = called("cloud-controller-manager", &["--version=raw"]);
+    assert!(code == Some(0) && raw.contains("platform:"), "{raw}");
+    let (code, _, stderr) = called("cloud-controller-manager", &["--version=false"]);
+    assert!(code == Some(1) && stderr.contains("--cloud-provider cannot be empty"), "{stderr}");
+    let (code, _, stderr) = called("cloud-controller-manager", &["--version=v1.37.0"]);
+    assert!(code == Some(1) && stderr.contains("--version=v1.37.0 has no effect"), "{stderr}");
+    for flag in ["-h", "--help"] {
+        let (code, help, _) = called("cloud-controller-manager", &[flag]);
+        assert_eq!(code, Some(0));
+        for group in ["Secure serving:", "Authentication:", "Authorization:", "Webhooks:", "Logging:", "Debugging:"] {
+            assert!(help.contains(group), "{flag}: {group} is missing");
+        }
+        assert!(!help.contains("apiserver\n") && help.contains("Usage: cloud-controller-manager"), "{help}");
+    }
+}
+
 #[test]
 fn a_selection_of_logs_that_selects_nothing_is_refused() {
     let mut command = std::process::Command::new(support::BOWLINE);
     let output = command.arg("--cloud-provider=local").env("BOWLINE_LOG", "bowline=loud").output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("BOWLINE_LOG: \"bowline=loud\"") && text.contains("such as debug"), "{text}");
 }
 

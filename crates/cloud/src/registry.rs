@@ -25,6 +25,8 @@ pub struct Factory {
     pub name: &'static str,
     /// One line for `--help` and error messages.
     pub summary: &'static str,
+    /// A configuration file to start from, with what a person has to know in its comments; it is one that works.
+    pub template: &'static str,
     /// Makes one.
     pub build: Box<Build>,
 }
@@ -60,7 +62,12 @@ mod tests {
     use crate::fake::Fake;
 
     fn factory(name: &'static str, provider: &'static str) -> Factory {
-        Factory { name, summary: "for tests", build: Box::new(move |_| Ok(Arc::new(Fake::new(provider)))) }
+        Factory {
+            name,
+            summary: "for tests",
+            template: "",
+            build: Box::new(move |_| Ok(Arc::new(Fake::new(provider)))),
+        }
     }
 
     #[test]

@@ -42,4 +42,5 @@ pub use store::{Change, Store, Stored, WatchMetrics};
 pub use watch::{WATCH_NODES, WATCH_SERVICES, watch_nodes, watch_services};
 
 /// What this crate counts.
-pub const METRICS: &[&[bowline_runtime::Metric]] = &[rest::METRICS, store::METRICS, cluster::METRICS, events::METRICS];
+pub const METRICS: &[&[bowline_runtime::Metric]] =
+    &[lease::METRICS, rest::METRICS, store::METRICS, cluster::METRICS, events::METRICS];

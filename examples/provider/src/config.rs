@@ -14,6 +14,14 @@ pub struct Config {
 }
 
 impl Config {
+    /// A file to start from.
+    pub(crate) const TEMPLATE: &str = "\
+# Where the cloud is.
+endpoint: http://acme.example:8080
+# What the cloud knows us by.
+token: change-me
+";
+
     /// Reads the file and says all that is wrong with it, not only the first.
     pub(crate) fn read(file: Option<&ConfigFile>) -> Result<Config, Problems> {
         let Some(file) = file else {

@@ -257,6 +257,12 @@ impl Default for Config {
 }
 
 impl Config {
+    /// A file to start from.
+    pub(crate) const TEMPLATE: &str = "\
+# Where the cloud listens (`bowline cloud --listen`). What else can be set is in the documentation of the provider.
+endpoint: http://127.0.0.1:7480
+";
+
     /// Reads the file and says all that is wrong with it.
     pub fn read(file: &ConfigFile) -> Result<Config, Problems> {
         let config: Config = file.yaml()?;
@@ -356,6 +362,11 @@ mod tests {
         for text in ["", "# nothing\n", "{}"] {
             assert_eq!(read(text), Ok(Config::default()), "{text:?}");
         }
+    }
+
+    #[test]
+    fn the_template_is_what_holds_without_a_file() {
+        assert_eq!(read(Config::TEMPLATE), Ok(Config::default()));
     }
 
     #[test]

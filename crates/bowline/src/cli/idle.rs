@@ -1,8 +1,9 @@
 //! The flags that have no effect. They stand in manifests written for the Go managers, so they are taken with their values,
 //! and each that is given is told in the log with the first sentence of its text here, which says why.
 //!
-//! [`IdleArgs`] are those of today's Go managers; [`FormerArgs`] are those that the Go managers had once, or that one of
-//! them has for itself.
+//! [`IdleArgs`] are those of today's Go managers, [`FormerArgs`] and [`KlogArgs`] those that the Go managers had once, and
+//! [`CloudSpecificArgs`] those that one of them has for itself. None of these structs holds another one: the names of
+//! their groups are how the flags in them are found.
 
 use std::time::Duration;
 
@@ -73,11 +74,6 @@ pub(crate) struct FormerArgs {
     /// Profiles are served with the rest; see --profiling.
     #[arg(long, value_name = "IP:PORT", hide_short_help = true)]
     pub(crate) pprof_bind_addr: Option<String>,
-
-    #[command(flatten)]
-    pub(crate) klog: KlogArgs,
-    #[command(flatten)]
-    pub(crate) cloud_specific: CloudSpecificArgs,
 }
 
 /// The flags of klog that Kubernetes took away in 1.26.
@@ -137,13 +133,12 @@ impl IdleArgs {
     }
 }
 
-impl FormerArgs {
+impl KlogArgs {
     /// As with [`IdleArgs::problems`]; what is a text may be any.
     pub(crate) fn problems(&self) -> Vec<Problem> {
-        let klog = &self.klog;
         let switches =
-            [&klog.logtostderr, &klog.alsologtostderr, &klog.one_output, &klog.skip_headers, &klog.skip_log_headers];
-        let switches = switches.into_iter().chain([&klog.add_dir_header]).flatten();
+            [&self.logtostderr, &self.alsologtostderr, &self.one_output, &self.skip_headers, &self.skip_log_headers];
+        let switches = switches.into_iter().chain([&self.add_dir_header]).flatten();
         switches.filter_map(|switch| switch.as_ref().err()).cloned().collect()
     }
 }

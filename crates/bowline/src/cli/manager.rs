@@ -15,7 +15,7 @@ use bowline_core::service::NodeSet;
 use clap::Args;
 
 use super::election::ElectionArgs;
-use super::idle::{FormerArgs, IdleArgs};
+use super::idle::{CloudSpecificArgs, FormerArgs, IdleArgs, KlogArgs};
 use super::logging::LoggingArgs;
 use super::network::NetworkArgs;
 use super::serving::{AuthenticationArgs, AuthorizationArgs, DebuggingArgs, SecureServingArgs};
@@ -50,6 +50,10 @@ pub(crate) struct ManagerArgs {
     pub(crate) idle: IdleArgs,
     #[command(flatten)]
     pub(crate) former: FormerArgs,
+    #[command(flatten)]
+    pub(crate) klog: KlogArgs,
+    #[command(flatten)]
+    pub(crate) cloud_specific: CloudSpecificArgs,
 
     /// All flags with the values that they have, given or not. Not a flag itself.
     #[arg(skip)]

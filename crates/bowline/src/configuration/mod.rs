@@ -1,10 +1,90 @@
-//! `--config` and `/configz`: the settings of the manager as one document.
+//! The settings of the manager as one document: `/configz` shows it, and `--config` reads it.
+//!
+//! ```text
+//!              ┌──────── fields: path in the document ◄──► flag ────────┐
+//!  flags ──────┤                                                        ├──────► /configz (JSON)
+//!  --config ───┴─► document (strict: every key is known) ──► --flag=value, in front of the flags
+//! ```
+//!
+//! A field is the value of a flag and nothing else, so that what a flag means is written once, where it is resolved; and
+//! what `/configz` shows makes the same settings when it is read.
+
+mod document;
+mod fields;
+#[cfg(test)]
+mod tests;
 
 use std::path::Path;
 
-use bowline_config::Problems;
+use bowline_config::{ConfigFile, Problem, Problems};
+use serde_json::{Map, Value, json};
+
+use crate::effective::EffectiveFlags;
+use document::Document;
+use fields::{FIELDS, Field};
+
+/// The group of the document's type, which is also its name at `/configz`.
+pub(crate) const GROUP: &str = "cloudcontrollermanager.config.k8s.io";
+
+/// What the document says it is.
+const API_VERSION: &str = "cloudcontrollermanager.config.k8s.io/v1alpha1";
+const KIND: &str = "CloudControllerManagerConfiguration";
+
+/// The document at `/configz`.
+#[allow(dead_code, reason = "the page is served elsewhere")]
+pub(crate) fn configz(flags: &EffectiveFlags) -> Value {
+    let mut document = json!({ "kind": KIND, "apiVersion": API_VERSION });
+    // upstream: kept for those who read them; nothing is served there, and nothing is asked of the API server.
+    put(&mut document, "/Generic", json!({ "Port": 0, "Address": "0.0.0.0" }));
+    put(&mut document, "/Generic/ClientConnection/acceptContentTypes", json!(""));
+    put(&mut document, "/Generic/LeaderMigration", no_migration());
+    for field in &FIELDS {
+        put(&mut document, field.path, field.value(flags));
+    }
+    json!({ GROUP: document })
+}
+
+/// What moves between managers has a file of its own (`--leader-migration-config`).
+fn no_migration() -> Value {
+    json!({ "leaderName": "", "resourceLock": "", "controllerLeaders": null })
+}
+
+/// Writes a value where the path leads, making the objects on its way.
+fn put(document: &mut Value, path: &str, value: Value) {
+    let mut place = document;
+    for key in path.split('/').skip(1) {
+        place = match place {
+            Value::Object(object) => object.entry(key).or_insert_with(|| Value::Object(Map::new())),
+            // A path never leads through a value.
+            _ => return,
+        };
+    }
+    *place = value;
+}
 
 /// The flags that a file sets, with their values.
-pub(crate) fn read(_path: &Path) -> Result<Vec<(&'static str, String)>, Problems> {
-    Ok(Vec::new())
+pub(crate) fn read(path: &Path) -> Result<Vec<(&'static str, String)>, Problems> {
+    let file = ConfigFile::read(path)?;
+    let document: Document = file.yaml()?;
+    let document = document.unwrapped();
+    let wrong = document.wrong(path);
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    let document = serde_json::to_value(&document).map_err(|error| Problem::file(path, None, error.to_string()))?;
+    Ok(FIELDS.iter().filter_map(|field| Some((field.flag, field.text(&document)?))).collect())
+}
+
+impl Field {
+    /// What the flag has, as the document has it.
+    fn value(&self, flags: &EffectiveFlags) -> Value {
+        let flag = flags.get(self.flag).filter(|flag| !flag.values.is_empty());
+        let text = flag.map_or_else(|| (self.unset)(), |flag| flag.text());
+        self.kind.value(&text)
+    }
+
+    /// What the document has, as the flag takes it.
+    fn text(&self, document: &Value) -> Option<String> {
+        self.kind.text(document.pointer(self.path)?)
+    }
 }

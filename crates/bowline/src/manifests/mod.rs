@@ -1,7 +1,57 @@
 //! `bowline manifests`: what a cluster needs to run the manager.
+//!
+//! ```text
+//!  flags of the manager ──► settings, providers (checked as at its start) ──► Installation
+//!                                      │                                           │
+//!  rights, declared beside the code ───┴──► roles                     templates with holes ──► YAML
+//!                                                                          └─ Helm's expressions ──► chart
+//! ```
 
+mod chart;
+mod fill;
+mod installation;
+mod objects;
+
+use crate::BadInput;
 use crate::cli::ManifestsArgs;
+use crate::providers;
+use crate::serve::say;
+use installation::Installation;
 
-pub(crate) fn run(_args: &ManifestsArgs) -> anyhow::Result<()> {
-    anyhow::bail!("not there yet")
+/// Prints them.
+pub(crate) fn run(args: &ManifestsArgs) -> anyhow::Result<()> {
+    let installation = Installation::new(args, &providers::registry()).map_err(BadInput::from)?;
+    installation.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
+    say(format_args!("{}", text(&installation)));
+    Ok(())
 }
+
+/// The whole stream of documents.
+fn text(installation: &Installation) -> String {
+    objects::all(installation).join("---\n")
+}
+
+/// Files of the repository that are made from here, by their paths in it: the manifests of each provider as a base for
+/// kustomize, and a chart for Helm.
+pub(crate) fn generated() -> Vec<(String, String)> {
+    let registry = providers::registry();
+    let mut files = Vec::new();
+    for factory in registry.iter() {
+        // What is wrong here would be wrong for whoever asks for the provider with no other flag; a test looks.
+        let Ok(installation) = Installation::of_provider(factory.name, &registry) else { continue };
+        let folder = format!("deploy/kubernetes/{}", factory.name);
+        files.push((format!("{folder}/bowline.yaml"), format!("{GENERATED}{}", text(&installation))));
+        files.push((format!("{folder}/kustomization.yaml"), format!("{GENERATED}{KUSTOMIZATION}")));
+    }
+    files.extend(chart::files().into_iter().map(|(path, text)| (format!("deploy/chart/bowline/{path}"), text)));
+    files
+}
+
+const GENERATED: &str = "# Made by `cargo xtask generate`; change crates/bowline/src/manifests instead.\n";
+
+const KUSTOMIZATION: &str = "\
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+  - bowline.yaml
+";

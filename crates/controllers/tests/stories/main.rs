@@ -27,5 +27,6 @@ mod service_nodes;
 mod service_order;
 mod service_trouble;
 mod services;
+mod status;
 mod world;
 mod wrappers;

@@ -12,7 +12,7 @@ use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundi
 use bowline_core::testing::address;
 use bowline_kube::Right;
 use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider, NewMachine};
-use bowline_runtime::{Clock, Shutdown};
+use bowline_runtime::{Board, Clock, Shutdown};
 use http::StatusCode;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Node, Service};
@@ -45,6 +45,7 @@ pub(crate) struct World {
     pub(crate) options: ManagerOptions,
     pub(crate) layers: LayerOptions,
     pub(crate) metrics: prometheus::Registry,
+    pub(crate) board: Board,
     /// What stands between a provider and its layers; nothing as a rule.
     pub(crate) wrap: Wrap,
     /// What the manager may ask of the API server; exactly what its controllers declare, unless the story says otherwise.
@@ -79,6 +80,7 @@ impl World {
             options: ManagerOptions::default(),
             layers: LayerOptions::default(),
             metrics: prometheus::Registry::new(),
+            board: Board::new(),
             wrap: Box::new(|provider| provider),
             rights: None,
             manager: None,
@@ -101,6 +103,7 @@ impl World {
             Clock::following_tokio(Timestamp::now()),
             self.metrics.clone(),
         );
+        let surroundings = Surroundings { board: self.board.clone(), ..surroundings };
         let rights = self.rights.clone().unwrap_or_else(|| Rights::of(&self.options).of_one());
         let granted = identity::grant(self.server.in_process_client(), rights);
         let running = manager::run(surroundings, self.options.clone(), shutdown.clone());

@@ -214,3 +214,38 @@ impl LoadBalancers for Ailing {
         Ok(Applied::Done)
     }
 }
+
+/// Balancers of which nothing is heard, once they are to be changed, as long as the story says so.
+pub(crate) struct Hanging {
+    inner: Arc<dyn CloudProvider>,
+    hangs: tokio::sync::watch::Receiver<bool>,
+}
+
+impl Hanging {
+    pub(crate) fn around(
+        inner: Arc<dyn CloudProvider>,
+        hangs: tokio::sync::watch::Receiver<bool>,
+    ) -> Arc<dyn CloudProvider> {
+        Wrapped::balancers(inner.clone(), Hanging { inner, hangs })
+    }
+}
+
+#[async_trait]
+impl LoadBalancers for Hanging {
+    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
+        balancers_of(&self.inner).observe(wishes).await
+    }
+
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
+        balancers_of(&self.inner).list(cluster).await
+    }
+
+    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
+        balancers_of(&self.inner).plan(wish, state)
+    }
+
+    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
+        self.hangs.clone().wait_for(|hangs| !hangs).await.expect("the story lasts longer than its manager");
+        balancers_of(&self.inner).apply(key, step).await
+    }
+}

@@ -28,6 +28,7 @@ use std::time::Duration;
 pub use elector::Elector;
 pub use held::{Held, Lost};
 pub use status::ElectionMetrics;
+pub(crate) use status::METRICS;
 use uuid::Uuid;
 
 /// How much longer than the retry period a standby may wait before it tries again, as a share of it.

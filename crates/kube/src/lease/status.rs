@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline_runtime::Part;
-use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
+use bowline_runtime::{Metric, Part, metrics};
+use prometheus::{IntCounterVec, IntGaugeVec, Registry};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -13,6 +13,19 @@ use super::{Identity, LeaseOptions};
 
 /// How long after a lease should have been lost a process may believe that it holds it (5.2).
 const TOLERATED: Duration = Duration::from_secs(20);
+
+metrics! {
+    /// What elections tell.
+    pub(crate) METRICS;
+    LEADS = Metric::gauge(
+        "leader_election_master_status",
+        "Whether this process holds the lease of this name: 1, or 0 for a standby.",
+    ).labels(&["name"]);
+    SLOW = Metric::counter(
+        "leader_election_slowpath_total",
+        "Renewals of the lease of this name for which it had to be read first.",
+    ).labels(&["name"]);
+}
 
 /// The metrics of all elections of the process.
 #[derive(Debug, Clone)]
@@ -24,15 +37,7 @@ pub struct ElectionMetrics {
 impl ElectionMetrics {
     /// Registers them.
     pub fn register(registry: &Registry) -> prometheus::Result<ElectionMetrics> {
-        let leads = "[ALPHA] Whether this process holds the lease of this name: 1, or 0 for a standby.";
-        let slow = "[ALPHA] Renewals of the lease of this name for which it had to be read first.";
-        let metrics = ElectionMetrics {
-            leads: IntGaugeVec::new(Opts::new("leader_election_master_status", leads), &["name"])?,
-            slow: IntCounterVec::new(Opts::new("leader_election_slowpath_total", slow), &["name"])?,
-        };
-        registry.register(Box::new(metrics.leads.clone()))?;
-        registry.register(Box::new(metrics.slow.clone()))?;
-        Ok(metrics)
+        Ok(ElectionMetrics { leads: LEADS.register(registry)?, slow: SLOW.register(registry)? })
     }
 }
 

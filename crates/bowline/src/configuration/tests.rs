@@ -1,0 +1,173 @@
+//! That the document and the flags say the same, in both directions.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+
+use clap::{Arg, Args as _};
+
+use super::fields::Kind;
+use super::*;
+use crate::cli::ManagerArgs;
+use crate::invocation::Manager;
+use crate::settings::Settings;
+
+/// A file that goes away with the test.
+struct Written(std::path::PathBuf);
+
+impl Written {
+    fn new(text: &str) -> Written {
+        let name = format!("bowline-config-{}-{:x}", std::process::id(), fastrand::u64(..));
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        Written(path)
+    }
+
+    fn flag(&self) -> String {
+        format!("--config={}", self.0.display())
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// The settings and the flags that these come to, or what is wrong with them.
+fn resolved(flags: &[String]) -> Result<Settings, String> {
+    let arguments = ["bowline".to_owned()].iter().chain(flags).map(OsString::from).collect();
+    let Manager { args, mut problems, .. } = Manager::read("bowline".to_owned(), arguments).unwrap();
+    let settings = Settings::resolve(&args, &mut problems);
+    if problems.is_empty() { Ok(settings) } else { Err(problems.to_string()) }
+}
+
+/// All but what is about the flags themselves.
+fn told(settings: Settings) -> String {
+    format!("{:#?}", Settings { flags: EffectiveFlags::default(), remarks: Vec::new(), ..settings })
+}
+
+fn strings(flags: &[&str]) -> Vec<String> {
+    flags.iter().map(ToString::to_string).collect()
+}
+
+const HEAD: &str =
+    "apiVersion: cloudcontrollermanager.config.k8s.io/v1alpha1\nkind: CloudControllerManagerConfiguration\n";
+
+#[test]
+fn every_field_is_a_flag_that_there_is_and_stands_in_the_document_once() {
+    let definition = ManagerArgs::augment_args(clap::Command::new("manager"));
+    let flags: BTreeSet<_> = definition.get_arguments().filter_map(Arg::get_long).collect();
+    let unknown: Vec<_> = FIELDS.iter().map(|field| field.flag).filter(|flag| !flags.contains(flag)).collect();
+    assert_eq!(unknown, [""; 0]);
+    let paths: BTreeSet<_> = FIELDS.iter().map(|field| field.path).collect();
+    assert_eq!(paths.len(), FIELDS.len());
+}
+
+/// Byte by byte what a Go manager shows for the same flags, as far as the defaults are the same.
+#[test]
+fn configz_is_the_document_that_the_go_managers_show() {
+    let flags = ["--cloud-provider=local", "--kubeconfig=admin.kc", "--configure-cloud-routes=false"];
+    let same = [
+        "--kube-api-qps=20",
+        "--kube-api-burst=30",
+        "--concurrent-node-syncs=1",
+        "--concurrent-node-status-updates=1",
+        "--concurrent-node-lifecycle-syncs=1",
+        "--concurrent-service-syncs=1",
+        "--allow-untagged-cloud",
+    ];
+    let settings = resolved(&strings(&[&flags[..], &same[..]].concat())).unwrap();
+    let expected: Value = serde_json::from_str(include_str!("go_configz.json")).unwrap();
+    assert_eq!(configz(&settings.flags), expected);
+}
+
+#[test]
+fn what_configz_shows_makes_the_same_settings_when_it_is_read() {
+    let mut random = fastrand::Rng::with_seed(4);
+    for _ in 0..60 {
+        let flags = some_flags(&mut random);
+        let settings = resolved(&flags).unwrap_or_else(|error| panic!("{flags:?}: {error}"));
+        let document = configz(&settings.flags);
+        let settings = told(settings);
+        for text in [document.to_string(), document[GROUP].to_string()] {
+            let file = Written::new(&text);
+            let again = resolved(&[file.flag()]).unwrap_or_else(|error| panic!("{flags:?}: {error}\n{text}"));
+            assert_eq!(configz(&again.flags), document, "{flags:?}");
+            assert_eq!(told(again), settings, "{flags:?}");
+        }
+    }
+}
+
+/// Values that are right, for about half of the fields.
+fn some_flags(random: &mut fastrand::Rng) -> Vec<String> {
+    // Those that depend on each other are left as they are.
+    let fixed = ["cloud-provider", "cluster-cidr", "cidr-allocator-type", "allocate-node-cidrs", "cloud-config"];
+    let mut flags = vec!["--cloud-provider=local".to_owned(), "--cluster-cidr=10.244.0.0/16".to_owned()];
+    let free = FIELDS.iter().filter(|field| !fixed.contains(&field.flag) && !field.flag.starts_with("leader-"));
+    for field in free {
+        if random.bool() {
+            continue;
+        }
+        let value = match field.kind {
+            Kind::Text => ["harbour", "a/b.c", "x y", "ünïcode"][random.usize(..4)].to_owned(),
+            Kind::Switch => random.bool().to_string(),
+            Kind::Number => random.u32(1..100).to_string(),
+            Kind::Duration => ["1s", "90s", "1h30m", "300ms", "1m0.5s"][random.usize(..5)].to_owned(),
+            Kind::List => ["", "a", "*,-b", "a,b,c"][random.usize(..4)].to_owned(),
+            Kind::Controllers => {
+                ["", "*", "*,-route", "cloud-node,service-lb-controller"][random.usize(..4)].to_owned()
+            }
+        };
+        flags.push(format!("--{}={value}", field.flag));
+    }
+    flags
+}
+
+#[test]
+fn a_flag_counts_more_than_the_file() {
+    let text = "KubeCloudShared:\n  CloudProvider: {Name: moon}\n  ClusterName: harbour\nGeneric:\n  Controllers: [cloud-node]\n";
+    let file = Written::new(&format!("{HEAD}{text}"));
+    let settings = resolved(&[file.flag(), "--cloud_provider".to_owned(), "local".to_owned()]).unwrap();
+    assert_eq!((settings.reach.providers[0].name.as_str(), settings.reach.cluster.as_str()), ("local", "harbour"));
+    assert!(settings.manager.service.is_none(), "the file's list holds");
+    let settings = resolved(&strings(&[&file.flag(), "--controllers=*", "--cloud-provider=local"])).unwrap();
+    assert!(settings.manager.service.is_some(), "a list that is given is not added to the file's");
+}
+
+#[test]
+fn a_file_that_is_not_right_is_refused_with_where_and_what_would_be() {
+    let cases = [
+        ("", "kind: the key is missing; write kind: CloudControllerManagerConfiguration"),
+        ("kind: Pod\napiVersion: v1\n", "kind: \"Pod\" is not read here"),
+        (&format!("{HEAD}Generik: {{}}\n"), ":3: Generik: there is no such key; did you mean Generic?"),
+        (
+            &format!("{HEAD}KubeCloudShared:\n  clusterName: x\n"),
+            ":4: clusterName: there is no such key; did you mean ClusterName?",
+        ),
+        (&format!("{HEAD}Generic:\n  Controllers: [a]\n  Controllers: [b]\n"), "Controllers: the key is there twice"),
+        (
+            &format!("{HEAD}NodeController:\n  ConcurrentNodeSyncs: many\n"),
+            ":4: ConcurrentNodeSyncs: expected a whole number",
+        ),
+        (&format!("{HEAD}Generic: {{Port: 10253}}\n"), "Port: nothing is served without TLS"),
+        (&format!("{HEAD}NodeStatusUpdateFrequency: 1d\n"), "--node-status-update-frequency: \"1d\" is not right"),
+    ];
+    for (text, expected) in cases {
+        let file = Written::new(text);
+        let error = resolved(&strings(&[&file.flag(), "--cloud-provider=local"])).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+    let missing = resolved(&strings(&["--config=/nonexistent/config.yaml", "--cloud-provider=local"])).unwrap_err();
+    assert!(missing.contains("/nonexistent/config.yaml: there is no such file"), "{missing}");
+}
+
+#[test]
+fn a_list_that_is_empty_in_the_file_is_not_one_that_is_not_there() {
+    let count = |text: &str| {
+        let file = Written::new(&format!("{HEAD}{text}"));
+        let settings = resolved(&strings(&[&file.flag(), "--cloud-provider=local"])).unwrap();
+        settings.manager.node.is_some()
+    };
+    assert!(count("Generic: {}\n"), "all of them run by default");
+    assert!(!count("Generic: {Controllers: []}\n") && !count("Generic: {Controllers: null}\n"));
+}

@@ -1,0 +1,153 @@
+//! Who is meant by a command line, and that the manifests people have are understood.
+
+use std::path::PathBuf;
+
+use bowline_config::ConfigFile;
+use serde_json::Value;
+
+use super::*;
+use crate::settings::Settings;
+
+fn words(arguments: &[&str]) -> Vec<OsString> {
+    arguments.iter().map(OsString::from).collect()
+}
+
+/// What the manager makes of its flags: settings, what was remarked, what is wrong.
+fn resolved(name: &str, flags: &[String]) -> (Settings, Vec<String>, Vec<String>) {
+    let arguments = [name.to_owned()].iter().chain(flags).map(OsString::from).collect();
+    let Manager { args, mut remarks, mut problems, .. } = Manager::read(name.to_owned(), arguments).unwrap();
+    let settings = Settings::resolve(&args, &mut problems);
+    remarks.extend(settings.remarks.clone());
+    (settings, remarks, problems.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn the_name_or_a_flag_makes_it_the_manager() {
+    let cases: [(&[&str], Option<(&str, usize)>); 11] = [
+        (&["bowline"], None),
+        (&["bowline", "plan", "--v=1"], None),
+        (&["bowline", "--v=1"], Some(("bowline", 0))),
+        (&["bowline", "-h"], Some(("bowline", 0))),
+        (&["cloud-controller-manager"], Some(("cloud-controller-manager", 0))),
+        (&["/usr/bin/cloud-controller-manager", "plan"], Some(("cloud-controller-manager", 0))),
+        (&["./aws-cloud-controller-manager"], Some(("aws-cloud-controller-manager", 0))),
+        (&["my-cloud-controller-manager-2", "plan"], None),
+        (&["mycloud-controller-manager"], None),
+        (&["bowline", "/bin/openstack-cloud-controller-manager"], Some(("openstack-cloud-controller-manager", 1))),
+        (&[], None),
+    ];
+    for (arguments, expected) in cases {
+        let expected = expected.map(|(name, skip)| (name.to_owned(), skip));
+        assert_eq!(managed(&words(arguments)), expected, "{arguments:?}");
+    }
+}
+
+/// The program and its arguments, as a container of the manifest has them.
+fn container(path: &Path) -> Vec<String> {
+    let manifest: Value = ConfigFile::read(path).unwrap().yaml().unwrap();
+    let container = manifest.pointer("/spec/template/spec/containers/0").unwrap();
+    let words = |key: &str| {
+        let items = container[key].as_array().into_iter().flatten();
+        items.map(|item| item.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let command = words("command");
+    // Without a command the image's entry point runs.
+    let program = if command.is_empty() { vec!["/bowline".to_owned()] } else { command };
+    [program, words("args")].concat()
+}
+
+fn manifests() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manifests");
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    assert!(paths.len() >= 9, "{paths:?}");
+    paths
+}
+
+#[test]
+fn the_manifests_that_people_have_are_understood() {
+    for path in manifests() {
+        let arguments = container(&path);
+        let (name, skip) = managed(&arguments.iter().map(OsString::from).collect::<Vec<_>>()).unwrap();
+        let (settings, _, problems) = resolved(&name, &arguments[skip + 1..]);
+        assert_eq!(problems, [""; 0], "{}", path.display());
+        assert_eq!(settings.reach.providers.len(), 1, "{}", path.display());
+    }
+}
+
+#[test]
+fn what_has_no_effect_in_a_manifest_is_told_once_each() {
+    let manifest = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manifests").join(name);
+    let cases: [(&str, &[&str]); 4] = [
+        ("generic.yaml", &["--logtostderr", "--stderrthreshold", "--alsologtostderr", "--log-dir"]),
+        ("alibaba-v1.yaml", &["--address", "the feature gate ServiceNodeExclusion", "--allow-untagged-cloud is dep"]),
+        ("alibaba-v2.yaml", &["--metrics-bind-addr"]),
+        ("aws.yaml", &[]),
+    ];
+    for (name, expected) in cases {
+        let arguments = container(&manifest(name));
+        let (_, remarks, _) = resolved("cloud-controller-manager", &arguments[1..]);
+        let told: Vec<_> =
+            remarks.iter().filter(|remark| remark.contains("has no effect") || remark.contains("is dep")).collect();
+        assert_eq!(told.len(), expected.len(), "{name}: {remarks:#?}");
+        for part in expected {
+            assert_eq!(
+                told.iter().filter(|remark| remark.starts_with(part)).count(),
+                1,
+                "{name}: {part}: {remarks:#?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_a_manifest_says_reaches_its_place() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manifests/alibaba-routes.yaml");
+    let (settings, _, _) = resolved("cloud-controller-manager", &container(&path)[1..]);
+    assert!(settings.own_credentials && !settings.reach.needs_cluster_id);
+    assert!(settings.manager.route.is_some() && settings.manager.node_ipam.is_some());
+    assert_eq!(settings.serving.https.unwrap().bind_address.to_string(), "127.0.0.1");
+    assert_eq!(
+        settings.reach.client.kubeconfig.unwrap().display().to_string(),
+        "/etc/kubernetes/cloud-controller-manager.conf"
+    );
+}
+
+#[test]
+fn the_version_is_asked_for_as_go_programs_are_asked() {
+    let asked = |value| match asked_version(value) {
+        Ok(Asked::Nothing) => "nothing".to_owned(),
+        Ok(Asked::Print(text)) => text,
+        Ok(Asked::Remark(text)) => text,
+        Err(problem) => problem.to_string(),
+    };
+    assert_eq!((asked(None), asked(Some("false"))), ("nothing".to_owned(), "nothing".to_owned()));
+    assert_eq!(asked(Some("true")), format!("bowline {}", env!("CARGO_PKG_VERSION")));
+    assert!(asked(Some("raw")).contains("platform"));
+    assert!(asked(Some("v1.2.3")).contains("no effect"));
+    assert!(asked(Some("maybe")).contains("--version"));
+}
+
+#[test]
+fn every_flag_of_the_go_managers_is_declared() {
+    let mut definition = definition("cloud-controller-manager");
+    definition.build();
+    let known: Vec<_> = definition.get_arguments().filter_map(Arg::get_long).collect();
+    let missing: Vec<_> =
+        include_str!("go_flags.txt").split_whitespace().filter(|flag| !known.contains(flag)).collect();
+    assert_eq!(missing, [""; 0]);
+}
+
+#[test]
+fn go_and_bowline_agree_on_which_flags_are_switches() {
+    let mut definition = definition("cloud-controller-manager");
+    definition.build();
+    let switches = definition.get_arguments().filter(|flag| flag.is_require_equals_set()).filter_map(Arg::get_long);
+    let switches: Vec<_> = switches.collect();
+    for flag in ["leader-elect", "profiling", "allow-untagged-cloud", "authentication-skip-lookup", "version"] {
+        assert!(switches.contains(&flag), "{flag}");
+    }
+    for flag in ["v", "secure-port", "cert-dir", "webhooks", "tls-cipher-suites"] {
+        assert!(!switches.contains(&flag), "{flag}");
+    }
+}

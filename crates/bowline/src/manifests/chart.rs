@@ -1,0 +1,142 @@
+//! A Helm chart, made of the same templates: Helm's expressions go where the command puts texts.
+//!
+//! Only `if`, `else`, `end`, `range`, `not`, `or`, `eq` and `quote` are used, so that the templates stay readable.
+
+use bowline_controllers::{node, node_ipam, node_lifecycle, route, service};
+use bowline_kube::{EventSink, LeaseOptions, Right, WATCH_NODES, WATCH_SERVICES, roles};
+
+use super::fill::{Fillings, scalar};
+use super::objects::{ACCOUNT, LABELS, MOUNTS, rule};
+use crate::rights::{self, SYSTEM};
+
+/// A controller, as the chart's values name it.
+struct Switch {
+    value: &'static str,
+    name: &'static str,
+    client: &'static str,
+    rights: Vec<Right>,
+}
+
+fn switches() -> [Switch; 5] {
+    // Events are everybody's, and so no matter of switches.
+    let beyond_events = |rights: &[Right]| rights.iter().filter(|right| **right != EventSink::RIGHT).cloned().collect();
+    let switch = |value, name, client, rights: &[Right]| Switch { value, name, client, rights: beyond_events(rights) };
+    let ipam = [node_ipam::RIGHTS, node_ipam::RIGHTS_WITH_CLOUD].concat();
+    [
+        switch("node", node::NAME, node::CLIENT, node::RIGHTS),
+        switch("nodeLifecycle", node_lifecycle::NAME, node_lifecycle::CLIENT, node_lifecycle::RIGHTS),
+        switch("service", service::NAME, service::CLIENT, service::RIGHTS),
+        switch("route", route::NAME, route::CLIENT, route::RIGHTS),
+        switch("nodeIpam", node_ipam::NAME, node_ipam::CLIENT, &ipam),
+    ]
+}
+
+/// The files of the chart, by their paths in it.
+pub(super) fn files() -> Vec<(&'static str, String)> {
+    let fillings = Fillings::default().with("namespace", "{{ .Release.Namespace }}").with("labels", LABELS);
+    let config = fillings.clone().with("files", "cloud.yaml: {{ quote .Values.cloudConfig }}");
+    let config = config.fill(include_str!("templates/config.yaml"));
+    vec![
+        ("Chart.yaml", chart()),
+        ("values.yaml", Fillings::default().with("image", image()).fill(include_str!("templates/chart/values.yaml"))),
+        ("templates/account.yaml", fillings.fill(include_str!("templates/account.yaml"))),
+        ("templates/roles.yaml", [role(None, &everywhere()), role(Some(SYSTEM), &in_system())].join("---\n")),
+        ("templates/config.yaml", when(".Values.cloudConfig", &config) + "\n"),
+        ("templates/workload.yaml", workload(&fillings)),
+    ]
+}
+
+fn image() -> String {
+    scalar(concat!("bowline:", env!("CARGO_PKG_VERSION")))
+}
+
+fn chart() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "apiVersion: v2\nname: bowline\ndescription: A cloud controller manager for Kubernetes\ntype: application\n\
+         version: {version}\nappVersion: {version:?}\n"
+    )
+}
+
+/// These lines if the value says so.
+fn when(condition: &str, lines: &str) -> String {
+    format!("{{{{- if {condition} }}}}\n{}\n{{{{- end }}}}", lines.trim_end())
+}
+
+// ---- rights
+
+/// Rules are not merged beyond this: each belongs to what switches it on.
+fn rules(rights: &[Right]) -> String {
+    let rules = roles(rights).into_iter().flat_map(|role| role.rules);
+    rules.map(|one| rule(&one)).collect::<Vec<_>>().join("\n")
+}
+
+fn everywhere() -> String {
+    let of_controllers =
+        switches().map(|switch| when(&format!(".Values.controllers.{}", switch.value), &rules(&switch.rights)));
+    let lines = [
+        rules(&[WATCH_NODES, EventSink::RIGHT, rights::REVIEW_TOKENS, rights::REVIEW_ACCESS]),
+        when(".Values.controllers.service", &rules(&[WATCH_SERVICES])),
+        when("not .Values.useServiceAccountCredentials", &of_controllers.join("\n")),
+    ];
+    lines.join("\n")
+}
+
+fn in_system() -> String {
+    let mut accounts = vec![rights::make_accounts()];
+    accounts.extend(switches().map(|switch| rights::act_as(switch.client)));
+    let lines = [
+        rules(&[rights::READ_AUTHORITIES]),
+        when(".Values.leaderElection", &rules(&LeaseOptions::default().rights())),
+        when(".Values.useServiceAccountCredentials", &rules(&accounts)),
+    ];
+    lines.join("\n")
+}
+
+fn role(namespace: Option<&str>, rules: &str) -> String {
+    let fillings = Fillings::default()
+        .with("name", "bowline")
+        .with("labels", LABELS)
+        .with("account", ACCOUNT)
+        .with("account_namespace", "{{ .Release.Namespace }}")
+        .with("kind", if namespace.is_some() { "Role" } else { "ClusterRole" })
+        .with("in_namespace", namespace.map(|name| format!("namespace: {name}")).unwrap_or_default())
+        .with("rules", rules);
+    fillings.fill(include_str!("templates/role.yaml"))
+}
+
+// ---- pods
+
+fn workload(fillings: &Fillings) -> String {
+    let is_deployment = r#"eq .Values.kind "Deployment""#;
+    let serving = Fillings::default().with("port", "{{ .Values.port }}").fill(include_str!("templates/serving.yaml"));
+    let rollout = format!(
+        "{{{{- if {is_deployment} }}}}\n{}{{{{- else }}}}\n{}{{{{- end }}}}",
+        include_str!("templates/deployment.yaml"),
+        include_str!("templates/daemonset.yaml")
+    );
+    let fillings = fillings
+        .clone()
+        .with("kind", "{{ .Values.kind }}")
+        .with("scale", when(is_deployment, "replicas: {{ .Values.replicas }}"))
+        .with("rollout", rollout)
+        .with("affinity", when(is_deployment, include_str!("templates/affinity.yaml")))
+        .with("nodes", include_str!("templates/chart/nodes.yaml"))
+        .with("image", "{{ quote .Values.image }}")
+        .with("args", args())
+        .with("environment", include_str!("templates/chart/environment.yaml"))
+        .with("serving", serving)
+        .with("cpu", "{{ .Values.resources.requests.cpu }}")
+        .with("memory", "{{ .Values.resources.requests.memory }}")
+        .with("mounts", when("or .Values.cloudConfig .Values.cloudConfigSecret", MOUNTS))
+        .with("volumes", include_str!("templates/chart/volumes.yaml"));
+    fillings.fill(include_str!("templates/workload.yaml"))
+}
+
+fn args() -> String {
+    let on = |switch: Switch| {
+        when(&format!(".Values.controllers.{}", switch.value), &format!("- --controllers={}", switch.name))
+    };
+    let controllers = switches().map(on).join("\n");
+    include_str!("templates/chart/args.yaml").replace("@controllers@", &controllers)
+}

@@ -1,0 +1,117 @@
+//! Filling the holes of a template: `@name@`.
+//!
+//! A hole in a line takes one text. A hole that has a line to itself takes any number of lines, each indented as the hole
+//! is; with none, the line goes. What is filled in may be a hole of another kind, such as those of a Helm chart.
+
+use std::collections::BTreeMap;
+
+/// What goes where.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Fillings(BTreeMap<&'static str, Vec<String>>);
+
+impl Fillings {
+    /// With this in the hole of this name; lines, if it has several.
+    pub(super) fn with(mut self, hole: &'static str, text: impl AsRef<str>) -> Fillings {
+        self.0.insert(hole, text.as_ref().lines().map(str::to_owned).collect());
+        self
+    }
+
+    /// The template with all of its holes filled. A hole that nothing goes into is left empty.
+    pub(super) fn fill(&self, template: &str) -> String {
+        let mut filled = String::new();
+        for line in template.lines() {
+            for line in self.lines(line) {
+                filled.push_str(&line);
+                filled.push('\n');
+            }
+        }
+        filled
+    }
+
+    fn lines(&self, line: &str) -> Vec<String> {
+        let bare = line.trim_start();
+        let indent = line.strip_suffix(bare).unwrap_or_default();
+        match bare.strip_prefix('@').and_then(|rest| rest.strip_suffix('@')).filter(|name| !name.contains('@')) {
+            Some(name) => self.texts(name).iter().map(|text| indented(text, indent)).collect(),
+            None => vec![self.inline(line)],
+        }
+    }
+
+    fn inline(&self, line: &str) -> String {
+        let mut pieces = line.split('@');
+        let mut filled = pieces.next().unwrap_or_default().to_owned();
+        while let Some(name) = pieces.next() {
+            filled.push_str(&self.texts(name).join(" "));
+            filled.push_str(pieces.next().unwrap_or_default());
+        }
+        filled
+    }
+
+    fn texts(&self, hole: &str) -> &[String] {
+        self.0.get(hole).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// An empty line has no indentation to show for.
+fn indented(line: &str, indent: &str) -> String {
+    if line.is_empty() { String::new() } else { format!("{indent}{line}") }
+}
+
+/// A text as a YAML scalar.
+pub(super) fn scalar(text: &str) -> String {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "/._:-=".contains(character);
+    let starts_well = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/')
+        || text.strip_prefix("--").is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_alphabetic()));
+    let means_itself =
+        !["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_ascii_lowercase().as_str());
+    let is_safe = starts_well && means_itself && text.chars().all(is_plain) && !text.ends_with(':');
+    // What JSON writes between quotes, YAML reads.
+    if is_safe { text.to_owned() } else { serde_json::Value::from(text).to_string() }
+}
+
+/// A text of many lines as the value of a key.
+pub(super) fn block(key: &str, text: &str) -> String {
+    let is_plain = |character: char| character == '\n' || (!character.is_control() && character != '\u{feff}');
+    let reads_back = text.ends_with('\n') && !text.ends_with("\n\n") && text.chars().all(is_plain);
+    if !reads_back || text.starts_with([' ', '\n']) {
+        return format!("{}: {}", scalar(key), serde_json::Value::from(text));
+    }
+    let lines: Vec<String> = text.lines().map(|line| indented(line, "  ")).collect();
+    format!("{}: |\n{}", scalar(key), lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hole_of_its_own_takes_lines_and_goes_without_any() {
+        let fillings = Fillings::default().with("name", "x").with("args", "- a\n- b");
+        let filled = fillings.fill("kind: @name@s\nargs:\n  @args@\n  @none@\nend: 1\n");
+        assert_eq!(filled, "kind: xs\nargs:\n  - a\n  - b\nend: 1\n");
+    }
+
+    #[test]
+    fn scalars_read_as_the_text_that_they_are() {
+        let cases = [
+            ("kube-system", "kube-system"),
+            ("--v=5", "--v=5"),
+            ("true", "\"true\""),
+            ("1", "\"1\""),
+            ("", "\"\""),
+            ("a: b", "\"a: b\""),
+            ("--controllers=*,-route", "\"--controllers=*,-route\""),
+            ("--", "\"--\""),
+        ];
+        for (text, written) in cases {
+            assert_eq!(scalar(text), written);
+        }
+    }
+
+    #[test]
+    fn a_file_is_a_block_unless_it_would_not_read_back() {
+        assert_eq!(block("a.yaml", "x: 1\n\ny: 2\n"), "a.yaml: |\n  x: 1\n\n  y: 2");
+        assert_eq!(block("a.yaml", " x"), "a.yaml: \" x\"");
+        assert_eq!(block("a.yaml", "x\n\n"), "a.yaml: \"x\\n\\n\"");
+    }
+}

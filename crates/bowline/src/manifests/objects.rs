@@ -1,0 +1,147 @@
+//! The objects, as YAML with the reasons in it.
+
+use bowline_kube::{Right, Role, Rule, roles};
+
+use super::fill::{Fillings, block, scalar};
+use super::installation::{Installation, Workload};
+use crate::rights::{self, SYSTEM};
+
+/// The service account of the pods.
+pub(super) const ACCOUNT: &str = "cloud-controller-manager";
+
+/// On all objects.
+pub(super) const LABELS: &str =
+    "app.kubernetes.io/name: bowline\napp.kubernetes.io/component: cloud-controller-manager";
+
+/// All of them, in an order in which they can be applied.
+pub(super) fn all(installation: &Installation) -> Vec<String> {
+    let fillings = common(installation);
+    let mut objects = Vec::new();
+    if !["kube-system", "default"].contains(&installation.namespace.as_str()) {
+        objects.push(fillings.fill(include_str!("templates/namespace.yaml")));
+    }
+    objects.push(fillings.fill(include_str!("templates/account.yaml")));
+    objects.extend(granted(installation));
+    if !installation.files.is_empty() {
+        let files: Vec<String> = installation.files.iter().map(|(name, text)| block(name, text)).collect();
+        objects.push(fillings.clone().with("files", files.join("\n")).fill(include_str!("templates/config.yaml")));
+    }
+    objects.push(workload(installation, &fillings));
+    objects
+}
+
+fn common(installation: &Installation) -> Fillings {
+    Fillings::default().with("namespace", scalar(&installation.namespace)).with("labels", LABELS)
+}
+
+// ---- rights
+
+/// The roles of everybody, and who has them.
+fn granted(installation: &Installation) -> Vec<String> {
+    let process = rights::of_process(&installation.manager, &installation.surroundings);
+    let mut objects = granted_to(("bowline", ACCOUNT, &installation.namespace), &process);
+    if installation.surroundings.own_accounts {
+        for (client, lacking) in rights::lacking(&installation.manager) {
+            objects.extend(granted_to((&format!("bowline:{client}"), client, SYSTEM), &lacking));
+        }
+    }
+    objects
+}
+
+fn granted_to((name, account, namespace): (&str, &str, &str), rights: &[Right]) -> Vec<String> {
+    let fillings = Fillings::default()
+        .with("name", scalar(name))
+        .with("labels", LABELS)
+        .with("account", scalar(account))
+        .with("account_namespace", scalar(namespace));
+    roles(rights).iter().map(|role| granted_role(role, fillings.clone())).collect()
+}
+
+fn granted_role(role: &Role, fillings: Fillings) -> String {
+    let rules: Vec<String> = role.rules.iter().map(rule).collect();
+    let fillings = match &role.namespace {
+        None => fillings.with("kind", "ClusterRole"),
+        Some(namespace) => {
+            fillings.with("kind", "Role").with("in_namespace", format!("namespace: {}", scalar(namespace)))
+        }
+    };
+    fillings.with("rules", rules.join("\n")).fill(include_str!("templates/role.yaml"))
+}
+
+/// A rule, with the reasons above it.
+pub(super) fn rule(rule: &Rule) -> String {
+    let list = |texts: &[String]| format!("[{}]", texts.iter().map(|text| scalar(text)).collect::<Vec<_>>().join(", "));
+    let mut lines: Vec<String> = rule.reasons.iter().map(|reason| format!("# {reason}")).collect();
+    lines.push(format!("- apiGroups: {}", list(&rule.api_groups)));
+    lines.push(format!("  resources: {}", list(&rule.resources)));
+    if !rule.resource_names.is_empty() {
+        lines.push(format!("  resourceNames: {}", list(&rule.resource_names)));
+    }
+    lines.push(format!("  verbs: {}", list(&rule.verbs)));
+    lines.join("\n")
+}
+
+// ---- pods
+
+fn workload(installation: &Installation, fillings: &Fillings) -> String {
+    let args: Vec<String> = installation.flags.iter().map(|flag| format!("- {}", scalar(flag))).collect();
+    let fillings = fillings
+        .clone()
+        .with("image", scalar(&installation.image))
+        .with("args", args.join("\n"))
+        .with("nodes", selector(&installation.node_selector))
+        .with("environment", environment(installation))
+        .with("serving", serving(installation))
+        .with("cpu", "20m")
+        .with("memory", "32Mi");
+    let fillings = match installation.files.is_empty() {
+        true => fillings,
+        false => fillings.with("mounts", MOUNTS).with("volumes", VOLUMES),
+    };
+    let fillings = match installation.workload {
+        Workload::DaemonSet => {
+            fillings.with("kind", "DaemonSet").with("rollout", include_str!("templates/daemonset.yaml"))
+        }
+        Workload::Deployment { replicas } => fillings
+            .with("kind", "Deployment")
+            .with("scale", format!("replicas: {replicas}"))
+            .with("rollout", include_str!("templates/deployment.yaml"))
+            .with("affinity", include_str!("templates/affinity.yaml")),
+    };
+    fillings.fill(include_str!("templates/workload.yaml"))
+}
+
+/// Where the container has the providers' files.
+pub(super) const MOUNTS: &str = "\
+volumeMounts:
+  - name: config
+    mountPath: /etc/bowline
+    readOnly: true";
+
+/// Readable by the group that the pod's files belong to, and by nobody else. The mode is 0440, which not all read alike.
+const VOLUMES: &str = "\
+volumes:
+  - name: config
+    secret:
+      secretName: bowline
+      defaultMode: 288";
+
+fn selector((key, value): &(String, String)) -> String {
+    format!("{}: {}", scalar(key), scalar(value))
+}
+
+fn environment(installation: &Installation) -> String {
+    let Some((host, port)) = &installation.api_server else { return String::new() };
+    format!(
+        "# The address of the Service kubernetes needs kube-proxy, which may wait for the manager.\nenv:\n  \
+         - name: KUBERNETES_SERVICE_HOST\n    value: {}\n  - name: KUBERNETES_SERVICE_PORT\n    value: \"{port}\"",
+        scalar(host)
+    )
+}
+
+fn serving(installation: &Installation) -> String {
+    let Some(serving) = installation.serving else { return String::new() };
+    let host = serving.address.map(|address| format!("host: {}", scalar(&address.to_string())));
+    let fillings = Fillings::default().with("port", serving.port.to_string());
+    fillings.with("host", host.unwrap_or_default()).fill(include_str!("templates/serving.yaml"))
+}

@@ -1,0 +1,102 @@
+//! The metrics of the whole program: what the process tells of itself, the list of everything that is declared, and the reference
+//! page made from it.
+//!
+//! A dashboard, an alert or a page that names a metric is checked against [`declared()`]; a test holds the list to what a
+//! manager registers.
+
+mod process;
+mod reference;
+
+use bowline_runtime::{Fence, Instrument, Metric, Stability, metrics};
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+
+pub(crate) use reference::page;
+
+metrics! {
+    /// What the program tells of itself.
+    pub(crate) METRICS;
+    BUILD_INFO = Metric::gauge(
+        "kubernetes_build_info",
+        "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go \
+         version, and compiler from which this program was built, and platform on which it is running.",
+    ).labels(&[
+        "major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform",
+    ]).beta();
+    REGISTERED = Metric::counter(
+        "registered_metrics_total",
+        "The count of registered metrics broken by stability level and deprecation version.",
+    ).labels(&["stability_level", "deprecated_version"]).beta();
+    DISABLED = Metric::counter("disabled_metrics_total", "The count of disabled metrics.").beta();
+    HIDDEN = Metric::counter("hidden_metrics_total", "The count of hidden metrics.").beta();
+    FENCE_OPEN = Metric::gauge(
+        "bowline_fence_open",
+        "1 while this process may write to the cluster and to clouds: it holds every lease that it needs.",
+    );
+}
+
+/// All metrics that a manager can show under `/metrics`, in the order of the reference page.
+pub(crate) fn declared() -> Vec<Metric> {
+    let here = [METRICS, process::METRICS, bowline_cloud::layers::METRICS];
+    let lists = here.iter().chain(&[bowline_runtime::QUEUE_METRICS, bowline_runtime::RENEWAL_METRICS]);
+    let all = lists.chain(bowline_controllers::METRICS).chain(bowline_kube::METRICS).copied().flatten();
+    let mut all: Vec<Metric> = all.copied().collect();
+    all.sort_by_key(|metric| metric.name);
+    all
+}
+
+/// Registers what the process tells of itself; `fence` is what its writes have to pass.
+pub(crate) fn register(registry: &Registry, fence: Fence) -> prometheus::Result<()> {
+    let build: IntGaugeVec = BUILD_INFO.register(registry)?;
+    build.with_label_values(&build_info()).set(1);
+    let registered: IntCounterVec = REGISTERED.register(registry)?;
+    for stability in [Stability::Alpha, Stability::Beta, Stability::Stable] {
+        let count = declared().iter().filter(|metric| metric.stability == stability).count();
+        registered.with_label_values(&[stability.word(), ""]).inc_by(count as u64);
+    }
+    DISABLED.register::<IntCounter>(registry)?;
+    HIDDEN.register::<IntCounter>(registry)?;
+    registry.register(Box::new(FenceOpen { fence, gauge: IntGauge::make(&FENCE_OPEN, None)? }))?;
+    process::register(registry)
+}
+
+/// In the order of the labels. The version is this program's: what a label of upstream's asks that has no answer here is empty.
+fn build_info() -> [&'static str; 9] {
+    let platform = match (std::env::consts::OS, std::env::consts::ARCH) {
+        ("linux", "x86_64") => "linux/amd64",
+        ("linux", "aarch64") => "linux/arm64",
+        _ => std::env::consts::OS,
+    };
+    [
+        env!("CARGO_PKG_VERSION_MAJOR"),
+        env!("CARGO_PKG_VERSION_MINOR"),
+        concat!("v", env!("CARGO_PKG_VERSION")),
+        option_env!("BOWLINE_GIT_COMMIT").unwrap_or_default(),
+        "",
+        option_env!("BOWLINE_BUILD_DATE").unwrap_or_default(),
+        "",
+        "rustc",
+        platform,
+    ]
+}
+
+/// Whether the fence is open, at the moment of asking.
+struct FenceOpen {
+    fence: Fence,
+    gauge: IntGauge,
+}
+
+impl Collector for FenceOpen {
+    fn desc(&self) -> Vec<&Desc> {
+        self.gauge.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.gauge.set(i64::from(self.fence.check().is_ok()));
+        self.gauge.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

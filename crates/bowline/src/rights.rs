@@ -1,0 +1,191 @@
+//! What the whole program asks of the API server: its controllers, and what stands around them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use bowline_controllers::manager::ManagerOptions;
+use bowline_controllers::{Rights, node, node_ipam, node_lifecycle, route, service};
+use bowline_kube::{EventSink, LeaseOptions, Right, Scope, WATCH_NODES, WATCH_SERVICES};
+
+/// Where per-controller service accounts live, and where API servers keep what they say of themselves.
+pub(crate) const SYSTEM: &str = "kube-system";
+
+/// For `bowline-serving`, which does not know how rights are declared: who a bearer token stands for.
+pub(crate) const REVIEW_TOKENS: Right = Right {
+    group: "authentication.k8s.io",
+    resource: "tokenreviews",
+    verbs: &["create"],
+    scope: Scope::Cluster,
+    why: "to ask who it is that wants to see metrics or status",
+};
+
+/// For `bowline-serving`: whether they may.
+pub(crate) const REVIEW_ACCESS: Right = Right {
+    group: "authorization.k8s.io",
+    resource: "subjectaccessreviews",
+    verbs: &["create"],
+    scope: Scope::Cluster,
+    why: "to ask whether they may",
+};
+
+/// For `bowline-serving`: which authorities sign the certificates of clients and of front proxies.
+pub(crate) const READ_AUTHORITIES: Right = Right {
+    group: "",
+    resource: "configmaps",
+    verbs: &["get", "list", "watch"],
+    scope: Scope::Named(Cow::Borrowed(SYSTEM), Cow::Borrowed("extension-apiserver-authentication")),
+    why: "to know who signs the certificates of those who ask",
+};
+
+/// What is switched on beside the controllers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Surroundings {
+    /// The Leases that are held.
+    pub(crate) leases: Vec<LeaseOptions>,
+    /// There is an HTTPS server, which asks the API server about its clients.
+    pub(crate) serving: bool,
+    /// Each controller has a service account of its own.
+    pub(crate) own_accounts: bool,
+}
+
+/// What the account of the process needs.
+pub(crate) fn of_process(manager: &ManagerOptions, surroundings: &Surroundings) -> Vec<Right> {
+    let controllers = Rights::of(manager);
+    let mut rights = match surroundings.own_accounts {
+        true => controllers.process.clone(),
+        false => controllers.of_one(),
+    };
+    if surroundings.own_accounts {
+        rights.push(make_accounts());
+        rights.extend(controllers.controllers.keys().map(|client| act_as(client)));
+    }
+    if surroundings.serving {
+        rights.extend([REVIEW_TOKENS, REVIEW_ACCESS, READ_AUTHORITIES]);
+    }
+    rights.extend(surroundings.leases.iter().flat_map(LeaseOptions::rights));
+    rights
+}
+
+/// For the accounts of controllers: those that are missing are made (CL-4).
+pub(crate) fn make_accounts() -> Right {
+    let (scope, why) = (Scope::Namespace(SYSTEM.into()), "to make the account of a controller if there is none yet");
+    Right { group: "", resource: "serviceaccounts", verbs: &["create"], scope, why }
+}
+
+/// For the accounts of controllers: tokens of this one.
+pub(crate) fn act_as(client: &'static str) -> Right {
+    let (scope, why) = (Scope::Named(SYSTEM.into(), client.into()), "to act as each controller");
+    Right { group: "", resource: "serviceaccounts/token", verbs: &["create"], scope, why }
+}
+
+/// What API servers grant to the accounts of these controllers by themselves, with the roles that they make when they start.
+// upstream: the roles system:controller:NAME, as far as they matter here.
+const BOOTSTRAPPED: [(&str, &[(&str, &[&str])]); 3] = [
+    (
+        "node-controller",
+        &[
+            ("nodes", &["get", "list", "watch", "update", "delete", "patch"]),
+            ("nodes/status", &["patch", "update"]),
+            ("events", &["create", "patch", "update"]),
+        ],
+    ),
+    (
+        "route-controller",
+        &[("nodes", &["list", "watch"]), ("nodes/status", &["patch"]), ("events", &["create", "patch", "update"])],
+    ),
+    (
+        "service-controller",
+        &[
+            ("services", &["get", "list", "watch"]),
+            ("services/status", &["patch", "update"]),
+            ("nodes", &["list", "watch"]),
+            ("events", &["create", "patch", "update"]),
+        ],
+    ),
+];
+
+/// What the accounts of controllers need beyond what API servers grant them: nothing today.
+pub(crate) fn lacking(manager: &ManagerOptions) -> BTreeMap<&'static str, Vec<Right>> {
+    let mut lacking = Rights::of(manager).controllers;
+    for (client, rights) in &mut lacking {
+        rights.retain(|right| !is_bootstrapped(client, right));
+    }
+    lacking.retain(|_, rights| !rights.is_empty());
+    lacking
+}
+
+fn is_bootstrapped(client: &str, right: &Right) -> bool {
+    let granted = BOOTSTRAPPED.iter().filter(|(account, _)| *account == client).flat_map(|(_, granted)| *granted);
+    let of_resource = |(resource, _): &&(&str, &[&str])| right.group.is_empty() && *resource == right.resource;
+    let mut verbs = granted.filter(of_resource).map(|(_, verbs)| verbs);
+    verbs.any(|verbs| right.verbs.iter().all(|verb| verbs.contains(verb)))
+}
+
+// ---- the page
+
+const HEAD: &str = "\
+# Rights
+
+<!-- Made by `cargo xtask generate` from the declarations beside the code; change those instead. -->
+
+What the manager asks of the API server, by what has to be switched on for it. `bowline manifests` grants exactly the rights \
+of what is switched on. Without `--use-service-account-credentials` all of them belong to the service account of the process; \
+with it, those of a controller belong to the account that is named beside it, which API servers grant them to by themselves. \
+The providers know no Kubernetes and need no rights in it; what they need in their cloud is in their own documentation.
+
+| who | account | API group | resource | verbs | where | why |
+|---|---|---|---|---|---|---|
+";
+
+/// The reference page of all rights.
+pub(crate) fn reference() -> String {
+    let process = |part: &'static str, rights: Vec<Right>| (part, "", rights);
+    let ipam = [node_ipam::RIGHTS, node_ipam::RIGHTS_WITH_CLOUD].concat();
+    let accounts = std::iter::once(make_accounts()).chain(BOOTSTRAPPED.map(|(client, _)| act_as(client)));
+    let parts = [
+        process("watches, Events", vec![WATCH_NODES, WATCH_SERVICES, EventSink::RIGHT]),
+        (node::NAME, node::CLIENT, node::RIGHTS.to_vec()),
+        (node_lifecycle::NAME, node_lifecycle::CLIENT, node_lifecycle::RIGHTS.to_vec()),
+        (service::NAME, service::CLIENT, service::RIGHTS.to_vec()),
+        (route::NAME, route::CLIENT, route::RIGHTS.to_vec()),
+        (node_ipam::NAME, node_ipam::CLIENT, ipam),
+        process("`--leader-elect`", LeaseOptions::default().rights()),
+        process("`--secure-port`", vec![REVIEW_TOKENS, REVIEW_ACCESS, READ_AUTHORITIES]),
+        process("`--use-service-account-credentials`", accounts.collect()),
+    ];
+    let rows = parts.iter().flat_map(|(part, account, rights)| rights.iter().map(|right| row(part, account, right)));
+    HEAD.to_owned() + &rows.collect::<String>()
+}
+
+fn row(part: &str, account: &str, right: &Right) -> String {
+    let place = match &right.scope {
+        Scope::Cluster => "everywhere".to_owned(),
+        Scope::Namespace(namespace) => format!("`{namespace}`"),
+        Scope::Named(namespace, name) => format!("`{name}` in `{namespace}`"),
+    };
+    let group = if right.group.is_empty() { "core" } else { right.group };
+    let (verbs, resource, why) = (right.verbs.join(", "), right.resource, right.why);
+    format!("| {part} | {account} | {group} | `{resource}` | {verbs} | {place} | {why} |\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cl4_with_accounts_of_their_own_the_process_keeps_only_what_it_does_itself() {
+        let surroundings = Surroundings { own_accounts: true, ..Surroundings::default() };
+        let rights = of_process(&ManagerOptions::default(), &surroundings);
+        let writes = |right: &Right| right.resource.starts_with("nodes") && right.verbs.contains(&"patch");
+        assert!(!rights.iter().any(writes), "{rights:?}");
+        assert!(rights.iter().any(|right| right.resource == "serviceaccounts/token"), "{rights:?}");
+        assert!(lacking(&ManagerOptions::default()).is_empty(), "{:?}", lacking(&ManagerOptions::default()));
+    }
+
+    #[test]
+    fn what_is_not_switched_on_is_not_asked_for() {
+        let rights = of_process(&ManagerOptions::default(), &Surroundings::default());
+        let core = |right: &Right| right.group.is_empty() && right.scope == Scope::Cluster;
+        assert!(rights.iter().all(core), "{rights:?}");
+    }
+}

@@ -1,0 +1,289 @@
+//! `/statusz`: everything on the board, for somebody who is awake at night and for programs. Both say the same.
+
+use std::fmt::Write as _;
+
+use bowline_runtime::{Board, Entry, Kind};
+use jiff::{SpanRound, Timestamp, Unit};
+use serde_json::{Map, Value, json};
+
+/// The kinds of parts, in the order of the page, with what they are called in JSON.
+const KINDS: [(Kind, &str, &str); 5] = [
+    (Kind::Lease, "Leases", "leases"),
+    (Kind::Controller, "Controllers", "controllers"),
+    (Kind::Queue, "Queues", "queues"),
+    (Kind::Watch, "Watches", "watches"),
+    (Kind::Cloud, "Clouds", "clouds"),
+];
+
+/// What is known of the process itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct About {
+    /// When it began.
+    pub(crate) started: Timestamp,
+}
+
+/// The page as text and as JSON.
+pub(crate) fn page(board: &Board, about: About, now: Timestamp) -> (String, Value) {
+    let document = document(&board.entries(), about, now);
+    (text(&document), document)
+}
+
+fn document(entries: &[Entry], about: About, now: Timestamp) -> Value {
+    let mut document = json!({
+        "program": "bowline",
+        "version": concat!("v", env!("CARGO_PKG_VERSION")),
+        "time": now.to_string(),
+        "started": about.started.to_string(),
+        "uptimeSeconds": now.duration_since(about.started).as_secs(),
+        "healthy": entries.iter().all(|entry| entry.part.health().is_ok()),
+    });
+    for (kind, _, key) in KINDS {
+        let parts = entries.iter().filter(|entry| entry.kind == kind);
+        document[key] = parts.map(|entry| (entry.name.clone(), told(entry))).collect::<Map<_, _>>().into();
+    }
+    document
+}
+
+/// What the part says, and whether it is well.
+fn told(entry: &Entry) -> Value {
+    let mut status = match entry.part.status() {
+        Value::Object(status) => status,
+        other => Map::from_iter([("status".to_owned(), other)]),
+    };
+    let ailment = entry.part.health().err();
+    status.insert("healthy".to_owned(), ailment.is_none().into());
+    status.insert("ailment".to_owned(), ailment.into());
+    Value::Object(status)
+}
+
+// ---- as text
+
+fn text(document: &Value) -> String {
+    let mut page = Page(String::new());
+    let word = |key: &str| document[key].as_str().unwrap_or_default().to_owned();
+    page.line(format_args!("bowline {}", word("version")));
+    page.line(format_args!("started {}, up {}", word("started"), duration(document["uptimeSeconds"].as_f64())));
+    page.line(format_args!("now     {}", word("time")));
+    page.line(format_args!("health  {}", if document["healthy"] == true { "ok" } else { "FAILING, see below" }));
+    for (_, title, key) in KINDS {
+        page.section(title, &document[key]);
+    }
+    page.0
+}
+
+struct Page(String);
+
+impl Page {
+    fn line(&mut self, text: std::fmt::Arguments<'_>) {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(self.0, "{text}");
+    }
+
+    fn section(&mut self, title: &str, parts: &Value) {
+        let Some(parts) = parts.as_object().filter(|parts| !parts.is_empty()) else { return };
+        self.line(format_args!("\n{title}"));
+        for (name, part) in parts {
+            let health = match part["ailment"].as_str() {
+                None => "ok".to_owned(),
+                Some(ailment) => format!("FAILING: {ailment}"),
+            };
+            self.line(format_args!("  {name}  [{health}]"));
+            self.fields(part, 4);
+        }
+    }
+
+    /// Plain values on one line, those that are not known left out; then what is inside each other value.
+    fn fields(&mut self, part: &Value, indent: usize) {
+        let fields = || part.as_object().into_iter().flatten().filter(|(key, _)| !is_said(key));
+        let plain = fields().filter_map(|(key, value)| told_of(key, value));
+        let plain: Vec<String> = plain.collect();
+        if !plain.is_empty() {
+            self.line(format_args!("{:indent$}{}", "", plain.join(", ")));
+        }
+        for (key, value) in fields() {
+            match value {
+                Value::Array(rows) if !rows.is_empty() => self.table(&words(key), rows, indent),
+                Value::Object(_) => {
+                    self.line(format_args!("{:indent$}{}:", "", words(key)));
+                    self.inside(value, indent + 2);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Parts of a part have names; what else is an object is a few values.
+    fn inside(&mut self, value: &Value, indent: usize) {
+        let parts: Vec<_> = value.as_object().into_iter().flatten().filter(|(_, part)| part.is_object()).collect();
+        if parts.is_empty() {
+            return self.fields(value, indent);
+        }
+        for (name, part) in parts {
+            // Queues have a section of their own.
+            if part.get("recent").is_none() {
+                self.line(format_args!("{:indent$}{name}:", ""));
+                self.fields(part, indent + 2);
+            }
+        }
+    }
+
+    /// One line each, with the columns aligned; a message goes last, as it is long.
+    fn table(&mut self, title: &str, rows: &[Value], indent: usize) {
+        self.line(format_args!("{:indent$}{title}:", ""));
+        let keys: Vec<String> = rows.iter().filter_map(|row| Some(row["key"].as_str()?.to_owned())).collect();
+        let width = keys.iter().map(|key| key.chars().count()).max().unwrap_or_default();
+        for row in rows {
+            let key = row["key"].as_str().unwrap_or_default();
+            let error = row["error"].as_str().map(|error| format!(": {error}")).unwrap_or_default();
+            let rest =
+                row.as_object().into_iter().flatten().filter(|(name, _)| !matches!(name.as_str(), "key" | "error"));
+            let rest = rest.filter(|(_, value)| **value != json!(0));
+            let rest: Vec<_> = rest.filter_map(|(name, value)| told_of(name, value)).collect();
+            let outcome = match (row.get("error"), error.is_empty()) {
+                (None, _) => "",
+                (Some(_), true) => "ok      ",
+                (Some(_), false) => "FAILED  ",
+            };
+            self.line(format_args!("{:indent$}  {key:width$}  {outcome}{}{error}", "", rest.join(", ")));
+        }
+    }
+}
+
+/// Told beside the part's name.
+fn is_said(key: &str) -> bool {
+    matches!(key, "healthy" | "ailment")
+}
+
+/// `lastEventSecondsAgo` is `last event … ago`: the unit is said with the value.
+fn words(key: &str) -> String {
+    let key = key.trim_end_matches("SecondsAgo").trim_end_matches("secondsAgo").trim_end_matches("Seconds");
+    let key = if key == "seconds" { "for" } else { key };
+    let mut words = String::new();
+    for letter in key.chars() {
+        if letter.is_uppercase() {
+            words.push(' ');
+        }
+        words.extend(letter.to_lowercase());
+    }
+    words.trim().to_owned()
+}
+
+/// A plain value with what it is.
+fn told_of(key: &str, value: &Value) -> Option<String> {
+    Some(format!("{} {}", words(key), spelled(key, value)?).trim().to_owned())
+}
+
+/// A plain value; `None` if there is none, or if it is not plain.
+fn spelled(key: &str, value: &Value) -> Option<String> {
+    let is_ago = key.ends_with("secondsAgo") || key.ends_with("SecondsAgo");
+    match value {
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+        Value::Bool(true) => Some("yes".to_owned()),
+        Value::Bool(false) => Some("no".to_owned()),
+        Value::Number(number) if is_ago => Some(format!("{} ago", duration(number.as_f64()))),
+        Value::Number(number) if key.ends_with("econds") => Some(duration(number.as_f64())),
+        Value::Number(number) => Some(number.to_string()),
+        Value::String(text) => Some(text.clone()),
+    }
+}
+
+/// `3d 4h 5m`, `12s`, `0.25s`.
+fn duration(seconds: Option<f64>) -> String {
+    let seconds = seconds.unwrap_or_default();
+    if seconds < 10.0 {
+        return format!("{}s", (seconds * 100.0).round() / 100.0);
+    }
+    let whole = jiff::SignedDuration::from_secs_f64(seconds.min(1e11).round());
+    let largest = SpanRound::new().largest(Unit::Day).days_are_24_hours();
+    let span = jiff::Span::try_from(whole).and_then(|span| span.round(largest));
+    let printer = jiff::fmt::friendly::SpanPrinter::new().spacing(jiff::fmt::friendly::Spacing::BetweenUnits);
+    span.map_or_else(|_| format!("{seconds:.0}s"), |span| printer.span_to_string(&span))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bowline_runtime::Part;
+
+    use super::*;
+
+    struct Fixed(Value, Result<(), String>);
+
+    impl Part for Fixed {
+        fn status(&self) -> Value {
+            self.0.clone()
+        }
+
+        fn health(&self) -> Result<(), String> {
+            self.1.clone()
+        }
+    }
+
+    fn board() -> Board {
+        let board = Board::new();
+        let queue = json!({
+            "working": true, "waiting": 1, "oldestWaitingSeconds": 2.5, "delayed": 0, "inWork": 1,
+            "longestInWork": [{"key": "default/slow", "seconds": 125.0}],
+            "recent": [
+                {"key": "default/web", "secondsAgo": 3.0, "tookSeconds": 0.25, "error": "no such right", "failures": 2,
+                 "nextTryInSeconds": 12.0},
+                {"key": "a/b", "secondsAgo": 90.0, "tookSeconds": 0.001, "error": null, "failures": 0,
+                 "nextTryInSeconds": null},
+            ],
+        });
+        let look = json!({"state": "resting", "forSeconds": 3.0, "turns": 17, "lastTurnSecondsAgo": 3.0});
+        let parts = json!({"running": true, "parts": {"service": queue, "look": look}});
+        let cloud = json!({"callsUnderWay": 0, "lastSuccessSecondsAgo": 100_000.0,
+            "lastError": {"kind": "rate_limited", "message": "slow down", "secondsAgo": 1.0}});
+        let ailment = Err("service: no key was finished for 901s".to_owned());
+        board.put(Kind::Cloud, "local", Arc::new(Fixed(cloud, Ok(()))));
+        board.put(Kind::Queue, "service", Arc::new(Fixed(queue, Ok(()))));
+        board.put(Kind::Controller, "service-lb-controller", Arc::new(Fixed(parts, ailment)));
+        board
+    }
+
+    #[test]
+    fn people_and_programs_are_told_the_same() {
+        let started: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
+        let (text, document) = page(&board(), About { started }, now);
+        assert_eq!(document["healthy"], false);
+        assert_eq!(document["uptimeSeconds"], 97_445);
+        assert_eq!(document["queues"]["service"]["recent"][0]["error"], "no such right");
+        assert_eq!(document["leases"], json!({}));
+        assert_eq!(document["controllers"]["service-lb-controller"]["healthy"], false);
+        let expected = format!(
+            "\
+bowline v{}
+started 2026-01-01T00:00:00Z, up 1d 3h 4m 5s
+now     2026-01-02T03:04:05Z
+health  FAILING, see below
+
+Controllers
+  service-lb-controller  [FAILING: service: no key was finished for 901s]
+    running yes
+    parts:
+      look:
+        state resting, for 3s, turns 17, last turn 3s ago
+
+Queues
+  service  [ok]
+    working yes, waiting 1, oldest waiting 2.5s, delayed 0, in work 1
+    longest in work:
+      default/slow  for 2m 5s
+    recent:
+      default/web  FAILED  3s ago, took 0.25s, failures 2, next try in 12s: no such right
+      a/b          ok      1m 30s ago, took 0s
+
+Clouds
+  local  [ok]
+    calls under way 0, last success 1d 3h 46m 40s ago
+    last error:
+      kind rate_limited, message slow down, 1s ago
+",
+            env!("CARGO_PKG_VERSION")
+        );
+        assert_eq!(text, expected);
+    }
+}
