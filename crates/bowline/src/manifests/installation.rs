@@ -58,9 +58,10 @@ pub(super) struct Serving {
 impl Installation {
     /// Works it out, or says all that is wrong.
     pub(super) fn new(args: &ManifestsArgs, registry: &Registry) -> Result<Installation, Problems> {
-        let arguments = argv::tidy(arguments(args), &mut crate::cli()).arguments;
+        let argv::Argv { arguments, problems: unknown, .. } = argv::tidy(arguments(args), &mut crate::cli());
         let Manager { args: args_of_manager, mut remarks, mut problems, .. } =
             Manager::read("bowline".to_owned(), arguments.clone()).map_err(|error| Problem::new(error.to_string()))?;
+        problems.extend(unknown);
         let settings = Settings::resolve(&args_of_manager, &mut problems);
         let read = |wanted: &Wanted| read(wanted, registry);
         let providers =

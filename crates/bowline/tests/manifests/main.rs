@@ -268,6 +268,48 @@ async fn what_is_switched_off_is_not_allowed() {
     }
 }
 
+#[tokio::test]
+async fn cl4_with_accounts_of_their_own_the_controllers_have_what_the_process_gives_up() {
+    let server = server().await;
+    create(&server, &manifests(&["--use-service-account-credentials"])).await;
+    let process = account(&server, "kube-system");
+    for what in ["patch nodes", "delete nodes", "patch services/status default/x", "create events default/"] {
+        assert!(!may(&process, what).await, "the process: {what}");
+    }
+    assert!(may(&process, "create serviceaccounts/token kube-system/node-controller").await);
+    assert!(!may(&process, "create serviceaccounts/token kube-system/default").await);
+    let cases: [(&str, &[&str]); 2] = [
+        (
+            "node-controller",
+            &["get nodes", "patch nodes", "delete nodes", "patch nodes/status", "create events default/"],
+        ),
+        (
+            "service-controller",
+            &["get services default/x", "patch services/status default/x", "patch events default/x"],
+        ),
+    ];
+    for (name, allowed) in cases {
+        let client = server.in_process_client_for(&format!("system:serviceaccount:kube-system:{name}"), &[]);
+        for what in allowed {
+            assert!(may(&client, what).await, "{name}: {what}");
+        }
+    }
+    let service = server.in_process_client_for("system:serviceaccount:kube-system:service-controller", &[]);
+    assert!(!may(&service, "delete nodes").await);
+}
+
+#[tokio::test]
+async fn probes_ask_where_the_manager_listens() {
+    let pods = create(&server().await, &manifests(&["--bind-address=127.0.0.1", "--secure-port=11258"])).await;
+    let container = &pod(&pods)["containers"][0];
+    let get = &container["livenessProbe"]["httpGet"];
+    assert_eq!((&get["host"], &get["port"]), (&json!("127.0.0.1"), &json!(11258)));
+    let server = server().await;
+    let silent = create(&server, &manifests(&["--secure-port=0"])).await;
+    assert!(pod(&silent)["containers"][0].get("livenessProbe").is_none());
+    assert!(!may(&account(&server, "kube-system"), "create tokenreviews.authentication.k8s.io").await);
+}
+
 // ---- as others see it
 
 #[test]
