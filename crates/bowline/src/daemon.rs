@@ -1,5 +1,16 @@
 //! The manager: flags become settings, settings become clouds, a client and controllers, and those run until a signal.
+//!
+//! ```text
+//!  Prepared    all flags and files are read; nobody was called, and all that is wrong is told at once
+//!     ▼
+//!  Front       addresses are taken, and served from here on: a standby answers its probes, too
+//!     ▼
+//!  Election    waits for the lease, keeps it, gives it back; ends the process if it is lost
+//!     ▼
+//!  control     waits for the API server, then runs the controllers
+//! ```
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::Clouds;
@@ -10,25 +21,39 @@ use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundi
 use bowline_kube::{Clients, RestMetrics, Unwell};
 use bowline_runtime::{Board, Clock, Fence, Renewals, Shutdown, Supervisor};
 
-use crate::admin::Admin;
 use crate::cli::ManagerArgs;
 use crate::election::{Candidacy, Election};
+use crate::front::{Front, FrontOptions, Pages};
+use crate::logging::{self, Handle};
 use crate::reach::{self, Reached};
 use crate::serve::stopped_by_signals;
 use crate::settings::Settings;
+use crate::{CannotStart, configuration, effective, statusz};
 
 /// What the manager may take to end beyond the time that it gives its own tasks: for giving leases back, above all.
 const MARGIN: Duration = Duration::from_secs(6);
 
 /// Runs the manager until it is told to stop. `problems` are those that the command line had already.
-pub(crate) async fn run(args: &ManagerArgs, problems: Problems) -> anyhow::Result<()> {
+pub(crate) async fn run(args: &ManagerArgs, problems: Problems, logs: Handle) -> anyhow::Result<()> {
     let prepared = Prepared::new(args, problems).await?;
     for remark in &prepared.settings.remarks {
-        tracing::warn!("{remark}");
+        tracing::warn!(target: logging::AS_WRITTEN, "{remark}");
     }
     // Before anything is started: a signal from here on is a request to stop, and not the end.
     let shutdown = stopped_by_signals()?;
-    prepared.run(shutdown).await
+    let Some(front) = shutdown.or(Front::bind(&front_options(&prepared.settings))).await else { return Ok(()) };
+    prepared.run(front.map_err(CannotStart)?, logs, shutdown).await
+}
+
+fn front_options(settings: &Settings) -> FrontOptions {
+    let serving = &settings.serving;
+    FrontOptions {
+        secure: serving.https.clone(),
+        authentication: serving.authentication.clone(),
+        authorization: serving.authorization.clone(),
+        profiling: serving.profiling,
+        plain: settings.metrics_listen,
+    }
 }
 
 /// All that the manager needs; nothing of it has called anybody yet.
@@ -44,6 +69,8 @@ impl Prepared {
         let mut settings = Settings::resolve(args, &mut problems);
         let metrics = prometheus::Registry::new();
         settings.reach.client.metrics = Some(RestMetrics::register(&metrics)?);
+        // No provider of today has a webhook.
+        problems.extend(settings.serving.webhooks.unknown(&[]));
         let check = |providers: &[_], problems: &mut _| {
             reach::check(providers, &settings.reach, &settings.manager, &args.controllers.network, problems);
         };
@@ -52,18 +79,17 @@ impl Prepared {
     }
 
     /// Runs until shutdown is requested.
-    async fn run(self, shutdown: Shutdown) -> anyhow::Result<()> {
+    async fn run(self, front: Front, logs: Handle, shutdown: Shutdown) -> anyhow::Result<()> {
         let Prepared { settings, reached, metrics } = self;
         let Reached { providers, access, credentials, client } = reached;
         let (board, fence) = (Board::new(), Fence::open());
         crate::metrics::register(&metrics, fence.clone())?;
+        let pages = pages(&settings, &board, &metrics, logs);
         let layers = LayerOptions { fence: fence.clone(), ..settings.reach.layers };
         let clouds = Clouds::around(providers, &layers, &metrics);
         let patience = settings.manager.patience + MARGIN;
         let mut tasks = Supervisor::new(shutdown.clone());
-        if let Some(address) = settings.metrics_listen {
-            tasks.spawn("metrics", Admin::bind(address, metrics.clone()).await?.serve(shutdown.clone()));
-        }
+        tasks.spawn("serving", front.serve(pages, shutdown.clone()));
         tracing::info!(version = env!("CARGO_PKG_VERSION"), clouds = ?names(&clouds), "starting");
         let renewals = Renewals::register(&metrics)?;
         tasks.spawn("credentials", credentials.watch(renewals, board.clone(), shutdown.clone()));
@@ -90,6 +116,21 @@ impl Prepared {
         tasks.run(patience).await?;
         tracing::info!("stopped");
         Ok(())
+    }
+}
+
+/// What is told of the process while it runs.
+fn pages(settings: &Settings, board: &Board, metrics: &prometheus::Registry, logs: Handle) -> Pages {
+    let (configured, flags) = (settings.flags.clone(), settings.flags.clone());
+    let (seen, clock) = (board.clone(), Clock::system());
+    let about = statusz::About { started: clock.now() };
+    Pages {
+        board: board.clone(),
+        metrics: metrics.clone(),
+        configz: Arc::new(move || configuration::configz(&configured)),
+        flagz: Arc::new(move || (effective::flagz(&flags), effective::flagz_json(&flags))),
+        statusz: Arc::new(move || statusz::page(&seen, about, clock.now())),
+        set_verbosity: Arc::new(move |verbosity| logs.set_verbosity(verbosity)),
     }
 }
 

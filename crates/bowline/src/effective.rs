@@ -1,6 +1,5 @@
 //! The flags of the manager with the values that they have, given or not: for the log (FLAG-5), for `/flagz`, for
 //! `/configz`, and to tell which of them were given and have no effect.
-#![allow(dead_code, reason = "the pages are served elsewhere")]
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};

@@ -51,14 +51,15 @@ impl Election {
             board.put(Kind::Lease, name, elector.part());
             elector
         };
+        // On the board in this order: the first is the one that health checks know by upstream's name.
+        let main = elector(settings.lease.clone());
         let second = settings.migration.as_ref().map(|migration| Second {
             elector: elector(settings.second_lease(migration)),
             lease: migration.lease.clone(),
             gate: Gate::before(migration.moving()),
             fence: fence.clone(),
         });
-        let (main, term) = (elector(settings.lease.clone()), fence.term(&settings.lease.name));
-        Ok(Election { main, term, second, releases: settings.releases })
+        Ok(Election { main, term: fence.term(&settings.lease.name), second, releases: settings.releases })
     }
 
     /// Holds back the controllers that need the second lease.

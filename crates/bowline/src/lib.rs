@@ -13,7 +13,6 @@
 //! This crate holds no logic of Kubernetes or of a cloud; it turns flags into the options of the crates below it and
 //! their errors into exit codes.
 
-mod admin;
 mod argv;
 mod check;
 mod cli;
@@ -28,6 +27,7 @@ mod election;
 mod exposition;
 mod feature_gates;
 mod flags;
+mod front;
 #[cfg(test)]
 mod idle;
 mod invocation;
@@ -44,8 +44,8 @@ mod reach;
 mod rights;
 mod serve;
 mod settings;
-#[allow(dead_code, reason = "served by the HTTPS side")]
 mod statusz;
+mod traces;
 
 use std::process::ExitCode;
 
@@ -54,6 +54,7 @@ use bowline_config::Problems;
 use clap::CommandFactory as _;
 
 use invocation::{Invocation, Manager};
+use traces::{Exporter, Recorder, Traces};
 
 /// The exit code for input that cannot work: a flag, a file, a combination. The same one clap uses.
 const BAD_INPUT: u8 = 2;
@@ -74,6 +75,11 @@ const MANAGER_THREADS: usize = 2;
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct BadInput(String);
+
+/// What the input asks for cannot be had: a port is taken, a certificate cannot be read (SRV-1). Nothing was started.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct CannotStart(anyhow::Error);
 
 /// The programs in the guide are tests.
 #[cfg(doctest)]
@@ -118,30 +124,34 @@ pub fn main() -> ExitCode {
 
 /// Runs the manager to its end.
 fn manage(invocation: &Manager) -> ExitCode {
-    let logging = start_manager_logging(&invocation.args);
+    let (traces, lost) = Traces::from_environment();
+    let (recorder, exporter) = traces.map(|traces| (traces.recorder, traces.exporter)).unzip();
+    let logging = start_manager_logging(&invocation.args, recorder);
     if matches!(invocation.args.logging.v, Ok(1..)) {
         let lines = effective::log_lines(&invocation.args.effective);
         lines.iter().for_each(|line| tracing::info!(target: logging::AS_WRITTEN, "{line}"));
     }
-    invocation.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
-    let ended = logging.and_then(|_handle| {
-        let runtime = runtime(Some(MANAGER_THREADS))?;
-        runtime.block_on(daemon::run(&invocation.args, invocation.problems.clone()))
-    });
+    let remarks = invocation.remarks.iter().chain(&lost);
+    remarks.for_each(|remark| tracing::warn!(target: logging::AS_WRITTEN, "{remark}"));
+    let ended = logging.and_then(|handle| run_manager(invocation, exporter, handle));
     let Err(error) = ended else { return ExitCode::SUCCESS };
     if !invocation.problems.is_empty() {
         complain(format_args!("Usage: {name} [flags]; {name} --help lists them\n", name = invocation.name));
     }
     complain(format_args!("Error: {error:#}\n"));
-    ExitCode::from(if is_bad_input(&error) { BAD_MANAGER_INPUT } else { MANAGER_FAILED })
+    let nothing_was_started = error.is::<BadInput>() || error.is::<CannotStart>();
+    ExitCode::from(if nothing_was_started { BAD_MANAGER_INPUT } else { MANAGER_FAILED })
 }
 
-/// Nothing was started: the input cannot work, or a port that it names is not to be had (SRV-1).
-fn is_bad_input(error: &anyhow::Error) -> bool {
-    use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
-    let kinds = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
-    error.is::<BadInput>()
-        || kinds.into_iter().any(|kind| matches!(kind, AddrInUse | AddrNotAvailable | PermissionDenied))
+/// Runs it, and sends its traces if somebody wants them.
+fn run_manager(invocation: &Manager, exporter: Option<Exporter>, logs: logging::Handle) -> anyhow::Result<()> {
+    let runtime = runtime(Some(MANAGER_THREADS))?;
+    let sending = exporter.map(|exporter| exporter.start(&runtime));
+    let ended = runtime.block_on(daemon::run(&invocation.args, invocation.problems.clone(), logs));
+    if let Some(sending) = sending {
+        runtime.block_on(sending.finish());
+    }
+    ended
 }
 
 fn command_ended(result: anyhow::Result<ExitCode>) -> ExitCode {
@@ -193,6 +203,6 @@ fn start_command_logging() -> anyhow::Result<()> {
 }
 
 /// The manager's lines are for machines as well. A value that cannot be read is told with all the others, and until then the default holds.
-fn start_manager_logging(args: &cli::ManagerArgs) -> anyhow::Result<logging::Handle> {
-    logging::start(&settings::early_logging(args)).map_err(|error| BadInput(error.to_string()).into())
+fn start_manager_logging(args: &cli::ManagerArgs, recorder: Option<Recorder>) -> anyhow::Result<logging::Handle> {
+    logging::start(&settings::early_logging(args), recorder).map_err(|error| BadInput(error.to_string()).into())
 }

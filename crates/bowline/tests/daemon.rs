@@ -142,7 +142,7 @@ async fn a_tainted_node_is_initialised_and_a_signal_ends_the_manager_well() {
     assert_eq!(labels.get("topology.kubernetes.io/zone").map(String::as_str), Some("quay-1"));
     assert_eq!(labels.get("node.kubernetes.io/instance-type").map(String::as_str), Some("small"));
 
-    let address = all.manager.says("serving /metrics address=");
+    let address = all.manager.says("\"serving /metrics\" address=").trim_matches('"').to_owned();
     let told = within(Duration::from_secs(20), || {
         Some(metrics(&address)).filter(|told| told.contains("workqueue_adds_total"))
     });

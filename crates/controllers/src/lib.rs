@@ -24,6 +24,7 @@ mod panics;
 mod rights;
 pub mod route;
 pub mod service;
+mod spans;
 
 use bowline_cloud::Clouds;
 use bowline_core::{Node, Service};

@@ -7,6 +7,7 @@ use bowline_kube::Store;
 use bowline_runtime::{Priority, Queue, Work};
 
 use crate::complaints::Complaints;
+use crate::spans;
 
 /// What became of one Node.
 pub(crate) enum Outcome {
@@ -35,6 +36,7 @@ impl Tries<'_> {
         let key = work.key();
         match outcome {
             Outcome::Done => {
+                spans::ended("done");
                 self.queue.forget(key);
                 self.failures.forget(key);
             }
@@ -49,6 +51,7 @@ impl Tries<'_> {
                 self.log_failure(key, delay, &error);
             }
             Outcome::Rest(delay) => {
+                spans::ended("rest");
                 self.queue.forget(key);
                 self.queue.add_after(key.clone(), delay, Priority::Low);
             }
@@ -60,9 +63,10 @@ impl Tries<'_> {
     fn log_failure(&self, key: &NodeName, wait: Duration, error: &str) {
         let node = self.nodes.get(key.as_str());
         if node.is_none_or(|node| self.failures.is_news(&node.name, &node.uid, error)) {
-            tracing::warn!(controller = self.controller, key = %key, ?wait, "error syncing '{key}': {error}, requeuing");
+            tracing::warn!(controller = self.controller, %key, ?wait, "error syncing '{key}': {error}, requeuing");
         } else {
-            tracing::debug!(controller = self.controller, key = %key, ?wait, "error syncing '{key}': {error}, requeuing");
+            tracing::debug!(controller = self.controller, %key, ?wait, "error syncing '{key}': {error}, requeuing");
         }
+        spans::failed("retry", &error);
     }
 }

@@ -17,6 +17,8 @@ use kube::Resource;
 use kube::api::{DeleteParams, GetParams, Patch, PatchParams, Preconditions};
 use prometheus::{IntCounterVec, Registry};
 use serde_json::{Value, json};
+use tracing::Instrument as _;
+use tracing::field::{Empty, display};
 
 use crate::exchange::{Failure, exchange};
 use crate::rights::Right;
@@ -217,7 +219,12 @@ impl Cluster {
         if self.dry_run {
             tracing::info!("dry run: {verb} {}: {}", request.uri().path(), String::from_utf8_lossy(request.body()));
         }
-        let answer = exchange(&self.client, request, &self.shutdown).await.map_err(WriteError::of_write);
+        let span = tracing::info_span!("write", otel.kind = "client", verb, resource, code = Empty, error = Empty);
+        let answer = exchange(&self.client, request, &self.shutdown).instrument(span.clone()).await;
+        let answer = answer.map_err(WriteError::of_write);
+        if let Err(error) = &answer {
+            span.record("error", display(error));
+        }
         if let Some(writes) = &self.writes {
             let done = if self.dry_run { "dry_run" } else { "success" };
             let result = answer.as_ref().map_or_else(WriteError::label, |_| done);

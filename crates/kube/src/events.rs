@@ -163,8 +163,12 @@ impl EventSource {
     fn log(&self, object: &ObjectRef, kind: EventType, reason: &str, message: &str) {
         let (controller, key) = (self.component, object.key());
         match kind {
-            EventType::Normal => tracing::info!(controller, kind = object.kind, %key, reason, "{message}"),
-            EventType::Warning => tracing::warn!(controller, kind = object.kind, %key, reason, "{message}"),
+            EventType::Normal => {
+                tracing::info!(controller, kind = object.kind, %key, reason, note = message, "Event occurred")
+            }
+            EventType::Warning => {
+                tracing::warn!(controller, kind = object.kind, %key, reason, note = message, "Event occurred")
+            }
         }
     }
 }

@@ -86,7 +86,7 @@ pub(crate) async fn exchange(
         }
         is_in_doubt |= failure.leaves_doubt();
         let attempt = away + broken;
-        tracing::debug!(method = %request.method(), uri = %request.uri(), attempt, ?failure, ?pause, "asking again");
+        tracing::debug!(method = %request.method(), path = request.uri().path(), attempt, ?failure, ?pause, "asking again");
         if shutdown.or(tokio::time::sleep(pause)).await.is_none() {
             return Err(failure);
         }
@@ -134,6 +134,7 @@ async fn once(client: &kube::Client, request: Request<Vec<u8>>) -> Outcome {
 
 async fn send(client: &kube::Client, request: Request<Vec<u8>>) -> kube::Result<(Response<()>, Vec<u8>)> {
     let (parts, body) = client.send(request.map(Body::from)).await?.into_parts();
+    tracing::Span::current().record("code", parts.status.as_u16());
     let body = body.collect().await?.to_bytes().to_vec();
     Ok((Response::from_parts(parts, ()), body))
 }

@@ -3,14 +3,23 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bowline_runtime::{Metric, metrics};
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all};
 use http::StatusCode;
-use prometheus::core::Collector;
-use prometheus::{IntCounterVec, IntGaugeVec, Opts};
+use prometheus::{IntCounterVec, IntGaugeVec, Registry};
 
 use crate::answer::{self, Answer};
 use crate::site::{ANY, Asked, Site};
+
+metrics! {
+    /// What is told of health checks, at `/metrics/slis`.
+    pub METRICS;
+    LAST = Metric::gauge("kubernetes_healthcheck", "This metric records the result of a single healthcheck.")
+        .labels(&["name", "type"]).stable();
+    ALL = Metric::counter("kubernetes_healthchecks_total", "This metric records the results of all healthcheck.")
+        .labels(&["name", "type", "status"]).stable();
+}
 
 /// A question about one thing: is it well? If not, why, in a line for the log.
 #[derive(Clone)]
@@ -165,26 +174,14 @@ pub struct CheckMetrics {
 
 impl CheckMetrics {
     /// Nothing counted.
-    pub fn new() -> Result<CheckMetrics, prometheus::Error> {
-        let last =
-            Opts::new("kubernetes_healthcheck", "[STABLE] This metric records the result of a single healthcheck.");
-        let all =
-            Opts::new("kubernetes_healthchecks_total", "[STABLE] This metric records the results of all healthcheck.");
-        Ok(CheckMetrics {
-            last: IntGaugeVec::new(last, &["name", "type"])?,
-            all: IntCounterVec::new(all, &["name", "type", "status"])?,
-        })
+    pub fn register(registry: &Registry) -> prometheus::Result<CheckMetrics> {
+        Ok(CheckMetrics { last: LAST.register(registry)?, all: ALL.register(registry)? })
     }
 
     /// Forgets everything.
     pub fn reset(&self) {
         self.last.reset();
         self.all.reset();
-    }
-
-    /// For a registry.
-    pub fn collectors(&self) -> [Box<dyn Collector>; 2] {
-        [Box::new(self.last.clone()), Box::new(self.all.clone())]
     }
 
     fn observe(&self, name: &str, kind: &str, outcome: &Outcome) {
@@ -203,7 +200,7 @@ mod tests {
     use super::*;
 
     fn checks() -> Checks {
-        Checks::new("healthz", &CheckMetrics::new().unwrap())
+        Checks::new("healthz", &CheckMetrics::register(&Registry::new()).unwrap())
     }
 
     fn good(name: &'static str) -> Check {
@@ -294,11 +291,10 @@ mod tests {
 
     #[tokio::test]
     async fn outcomes_are_counted_until_they_are_forgotten() {
-        let metrics = CheckMetrics::new().unwrap();
+        let registry = Registry::new();
+        let metrics = CheckMetrics::register(&registry).unwrap();
         let checks = Checks::new("livez", &metrics);
         checks.add_all_of(|| vec![good("good"), bad("bad")]);
-        let registry = prometheus::Registry::new();
-        metrics.collectors().into_iter().for_each(|collector| registry.register(collector).unwrap());
         let (_, _) = (ask(&checks, "/livez").await, ask(&checks, "/livez?exclude=bad").await);
         assert_eq!(metrics.all.with_label_values(&["good", "livez", "success"]).get(), 2);
         assert_eq!(metrics.all.with_label_values(&["bad", "livez", "error"]).get(), 1);

@@ -126,10 +126,12 @@ where
 fn protocol(http2: bool, limits: Limits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).keep_alive(true).header_read_timeout(HEAD_TIME).max_buf_size(HEAD);
-    let mut second = builder.http2();
-    second.timer(TokioTimer::new()).max_concurrent_streams(limits.streams).max_header_list_size(HEAD as u32);
-    second.keep_alive_interval(PING);
-    drop(second);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(HEAD as u32)
+        .keep_alive_interval(PING);
     if http2 { builder.http2_only() } else { builder.http1_only() }
 }
 

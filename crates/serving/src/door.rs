@@ -42,7 +42,8 @@ impl Door {
             Ok(Decision::NoOpinion(reason)) => Err(Box::new(refusal(&user, &verb, asked, &reason))),
             Err(error) => {
                 tracing::error!(path = asked.path, error, "cannot find out who may do what");
-                let message = format!("Internal Server Error: {:?}: {error}", uri.to_string());
+                let asked_for = uri.path_and_query().map_or("/", |path| path.as_str());
+                let message = format!("Internal Server Error: {asked_for:?}: {error}");
                 Err(Box::new(answer::failure(StatusCode::INTERNAL_SERVER_ERROR, &answer::harmless(&message))))
             }
         }

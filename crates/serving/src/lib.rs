@@ -15,7 +15,7 @@
 //! ```
 //! use bowline_serving::{Check, CheckMetrics, Checks, Door, Server, ServingOptions, Site};
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let checks = Checks::new("healthz", &CheckMetrics::new()?);
+//! let checks = Checks::new("healthz", &CheckMetrics::register(&prometheus::Registry::new())?);
 //! checks.add(Check::new("clock", || async { Ok(()) }));
 //! let server = Server::bind(&ServingOptions::default())?;
 //! let Ok(()) = server.serve(checks.on(Site::new()), Door::open(), bowline_runtime::Shutdown::new()).await;
@@ -38,11 +38,12 @@ mod server;
 mod site;
 mod tls;
 mod user;
+pub mod webhook;
 
 pub use answer::Answer;
 pub use authentication::{AuthenticationError, Authenticator};
 pub use authorization::{AllowedPaths, Authorizer, PathError};
-pub use checks::{Check, CheckMetrics, Checks};
+pub use checks::{Check, CheckMetrics, Checks, METRICS as CHECK_METRICS};
 pub use door::Door;
 pub use files::FileError;
 pub use listen::ListenError;
@@ -52,3 +53,4 @@ pub use server::{BindError, Server};
 pub use site::{ANY, Asked, Handler, LOOK, Site};
 pub use tls::{TlsError, UnknownCipherSuite, check_cipher_suites};
 pub use user::User;
+pub use webhook::METRICS as WEBHOOK_METRICS;

@@ -69,9 +69,18 @@ where
         attempt().await
     };
     match tokio::time::timeout(PATIENCE, all).await {
-        Ok(outcome) => outcome.map_err(|error| error.to_string()),
+        Ok(outcome) => outcome.map_err(|error| told(&error)),
         Err(_) => Err(format!("the API server did not answer within {PATIENCE:?}")),
     }
+}
+
+/// The API server's own words where there are some, else the error with what caused it.
+pub(crate) fn told(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        return status.message.clone();
+    }
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// Up to a fifth more, so that many do not come back at the same moment.

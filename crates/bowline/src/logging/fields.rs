@@ -48,6 +48,10 @@ impl Fields {
     }
 
     fn set(&mut self, field: &Field, value: Value) {
+        // For traces only.
+        if field.name().starts_with("otel.") {
+            return;
+        }
         let name = name(field);
         match self.values.iter_mut().find(|(known, _)| *known == name) {
             Some((_, old)) => *old = value,

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use tracing::Dispatch;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, Registry, reload};
@@ -36,6 +37,8 @@ use filter::{asked, levels};
 use layer::Lines;
 use selection::Selection;
 use sink::{Errors, Sink};
+
+use crate::traces::Recorder;
 
 /// Lines of this target are written as they are, where klog's older functions are imitated: no quotes around them.
 pub(crate) const AS_WRITTEN: &str = "bowline::as_written";
@@ -93,26 +96,32 @@ pub(crate) struct Handle {
     verbosity: Arc<AtomicI32>,
 }
 
-/// Starts the manager's logging.
-pub(crate) fn start(options: &Options) -> Result<Handle, BadFilter> {
+/// Starts the manager's logging, and what records traces, if there are any.
+pub(crate) fn start(options: &Options, recorder: Option<Recorder>) -> Result<Handle, BadFilter> {
     let filter = match asked() {
         Some(asked) => filter::parse(asked)?,
         None => levels(options.verbosity),
     };
     let errors = if options.format == Format::Text { Errors::AndWarnings } else { Errors::Alone };
     let sink = Sink::standard(options.split_stream.then_some(errors));
-    let (dispatch, handle) = build(options, filter, sink);
+    let (dispatch, handle) = build(options, filter, sink, recorder);
     // Where something logs already, it goes on.
     let _ = dispatch.try_init();
     Ok(handle)
 }
 
-fn build(options: &Options, filter: EnvFilter, sink: Sink) -> (Dispatch, Handle) {
+fn build(options: &Options, filter: EnvFilter, sink: Sink, recorder: Option<Recorder>) -> (Dispatch, Handle) {
     let (selection, handle) = reload::Layer::new(Selection::new(filter, options.vmodule.clone()));
     let lines = Lines::new(options.format, sink).with_filter(selection);
     let verbosity = Arc::new(AtomicI32::new(options.verbosity));
     let handle = Handle { selection: handle, vmodule: options.vmodule.clone(), verbosity };
-    (tracing_subscriber::registry().with(lines).into(), handle)
+    let registry = tracing_subscriber::registry().with(lines);
+    let dispatch = match recorder {
+        // Without one, nothing but the log decides whether a span is made.
+        None => registry.into(),
+        Some(recorder) => registry.with(recorder.with_filter(filter_fn(Recorder::wants))).into(),
+    };
+    (dispatch, handle)
 }
 
 /// Starts the logging of the commands that people run. Logs go to standard error, so that standard output stays readable by
@@ -162,7 +171,7 @@ mod tests {
     /// What is written while `tell` runs, one message per line.
     fn written(options: &Options, tell: impl FnOnce(&Handle)) -> Vec<String> {
         let buffer = Arc::new(Mutex::new(Vec::new()));
-        let (dispatch, handle) = build(options, levels(options.verbosity), Sink::to_memory(buffer.clone()));
+        let (dispatch, handle) = build(options, levels(options.verbosity), Sink::to_memory(buffer.clone()), None);
         tracing::dispatcher::with_default(&dispatch, || tell(&handle));
         let text = String::from_utf8(buffer.lock().unwrap().clone()).unwrap();
         text.lines().filter_map(|line| Some(line.split_once("] ")?.1.trim_matches('"').to_owned())).collect()

@@ -18,7 +18,7 @@ impl DryRun {
     /// In a dry run, says what would be done.
     pub(crate) fn print(self, provider: &str, operation: Operation, what: &dyn Display) {
         if self.0 {
-            tracing::info!(provider, op = operation.label(), "dry run, not done: {what}");
+            tracing::info!(cloud = provider, op = operation.label(), "dry run, not done: {what}");
         }
     }
 }

@@ -11,6 +11,7 @@ use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::Instrument as _;
+use tracing::field::{Empty, display};
 
 use crate::Error;
 use crate::layers::operation::Operation;
@@ -88,7 +89,7 @@ impl Metrics {
             last: Mutex::default(),
         };
         if let Err(error) = metrics.register(registry) {
-            tracing::warn!(provider, %error, "some metrics of the provider will be missing");
+            tracing::warn!(cloud = provider, %error, "some metrics of the provider will be missing");
         }
         metrics
     }
@@ -117,13 +118,18 @@ impl Metrics {
         failure: impl Fn(&T) -> Option<&Error>,
     ) -> T {
         let begun = Instant::now();
-        let span = tracing::debug_span!("cloud", provider = self.provider, op = operation.label());
-        let answer = question.instrument(span).await;
+        let (cloud, op) = (self.provider.as_str(), operation.label());
+        let span = tracing::info_span!("cloud", otel.kind = "client", cloud, op, result = Empty, error = Empty);
+        let answer = question.instrument(span.clone()).await;
         let took = begun.elapsed();
         let result = outcome(failure(&answer));
+        span.record("result", result);
+        if let Some(error) = failure(&answer) {
+            span.record("error", display(error));
+        }
         self.requests.with_label_values(&[operation.label(), result]).inc();
         self.durations.with_label_values(&[operation.label()]).observe(took.as_secs_f64());
-        tracing::debug!(provider = self.provider, op = operation.label(), result, ?took, "asked the cloud");
+        tracing::debug!(cloud, op, result, duration = ?took, "asked the cloud");
         answer
     }
 

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use bowline_runtime::Fence;
 use tokio::time::{Instant, sleep};
+use tracing::field::{Empty, display};
+use tracing::{Instrument as _, Span};
 
 use crate::layers::limit::Limit;
 use crate::layers::operation::Operation;
@@ -51,14 +53,15 @@ impl Attempts {
     {
         let mut attempt = 1;
         loop {
-            let answer = self.attempt(operation, call(), |answer| answer.as_ref().err()).await;
-            let error = match answer.flatten() {
+            let span = span(attempt);
+            let made = self.attempt(operation, call(), |answer| answer.as_ref().err());
+            let error = match made.instrument(span.clone()).await.flatten() {
                 Ok(value) => return Ok(value),
                 Err(error) => within_reason(error),
             };
+            note(&span, &error);
             let Some(pause) = self.pause_after(attempt, &error) else { return Err(error) };
-            let provider = self.limit.provider();
-            tracing::debug!(provider, op = operation.label(), attempt, ?pause, %error, "trying again");
+            tracing::debug!(attempt, ?pause, %error, "trying again");
             sleep(pause).await;
             attempt += 1;
         }
@@ -76,7 +79,12 @@ impl Attempts {
         F: Future<Output = Vec<Result<T>>>,
     {
         for attempt in 1.. {
-            let answers = self.each_once(operation, questions.len(), call(&questions)).await;
+            let span = span(attempt);
+            let made = self.each_once(operation, questions.len(), call(&questions));
+            let answers = made.instrument(span.clone()).await;
+            if let Some(error) = first_error(&answers) {
+                note(&span, error);
+            }
             let (mut open, mut pause) = (Vec::new(), Duration::ZERO);
             for (question, answer) in questions.into_iter().zip(answers) {
                 match answer.as_ref().err().and_then(|error| self.pause_after(attempt, error)) {
@@ -90,8 +98,7 @@ impl Attempts {
             if open.is_empty() {
                 return;
             }
-            let provider = self.limit.provider();
-            tracing::debug!(provider, op = operation.label(), attempt, ?pause, failed = open.len(), "trying again");
+            tracing::debug!(attempt, ?pause, failed = open.len(), "trying again");
             sleep(pause).await;
             questions = open;
         }
@@ -181,6 +188,16 @@ impl Attempts {
         let whole = self.first_backoff.saturating_mul(doubled).min(self.max_backoff);
         whole.mul_f64(0.5 + fastrand::f64() / 2.0)
     }
+}
+
+/// For traces, and for what a provider logs.
+fn span(attempt: u32) -> Span {
+    tracing::info_span!("attempt", attempt, kind = Empty, error = Empty)
+}
+
+fn note(span: &Span, error: &Error) {
+    span.record("kind", error.kind().as_str());
+    span.record("error", display(error));
 }
 
 /// A cloud that wants more than this has made a mistake, and nothing would end it before the process does.

@@ -7,8 +7,10 @@ use bowline_cloud::{Error, Freshness, Sighting};
 use bowline_core::{Address, InstanceRef, Node, addresses};
 use bowline_runtime::Shutdown;
 use futures::stream::{self, StreamExt as _};
+use tracing::Instrument as _;
 
 use super::Shared;
+use crate::spans;
 
 /// How old a cloud's answer may be: what another loop has just read need not be read again.
 const FRESHNESS: Duration = Duration::from_secs(5);
@@ -44,7 +46,7 @@ async fn pass(shared: &Shared, shutdown: &Shutdown) {
     stream::iter(outdated)
         .for_each_concurrent(shared.options.status_concurrency.max(1), |(node, wanted)| async move {
             if !shutdown.is_requested() {
-                write(shared, &node, &wanted).await;
+                write(shared, &node, &wanted).instrument(spans::sync(super::NAME, &node.name)).await;
             }
         })
         .await;
@@ -66,11 +68,9 @@ fn decide(node: &Node, answer: Result<Sighting, Error>) -> Result<Option<Vec<Add
 async fn write(shared: &Shared, node: &Node, wanted: &[Address]) {
     match shared.context.cluster.set_addresses(&node.name, wanted).await {
         Ok(_) => shared.metrics.address_updates.inc(),
-        Err(error) => tracing::warn!(
-            controller = super::NAME,
-            key = %node.name,
-            "failed to update the node's addresses; the next look at all addresses tries again: {error}"
-        ),
+        Err(error) => {
+            tracing::warn!(%error, "failed to update the node's addresses; the next look at all addresses tries again");
+        }
     }
 }
 
@@ -92,8 +92,8 @@ impl Failures {
             tracing::warn!(
                 controller = super::NAME,
                 nodes = self.count,
-                "the addresses of {} nodes could not be checked; the first was {first}",
-                self.count
+                error = first,
+                "addresses could not be checked; the first failure is shown"
             );
         }
     }

@@ -10,10 +10,12 @@ use bowline_kube::{EventType, ObjectRef, WriteError};
 use bowline_runtime::{Shutdown, Work};
 use futures::stream::{self, StreamExt as _};
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use super::Shared;
 use super::memory::LAG;
 use crate::outcome::Outcome;
+use crate::spans;
 
 /// The most Nodes that one read is made for.
 const BATCH: usize = 1000;
@@ -49,7 +51,7 @@ pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
         let shared = shared.clone();
         let shutdown = shutdown.clone();
         tasks.spawn(async move {
-            sync(&shared, batch, &shutdown).await;
+            sync(&shared, batch, &shutdown).instrument(spans::pass(super::NAME)).await;
             drop(permit);
         });
     }
@@ -103,8 +105,11 @@ async fn sync_uninitialized(shared: &Shared, nodes: Vec<(Work<NodeName>, Arc<Nod
     // Not all at once and held back by the permits alone: a write under way takes some kilobytes.
     stream::iter(nodes.into_iter().zip(answers))
         .for_each_concurrent(shared.options.concurrency.max(1), |((work, node), answer)| async move {
-            let outcome = sync_answer(shared, &node, answer, shutdown).await;
-            shared.tries().settle(&work, outcome);
+            let work = async {
+                let outcome = sync_answer(shared, &node, answer, shutdown).await;
+                shared.tries().settle(&work, outcome);
+            };
+            work.instrument(spans::sync(super::NAME, &node.name)).await;
         })
         .await;
 }
@@ -141,7 +146,7 @@ async fn initialize(shared: &Shared, node: &Arc<Node>, instance: &Instance) -> O
         match shared.context.cluster.initialize(&change).await {
             Ok(written) => {
                 for warning in &change.warnings {
-                    tracing::warn!(controller = super::NAME, key = %node.name, "{warning}");
+                    tracing::warn!(%warning, "the node is initialised, but not in all");
                 }
                 return finish(shared, &change, &written, instance).await;
             }
@@ -187,15 +192,14 @@ async fn write_addresses(shared: &Shared, node: &Node, instance: &Instance) {
         Ok(Some(wanted)) => {
             if let Err(error) = shared.context.cluster.set_addresses(&node.name, &wanted).await {
                 tracing::warn!(
-                    controller = super::NAME,
-                    key = %node.name,
-                    "the node is initialised, but its addresses could not be written; the next look at all addresses \
-                     repairs that: {error}"
+                    %error,
+                    "the node is initialised, but its addresses could not be written; the next look at all addresses repairs \
+                     that"
                 );
             }
         }
         Ok(None) => {}
-        Err(error) => tracing::warn!(controller = super::NAME, key = %node.name, "addresses left as they are: {error}"),
+        Err(error) => tracing::warn!(%error, "addresses left as they are"),
     }
 }
 

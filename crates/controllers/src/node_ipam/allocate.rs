@@ -7,11 +7,13 @@ use bowline_kube::{EventType, WriteError};
 use bowline_runtime::Shutdown;
 use ipnet::IpNet;
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 use super::book::Reservation;
 use super::{Shared, WRITERS};
 use crate::outcome::Outcome;
 use crate::panics::pass_on_panic;
+use crate::spans;
 
 /// How the API server answers who wants to change a Node's ranges: what it has, it keeps.
 const HAS_OTHERS: u16 = 422;
@@ -32,8 +34,11 @@ pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
 /// One Node after the other.
 async fn work(shared: Arc<Shared>, shutdown: Shutdown) {
     while let Some(Some(work)) = shutdown.or(shared.queue.next()).await {
-        let outcome = sync(&shared, work.key()).await;
-        shared.settle(&work, outcome);
+        let pass = async {
+            let outcome = sync(&shared, work.key()).await;
+            shared.settle(&work, outcome);
+        };
+        pass.instrument(spans::sync(super::NAME, work.key())).await;
     }
 }
 
@@ -80,7 +85,7 @@ pub(super) async fn write(shared: &Shared, node: &Node, ranges: &[IpNet]) -> Out
     let error = match shared.context.cluster.set_pod_cidrs(node, ranges).await {
         Ok(written) => {
             if !shared.context.cluster.is_dry_run() {
-                tracing::info!(controller = super::NAME, key = %node.name, ?ranges, "gave a node its pod ranges");
+                tracing::info!(?ranges, "gave a node its pod ranges");
             }
             shared.learn(&written);
             shared.complaints.forget(&node.name);

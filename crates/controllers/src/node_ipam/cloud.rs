@@ -13,12 +13,14 @@ use futures::stream::{self, StreamExt as _};
 use ipnet::IpNet;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 use super::allocate::{clear_up, give, say, write};
 use super::book::Reservation;
 use super::{AllocatorType, Shared, WRITERS};
 use crate::outcome::Outcome;
 use crate::panics::pass_on_panic;
+use crate::spans;
 
 /// The most Nodes that one read is made for.
 const BATCH: usize = 1000;
@@ -102,8 +104,11 @@ async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) 
     stream::iter(asked.into_iter().zip(answers))
         .for_each_concurrent(WRITERS, |((work, node), answer)| async move {
             if !shutdown.is_requested() {
-                let outcome = sync_answer(shared, &node, answer).await;
-                shared.settle(&work, outcome);
+                let pass = async {
+                    let outcome = sync_answer(shared, &node, answer).await;
+                    shared.settle(&work, outcome);
+                };
+                pass.instrument(spans::sync(super::NAME, &node.name)).await;
             }
         })
         .await;

@@ -229,7 +229,8 @@ impl Shared {
             tracing::warn!(
                 controller = NAME,
                 key = %node.name,
-                "{misfit}; it is left alone, and what it uses of the cluster's ranges is given to no other node. Delete and \
+                %misfit,
+                "the node is left alone, and what it uses of the cluster's ranges is given to no other node. Delete and \
                  re-register the node, or the next start of this program fails"
             );
         }

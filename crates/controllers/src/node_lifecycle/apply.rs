@@ -9,7 +9,7 @@ use bowline_kube::{EventType, ObjectRef, WriteError};
 use bowline_runtime::Shutdown;
 use futures::stream::{self, StreamExt as _};
 
-use super::{NAME, NodeLifecycleController};
+use super::NodeLifecycleController;
 
 /// How often a write that met a conflict is decided anew, and the pause before, to which as much again is added at random.
 const ATTEMPTS: u32 = 5;
@@ -36,7 +36,7 @@ impl NodeLifecycleController {
         let reason = format!("Deleting node {} because it does not exist in the cloud provider", node.name);
         self.events.emit(&object, EventType::Normal, "DeletingNode", reason);
         match self.context.cluster.delete_node(&node.name, &node.uid).await {
-            Ok(()) => tracing::info!(controller = NAME, key = %node.name, %provider, "deleted the node"),
+            Ok(()) => tracing::info!(key = %node.name, cloud = %provider, "deleted the node"),
             // Another Node has taken the name: ours is gone.
             Err(WriteError::NotFound(_)) => {}
             Err(error) => {
@@ -49,7 +49,7 @@ impl NodeLifecycleController {
     /// The next pass decides anew, so a failure is only told.
     async fn log_failure(&self, node: &Arc<Node>, what: &str, change: ChangeTaints) {
         if let Err(error) = self.change_taints(node, change).await {
-            tracing::warn!(controller = NAME, key = %node.name, "failed to {what} the shutdown taint: {error}");
+            tracing::warn!(key = %node.name, change = what, %error, "failed to change the shutdown taint");
         }
     }
 

@@ -25,10 +25,12 @@ use bowline_core::{InstanceRef, InstanceState, Node, NodeName};
 use bowline_kube::{Change, Cluster, EventSink, EventSource, EventType, ObjectRef, Right};
 use bowline_runtime::{Heartbeat, Kind, Part, Shutdown};
 use futures::future::join;
+use tracing::Instrument as _;
 
 use crate::Context;
 use crate::activity::Activity;
 use crate::complaints::Complaints;
+use crate::spans;
 use metrics::Metrics;
 use pace::Pace;
 
@@ -111,7 +113,7 @@ impl NodeLifecycleController {
         while turn.is_some() {
             self.look.works();
             let timer = self.metrics.pass_duration.start_timer();
-            self.pass(&mut memory, &mut pace, &shutdown).await;
+            self.pass(&mut memory, &mut pace, &shutdown).instrument(spans::pass(NAME)).await;
             timer.observe_duration();
             self.look.rests(self.options.monitor_period);
             turn = shutdown.or(tokio::time::sleep(self.options.monitor_period)).await;

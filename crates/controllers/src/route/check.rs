@@ -55,7 +55,7 @@ impl Shared {
     /// Lists, and queues what differs (ROUTE-4, ROUTE-5, ROUTE-11); done when all of that has had its pass.
     async fn check(&self, account: &Account) -> Result<(), Error> {
         if let Err(error) = account.list().await {
-            tracing::warn!(controller = NAME, cloud = %account.cloud.name(), "error listing routes: {error}");
+            tracing::warn!(controller = NAME, cloud = %account.cloud.name(), %error, "error listing routes");
             self.metrics.synced(Trigger::Periodic, Outcome::Error);
             return Err(error);
         }

@@ -40,6 +40,14 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Outcome::Noop => "noop",
+            Outcome::Changed => "changed",
+            Outcome::Error => "error",
+        }
+    }
+
     pub(super) fn of(done: &Done) -> Outcome {
         match done {
             done if done.is_unlisted => Outcome::Error,
@@ -65,16 +73,11 @@ impl Metrics {
     }
 
     pub(super) fn synced(&self, trigger: Trigger, outcome: Outcome) {
-        let outcome = match outcome {
-            Outcome::Noop => "noop",
-            Outcome::Changed => "changed",
-            Outcome::Error => "error",
-        };
         let trigger = match trigger {
             Trigger::NodeChange => "node_change",
             Trigger::Periodic => "periodic",
         };
-        self.syncs.with_label_values(&[outcome, trigger]).inc();
+        self.syncs.with_label_values(&[outcome.word(), trigger]).inc();
     }
 
     /// The cloud has so many routes.

@@ -40,11 +40,13 @@ use futures::future::join_all;
 use ipnet::IpNet;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 use crate::Context;
 use crate::activity::Activity;
 use crate::complaints::Complaints;
 use crate::panics::pass_on_panic;
+use crate::spans;
 use account::Account;
 use metrics::{Metrics, Outcome, Trigger};
 
@@ -139,7 +141,7 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Key::Node(name) => name.fmt(f),
-            Key::Strays => f.write_str("(routes that lead to no node)"),
+            Key::Strays => f.write_str("routes without a node"),
         }
     }
 }
@@ -220,8 +222,9 @@ async fn work(shared: &Arc<Shared>, account: &Arc<Account>, shutdown: &Shutdown)
     let places = Arc::new(Semaphore::new(places(account)));
     while let Some(Some((place, work))) = shutdown.or(while_passing(&mut passes, next(account, &places))).await {
         let (shared, account, shutdown) = (shared.clone(), account.clone(), shutdown.clone());
+        let span = spans::sync(NAME, work.key());
         passes.spawn(async move {
-            shared.sync(&account, &work, &shutdown).await;
+            shared.sync(&account, &work, &shutdown).instrument(span).await;
             drop(place);
         });
     }
@@ -360,6 +363,7 @@ impl Shared {
         if !account.rounds.finished(key, outcome) {
             self.metrics.synced(Trigger::NodeChange, outcome);
         }
+        spans::ended(outcome.word());
         self.settle(account, key, &done);
     }
 

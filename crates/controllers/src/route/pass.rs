@@ -12,7 +12,7 @@ use bowline_runtime::{Priority, Shutdown};
 use futures::future::join_all;
 
 use super::account::Account;
-use super::{Fleet, GATHER, Key, NAME, Shared};
+use super::{Fleet, GATHER, Key, Shared};
 
 /// How often a creation that met a conflict is made again at once (ROUTE-9), and the pause before, to which as much again
 /// is added at random.
@@ -104,7 +104,7 @@ impl Shared {
         match shutdown.or(account.ensure_listed(Some(name))).await {
             Some(Ok(())) => {}
             Some(Err(error)) => {
-                tracing::warn!(controller = NAME, key = %name, "error listing routes: {error}");
+                tracing::warn!(%error, "error listing routes");
                 return Done::unlisted(&error);
             }
             None => return Done::default(),
@@ -177,12 +177,12 @@ impl Shared {
         match account.delete(route).await {
             Ok(has_changed) => {
                 if has_changed && !self.context.cluster.is_dry_run() {
-                    tracing::info!(controller = NAME, %cloud, %range, id = route.id, ?why, "removed a route");
+                    tracing::info!(%cloud, %range, id = route.id, ?why, "removed a route");
                 }
                 Done { has_changed, ..Done::default() }
             }
             Err(error) => {
-                tracing::warn!(controller = NAME, %cloud, %range, id = route.id, "could not delete a route: {error}");
+                tracing::warn!(%cloud, %range, id = route.id, %error, "could not delete a route");
                 Done { is_unclear: true, ..Done::failed_with(&error) }
             }
         }
@@ -194,7 +194,7 @@ impl Shared {
             Ok(()) => {
                 self.complaints.forget(&(node.name.clone(), Some(spec.destination)));
                 if !self.context.cluster.is_dry_run() {
-                    tracing::info!(controller = NAME, key = %node.name, range = %spec.destination, "made a route");
+                    tracing::info!(node = %node.name, range = %spec.destination, "made a route");
                 }
                 Done { has_changed: true, ..Done::default() }
             }
@@ -225,7 +225,7 @@ impl Shared {
                 Done::default()
             }
             Err(error) => {
-                tracing::warn!(controller = NAME, key = %node.name, "could not write the node's condition: {error}");
+                tracing::warn!(node = %node.name, %error, "could not write the node's condition");
                 Done::failed(Retry::Backoff, error)
             }
         }
@@ -237,7 +237,7 @@ impl Shared {
         let (key, kind) = ((node.name.clone(), Some(spec.destination)), error.kind());
         let is_failure = !matches!(kind, ErrorKind::Cancelled | ErrorKind::InProgress);
         if !is_failure || !self.complaints.is_news(&key, &node.uid, kind.as_str()) {
-            return tracing::debug!(controller = NAME, key = %node.name, "could not create a route: {error}");
+            return tracing::debug!(node = %node.name, %error, "could not create a route");
         }
         let (range, took) = (spec.destination, format_duration(took));
         let mut message =

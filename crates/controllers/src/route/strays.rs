@@ -9,7 +9,7 @@ use futures::stream::{self, StreamExt as _};
 
 use super::account::Account;
 use super::pass::Done;
-use super::{Fleet, Key, NAME, Shared};
+use super::{Fleet, Key, Shared};
 
 /// What a look at the Nodes gives.
 struct Look {
@@ -42,10 +42,7 @@ impl Shared {
         let nodes: Vec<Arc<Node>> = match shutdown.or(self.context.cluster.list_nodes()).await {
             Some(Ok(nodes)) => nodes,
             Some(Err(error)) => {
-                tracing::warn!(
-                    controller = NAME,
-                    "routes are kept until the API server says which nodes it has: {error}"
-                );
+                tracing::warn!(%error, "routes are kept until the API server says which nodes it has");
                 return Done::failed(bowline_cloud::Retry::Backoff, error);
             }
             None => return Done::default(),
@@ -110,7 +107,7 @@ impl Shared {
 
     fn hold(&self, account: &Account, doubt: &Doubt) -> Done {
         if account.hold(Some(doubt)) {
-            tracing::warn!(controller = NAME, cloud = %account.cloud.name(), "{doubt}");
+            tracing::warn!(cloud = %account.cloud.name(), %doubt, "routes of nodes that seem to be gone are kept");
         }
         self.metrics.held(account.cloud.name(), Some(doubt));
         let again = match doubt {

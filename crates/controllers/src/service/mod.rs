@@ -43,12 +43,14 @@ use bowline_kube::{Cluster, EventSink, EventSource, Right};
 use bowline_runtime::{Backoff, Kind, Part, Priority, Queue, Shutdown, Work};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 use crate::Context;
 use crate::activity::Activity;
 use crate::complaints::Complaints;
 use crate::manager::ManagerError;
 use crate::panics::pass_on_panic;
+use crate::spans;
 use balancers::Balancers;
 use crowd::Crowd;
 use memory::Memory;
@@ -238,8 +240,9 @@ async fn work(shared: &Arc<Shared>, shutdown: &Shutdown) {
     while let Some(lot) = shutdown.or(next_lot(shared, &places)).await {
         for (work, place) in lot {
             let (shared, shutdown) = (shared.clone(), shutdown.clone());
+            let span = spans::sync(NAME, work.key());
             passes.spawn(async move {
-                shared.sync(&work, &shutdown).await;
+                shared.sync(&work, &shutdown).instrument(span).await;
                 drop(place);
             });
         }
@@ -295,9 +298,9 @@ impl Shared {
         let outcome = pass.run().await;
         self.node_sync_goes_on(key);
         match outcome {
-            Ok(Done::Waiting) => self.metrics.passed("waiting"),
+            Ok(Done::Waiting) => self.passed("waiting"),
             Ok(done) => {
-                self.metrics.passed(if done == Done::DryRun { "dry_run" } else { "success" });
+                self.passed(if done == Done::DryRun { "dry_run" } else { "success" });
                 self.complaints.forget(key);
                 self.waiting.forget(key);
                 self.queue.forget(key);
@@ -308,6 +311,12 @@ impl Shared {
                 self.wait(key, &trouble, freed);
             }
         }
+    }
+
+    /// How a pass ended.
+    fn passed(&self, outcome: &'static str) {
+        self.metrics.passed(outcome);
+        spans::ended(outcome);
     }
 
     /// Keeps in mind that this Service waits for what another one may let go.
@@ -327,13 +336,16 @@ impl Shared {
     async fn failed(&self, pass: &Pass<'_>, service: Option<&Arc<Service>>, trouble: &Trouble) {
         let key = pass.key;
         if trouble.is_kind(ErrorKind::Cancelled) {
-            return self.metrics.passed("cancelled");
+            return self.passed("cancelled");
         }
-        self.metrics.passed(match trouble {
-            trouble if trouble.is_calm() => "in_progress",
-            trouble if trouble.is_gone() => "gone",
-            _ => "failure",
-        });
+        match trouble {
+            trouble if trouble.is_calm() => self.passed("in_progress"),
+            trouble if trouble.is_gone() => self.passed("gone"),
+            trouble => {
+                self.metrics.passed("failure");
+                spans::failed("failure", trouble);
+            }
+        }
         let delay = match trouble.next() {
             Next::Backoff => Some(self.queue.retry(key.clone())),
             Next::After(delay) => {
@@ -346,7 +358,7 @@ impl Shared {
             }
         };
         match service {
-            Some(_) if trouble.is_gone() => tracing::info!(controller = NAME, %key, "{trouble}"),
+            Some(_) if trouble.is_gone() => tracing::info!(error = %trouble, "the Service is gone"),
             Some(service) => self.tell_failure(pass, service, trouble, delay).await,
             None => {}
         }

@@ -383,7 +383,7 @@ impl Pass<'_> {
             if self.shutdown.is_requested() {
                 return Err(stopping());
             }
-            tracing::info!(controller = super::NAME, key = %self.key, provider = %cloud.name(), "{}", in_one_line(step));
+            tracing::info!(cloud = %cloud.name(), step = in_one_line(step), "changing the load balancer");
             last = cloud.layers().apply_load_balancer(&sight.wish.key, step).await?;
             self.shared.queue.got_on();
         }

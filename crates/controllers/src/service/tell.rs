@@ -12,7 +12,7 @@ use bowline_kube::{EventType, ObjectRef};
 use super::condition;
 use super::pass::Pass;
 use super::trouble::{Cause, Task, Trouble};
-use super::{NAME, Reason, Shared};
+use super::{Reason, Shared};
 
 /// So many nodes are named in an Event.
 const NAMES: usize = 20;
@@ -121,7 +121,7 @@ impl Shared {
     ) {
         let message = trouble.message();
         if trouble.is_calm() {
-            tracing::debug!(controller = NAME, key = %pass.key, "{message}");
+            tracing::debug!(reason = message, "the load balancer is not ready yet");
         } else if delay.is_some() || self.complaints.is_news(pass.key, &service.uid, &message) {
             self.tell_trouble(service, trouble, &message);
         }
@@ -134,7 +134,7 @@ impl Shared {
         let change = ServiceChange::default().with_condition(&service, condition);
         // The condition says what is wrong; that it cannot be said is no further trouble.
         if let Err(error) = pass.write(&service, &change, Task::UpdateStatus).await {
-            tracing::debug!(controller = NAME, key = %pass.key, %error, "the condition cannot be written");
+            tracing::debug!(%error, "the condition cannot be written");
         }
     }
 

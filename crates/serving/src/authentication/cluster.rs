@@ -11,6 +11,7 @@ use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 
 use super::certificates::Bundle;
 use super::front_proxy::{FrontProxy, Headers};
+use crate::review::told;
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
@@ -69,7 +70,7 @@ impl Cluster {
     pub(super) async fn look(&self) -> Result<(), String> {
         match tokio::time::timeout(FIRST_LOOK, self.api.get(NAME)).await {
             Ok(Ok(map)) => self.take(&map),
-            Ok(Err(error)) => Err(error.to_string()),
+            Ok(Err(error)) => Err(told(&error)),
             Err(_) => Err(format!("the API server did not answer within {FIRST_LOOK:?}")),
         }
     }

@@ -156,5 +156,5 @@ async fn look_up(cluster: &Cluster, tolerate: bool) -> Result<(), Authentication
 }
 
 fn open_bundle(path: PathBuf) -> Result<Files<Bundle>, FileError> {
-    Files::open(vec![path], Box::new(|paths, contents| certificates::bundle_from_files(paths, contents)))
+    Files::open(vec![path], Box::new(certificates::bundle_from_files))
 }

@@ -1,7 +1,7 @@
 //! The certificates of the server, and which of them a client gets.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
@@ -125,8 +125,8 @@ fn names_in(key: &CertifiedKey) -> Vec<String> {
     names.filter_map(|name| if let GeneralName::DnsName(name) = name { Some(name.to_string()) } else { None }).collect()
 }
 
-fn open(certificate: &PathBuf, key: &PathBuf) -> Result<Files<CertifiedKey>, FileError> {
-    Files::open(vec![certificate.clone(), key.clone()], Box::new(parse_files))
+fn open(certificate: &Path, key: &Path) -> Result<Files<CertifiedKey>, FileError> {
+    Files::open(vec![certificate.to_owned(), key.to_owned()], Box::new(parse_files))
 }
 
 /// The pair in the directory; a new one if there is none that can be used.

@@ -1,0 +1,394 @@
+//! What the manager tells about itself: its board, metrics, settings and flags as pages of a site, and the servers of it.
+//!
+//! ```text
+//! --bind-address:--secure-port    HTTPS, delegated authentication and authorization    everything
+//! --metrics-listen                plain HTTP, for this machine                         /metrics
+//! ```
+
+mod debug;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bowline_runtime::{Board, Entry, Kind, Metric, Shutdown, metrics};
+use bowline_serving::answer::{self, Answer};
+use bowline_serving::{
+    ANY, Asked, AuthenticationOptions, Authenticator, AuthorizationOptions, Authorizer, Check, CheckMetrics, Checks,
+    Door, LOOK, Server, ServingOptions, Site, review_client,
+};
+use http::header::ACCEPT;
+use http::{Method, StatusCode};
+use prometheus::{Gauge, Registry};
+use serde_json::Value;
+
+use crate::exposition;
+
+/// The format of metrics, as Go's managers name it.
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
+/// The check of the right to lead (HZ-1).
+const LEADER_ELECTION: &str = "leaderElection";
+
+metrics! {
+    /// What `/metrics/slis` has beside the checks.
+    METRICS;
+    START = Metric::gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.");
+}
+
+/// Where to serve what, and to whom.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FrontOptions {
+    /// HTTPS; none with `--secure-port=0`.
+    pub(crate) secure: Option<ServingOptions>,
+    pub(crate) authentication: AuthenticationOptions,
+    pub(crate) authorization: AuthorizationOptions,
+    /// `--profiling`: `/debug/`.
+    pub(crate) profiling: bool,
+    /// `--metrics-listen`.
+    pub(crate) plain: Option<SocketAddr>,
+}
+
+/// A document that is made when somebody asks for it.
+pub(crate) type Document = Arc<dyn Fn() -> Value + Send + Sync>;
+
+/// The same for people, and for programs.
+pub(crate) type Page = Arc<dyn Fn() -> (String, Value) + Send + Sync>;
+
+/// What is told.
+#[derive(Clone)]
+pub(crate) struct Pages {
+    pub(crate) board: Board,
+    pub(crate) metrics: Registry,
+    pub(crate) configz: Document,
+    pub(crate) flagz: Page,
+    pub(crate) statusz: Page,
+    pub(crate) set_verbosity: Arc<dyn Fn(i32) + Send + Sync>,
+}
+
+/// Addresses that are taken. Connections wait until they are served.
+pub(crate) struct Front {
+    secure: Option<(Server, Door)>,
+    plain: Option<Server>,
+    profiling: bool,
+}
+
+impl Front {
+    /// Takes the addresses, reads or makes certificates, and finds out how people are to be recognised.
+    pub(crate) async fn bind(options: &FrontOptions) -> anyhow::Result<Front> {
+        let plain = options.plain.map(Server::bind_plain).transpose()?;
+        let secure = match &options.secure {
+            // The address first: whether the port is free does not depend on the API server.
+            Some(serving) => Some((Server::bind(serving)?, door(options).await?)),
+            None => None,
+        };
+        Ok(Front { secure, plain, profiling: options.profiling })
+    }
+
+    /// Where HTTPS is served, if it is.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.secure.as_ref().map(|(server, _)| server.address())
+    }
+
+    /// Serves until shutdown is requested.
+    pub(crate) async fn serve(self, pages: Pages, shutdown: Shutdown) -> Result<(), Infallible> {
+        if let Some(address) = self.address() {
+            tracing::info!(%address, "serving securely");
+        }
+        if let Some(server) = &self.plain {
+            tracing::info!(address = %server.address(), "serving /metrics");
+        }
+        let plain = async {
+            match self.plain {
+                Some(server) => server.serve(metrics_site(&pages.metrics), Door::open(), shutdown.clone()).await,
+                None => Ok(()),
+            }
+        };
+        let secure = async {
+            match self.secure {
+                Some((server, door)) => server.serve(site(&pages, self.profiling), door, shutdown.clone()).await,
+                None => Ok(()),
+            }
+        };
+        let (Ok(()), Ok(())) = tokio::join!(plain, secure);
+        shutdown.requested().await;
+        Ok(())
+    }
+}
+
+async fn door(options: &FrontOptions) -> anyhow::Result<Door> {
+    let reviews = review_client(options.authentication.kubeconfig.as_deref()).await?;
+    let authenticator = Authenticator::new(&options.authentication, reviews).await?;
+    let reviews = review_client(options.authorization.kubeconfig.as_deref()).await?;
+    if reviews.is_none() {
+        tracing::warn!(
+            "no client for SubjectAccessReviews, since there is no --authorization-kubeconfig: only system:masters and the paths in --authorization-always-allow-paths are let in"
+        );
+    }
+    Ok(Door::guarded(authenticator, Authorizer::new(&options.authorization, reviews)?))
+}
+
+/// `/metrics` alone.
+fn metrics_site(metrics: &Registry) -> Site {
+    let metrics = metrics.clone();
+    Site::new().at("/metrics", LOOK, move |_| std::future::ready(exposed(&metrics)))
+}
+
+/// Everything.
+fn site(pages: &Pages, profiling: bool) -> Site {
+    let slis = Registry::new();
+    let metrics = pages.metrics.clone();
+    // upstream: all verbs are answered alike.
+    let mut site = Site::new().at("/metrics", ANY, move |_| std::future::ready(exposed(&metrics)));
+    match CheckMetrics::register(&slis) {
+        Ok(checks) => {
+            site = with_checks(site, &pages.board, &checks);
+            site = with_slis(site, slis, checks);
+        }
+        // Two names that differ are taken by an empty registry.
+        Err(error) => tracing::error!(%error, "cannot count health checks, and serves none"),
+    }
+    let configz = pages.configz.clone();
+    site = site
+        .at("/configz", LOOK, move |_| std::future::ready(answer::sniffless(answer::json(StatusCode::OK, &configz()))));
+    for (path, page) in [("/flagz", pages.flagz.clone()), ("/statusz", pages.statusz.clone())] {
+        site = site.at(path, LOOK, move |asked| std::future::ready(shown(&asked, &page)));
+    }
+    if profiling { debug::with_pages(site, pages.set_verbosity.clone()) } else { site }
+}
+
+fn exposed(metrics: &Registry) -> Answer {
+    answer::of_type(StatusCode::OK, METRICS_TYPE, exposition::text(&metrics.gather()))
+}
+
+/// For programs if they ask for it (`Accept: application/json` or `?format=json`), else for people.
+fn shown(asked: &Asked, page: &Page) -> Answer {
+    let (text, json) = page();
+    let accept = asked.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let wanted = asked.query.get("format").and_then(|values| values.last()).map(String::as_str);
+    let answer = match wanted == Some("json") || accept.contains("application/json") {
+        true => answer::json(StatusCode::OK, &json),
+        false => answer::text(StatusCode::OK, text),
+    };
+    answer::sniffless(answer)
+}
+
+// === Health ===
+
+/// Alive is who leads or waits, and whose loops get on. Ready is who, beside that, sees the cluster; a standby does not look
+/// at it yet, and is ready all the same: it is ready to take over.
+fn with_checks(site: Site, board: &Board, metrics: &CheckMetrics) -> Site {
+    let kinds: [(&str, &'static [Kind]); 3] = [
+        ("healthz", &[Kind::Lease, Kind::Controller]),
+        ("livez", &[Kind::Lease, Kind::Controller]),
+        ("readyz", &[Kind::Lease, Kind::Controller, Kind::Watch]),
+    ];
+    kinds.into_iter().fold(site, |site, (name, kinds)| {
+        let (checks, board) = (Checks::new(name, metrics), board.clone());
+        checks.add_all_of(move || checks_of(&board, kinds));
+        checks.on(site)
+    })
+}
+
+fn checks_of(board: &Board, kinds: &[Kind]) -> Vec<Check> {
+    let mut leases = 0;
+    let entries = board.entries().into_iter().filter(|entry| kinds.contains(&entry.kind));
+    let check = |Entry { kind, name, part }| {
+        let name = match kind {
+            Kind::Lease => {
+                leases += 1;
+                // upstream: the first has this name, and the second, of a migration, none.
+                if leases == 1 { LEADER_ELECTION.to_owned() } else { format!("{LEADER_ELECTION}-{name}") }
+            }
+            Kind::Watch => format!("watch-{name}"),
+            _ => name,
+        };
+        Check::new(name, move || std::future::ready(part.health()))
+    };
+    entries.map(check).collect()
+}
+
+// === Metrics about health ===
+
+fn with_slis(site: Site, registry: Registry, checks: CheckMetrics) -> Site {
+    if let Ok(start) = START.register::<Gauge>(&registry) {
+        start.set(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
+    }
+    site.at("/metrics/slis", ANY, move |asked| {
+        std::future::ready(match asked.method {
+            Method::DELETE => {
+                checks.reset();
+                answer::sniffless(answer::text(StatusCode::OK, "metrics reset\n"))
+            }
+            _ => exposed(&registry),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI32, Ordering};
+
+    use bowline_runtime::Part;
+    use http::{HeaderValue, Uri};
+    use http_body_util::BodyExt as _;
+    use serde_json::json;
+
+    use super::*;
+
+    struct Is(Result<(), &'static str>);
+
+    impl Part for Is {
+        fn status(&self) -> Value {
+            json!({})
+        }
+
+        fn health(&self) -> Result<(), String> {
+            self.0.map_err(str::to_owned)
+        }
+    }
+
+    fn pages(verbosity: &Arc<AtomicI32>) -> Pages {
+        let verbosity = verbosity.clone();
+        Pages {
+            board: Board::new(),
+            metrics: Registry::new(),
+            configz: Arc::new(|| json!({ "cloudcontrollermanager.config.k8s.io": {} })),
+            flagz: Arc::new(|| ("v=2\n".to_owned(), json!({ "v": "2" }))),
+            statusz: Arc::new(|| ("all is well\n".to_owned(), json!({ "well": true }))),
+            set_verbosity: Arc::new(move |v| verbosity.store(v, Ordering::SeqCst)),
+        }
+    }
+
+    fn some_pages() -> Pages {
+        pages(&Arc::default())
+    }
+
+    async fn answered(site: &Site, asked: Asked) -> (u16, String) {
+        let answer = site.answer(asked).await;
+        let status = answer.status().as_u16();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    async fn said(site: &Site, method: Method, uri: &'static str) -> (u16, String) {
+        answered(site, Asked::new(method, &Uri::from_static(uri))).await
+    }
+
+    #[tokio::test]
+    async fn metrics_are_told_in_the_format_that_prometheus_reads() {
+        let metrics = Registry::new();
+        let counter = prometheus::IntCounter::new("knots_total", "Knots tied.").unwrap();
+        metrics.register(Box::new(counter.clone())).unwrap();
+        counter.inc_by(7);
+        let site = metrics_site(&metrics);
+        let text = "# HELP knots_total Knots tied.\n# TYPE knots_total counter\nknots_total 7\n";
+        assert_eq!(said(&site, Method::GET, "/metrics").await, (200, text.to_owned()));
+        assert_eq!(said(&site, Method::GET, "/").await.0, 404);
+        assert_eq!(said(&site, Method::POST, "/metrics").await.0, 405);
+    }
+
+    #[tokio::test]
+    async fn the_board_is_what_health_checks_look_at() {
+        let pages = some_pages();
+        let site = site(&pages, true);
+        let verbose = |kind: &str, names: &[&str]| {
+            let lines: String = names.iter().map(|name| format!("[+]{name} ok\n")).collect();
+            (200, format!("{lines}{kind} check passed\n"))
+        };
+        assert_eq!(said(&site, Method::GET, "/healthz?verbose").await, verbose("healthz", &["ping"]));
+        pages.board.put(Kind::Controller, "service-lb-controller", Arc::new(Is(Ok(()))));
+        pages.board.put(Kind::Lease, "cloud-controller-manager", Arc::new(Is(Ok(()))));
+        pages.board.put(Kind::Lease, "migration", Arc::new(Is(Ok(()))));
+        let names = ["leaderElection", "leaderElection-migration", "service-lb-controller"];
+        assert_eq!(said(&site, Method::GET, "/healthz?verbose").await, verbose("healthz", &names));
+        assert_eq!(said(&site, Method::GET, "/livez?verbose").await, verbose("livez", &names));
+        assert_eq!(said(&site, Method::GET, "/healthz/leaderElection").await, (200, "ok".to_owned()));
+        pages.board.put(Kind::Watch, "nodes", Arc::new(Is(Err("not synced"))));
+        assert_eq!(said(&site, Method::GET, "/livez").await.0, 200);
+        let (status, report) = said(&site, Method::GET, "/readyz").await;
+        assert!(status == 500 && report.contains("[-]watch-nodes failed: reason withheld\n"), "{report}");
+        pages.board.put(Kind::Controller, "service-lb-controller", Arc::new(Is(Err("stuck"))));
+        assert_eq!(said(&site, Method::GET, "/healthz").await.0, 500);
+    }
+
+    #[tokio::test]
+    async fn v11_a_standby_is_well_and_ready() {
+        let pages = some_pages();
+        pages.board.put(Kind::Lease, "cloud-controller-manager", Arc::new(Is(Ok(()))));
+        let site = site(&pages, false);
+        for path in ["/healthz", "/livez", "/readyz"] {
+            assert_eq!(said(&site, Method::GET, path).await, (200, "ok".to_owned()));
+        }
+    }
+
+    #[tokio::test]
+    async fn checks_are_counted_and_forgotten_on_request() {
+        let site = site(&some_pages(), false);
+        said(&site, Method::GET, "/healthz").await;
+        let (_, text) = said(&site, Method::GET, "/metrics/slis").await;
+        assert!(text.contains("\nkubernetes_healthcheck{name=\"ping\",type=\"healthz\"} 1\n"), "{text}");
+        let total = "\nkubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"healthz\"} 1\n";
+        assert!(text.contains(total) && text.contains("\nprocess_start_time_seconds "), "{text}");
+        assert_eq!(said(&site, Method::DELETE, "/metrics/slis").await, (200, "metrics reset\n".to_owned()));
+        assert!(!said(&site, Method::GET, "/metrics/slis").await.1.contains("kubernetes_healthcheck{"));
+    }
+
+    #[tokio::test]
+    async fn pages_are_for_people_unless_a_program_asks() {
+        let site = site(&some_pages(), false);
+        assert_eq!(said(&site, Method::GET, "/statusz").await, (200, "all is well\n".to_owned()));
+        assert_eq!(said(&site, Method::GET, "/flagz?format=json").await, (200, "{\"v\":\"2\"}".to_owned()));
+        let mut asked = Asked::new(Method::GET, &Uri::from_static("/statusz"));
+        asked.headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        assert_eq!(answered(&site, asked).await, (200, "{\"well\":true}".to_owned()));
+        let configz = "{\"cloudcontrollermanager.config.k8s.io\":{}}";
+        assert_eq!(said(&site, Method::GET, "/configz").await, (200, configz.to_owned()));
+    }
+
+    #[tokio::test]
+    async fn verbosity_is_set_by_a_put_of_a_number() {
+        let verbosity = Arc::default();
+        let site = site(&pages(&verbosity), true);
+        let put = |body: &'static str| {
+            let asked = Asked::new(Method::PUT, &Uri::from_static("/debug/flags/v"));
+            answered(&site, Asked { body: body.into(), ..asked })
+        };
+        let done = "successfully set klog.logging.verbosity to 4\n";
+        assert_eq!(put("4").await, (200, done.to_owned()));
+        let refused = "strconv.ParseUint: parsing \"x\": invalid syntax\n";
+        assert_eq!(put("x").await, (400, refused.to_owned()));
+        assert_eq!(put("99999999999").await.0, 400);
+        assert_eq!(said(&site, Method::GET, "/debug/flags/v").await, (406, "unsupported http method\n".to_owned()));
+        assert_eq!(verbosity.load(Ordering::SeqCst), 4);
+    }
+
+    #[tokio::test]
+    async fn profiles_say_what_they_are_not_and_can_be_switched_off() {
+        let with = site(&some_pages(), true);
+        assert_eq!(said(&with, Method::GET, "/debug/pprof").await.0, 302);
+        assert_eq!(said(&with, Method::GET, "/debug/pprof/").await.0, 200);
+        assert_eq!(said(&with, Method::GET, "/debug/pprof/heap").await.0, 501);
+        assert_eq!(said(&with, Method::GET, "/debug/pprof/moon").await, (404, "Unknown profile\n".to_owned()));
+        assert!(said(&with, Method::GET, "/debug/flags").await.1.contains('v'));
+        let without = site(&some_pages(), false);
+        for path in ["/debug/pprof", "/debug/pprof/", "/debug/flags/v"] {
+            assert_eq!(said(&without, Method::GET, path).await.0, 404);
+        }
+    }
+
+    #[tokio::test]
+    async fn v1_what_cannot_be_used_is_an_error_before_anything_is_served() {
+        let kubeconfig = Some("/nowhere/kubeconfig".into());
+        let secure = Some(ServingOptions {
+            bind_address: std::net::Ipv4Addr::LOCALHOST.into(),
+            port: 0,
+            ..ServingOptions::default()
+        });
+        let authentication = AuthenticationOptions { kubeconfig, ..AuthenticationOptions::default() };
+        let options = FrontOptions { secure, authentication, ..FrontOptions::default() };
+        let error = Front::bind(&options).await.map(drop).unwrap_err().to_string();
+        assert!(error.starts_with("/nowhere/kubeconfig: cannot be used as a kubeconfig"), "{error}");
+    }
+}

@@ -1,0 +1,269 @@
+//! The webhook host (HOOK-1 to HOOK-4): admission webhooks of clouds, on a listener of their own.
+//!
+//! Nobody is asked who they are there, as with upstream: the API server is the one who calls, and shows no certificate
+//! unless somebody arranges for it. Standbys serve, too.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use bowline_runtime::{Bounds, Metric, metrics};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode};
+use prometheus::{HistogramVec, IntCounterVec, Registry};
+use serde_json::{Map, Value, json};
+
+use crate::ServingOptions;
+use crate::answer::{self, Answer};
+use crate::server::{BindError, Server};
+use crate::site::{ANY, Asked, Site};
+
+const VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
+const JSON: &str = "application/json";
+
+metrics! {
+    /// What is told of webhooks.
+    pub METRICS;
+    REQUESTS = Metric::counter("cloud_provider_webhook_request_total", "Requests to a webhook, by HTTP status.")
+        .labels(&["code", "webhook"]);
+    DURATION = Metric::histogram(
+        "cloud_provider_webhook_request_duration_seconds",
+        "How long a webhook took for a request, by HTTP status.",
+        Bounds::Listed(&[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0]),
+    ).labels(&["code", "webhook"]);
+}
+
+/// Has a say in what is written to the API server.
+#[async_trait]
+pub trait Webhook: Send + Sync {
+    /// Its name in `--webhooks` and in metrics.
+    fn name(&self) -> &str;
+
+    /// The path that the API server calls.
+    fn path(&self) -> &str;
+
+    /// The `AdmissionResponse` to an `AdmissionRequest`, both as JSON; `uid` is seen to. The error is shown to the caller.
+    async fn review(&self, request: Value) -> Result<Value, String>;
+}
+
+/// A name that no webhook has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+// upstream: these words.
+#[error("{0:?} is not in the list of known webhooks")]
+pub struct UnknownWebhook(pub String);
+
+/// The names of those that `--webhooks` wants: named, or all with `*`, and not those with `-` before them.
+pub fn enabled(list: &[String], known: &[&str]) -> Result<Vec<String>, UnknownWebhook> {
+    let plain = |entry: &String| entry.strip_prefix('-').unwrap_or(entry).to_owned();
+    let stranger = list.iter().filter(|entry| *entry != "*").map(plain).find(|name| !known.contains(&name.as_str()));
+    match stranger {
+        Some(stranger) => Err(UnknownWebhook(stranger)),
+        None => Ok(known.iter().filter(|name| is_wanted(list, name)).map(|name| (*name).to_owned()).collect()),
+    }
+}
+
+/// The first entry that names it decides, then the star.
+fn is_wanted(list: &[String], name: &str) -> bool {
+    let said = list.iter().find_map(|entry| match entry.strip_prefix('-') {
+        Some(off) if off == name => Some(false),
+        None if entry == name => Some(true),
+        _ => None,
+    });
+    said.unwrap_or_else(|| list.iter().any(|entry| entry == "*"))
+}
+
+/// The listener for these webhooks; none if there is nothing to serve, or the port is 0.
+pub fn bind(options: &ServingOptions, webhooks: &[Arc<dyn Webhook>]) -> Result<Option<Server>, BindError> {
+    // upstream crashes with webhooks and port 0.
+    match options.port == 0 || webhooks.is_empty() {
+        true => Ok(None),
+        false => Server::bind(options).map(Some),
+    }
+}
+
+/// What is counted.
+#[derive(Clone)]
+pub struct WebhookMetrics {
+    requests: IntCounterVec,
+    duration: HistogramVec,
+}
+
+impl WebhookMetrics {
+    /// Nothing counted yet.
+    pub fn register(registry: &Registry) -> prometheus::Result<WebhookMetrics> {
+        Ok(WebhookMetrics { requests: REQUESTS.register(registry)?, duration: DURATION.register(registry)? })
+    }
+
+    fn observe(&self, code: StatusCode, webhook: &str, start: Instant) {
+        let labels = [code.as_str(), webhook];
+        self.requests.with_label_values(&labels).inc();
+        self.duration.with_label_values(&labels).observe(start.elapsed().as_secs_f64());
+    }
+}
+
+/// Each webhook at its path.
+pub fn site(webhooks: &[Arc<dyn Webhook>], metrics: &WebhookMetrics) -> Site {
+    webhooks.iter().fold(Site::new(), |site, webhook| {
+        let (path, metrics, webhook) = (webhook.path().to_owned(), metrics.clone(), webhook.clone());
+        site.at(&path, ANY, move |asked| {
+            let (webhook, metrics) = (webhook.clone(), metrics.clone());
+            async move {
+                let start = Instant::now();
+                let answer = respond(&*webhook, asked).await;
+                metrics.observe(answer.status(), webhook.name(), start);
+                answer
+            }
+        })
+    })
+}
+
+async fn respond(webhook: &dyn Webhook, asked: Asked) -> Answer {
+    let wrong = |status, message: String| {
+        tracing::warn!(webhook = webhook.name(), message, "an admission request was not answered");
+        answer::failure(status, &message)
+    };
+    let request = match request(&asked.headers, &asked.body) {
+        Ok(request) => request,
+        Err(message) => return wrong(StatusCode::BAD_REQUEST, message),
+    };
+    let uid = request.get("uid").cloned().unwrap_or_default();
+    let failed = |message| wrong(StatusCode::INTERNAL_SERVER_ERROR, message);
+    match webhook.review(Value::Object(request)).await {
+        Ok(Value::Object(response)) => answer::json(StatusCode::OK, &review(response, uid)),
+        Ok(_) => failed("admission response cannot be nil".to_owned()),
+        Err(error) => failed(format!("error generating admission response: {error}")),
+    }
+}
+
+fn review(mut response: Map<String, Value>, uid: Value) -> Value {
+    response.insert("uid".to_owned(), uid);
+    json!({ "kind": KIND, "apiVersion": VERSION, "response": response })
+}
+
+/// The request in an `AdmissionReview`, or why there is none.
+fn request(headers: &HeaderMap, body: &Bytes) -> Result<Map<String, Value>, String> {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if content_type != JSON {
+        return Err(format!("Content-Type: {content_type:?} should be {JSON:?}"));
+    }
+    if body.is_empty() {
+        return Err("admission request HTTP body is empty".to_owned());
+    }
+    let unreadable = |what: String| format!("could not deserialize incoming admission review: {what}");
+    let mut review: Value = serde_json::from_slice(body).map_err(|error| unreadable(error.to_string()))?;
+    let said = |key: &str| review.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (kind, version) = (said("kind"), said("apiVersion"));
+    if (kind.as_str(), version.as_str()) != (KIND, VERSION) {
+        return Err(unreadable(format!("it is {kind:?} of {version:?}, and not {KIND:?} of {VERSION:?}")));
+    }
+    match review.get_mut("request").map(Value::take) {
+        Some(Value::Object(request)) => Ok(request),
+        None | Some(Value::Null) => Err("admission review can't be used: Request field is nil".to_owned()),
+        Some(_) => Err(unreadable("request is no object".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, Method, Uri};
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn c15_c16_c17_webhooks_are_chosen_like_controllers_and_none_by_default() {
+        let cases: [(&[&str], &[&str], &[&str]); 6] = [
+            (&[], &["a", "b"], &[]),
+            (&["foo", "bar", "-baz"], &["foo", "bar", "baz"], &["foo", "bar"]),
+            (&["a"], &["a", "b"], &["a"]),
+            (&["a", "-b"], &["a", "b"], &["a"]),
+            (&["*"], &["a", "b"], &["a", "b"]),
+            (&["*", "-b"], &["a", "b"], &["a"]),
+        ];
+        for (list, known, expected) in cases {
+            assert_eq!(enabled(&names(list), known), Ok(names(expected)), "{list:?}");
+        }
+        let unknown = enabled(&names(&["a", "-x"]), &["a"]).unwrap_err();
+        assert_eq!(unknown.to_string(), "\"x\" is not in the list of known webhooks");
+    }
+
+    /// Allows what has a name; fails for a boat; says nothing of a ship.
+    struct Harbour;
+
+    #[async_trait]
+    impl Webhook for Harbour {
+        fn name(&self) -> &str {
+            "harbour"
+        }
+
+        fn path(&self) -> &str {
+            "/validate"
+        }
+
+        async fn review(&self, request: Value) -> Result<Value, String> {
+            match request["name"].as_str() {
+                Some("boat") => Err("no boats".to_owned()),
+                Some("ship") => Ok(Value::Null),
+                name => Ok(json!({ "allowed": name.is_some() })),
+            }
+        }
+    }
+
+    async fn ask(content_type: &'static str, body: &str) -> (u16, String) {
+        let metrics = WebhookMetrics::register(&Registry::new()).unwrap();
+        let site = site(&[Arc::new(Harbour)], &metrics);
+        let mut asked = Asked::new(Method::POST, &Uri::from_static("/validate"));
+        asked.headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        asked.body = body.to_owned().into();
+        let answer = site.answer(asked).await;
+        let code = answer.status();
+        assert_eq!(metrics.requests.with_label_values(&[code.as_str(), "harbour"]).get(), 1);
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        (code.as_u16(), String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    fn about(name: &str) -> String {
+        json!({ "kind": KIND, "apiVersion": VERSION, "request": { "uid": "7", "name": name } }).to_string()
+    }
+
+    #[tokio::test]
+    async fn a_good_review_is_answered_with_its_uid() {
+        let (code, body) = ask(JSON, &about("raft")).await;
+        let expected = json!({ "kind": KIND, "apiVersion": VERSION, "response": { "allowed": true, "uid": "7" } });
+        assert_eq!((code, serde_json::from_str::<Value>(&body).unwrap()), (200, expected));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_review_is_refused_with_the_reason() {
+        let no_request = json!({ "kind": KIND, "apiVersion": VERSION }).to_string();
+        let other = json!({ "kind": "Pod", "apiVersion": "v1" }).to_string();
+        let cases = [
+            ("text/plain", about("raft"), 400, "Content-Type: \"text/plain\" should be \"application/json\""),
+            ("application/json; charset=utf-8", about("raft"), 400, "should be"),
+            (JSON, String::new(), 400, "body is empty"),
+            (JSON, "{".to_owned(), 400, "could not deserialize"),
+            (JSON, "[]".to_owned(), 400, "could not deserialize"),
+            (JSON, other, 400, "could not deserialize"),
+            (JSON, no_request, 400, "Request field is nil"),
+            (JSON, about("boat"), 500, "error generating admission response: no boats"),
+            (JSON, about("ship"), 500, "admission response cannot be nil"),
+        ];
+        for (content_type, body, code, part) in cases {
+            let (got, said) = ask(content_type, &body).await;
+            assert!(got == code && said.contains(part), "{body}: {got} {said}");
+        }
+    }
+
+    #[tokio::test]
+    async fn port_0_or_no_webhooks_means_no_listener() {
+        let off = ServingOptions { port: 0, ..ServingOptions::default() };
+        assert!(bind(&off, &[Arc::new(Harbour)]).unwrap().is_none());
+        assert!(bind(&ServingOptions::default(), &[]).unwrap().is_none());
+    }
+}
