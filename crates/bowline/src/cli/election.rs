@@ -64,7 +64,7 @@ pub(crate) struct ElectionArgs {
 
     /// Which controllers those are: a LeaderMigrationConfiguration (controllermanager.config.k8s.io/v1, v1beta1 or v1alpha1)
     /// in YAML or JSON. Without it they are those for routes, for Services and for the lifecycle of nodes.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) leader_migration_config: Option<PathBuf>,
 }
 
