@@ -1,9 +1,11 @@
 //! The value types of flags: how a text becomes a value, and what the user reads when it does not. clap puts the flag
 //! and the text in front of each message, so a message here says what would be right.
 
+use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_config::{Problem, parse_duration};
@@ -65,6 +67,11 @@ pub(crate) fn bind_address(text: &str) -> Result<IpAddr, &'static str> {
         return Ok(Ipv4Addr::UNSPECIFIED.into());
     }
     text.parse().map_err(|_| "expected an IP address, such as 0.0.0.0, 127.0.0.1 or ::")
+}
+
+/// The path of a file or folder. An empty one is none, as in Go; clap's own reader would refuse it.
+pub(crate) fn path(text: &str) -> Result<PathBuf, Infallible> {
+    Ok(PathBuf::from(text))
 }
 
 /// A duration, in Go's syntax.

@@ -14,7 +14,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use bowline_config::{Problem, Problems};
-use clap::{Arg, ArgMatches, Args as _, FromArgMatches as _};
+use clap::{Args as _, FromArgMatches as _};
 
 use crate::argv::{self, Argv};
 use crate::cli::{self, ManagerArgs};
@@ -103,7 +103,7 @@ impl Manager {
         let matches = definition.try_get_matches_from_mut(argv.arguments)?;
         let mut args = ManagerArgs::from_arg_matches(&matches)?;
         args.effective = EffectiveFlags::new(&definition, &matches);
-        let mut remarks = idle_remarks(&definition, &matches);
+        let mut remarks = idle_remarks(&definition, &args.effective);
         let mut problems = argv.problems;
         match asked_version(args.generic.version.as_deref()) {
             Ok(Asked::Nothing) => {}
@@ -146,17 +146,16 @@ fn read_config(argv: &mut Argv) {
 }
 
 /// One remark for each flag that is given and has no effect, with the reason that its help gives.
-fn idle_remarks(definition: &clap::Command, matches: &ArgMatches) -> Vec<String> {
+fn idle_remarks(definition: &clap::Command, flags: &EffectiveFlags) -> Vec<String> {
     let groups = definition.get_groups().filter(|group| WITHOUT_EFFECT.contains(&group.get_id().as_str()));
     let ids: Vec<_> = groups.flat_map(|group| group.get_args()).collect();
-    let is_given =
-        |flag: &&Arg| matches.value_source(flag.get_id().as_str()) == Some(clap::parser::ValueSource::CommandLine);
-    let idle = definition.get_arguments().filter(|flag| ids.contains(&flag.get_id())).filter(is_given);
-    idle.filter_map(|flag| {
+    let idle = definition.get_arguments().filter(|flag| ids.contains(&flag.get_id()));
+    let given = idle.filter_map(|flag| {
+        let name = flag.get_long()?;
         let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
-        Some(format!("--{} has no effect: {}", flag.get_long()?, help.trim_end_matches('.')))
-    })
-    .collect()
+        flags.get(name)?.is_given.then(|| format!("--{name} has no effect: {}", help.trim_end_matches('.')))
+    });
+    given.collect()
 }
 
 /// What `--version` asks for.

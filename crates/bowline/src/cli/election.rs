@@ -1,5 +1,6 @@
 //! The flags about who leads.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_config::format_duration;
@@ -63,9 +64,8 @@ pub(crate) struct ElectionArgs {
 
     /// Which controllers those are: a LeaderMigrationConfiguration (controllermanager.config.k8s.io/v1, v1beta1 or v1alpha1)
     /// in YAML or JSON. Without it they are those for routes, for Services and for the lifecycle of nodes.
-    #[arg(long, value_name = "FILE")]
-    // Not a path: that parser refuses the empty text, which means that there is no file.
-    pub(crate) leader_migration_config: Option<String>,
+    #[arg(long, value_name = "FILE", value_parser = flags::path)]
+    pub(crate) leader_migration_config: Option<PathBuf>,
 }
 
 /// What a Lease is called where it is chosen.

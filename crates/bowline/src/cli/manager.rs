@@ -79,7 +79,7 @@ pub(crate) struct ReachArgs {
     pub(crate) cluster_name: Given<String>,
 
     /// How to reach the API server. Without it and --master, as a pod of the cluster does.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) kubeconfig: Option<PathBuf>,
 
     /// The address of the API server; overrides the one in the kubeconfig.
@@ -136,7 +136,7 @@ pub(crate) struct GenericArgs {
     /// Read settings from this file: the document that /configz shows, in YAML or JSON. What is given as a flag, too, counts
     /// as the flag says.
     // upstream: has the type of this document, and no flag that reads it.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) config: Option<PathBuf>,
 
     /// Print the version and end; raw prints all that is known about this build. A version such as v1.37.0 is taken and

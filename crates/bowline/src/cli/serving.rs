@@ -29,15 +29,15 @@ pub(crate) struct SecureServingArgs {
 
     /// Where a certificate that this program makes for itself is kept, as cloud-controller-manager.crt and .key. Without
     /// it, and without --tls-cert-file, the certificate is made at each start and kept in memory only.
-    #[arg(long, value_name = "DIRECTORY")]
+    #[arg(long, value_name = "DIRECTORY", value_parser = flags::path)]
     pub(crate) cert_dir: Option<PathBuf>,
 
     /// The certificate to serve with, in PEM, the chain behind it; it is read again when it changes.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) tls_cert_file: Option<PathBuf>,
 
     /// The key to --tls-cert-file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) tls_private_key_file: Option<PathBuf>,
 
     /// Another certificate with its key, for the names behind the colon, or for those in the certificate. It may be given
@@ -82,7 +82,7 @@ pub(crate) struct SecureServingArgs {
 pub(crate) struct AuthenticationArgs {
     /// The kubeconfig with which bearer tokens are reviewed and the API server's settings about clients are read. Without
     /// it, as a pod of the cluster does; outside of a cluster, everybody with a token is anonymous.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) authentication_kubeconfig: Option<PathBuf>,
 
     /// Do not read from the cluster what the flags do not say about client certificates and front proxies.
@@ -103,7 +103,7 @@ pub(crate) struct AuthenticationArgs {
     pub(crate) authentication_token_webhook_cache_ttl: Given<Duration>,
 
     /// Who may sign client certificates: a bundle in PEM. The common name is the user, the organisations are the groups.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) client_ca_file: Option<PathBuf>,
 
     #[command(flatten)]
@@ -114,7 +114,7 @@ pub(crate) struct AuthenticationArgs {
 #[command(next_help_heading = "Authentication")]
 pub(crate) struct RequestHeaderArgs {
     /// Who may sign the certificates of front proxies, whose headers say who is asking: a bundle in PEM.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) requestheader_client_ca_file: Option<PathBuf>,
 
     /// The common names of front proxies; any unless given. A list, as are the next.
@@ -144,7 +144,7 @@ pub(crate) struct RequestHeaderArgs {
 pub(crate) struct AuthorizationArgs {
     /// The kubeconfig with which the API server is asked who may. Without it, as a pod of the cluster does; outside of a
     /// cluster, only --authorization-always-allow-paths are served.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) authorization_kubeconfig: Option<PathBuf>,
 
     /// The paths that everybody may read; one that ends with * is the beginning of such paths. A list, which may be empty.

@@ -29,15 +29,15 @@ pub(crate) struct WebhookArgs {
     pub(crate) webhook_secure_port: Given<i64>,
 
     /// As --cert-dir, with the files cloud-controller-manager-webhook.crt and .key.
-    #[arg(long, value_name = "DIRECTORY")]
+    #[arg(long, value_name = "DIRECTORY", value_parser = flags::path)]
     pub(crate) webhook_cert_dir: Option<PathBuf>,
 
     /// As --tls-cert-file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) webhook_tls_cert_file: Option<PathBuf>,
 
     /// As --tls-private-key-file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) webhook_tls_private_key_file: Option<PathBuf>,
 
     /// As --tls-sni-cert-key.

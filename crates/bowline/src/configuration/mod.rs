@@ -31,7 +31,6 @@ const API_VERSION: &str = "cloudcontrollermanager.config.k8s.io/v1alpha1";
 const KIND: &str = "CloudControllerManagerConfiguration";
 
 /// The document at `/configz`.
-#[allow(dead_code, reason = "the page is served elsewhere")]
 pub(crate) fn configz(flags: &EffectiveFlags) -> Value {
     let mut document = json!({ "kind": KIND, "apiVersion": API_VERSION });
     // upstream: kept for those who read them; nothing is served there, and nothing is asked of the API server.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use bowline_config::ConfigFile;
+use clap::Arg;
 use serde_json::Value;
 
 use super::*;

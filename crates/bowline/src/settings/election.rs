@@ -1,6 +1,5 @@
 //! Whether and how this process stands for election (LE-2, LE-8, MIG-1 to MIG-6).
 
-use std::path::Path;
 
 use bowline_config::{Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
@@ -102,9 +101,9 @@ fn migration(args: &ElectionArgs, problems: &mut Problems) -> Option<Migration> 
     if !taken(&args.enable_leader_migration, problems)? {
         return None;
     }
-    let path = args.leader_migration_config.as_deref().filter(|path| !path.is_empty());
+    let path = args.leader_migration_config.as_deref().filter(|path| !path.as_os_str().is_empty());
     let Some(path) = path else { return Some(Migration::default()) };
-    Migration::read(Path::new(path)).map_err(|found| problems.extend(found)).ok()
+    Migration::read(path).map_err(|found| problems.extend(found)).ok()
 }
 
 #[cfg(test)]
