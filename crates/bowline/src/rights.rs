@@ -78,9 +78,12 @@ pub(crate) fn act_as(client: &'static str) -> Right {
     Right { group: "", resource: "serviceaccounts/token", verbs: &["create"], scope, why }
 }
 
+/// A resource, and what may be done with it.
+type Granted = (&'static str, &'static [&'static str]);
+
 /// What API servers grant to the accounts of these controllers by themselves, with the roles that they make when they start.
 // upstream: the roles system:controller:NAME, as far as they matter here.
-const BOOTSTRAPPED: [(&str, &[(&str, &[&str])]); 3] = [
+const BOOTSTRAPPED: [(&str, &[Granted]); 3] = [
     (
         "node-controller",
         &[

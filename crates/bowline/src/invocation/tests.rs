@@ -24,7 +24,8 @@ fn resolved(name: &str, flags: &[String]) -> (Settings, Vec<String>, Vec<String>
 
 #[test]
 fn the_name_or_a_flag_makes_it_the_manager() {
-    let cases: [(&[&str], Option<(&str, usize)>); 11] = [
+    type Case<'a> = (&'a [&'a str], Option<(&'a str, usize)>);
+    let cases: [Case<'_>; 11] = [
         (&["bowline"], None),
         (&["bowline", "plan", "--v=1"], None),
         (&["bowline", "--v=1"], Some(("bowline", 0))),
