@@ -65,10 +65,6 @@ impl Prepared {
         let check = |providers: &[_], problems: &mut _| {
             reach::check(providers, &settings.reach, &settings.manager, &args.controllers.network, problems);
         };
-        if settings.serving.webhooks.https.is_some() {
-            // No provider has webhooks so far.
-            problems.extend(settings.serving.webhooks.unknown(&[]));
-        }
         let reached = Reached::new(&settings.reach, problems, check).await?;
         Ok(Prepared { settings, reached, metrics })
     }
