@@ -81,6 +81,7 @@ fn help_and_version_are_told_and_end_it_well() {
         for group in ["Secure serving:", "Authentication:", "Authorization:", "Webhooks:", "Logging:", "Debugging:"] {
             assert!(help.contains(group), "{flag}: {group} is missing");
         }
+        assert!(help.starts_with("A cloud controller manager for Kubernetes.\n"), "{help}");
         assert!(!help.contains("apiserver\n") && help.contains("Usage: cloud-controller-manager"), "{help}");
     }
 }

@@ -225,7 +225,8 @@ async fn two_clouds_have_a_node_each_in_one_cluster() {
     let (_south, south) = cloud_with("worker-2", "south", &server.scratch);
     let configs = format!("--cloud-config=local={north},local={south}");
     let kubeconfig = format!("--kubeconfig={}", server.kubeconfig().display());
-    let flags = ["--cloud-provider=local,local", &configs, &kubeconfig, "--configure-cloud-routes=false"];
+    let flags =
+        ["--cloud-provider=local,local", &configs, &kubeconfig, "--configure-cloud-routes=false", "--secure-port=0"];
     let mut manager = Program::start("two-clouds", &flags);
     let nodes: Api<Node> = Api::all(client(&server.kubeconfig()).await);
     for (name, id) in [("worker-1", "north://one"), ("worker-2", "south://one")] {

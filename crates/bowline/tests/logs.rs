@@ -297,7 +297,8 @@ async fn a_collector_gets_what_was_done() {
         pair["value"]["stringValue"].as_str().map(str::to_owned)
     };
     let syncs = world.collector.spans("sync");
-    let of_service = syncs.iter().find(|span| attribute(span, "key").as_deref() == Some("default/worker-1")).unwrap();
+    let of_service = syncs.iter().find(|span| attribute(span, "key").as_deref() == Some("default/worker-1"));
+    let of_service = of_service.unwrap_or_else(|| panic!("{syncs:#?}; the manager said: {}", manager.said()));
     assert_eq!(attribute(of_service, "controller").as_deref(), Some("service-lb-controller"));
     assert_eq!(attribute(of_service, "outcome").as_deref(), Some("success"));
     let within_it = |name: &str| {
