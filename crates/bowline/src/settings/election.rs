@@ -1,6 +1,5 @@
 //! Whether and how this process stands for election (LE-2, LE-8, MIG-1 to MIG-6).
 
-
 use bowline_config::{Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_kube::LeaseOptions;
