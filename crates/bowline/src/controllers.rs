@@ -3,6 +3,8 @@
 use bowline_config::{Problem, Problems, nearest};
 use bowline_controllers::{node, node_ipam, node_lifecycle, route, service};
 
+use crate::choice;
+
 /// A controller that the flag may name.
 struct Known {
     /// The name in health checks and messages.
@@ -27,18 +29,13 @@ pub(crate) struct Selection(Vec<String>);
 impl Selection {
     /// Replaces aliases, and says which names nobody knows (CTRL-2, CTRL-3).
     pub(crate) fn new(items: &[String], problems: &mut Problems) -> Selection {
-        for name in items.iter().map(|item| bare(item)).filter(|name| *name != "*" && known(name).is_none()) {
-            problems.push(unknown(name));
-        }
+        choice::names(items).filter(|name| known(name).is_none()).for_each(|name| problems.push(unknown(name)));
         Selection(items.iter().map(|item| canonical(item)).collect())
     }
 
-    /// Whether the controller of this canonical name runs (CTRL-1): what names it first counts, then `*`.
+    /// Whether the controller of this canonical name runs.
     pub(crate) fn has(&self, name: &str) -> bool {
-        match self.0.iter().find(|item| bare(item) == name) {
-            Some(item) => !item.starts_with('-'),
-            None => self.0.iter().any(|item| item == "*"),
-        }
+        choice::takes(&self.0, name)
     }
 
     /// What a person should know about it when the manager starts (CTRL-4).
@@ -53,18 +50,13 @@ pub(crate) fn canonical_name(name: &str) -> Option<&'static str> {
     known(name).map(|known| known.name)
 }
 
-/// The item without the dash that switches off.
-fn bare(item: &str) -> &str {
-    item.strip_prefix('-').unwrap_or(item)
-}
-
 fn known(name: &str) -> Option<&'static Known> {
     KNOWN.iter().find(|known| known.name == name || known.alias == name)
 }
 
 /// The item with the controller's canonical name (CTRL-2).
 pub(crate) fn canonical(item: &str) -> String {
-    match known(bare(item)) {
+    match known(choice::bare(item)) {
         Some(known) if item.starts_with('-') => format!("-{}", known.name),
         Some(known) => known.name.to_owned(),
         None => item.to_owned(),

@@ -20,6 +20,7 @@ use bowline_controllers::Gate;
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
 use bowline_kube::{Clients, RestMetrics, Unwell};
 use bowline_runtime::{Board, Clock, Fence, Renewals, Shutdown, Supervisor};
+use bowline_serving::webhook::Webhook;
 
 use crate::cli::ManagerArgs;
 use crate::election::{Candidacy, Election};
@@ -42,9 +43,14 @@ pub(crate) async fn run(args: &ManagerArgs, problems: Problems, logs: Handle) ->
     // Before anything is started: a signal from here on is a request to stop, and not the end.
     let shutdown = stopped_by_signals()?;
     let options = FrontOptions::from(&prepared.settings);
-    // No provider of today has a webhook.
-    let Some(front) = shutdown.or(Front::bind(&options, &[])).await else { return Ok(()) };
+    let webhooks = prepared.settings.serving.webhooks.of(webhooks());
+    let Some(front) = shutdown.or(Front::bind(&options, &webhooks)).await else { return Ok(()) };
     prepared.run(front.map_err(CannotStart)?, logs, shutdown).await
+}
+
+/// The providers' admission webhooks: none of today has one.
+fn webhooks() -> Vec<Arc<dyn Webhook>> {
+    Vec::new()
 }
 
 /// All that the manager needs; nothing of it has called anybody yet.
@@ -60,15 +66,10 @@ impl Prepared {
         let mut settings = Settings::resolve(args, &mut problems);
         let metrics = prometheus::Registry::new();
         settings.reach.client.metrics = Some(RestMetrics::register(&metrics)?);
-        // No provider of today has a webhook.
-        problems.extend(settings.serving.webhooks.unknown(&[]));
+        problems.extend(settings.serving.webhooks.problems(&webhooks()));
         let check = |providers: &[_], problems: &mut _| {
             reach::check(providers, &settings.reach, &settings.manager, &args.controllers.network, problems);
         };
-        if settings.serving.webhooks.https.is_some() {
-            // No provider has webhooks so far.
-            problems.extend(settings.serving.webhooks.unknown(&[]));
-        }
         let reached = Reached::new(&settings.reach, problems, check).await?;
         Ok(Prepared { settings, reached, metrics })
     }

@@ -15,6 +15,7 @@
 
 mod argv;
 mod check;
+mod choice;
 mod cli;
 #[cfg(feature = "provider-local")]
 mod cloud;

@@ -30,8 +30,7 @@ pub(crate) use election::Election;
 pub(crate) use logging::early_logging;
 use network::Network;
 pub(crate) use network::pod_ranges;
-#[allow(unused_imports, reason = "for those who log and serve by them")]
-pub(crate) use serving::{Serving, Webhooks};
+use serving::Serving;
 
 /// How long the writes in hand may take when the manager is told to stop: less than the half minute after which a
 /// kubelet kills a pod.
@@ -61,7 +60,6 @@ pub(crate) struct Reach {
 }
 
 /// All that the manager is made from.
-#[allow(dead_code, reason = "what is served and logged reads the rest")]
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) reach: Reach,

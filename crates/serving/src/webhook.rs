@@ -48,32 +48,6 @@ pub trait Webhook: Send + Sync {
     async fn review(&self, request: Value) -> Result<Value, String>;
 }
 
-/// A name that no webhook has.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-// upstream: these words.
-#[error("{0:?} is not in the list of known webhooks")]
-pub struct UnknownWebhook(pub String);
-
-/// The names of those that `--webhooks` wants: named, or all with `*`, and not those with `-` before them.
-pub fn enabled(list: &[String], known: &[&str]) -> Result<Vec<String>, UnknownWebhook> {
-    let plain = |entry: &String| entry.strip_prefix('-').unwrap_or(entry).to_owned();
-    let stranger = list.iter().filter(|entry| *entry != "*").map(plain).find(|name| !known.contains(&name.as_str()));
-    match stranger {
-        Some(stranger) => Err(UnknownWebhook(stranger)),
-        None => Ok(known.iter().filter(|name| is_wanted(list, name)).map(|name| (*name).to_owned()).collect()),
-    }
-}
-
-/// The first entry that names it decides, then the star.
-fn is_wanted(list: &[String], name: &str) -> bool {
-    let said = list.iter().find_map(|entry| match entry.strip_prefix('-') {
-        Some(off) if off == name => Some(false),
-        None if entry == name => Some(true),
-        _ => None,
-    });
-    said.unwrap_or_else(|| list.iter().any(|entry| entry == "*"))
-}
-
 /// The listener for these webhooks; none if there is nothing to serve, or the port is 0.
 pub fn bind(options: &ServingOptions, webhooks: &[Arc<dyn Webhook>]) -> Result<Option<Server>, BindError> {
     // upstream crashes with webhooks and port 0.
@@ -171,27 +145,6 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
-
-    fn names(names: &[&str]) -> Vec<String> {
-        names.iter().map(|name| (*name).to_owned()).collect()
-    }
-
-    #[test]
-    fn c15_c16_c17_webhooks_are_chosen_like_controllers_and_none_by_default() {
-        let cases: [(&[&str], &[&str], &[&str]); 6] = [
-            (&[], &["a", "b"], &[]),
-            (&["foo", "bar", "-baz"], &["foo", "bar", "baz"], &["foo", "bar"]),
-            (&["a"], &["a", "b"], &["a"]),
-            (&["a", "-b"], &["a", "b"], &["a"]),
-            (&["*"], &["a", "b"], &["a", "b"]),
-            (&["*", "-b"], &["a", "b"], &["a"]),
-        ];
-        for (list, known, expected) in cases {
-            assert_eq!(enabled(&names(list), known), Ok(names(expected)), "{list:?}");
-        }
-        let unknown = enabled(&names(&["a", "-x"]), &["a"]).unwrap_err();
-        assert_eq!(unknown.to_string(), "\"x\" is not in the list of known webhooks");
-    }
 
     /// Allows what has a name; fails for a boat; says nothing of a ship.
     struct Harbour;

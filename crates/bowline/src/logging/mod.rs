@@ -89,7 +89,6 @@ pub(crate) struct BadFilter {
 
 /// Changes what is logged while the process runs.
 #[derive(Clone)]
-#[allow(dead_code)]
 pub(crate) struct Handle {
     selection: reload::Handle<Selection, Registry>,
     vmodule: VModule,
@@ -140,8 +139,6 @@ pub(crate) fn start_plain() -> Result<(), BadFilter> {
     Ok(())
 }
 
-// It is turned from outside while the process runs.
-#[allow(dead_code)]
 impl Handle {
     /// From now on what this verbosity says is logged, whatever was asked for before.
     pub(crate) fn set_verbosity(&self, verbosity: i32) {

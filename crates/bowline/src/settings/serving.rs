@@ -2,14 +2,17 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bowline_config::{Problem, Problems, nearest};
+use bowline_serving::webhook::Webhook;
 use bowline_serving::{
     AllowedPaths, AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, ServingOptions, TlsOptions,
     check_cipher_suites,
 };
 
 use super::{list, taken};
+use crate::choice;
 use crate::cli::{
     AuthenticationArgs, AuthorizationArgs, ManagerArgs, RequestHeaderArgs, SecureServingArgs, WebhookArgs,
 };
@@ -64,27 +67,25 @@ impl Serving {
     }
 }
 
-#[allow(dead_code, reason = "who hosts webhooks asks")]
 impl Webhooks {
-    /// Whether the webhook of this name is served (HOOK-1): what names it first counts, then `*`.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        let named = self.selection.iter().find(|item| item.strip_prefix('-').unwrap_or(item) == name);
-        named.map_or_else(|| self.selection.iter().any(|item| item == "*"), |item| !item.starts_with('-'))
+    /// Those of the providers' webhooks that are wanted (HOOK-1).
+    pub(crate) fn of(&self, mut all: Vec<Arc<dyn Webhook>>) -> Vec<Arc<dyn Webhook>> {
+        all.retain(|webhook| choice::takes(&self.selection, webhook.name()));
+        all
     }
 
-    /// The names that nobody knows, with the names that the providers have.
-    pub(crate) fn unknown(&self, known: &[&str]) -> Problems {
-        let names = self.selection.iter().map(|item| item.strip_prefix('-').unwrap_or(item));
-        let unknown = names.filter(|name| *name != "*" && !known.contains(name));
+    /// What names none of the providers' webhooks.
+    pub(crate) fn problems(&self, all: &[Arc<dyn Webhook>]) -> Problems {
+        let known: Vec<_> = all.iter().map(|webhook| webhook.name()).collect();
         let mut problems = Problems::new();
-        // upstream: these words.
-        unknown.for_each(|name| {
+        for name in choice::names(&self.selection).filter(|name| !known.contains(name)) {
+            // upstream: these words.
             let problem = Problem::flag("webhooks", format!("{name:?} is not in the list of known webhooks"));
             problems.push(match nearest(name, known.iter().copied()) {
                 Some(near) => problem.hint(format!("did you mean {near}?")),
                 None => problem,
             });
-        });
+        }
         problems
     }
 }
