@@ -23,6 +23,7 @@ use jiff::Timestamp;
 use kube::client::{Body, ClientBuilder};
 use kube::config::AuthInfo;
 use kube::{Client, Config};
+use serde_json::Value;
 use tokio::time::Instant;
 use tower::{BoxError, Service};
 
@@ -149,14 +150,30 @@ impl Way {
         Ok(self.bare.get_or_init(|| client).clone())
     }
 
-    /// Asks the least that shows that address, certificates, credentials and rights are right.
-    async fn probe(&self) -> Result<(), String> {
+    /// Asks the least that shows that address, certificates, credentials and rights are right. Hands on the UID of the first
+    /// Node, which no other cluster has; `None` if there are no Nodes.
+    async fn probe(&self) -> Result<Option<String>, String> {
         let request = Request::get("/api/v1/nodes?limit=1").body(Vec::new()).map_err(|error| error.to_string())?;
-        match tokio::time::timeout(PROBED_WITHIN, self.client.request_text(request)).await {
-            Ok(Ok(_)) => Ok(()),
+        match tokio::time::timeout(PROBED_WITHIN, self.client.request::<Value>(request)).await {
+            Ok(Ok(nodes)) => Ok(nodes.pointer("/items/0/metadata/uid").and_then(Value::as_str).map(str::to_owned)),
             Ok(Err(error)) => Err(format!("the API server does not take them: {}", with_causes(&error))),
             Err(_) => Err(format!("the API server did not answer within {PROBED_WITHIN:?}")),
         }
+    }
+
+    /// Whether this leads to where `old` does. What was seen and decided holds for one cluster: to go on with it in another
+    /// would delete what it does not know. An address may change, if what is there is the same.
+    async fn leads_where(&self, old: &Way, first_node: Option<String>) -> Result<(), String> {
+        if self.config.cluster_url == old.config.cluster_url {
+            return Ok(());
+        }
+        let is_same = first_node.is_some() && old.probe().await.is_ok_and(|known| known == first_node);
+        let (here, there) = (&self.config.cluster_url, &old.config.cluster_url);
+        is_same.then_some(()).ok_or_else(|| {
+            format!(
+                "they lead to {here}, which cannot be seen to be the cluster at {there}; restart the manager to use it"
+            )
+        })
     }
 
     /// A plugin handed out a certificate that is about to end.
@@ -189,7 +206,8 @@ impl Renewable for Access {
         async {
             let config = config(&self.0.options).await.map_err(|error| error.to_string())?;
             let way = Way::new(config, self.0.options.metrics.clone()).map_err(|error| with_causes(&error))?;
-            way.probe().await?;
+            let first_node = way.probe().await?;
+            way.leads_where(&self.way(), first_node).await?;
             *self.0.way.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(way);
             Ok(())
         }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 use std::time::Duration;
 
 use bowline_core::with_causes;
+use bowline_runtime::Fence;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
@@ -24,6 +25,7 @@ use tokio::time::Instant;
 use tower::BoxError;
 
 use crate::access::Access;
+use crate::fenced::{fenced, is_fenced};
 use crate::rights::{Right, Scope};
 
 /// Where the accounts are.
@@ -62,18 +64,20 @@ impl Accounts {
         Accounts { access, by_name: SyncMutex::new(HashMap::new()) }
     }
 
-    /// A client that asks as the account of this name.
-    pub(crate) fn client(&self, name: &'static str) -> Client {
-        let (access, account) = (self.access.clone(), self.account(name));
+    /// A client that asks as the account of this name. What it takes to be that account passes this fence: even to read
+    /// something, a token is made, and maybe the account.
+    pub(crate) fn client(&self, name: &'static str, fence: &Fence) -> Client {
+        let (access, account) = (self.access.clone(), self.account(name, fence));
         self.access.around(
             &format!("system:serviceaccount:{NAMESPACE}:{name}"),
             tower::service_fn(move |request| send(access.clone(), account.clone(), request)),
         )
     }
 
-    fn account(&self, name: &'static str) -> Arc<Account> {
+    fn account(&self, name: &'static str, fence: &Fence) -> Arc<Account> {
         let mut accounts = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        let account = accounts.entry(name).or_insert_with(|| Arc::new(Account::new(name, self.access.client())));
+        let process = || fenced(self.access.client(), fence.clone());
+        let account = accounts.entry(name).or_insert_with(|| Arc::new(Account::new(name, process())));
         account.clone()
     }
 }
@@ -116,6 +120,8 @@ fn copy(request: &Request<Body>) -> Option<Request<Body>> {
 struct NoToken {
     account: &'static str,
     why: String,
+    /// There is no use in asking again.
+    is_final: bool,
 }
 
 /// One account and its token.
@@ -169,6 +175,7 @@ impl Account {
         for _ in 1..TRIES {
             match self.request().await {
                 Ok(token) => return Ok(token),
+                Err(error) if error.is_final => return Err(error),
                 Err(error) => tracing::debug!(account = self.name, %error, ?pause, "asking again"),
             }
             tokio::time::sleep(pause).await;
@@ -187,7 +194,7 @@ impl Account {
             answer => answer,
         };
         let answer = answer.map_err(|error| self.failure("the API server hands out none", &error))?;
-        let unusable = |why: &str| NoToken { account: self.name, why: why.to_owned() };
+        let unusable = |why: &str| NoToken { account: self.name, why: why.to_owned(), is_final: false };
         let status = answer.status.unwrap_or_default();
         let text = status.token.ok_or_else(|| unusable("the answer has none"))?;
         let life = status.expiration_timestamp.map(|end| end.0.duration_since(Timestamp::now()));
@@ -233,7 +240,7 @@ impl Account {
     }
 
     fn failure(&self, what: &str, error: &kube::Error) -> NoToken {
-        NoToken { account: self.name, why: format!("{what}: {}", with_causes(error)) }
+        NoToken { account: self.name, why: format!("{what}: {}", with_causes(error)), is_final: is_fenced(error) }
     }
 }
 

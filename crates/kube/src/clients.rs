@@ -71,7 +71,7 @@ impl Clients {
     fn identity(&self, name: &'static str) -> kube::Client {
         match &self.identities {
             Identities::Shared | Identities::Process(_) => self.named(name),
-            Identities::Accounts(_, accounts) => accounts.client(name),
+            Identities::Accounts(_, accounts) => accounts.client(name, &self.fence),
         }
     }
 }

@@ -35,6 +35,8 @@ const PAGE: u32 = 250;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest wait: when the API server is back, nodes should not wait long for us.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A watch that was not refused for this long after a list holds, even if nothing has happened in it yet.
+const HOLDS_AFTER: Duration = Duration::from_secs(5);
 /// A watch that held for this long was fine, even if nothing happened in it.
 const FINE_AFTER: Duration = Duration::from_secs(60);
 
@@ -87,10 +89,18 @@ impl<W: Wire> Feed<W> {
     /// Takes events until a new list is needed that the watch would not ask for.
     async fn run(&mut self, events: impl Stream<Item = watcher::Result<watcher::Event<W>>>) {
         let mut events = pin!(events);
-        while let Some(event) = events.next().await {
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event,
+                () = self.outage.ends() => {
+                    self.outage.over();
+                    continue;
+                }
+            };
             match event {
-                Ok(event) => self.take(event),
-                Err(error) => {
+                None => return,
+                Some(Ok(event)) => self.take(event),
+                Some(Err(error)) => {
                     let pause = self.outage.failed(&error);
                     self.store.interrupted(cause(&error));
                     tokio::time::sleep(pause).await;
@@ -110,11 +120,19 @@ impl<W: Wire> Feed<W> {
                 let key = self.put(object);
                 self.listed.extend(key);
             }
-            watcher::Event::InitDone => self.store.complete(&std::mem::take(&mut self.listed)),
-            watcher::Event::Apply(object) => drop(self.put(object)),
-            watcher::Event::Delete(object) => self.remove(object),
+            watcher::Event::InitDone => {
+                self.store.complete(&std::mem::take(&mut self.listed));
+                self.outage.listed();
+            }
+            watcher::Event::Apply(object) => {
+                self.put(object);
+                self.outage.over();
+            }
+            watcher::Event::Delete(object) => {
+                self.remove(object);
+                self.outage.over();
+            }
         }
-        self.outage.over();
         self.store.heard();
     }
 
@@ -161,16 +179,19 @@ struct Outage {
     times: Option<(Instant, Instant)>,
     /// When it was last told.
     told: Option<Instant>,
+    /// When the watch that follows the last list will have shown that it holds.
+    ends_at: Option<Instant>,
 }
 
 impl Outage {
     fn new(resource: String) -> Outage {
-        Outage { resource, failures: 0, times: None, told: None }
+        Outage { resource, failures: 0, times: None, told: None, ends_at: None }
     }
 
     /// Notes a failure, and says how long to wait after it.
     fn failed(&mut self, error: &watcher::Error) -> Duration {
         let now = Instant::now();
+        self.ends_at = None;
         self.times = self.times.filter(|(_, last)| now.duration_since(*last) < FINE_AFTER);
         let cause = cause(error);
         match self.times {
@@ -215,8 +236,23 @@ impl Outage {
         }
     }
 
-    /// Something has arrived.
+    /// A list has arrived. That says nothing of the watch after it, which may be what fails: whoever may list and not watch
+    /// would otherwise list several times a second.
+    fn listed(&mut self) {
+        self.ends_at = self.times.map(|_| Instant::now() + HOLDS_AFTER);
+    }
+
+    /// Waits until the watch after a list has held for long enough; for ever, if nothing was wrong or there is no list yet.
+    async fn ends(&self) {
+        match self.ends_at {
+            Some(end) => tokio::time::sleep_until(end).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The watch has told something, or held for long enough.
     fn over(&mut self) {
+        self.ends_at = None;
         if let Some((begin, _)) = self.times.take() {
             let (resource, failures) = (&self.resource, self.failures);
             tracing::info!(resource, failures, duration = ?begin.elapsed(), "the watch works again");
@@ -263,6 +299,47 @@ mod tests {
         assert_eq!(waits, [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
         outage.over();
         assert_eq!(outage.failed(&failure()), FIRST_PAUSE);
+    }
+
+    /// Answers lists with `list`, and refuses watches; counts both.
+    fn refusing(list: u16, counts: std::sync::Arc<[std::sync::atomic::AtomicUsize; 2]>) -> kube::Client {
+        let answer = move |request: http::Request<kube::client::Body>| {
+            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+            counts[usize::from(is_watch)].fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            let code = if is_watch { 403 } else { list };
+            let body = match code {
+                200 => r#"{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}"#,
+                _ => r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}"#,
+            };
+            let answer =
+                http::Response::builder().status(code).body(kube::client::Body::from(body.as_bytes().to_vec()));
+            std::future::ready(answer.map_err(tower::BoxError::from))
+        };
+        kube::Client::new(tower::service_fn(answer), "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_may_list_and_not_watch_lists_less_and_less_often() {
+        for (list, wanted) in [(200, [11, 11]), (403, [11, 0])] {
+            let counts = std::sync::Arc::new([0, 0].map(std::sync::atomic::AtomicUsize::new));
+            let client = refusing(list, counts.clone());
+            let watching = watch::<WireNode>(client, Store::new(), Shutdown::new());
+            assert!(tokio::time::timeout(Duration::from_secs(60), watching).await.is_err());
+            let counted = counts.each_ref().map(|count| count.load(std::sync::atomic::Ordering::SeqCst));
+            assert_eq!(counted, wanted, "at 0, 0.2, 0.6, 1.4, 3, 6.2, 12.6 seconds, and every 10 from then on: {list}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_not_refused_after_a_list_ends_the_outage() {
+        let mut outage = Outage::new("nodes".into());
+        outage.listed();
+        assert!(tokio::time::timeout(HOLDS_AFTER * 2, outage.ends()).await.is_err(), "there is none");
+        outage.failed(&failure());
+        outage.listed();
+        tokio::time::timeout(HOLDS_AFTER * 2, outage.ends()).await.unwrap();
+        outage.failed(&failure());
+        assert!(tokio::time::timeout(HOLDS_AFTER * 2, outage.ends()).await.is_err(), "no list yet");
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod file;
 
 use bowline_apiserver::{ApiServer, AuthorizationMode, Options};
 use bowline_kube::{Access, ClientOptions, Clients};
+use bowline_runtime::Fence;
 use file::Scratch;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
@@ -102,6 +103,22 @@ async fn cl4_an_account_that_was_deleted_is_made_again_and_nobody_notices() -> R
     accounts.delete("node-controller", &DeleteParams::default()).await?;
     assert_eq!(who(&client).await?, "system:serviceaccount:kube-system:node-controller");
     assert!(accounts.get_opt("node-controller").await?.is_some());
+    Ok(())
+}
+
+#[tokio::test]
+async fn cl4_without_the_lease_no_account_and_no_token_is_made_not_even_to_read() -> Result<(), Failure> {
+    let world = world().await?;
+    let fence = Fence::open();
+    let term = fence.term("main");
+    let client = world.clients.clone().fenced(fence).controller("node-controller");
+    let read = client.clone().apiserver_version().await;
+    let message = read.err().map(|error| format!("{error:?}")).unwrap_or_default();
+    assert!(message.contains("does not hold the lease main"), "{message}");
+    let made = world.server.requests().into_keys().filter(|kind| kind.resource == "serviceaccounts");
+    assert_eq!(made.count(), 0);
+    term.extend(tokio::time::Instant::now() + std::time::Duration::from_secs(3600));
+    client.apiserver_version().await?;
     Ok(())
 }
 

@@ -85,6 +85,12 @@ impl World {
         Ok(events.list(&ListParams::default()).await?.items)
     }
 
+    /// How many requests about leases there were, but for watches.
+    fn asked(&self) -> u64 {
+        let requests = self.server.requests().into_iter();
+        requests.filter(|(kind, _)| kind.resource == "leases" && kind.verb != "watch").map(|(_, count)| count).sum()
+    }
+
     fn metric(&self, name: &str) -> Option<f64> {
         let families = self.metrics.gather();
         let metric = families.iter().find(|family| family.name() == name)?.get_metric().first()?;
@@ -292,6 +298,35 @@ async fn a_lease_is_held_by_one_of_many_that_want_it() -> Result<(), Failure> {
     sleep(600 * SECOND).await;
     assert!(waiting.try_join_next().is_none(), "nobody lost it, and only one has it");
     assert_eq!(world.spec().await?["leaseTransitions"], 1);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_that_want_a_lease_that_is_given_back_do_not_storm_the_server() -> Result<(), Failure> {
+    let world = World::new().await?;
+    let mut held = world.candidate()?.at_once().await?;
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..5 {
+        let candidate = world.candidate()?;
+        waiting.spawn(async move { candidate.within(3600 * SECOND).await });
+    }
+    let _: Result<Lost, _> = timeout(30 * SECOND, held.keep()).await;
+    let before = world.asked();
+    held.release().await;
+    let _next = waiting.join_next().await.ok_or("nobody waits")???;
+    sleep(SECOND).await;
+    // Each looks and tries once, beside the one that gives it back.
+    let asked = world.asked() - before;
+    assert!(asked <= 2 * 5 + 2, "{asked} requests");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_its_namespace_a_lease_is_waited_for() -> Result<(), Failure> {
+    let world = World::new().await?;
+    world.fault("create", status(StatusCode::NOT_FOUND), Some(2));
+    let _held = world.candidate()?.within(10 * SECOND).await?;
+    assert!(world.server.faults().list().is_empty());
     Ok(())
 }
 

@@ -120,6 +120,27 @@ async fn credentials_that_are_no_good_leave_the_old_ones_in_use() -> Result<(), 
 }
 
 #[tokio::test]
+async fn another_address_is_taken_if_the_cluster_is_the_same_and_refused_if_it_is_another() -> Result<(), Failure> {
+    let world = world().await?;
+    let client = world.access.client();
+    let node: Node = serde_json::from_value(json!({"metadata": {"name": "n"}}))?;
+    Api::<Node>::all(client.clone()).create(&PostParams::default(), &node).await?;
+    let other = ApiServer::start(Options::default()).await?;
+    other.add_token("second-token", "second", &["system:masters"]);
+    Api::<Node>::all(other.client().await?).create(&PostParams::default(), &node).await?;
+    std::fs::write(&world.kubeconfig.0, kubeconfig(&other, json!({"token": "second-token"}))?)?;
+    renewed(&world, "error").await?;
+    let last = world.renewals.last("cluster").to_string();
+    assert!(last.contains(&other.url()) && last.contains("restart the manager"), "{last}");
+    assert_eq!(who(&client).await?, "first");
+    let elsewhere = kubeconfig(&world.server, json!({"token": "second-token"}))?.replace("127.0.0.1", "localhost");
+    std::fs::write(&world.kubeconfig.0, elsewhere)?;
+    renewed(&world, "success").await?;
+    assert_eq!((who(&client).await?.as_str(), world.access.address().host()), ("second", Some("localhost")));
+    Ok(())
+}
+
+#[tokio::test]
 async fn all_files_that_a_kubeconfig_names_are_looked_at() -> Result<(), Failure> {
     let world = world().await?;
     assert_eq!(world.access.files(), [world.kubeconfig.0.clone(), world.token.0.clone()]);

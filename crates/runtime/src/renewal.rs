@@ -86,7 +86,7 @@ impl Renewals {
             }
             let Some(outcome) = shutdown.or(subject.renew()).await else { return };
             match outcome {
-                Ok(()) => files.taken = content,
+                Ok(()) => (files.taken, files.told) = (content, None),
                 // Not again for the same content: it is tried every few seconds.
                 Err(_) if files.told == Some(content) => continue,
                 Err(_) => files.told = Some(content),

@@ -28,6 +28,9 @@ pub(super) enum Failure {
     /// It is not there.
     #[error("there is no such lease")]
     NotFound,
+    /// Nor is there a place for it.
+    #[error("there is no namespace {0}; create it, or name another one with --leader-elect-resource-namespace")]
+    NoNamespace(String),
     /// This process may not do that.
     #[error("{0}")]
     Forbidden(String),
@@ -49,6 +52,7 @@ pub(super) enum News {
 #[derive(Clone)]
 pub(super) struct LeaseApi {
     client: kube::Client,
+    namespace: String,
     name: String,
     url: String,
     timeout: Duration,
@@ -59,6 +63,7 @@ impl LeaseApi {
     pub(super) fn new(client: kube::Client, options: &LeaseOptions) -> LeaseApi {
         LeaseApi {
             client,
+            namespace: options.namespace.clone(),
             name: options.name.clone(),
             url: FullLease::url_path(&(), Some(&options.namespace)),
             timeout: options.request_timeout(),
@@ -80,7 +85,10 @@ impl LeaseApi {
     }
 
     pub(super) async fn create(&self, lease: &Lease) -> Result<Lease, Failure> {
-        self.ask(self.request().create(&PostParams::default(), lease.to_json())).await
+        match self.ask(self.request().create(&PostParams::default(), lease.to_json())).await {
+            Err(Failure::NotFound) => Err(Failure::NoNamespace(self.namespace.clone())),
+            answer => answer,
+        }
     }
 
     /// Writes it, if it is as it was when it was read.
