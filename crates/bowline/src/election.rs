@@ -69,6 +69,10 @@ impl Election {
 
     /// Does `work` as soon as the lease is held, gives the lease back when it has ended well, and ends the process when the
     /// lease is lost. Without a lease before shutdown is requested, nothing is done.
+    ///
+    /// After work that did not end well, as one that was given up while a cloud did not answer, the lease is left to run
+    /// out. From here nothing is sent any more, as the fence is closed; but what was sent may still take effect, and whoever
+    /// leads next must not begin in the middle of that.
     pub(crate) async fn lead<E>(self, shutdown: &Shutdown, work: impl Future<Output = Result<(), E>>) -> Result<(), E> {
         let Some(mut main) = self.main.acquire(shutdown).await else { return Ok(()) };
         main.open(self.term);
@@ -106,4 +110,47 @@ async fn release(held: Option<Held>) {
 fn end(message: &str, lost: &Lost) -> ! {
     tracing::error!(cause = %lost, "{message}");
     std::process::exit(LOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bowline_apiserver::{ApiServer, Options};
+    use k8s_openapi::api::coordination::v1::Lease;
+    use kube::Api;
+
+    use super::*;
+
+    /// Who holds the lease after work that ends like this, and whether the fence was open for it and is closed now.
+    async fn after(end: Result<(), &'static str>) -> (String, bool, bool) {
+        let server = ApiServer::start(Options::default()).await.unwrap();
+        let fence = Fence::open();
+        let candidacy = Candidacy {
+            client: server.in_process_client(),
+            clock: Clock::system(),
+            metrics: prometheus::Registry::new(),
+            board: Board::new(),
+            fence: fence.clone(),
+        };
+        let settings = settings::Election { lease: Default::default(), migration: None, releases: true };
+        let election = Election::new(&settings, candidacy).unwrap();
+        assert!(fence.check().is_err(), "not before the lease is held");
+        let seen = fence.clone();
+        let work = async move {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            end.map(|()| assert!(seen.check().is_ok()))
+        };
+        let done = election.lead(&Shutdown::new(), work).await;
+        let leases: Api<Lease> = Api::namespaced(server.in_process_client(), "kube-system");
+        let holder = leases.get(&settings.lease.name).await.unwrap().spec.unwrap().holder_identity.unwrap_or_default();
+        (holder, done.is_ok(), fence.check().is_err())
+    }
+
+    #[tokio::test]
+    async fn le7_a_lease_is_given_back_after_work_that_ended_well_and_runs_out_otherwise() {
+        assert_eq!(after(Ok(())).await, (String::new(), true, true));
+        let (holder, is_well, is_closed) = after(Err("the cloud did not answer")).await;
+        assert!(!holder.is_empty() && !is_well && is_closed, "{holder}");
+    }
 }

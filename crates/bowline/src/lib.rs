@@ -49,6 +49,7 @@ mod statusz;
 mod traces;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use bowline_config::Problems;
@@ -67,6 +68,9 @@ const BAD_MANAGER_INPUT: u8 = 1;
 /// The exit code of a manager that ran and could not go on.
 // upstream: -1, of which a parent sees the last eight bits.
 const MANAGER_FAILED: u8 = 255;
+
+/// How long the end of the process may be held up by saying why.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The manager waits for others nearly all the time. On a machine with many cores a thread for each would be memory and
 /// wake-ups for nothing; a second one is there for when the first has much to decode.
@@ -152,6 +156,8 @@ fn run_manager(invocation: &Manager, exporter: Option<Exporter>, logs: logging::
     if let Some(sending) = sending {
         runtime.block_on(sending.finish());
     }
+    // All tasks have ended, or are not waited for any longer; nor is a name that is being looked up.
+    runtime.shutdown_background();
     ended
 }
 
@@ -162,9 +168,17 @@ fn command_ended(result: anyhow::Result<ExitCode>) -> ExitCode {
     })
 }
 
-/// No macro: a closed standard error must not turn into a panic.
+/// No macro: a closed standard error must not turn into a panic. And one that nobody reads must not keep the process: it is
+/// about to end, and somebody waits to start it anew.
 fn complain(what: std::fmt::Arguments<'_>) {
-    let _ = std::io::Write::write_fmt(&mut std::io::stderr(), what);
+    let (text, (done, written)) = (what.to_string(), std::sync::mpsc::channel());
+    let writer = std::thread::Builder::new().spawn(move || {
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+        let _ = done.send(());
+    });
+    if writer.is_ok() {
+        let _ = written.recv_timeout(LAST_WORDS);
+    }
 }
 
 /// With as many threads, or as many as the machine has cores.

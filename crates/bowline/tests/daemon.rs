@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::api::{Api, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use support::{Program, Scratch, Server, bowline, exposition, refused, within};
+use support::{BOWLINE, Program, Scratch, Server, bowline, exposition, refused, within};
 
 /// An API server, a cloud and the manager, each in a process of its own.
 struct Processes {
@@ -511,6 +512,18 @@ fn a_kubeconfig_that_cannot_be_used_is_bad_input() {
     let broken = format!("--kubeconfig={}", by.scratch.file("broken-kubeconfig", "clusters: {").display());
     by.sees_refused(&["--cloud-provider=local", &missing], &["--kubeconfig", "missing-kubeconfig"]);
     by.sees_refused(&["--cloud-provider=local", &broken], &["--kubeconfig", "broken-kubeconfig"]);
+}
+
+#[test]
+fn nobody_who_reads_what_went_wrong_keeps_it_from_ending() {
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    // What a pipe holds: there is no room for another byte.
+    writer.write_all(&[b'x'; 1 << 16]).unwrap();
+    let mut manager = Command::new(BOWLINE).args(["--kubeconfig=/nowhere/config"]).stderr(writer).spawn().unwrap();
+    let status = within(Duration::from_secs(20), || manager.try_wait().unwrap());
+    manager.kill().unwrap();
+    manager.wait().unwrap();
+    assert_eq!(status.expect("it should have ended").code(), Some(1));
 }
 
 #[test]

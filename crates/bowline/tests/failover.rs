@@ -228,6 +228,9 @@ async fn a_leader_that_cannot_renew_ends_and_leaves_the_lease_alone() {
     let mut manager = world.manager("manager-1", &SHORT);
     manager.says(ACQUIRED);
     let holder = world.holder(LEASE).await;
+    // Nobody waits for what has no answer.
+    world.fault("patch", "nodes", json!({ "latencyMilliseconds": 60_000 })).await;
+    world.add_node("worker-1").await;
     world.fault("update", "leases", json!({ "status": { "code": 500 } })).await;
     assert_eq!(ended(&mut manager), Some(1), "{}", manager.said());
     assert!(manager.said().contains("leaderelection lost"), "{}", manager.said());
@@ -250,6 +253,35 @@ async fn a_standby_changes_nothing_and_ends_well_when_it_is_told_to() {
     assert_eq!(world.requests().await.iter().find(changes), None);
     assert_eq!(first.stop("-TERM").code(), Some(0), "{}", first.said());
     assert_eq!(world.holder(LEASE).await, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_ends_it_well_before_all_of_it_runs_and_leases_are_given_back() {
+    const SECOND: &str = "cloud-provider-extraction-migration";
+    let world = World::start("phases").await;
+    for effect in [json!({ "status": { "code": 500 } }), json!({ "latencyMilliseconds": 60_000 })] {
+        world.fault("get", "leases", effect).await;
+        let mut manager = world.manager("manager-1", &SHORT);
+        manager.says("attempting to acquire leader lease");
+        assert_eq!(manager.stop("-TERM").code(), Some(0), "no lease yet: {}", manager.said());
+        world.turn("DELETE", "/debug/faults", Value::Null).await;
+    }
+    let held = json!({
+        "metadata": { "name": SECOND },
+        "spec": { "holderIdentity": "other_1", "leaseDurationSeconds": 3600 },
+    });
+    world.leases().create(&PostParams::default(), &serde_json::from_value(held).unwrap()).await.unwrap();
+    for flag in ["--enable-leader-migration", "--controller-start-interval=1m"] {
+        let flags: Vec<_> = SHORT.iter().copied().chain([flag]).collect();
+        let mut manager = world.manager("manager-1", &flags);
+        manager.says(ACQUIRED);
+        assert_eq!(manager.stop("-TERM").code(), Some(0), "{flag}: {}", manager.said());
+        assert_eq!(
+            (world.holder(LEASE).await.as_str(), world.holder(SECOND).await.as_str()),
+            ("", "other_1"),
+            "{flag}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
