@@ -30,8 +30,9 @@ use crate::rights::{Right, Scope};
 
 /// Where the accounts are.
 pub(crate) const NAMESPACE: &str = "kube-system";
-/// How long a token is to live.
+/// How long a token is to live. One that seems to live longer comes from a clock that is behind.
 const LIFETIME_SECONDS: i64 = 3600;
+const LIFETIME: Duration = Duration::from_secs(LIFETIME_SECONDS as u64);
 /// A life shorter than this is taken for a clock that goes wrong.
 const LEAST_LIFE: Duration = Duration::from_secs(600);
 /// How often a token is asked for before its user is told.
@@ -249,7 +250,7 @@ impl Token {
     fn new(text: &str, life: Duration) -> Option<Token> {
         let mut header = HeaderValue::try_from(format!("Bearer {text}")).ok()?;
         header.set_sensitive(true);
-        let (now, life) = (Instant::now(), life.max(LEAST_LIFE));
+        let (now, life) = (Instant::now(), life.clamp(LEAST_LIFE, LIFETIME));
         Some(Token { header, renew_at: now + life * 4 / 5, ends_at: now + life })
     }
 }
@@ -327,6 +328,8 @@ mod tests {
         runtime.block_on(async {
             let token = Token::new("x", Duration::from_secs(5)).unwrap();
             assert_eq!(token.renew_at - Instant::now(), Duration::from_secs(480));
+            let token = Token::new("x", Duration::from_secs(3 * 3600)).unwrap();
+            assert_eq!(token.renew_at - Instant::now(), Duration::from_secs(2880));
             assert!(Token::new("two\nlines", LEAST_LIFE).is_none());
             assert!(!format!("{:?}", token.header).contains('x'), "secrets are not shown");
         });

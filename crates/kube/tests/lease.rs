@@ -256,6 +256,23 @@ async fn whoever_waits_for_a_lease_can_be_told_to_end() -> Result<(), Failure> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_that_is_just_being_taken_is_taken_so_that_it_can_be_given_back() -> Result<(), Failure> {
+    let world = World::new().await?;
+    let (candidate, shutdown) = (world.candidate()?, Shutdown::new());
+    world.fault("create", Effect::Latency(2 * SECOND), None);
+    let ending = async {
+        sleep(SECOND).await;
+        shutdown.request();
+    };
+    let (held, ()) = tokio::join!(candidate.elector.acquire(&shutdown), ending);
+    let held = held.ok_or("nobody knows of it")?;
+    assert_eq!(world.holder().await?, candidate.identity.as_str());
+    held.release().await;
+    assert_eq!(world.holder().await?, "");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_standby_that_may_not_watch_asks_instead() -> Result<(), Failure> {
     let world = World::new().await?;
     world.fault("watch", status(StatusCode::FORBIDDEN), None);

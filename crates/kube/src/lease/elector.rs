@@ -47,37 +47,44 @@ impl Elector {
 
     /// Waits until the lease is held by this process; `None` if shutdown is requested before that. A free lease is taken
     /// without a pause.
+    ///
+    /// A request that takes the lease is not given up for a shutdown: nobody would know that it is to be given back.
     pub async fn acquire(self, shutdown: &Shutdown) -> Option<Held> {
         let Lock(namespace, name) = self.lock();
         tracing::info!("attempting to acquire leader lease {namespace}/{name}...");
         let (sender, news) = mpsc::unbounded_channel();
         let written = async {
             tokio::select! {
-                written = self.stand(news) => written,
+                written = self.stand(news, shutdown) => written,
                 never = async { self.api.watch(sender).await; std::future::pending().await } => never,
             }
         };
-        let written = shutdown.or(written).await?;
+        let written = written.await?;
         tracing::info!("successfully acquired lease {namespace}/{name}");
         Some(Held::new(self, written))
     }
 
-    /// Tries until it works.
-    async fn stand(&self, mut news: mpsc::UnboundedReceiver<News>) -> Written {
+    /// Tries until it works, or nobody wants it any more.
+    async fn stand(&self, mut news: mpsc::UnboundedReceiver<News>, shutdown: &Shutdown) -> Option<Written> {
         let mut seen = None;
         loop {
-            match self.attempt(&mut seen).await {
-                Ok(Some(written)) => return written,
+            let found = shutdown.or(self.api.get()).await?;
+            match self.attempt(found, &mut seen).await {
+                Ok(Some(written)) => return Some(written),
                 Ok(None) => {}
                 Err(error) => self.complain(&error),
             }
-            self.wait(&mut seen, &mut news).await;
+            shutdown.or(self.wait(&mut seen, &mut news)).await?;
         }
     }
 
     /// One try; `None` if somebody else holds the lease.
-    async fn attempt(&self, seen: &mut Option<Seen>) -> Result<Option<Written>, Failure> {
-        let Some(found) = self.api.get().await? else { return self.create().await.map(Some) };
+    async fn attempt(
+        &self,
+        found: Result<Option<Lease>, Failure>,
+        seen: &mut Option<Seen>,
+    ) -> Result<Option<Written>, Failure> {
+        let Some(found) = found? else { return self.create().await.map(Some) };
         let seen = self.see(seen, found);
         if Instant::now() < seen.may_be_taken_at(&self.identity) {
             tracing::debug!(
