@@ -149,8 +149,10 @@ fn workload(fillings: &Fillings) -> String {
 }
 
 fn args() -> String {
+    // What is off is named, too: without any name, all that are usual would run.
     let on = |switch: Switch| {
-        when(&format!(".Values.controllers.{}", switch.value), &format!("- --controllers={}", switch.name))
+        let (value, name) = (format!(".Values.controllers.{}", switch.value), switch.name);
+        either(&value, &format!("- --controllers={name}"), &format!("- --controllers=-{name}"))
     };
     let controllers = switches().map(on).join("\n");
     include_str!("templates/chart/args.yaml").replace("@controllers@", &controllers)
