@@ -8,23 +8,19 @@ use std::path::{Path, PathBuf};
 use clap::Command;
 
 /// Flags of other programs that the pages speak of.
-const OF_OTHERS: [&str; 12] = [
-    // kubectl
-    "all",
-    "as",
-    "dry-run",
-    "raw",
-    "validate",
-    "watch",
-    // cargo
-    "bench",
-    "release",
-    "workspace",
-    // kubelet, and a Go manager
-    "allow-untagged-cloud",
-    "node-ip",
-    "provider-id",
+const OF_OTHERS: [(&str, &[&str]); 7] = [
+    ("cargo", &["bench", "release", "test", "workspace"]),
+    ("curl", &["cacert"]),
+    ("docker and podman", &["file", "input"]),
+    ("helm", &["set", "set-file"]),
+    ("kubectl", &["all", "as", "raw", "server-side", "validate", "watch"]),
+    ("kubelet", &["hostname-override", "node-ip", "provider-id"]),
+    // Given to all of ours without being declared.
+    ("clap", &["help"]),
 ];
+
+/// A script with flags of its own, each at the beginning of a line, with `)` behind it.
+const SCRIPT: &str = "deploy/image/build";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -68,15 +64,31 @@ fn every_relative_link_leads_somewhere() {
 }
 
 #[test]
+fn every_page_is_in_the_index_and_every_decision_has_a_number_of_its_own() {
+    let docs = root().join("docs");
+    let index = fs::read_to_string(docs.join("README.md")).unwrap();
+    let linked: BTreeSet<&str> = enclosed(&index, "](", ')').collect();
+    let mut names = Vec::new();
+    for (page, _) in pages() {
+        if let Ok(path) = page.strip_prefix(&docs) {
+            names.push(path.to_str().unwrap().to_owned());
+        }
+    }
+    let missing: Vec<_> = names.iter().filter(|name| *name != "README.md" && !linked.contains(name.as_str())).collect();
+    assert!(missing.is_empty(), "{missing:#?}");
+    let numbers: Vec<_> = names.iter().filter_map(|name| name.strip_prefix("adr/")?.split_once('-')).collect();
+    let distinct: BTreeSet<_> = numbers.iter().map(|(number, _)| number).collect();
+    assert_eq!(numbers.len(), distinct.len(), "{numbers:?}");
+}
+
+#[test]
 fn every_path_of_this_repository_that_a_page_names_is_there() {
-    let folders = ["crates/", "providers/", "docs/", "examples/", "xtask/", ".ci/"];
-    // Planned, and said to be.
-    let planned = ["crates/l4"];
+    let folders = ["crates/", "providers/", "deploy/", "docs/", "examples/", "xtask/", ".ci/"];
     let mut broken = Vec::new();
     for (page, text) in pages() {
         let code = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
         for path in code.filter(|code| folders.iter().any(|folder| code.starts_with(folder))) {
-            let is_one = !path.contains([' ', '*', '…']) && !planned.contains(&path);
+            let is_one = !path.contains([' ', '*', '…']);
             if is_one && !root().join(path).exists() {
                 broken.push(format!("{}: {path}", page.display()));
             }
@@ -87,7 +99,10 @@ fn every_path_of_this_repository_that_a_page_names_is_there() {
 
 #[test]
 fn every_flag_that_a_page_names_is_there() {
-    let mut known: BTreeSet<String> = OF_OTHERS.iter().map(ToString::to_string).collect();
+    let mut known: BTreeSet<String> = OF_OTHERS.iter().flat_map(|(_, flags)| *flags).map(ToString::to_string).collect();
+    let script = fs::read_to_string(root().join(SCRIPT)).unwrap();
+    let cases = script.lines().filter_map(|line| line.trim_start().strip_prefix("--")?.split_once(')'));
+    known.extend(cases.map(|(flag, _)| flag.to_owned()));
     add_flags(&mut known, &bowline::cli());
     let mut unknown = Vec::new();
     for (page, text) in pages() {
@@ -117,8 +132,8 @@ fn flags(text: &str) -> impl Iterator<Item = &str> {
     behind
         .map(move |word| word.split(|letter| !is_name(letter)).next().unwrap_or_default())
         .filter(|name| name.starts_with(|letter: char| letter.is_ascii_lowercase()))
-        // An example of how flags are written, not a flag.
-        .filter(|name| *name != "flag")
+        // Examples of how flags are written, not flags.
+        .filter(|name| !matches!(*name, "flag" | "list"))
 }
 
 #[test]

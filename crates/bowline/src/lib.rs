@@ -1,13 +1,13 @@
 //! Bowline's command line: parse, compose, run.
 //!
 //! ```text
-//! argv ──► cli (clap: flags, help, exit code 2) ──► serve (start, write kubeconfig, wait for a signal, stop)
-//!   │                                                 ├─ playground (the same, and what to try)
-//!   │                                                 ├─ cloud (the same for a cloud, or one change to a running one)
-//!   │                                                 └─ plan, orphans (look once at a cluster and its clouds)
-//!   └─ flags only: the manager
-//!      argv (Go's spelling) ──► cli ──► settings ──► providers ──► daemon
-//!                 └──── Problems ─────────┴─────────────┘ all at once, exit code 1, nothing started
+//! argv ──► invocation ──► a command: cli (clap: flags, help, exit code 2)
+//!              │            ├─ apiserver, playground, cloud    start, wait for a signal, stop
+//!              │            ├─ plan, orphans, check            look once at a cluster and its clouds
+//!              │            └─ manifests                       look at nothing but the flags
+//!              └─ flags only, or another name: the manager
+//!                 argv (Go's spelling) ──► cli ──► settings ──► reach ──► daemon
+//!                            └───── Problems ─────────┴───────────┘ all at once, exit code 1, nothing started
 //! ```
 //!
 //! This crate holds no logic of Kubernetes or of a cloud; it turns flags into the options of the crates below it and

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::Part;
 use crate::queue::record::seconds;
 
-/// The longest that a turn may take, if nothing else is said. A look at all Nodes of a large cluster at one call per second
+/// The longest that a turn may take. A look at all Nodes of a large cluster at one call per second
 /// takes most of an hour, and is slow but not stuck.
 const LONGEST_TURN: Duration = Duration::from_secs(60 * 60);
 
@@ -29,9 +29,8 @@ const LATE: Duration = Duration::from_secs(5 * 60);
 const MISSED: u32 = 3;
 
 /// A loop that works, rests, and works again. Clones are the same loop.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Heartbeat {
-    longest_turn: Duration,
     state: Arc<Mutex<State>>,
 }
 
@@ -57,12 +56,7 @@ enum Activity {
 impl Heartbeat {
     /// Of a loop that has not begun.
     pub fn new() -> Heartbeat {
-        Heartbeat { longest_turn: LONGEST_TURN, state: Arc::default() }
-    }
-
-    /// A turn may take so long. Without this, an hour.
-    pub fn with_longest_turn(self, longest_turn: Duration) -> Heartbeat {
-        Heartbeat { longest_turn, ..self }
+        Heartbeat::default()
     }
 
     /// A turn begins.
@@ -83,12 +77,6 @@ impl Heartbeat {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Default for Heartbeat {
-    fn default() -> Heartbeat {
-        Heartbeat::new()
     }
 }
 
@@ -122,7 +110,7 @@ impl Part for Heartbeat {
     fn health(&self) -> Result<(), String> {
         let now = Instant::now();
         match self.lock().now {
-            Activity::Working(since) if now.saturating_duration_since(since) > self.longest_turn => {
+            Activity::Working(since) if now.saturating_duration_since(since) > LONGEST_TURN => {
                 Err(format!("its turn has lasted {:.0?}", now.saturating_duration_since(since)))
             }
             Activity::Resting { since, rest } => {
@@ -208,12 +196,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_that_does_not_end_fails_and_one_that_ends_late_recovers() {
-        let beat = Heartbeat::new().with_longest_turn(10 * MINUTE);
+        let beat = Heartbeat::new();
         beat.works();
-        advance(10 * MINUTE).await;
+        advance(LONGEST_TURN).await;
         assert_eq!(beat.health(), Ok(()), "slow is no fault");
         advance(MINUTE).await;
-        assert_eq!(beat.health(), Err("its turn has lasted 660s".to_owned()));
+        assert_eq!(beat.health(), Err("its turn has lasted 3660s".to_owned()));
         beat.rests(MINUTE);
         assert_eq!(beat.health(), Ok(()));
     }
@@ -231,13 +219,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_controller_is_as_well_as_its_parts_while_it_runs() {
-        let beat = Heartbeat::new().with_longest_turn(MINUTE);
+        let beat = Heartbeat::new();
         let controller = Ensemble::new([("addresses".to_owned(), Arc::new(beat.clone()) as Arc<dyn Part>)]);
         beat.works();
-        advance(2 * MINUTE).await;
+        advance(LONGEST_TURN + MINUTE).await;
         assert_eq!(controller.health(), Ok(()), "it has not been started");
         controller.started();
-        assert_eq!(controller.health(), Err("addresses: its turn has lasted 120s".to_owned()));
+        assert_eq!(controller.health(), Err("addresses: its turn has lasted 3660s".to_owned()));
         assert_eq!(controller.status()["parts"]["addresses"]["state"], "working");
         controller.stopped();
         assert_eq!(controller.health(), Ok(()));

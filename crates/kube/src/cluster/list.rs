@@ -1,4 +1,4 @@
-//! Reading once, without a watch: for commands that look, tell and end.
+//! Reading once, without a watch: for commands that look, tell and end, and for controllers that have to be sure.
 
 use std::sync::Arc;
 
@@ -40,9 +40,6 @@ impl Cluster {
     pub async fn list_nodes(&self) -> Result<Vec<Arc<Node>>, WriteError> {
         self.list::<WireNode>().await
     }
-
-    /// For [`Cluster::list_services`].
-    pub const LIST_SERVICES: Right = Right::core("services", &["list"], "to look at all Services once");
 
     /// All Services, as they are now.
     pub async fn list_services(&self) -> Result<Vec<Arc<Service>>, WriteError> {
