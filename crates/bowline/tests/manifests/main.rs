@@ -324,7 +324,8 @@ async fn the_account_may_do_what_the_manager_does_and_nothing_else() {
 
 #[tokio::test]
 async fn what_is_switched_off_is_not_allowed() {
-    let cases: [(&[&str], &[&str]); 4] = [
+    let cases: [(&[&str], &[&str]); 5] = [
+        (&["--authentication-skip-lookup"], &["get configmaps kube-system/extension-apiserver-authentication"]),
         (&["--controllers=service"], &["patch nodes", "delete nodes", "patch nodes/status", "get nodes"]),
         (&["--controllers=cloud-node"], &["list services", "patch services/status", "delete nodes"]),
         (&["--leader-elect=false"], &["create leases.coordination.k8s.io kube-system/"]),
