@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::{Rights, node, node_ipam, node_lifecycle, route, service};
@@ -44,8 +45,8 @@ pub(crate) const READ_AUTHORITIES: Right = Right {
 pub(crate) struct Surroundings {
     /// The Leases that are held.
     pub(crate) leases: Vec<LeaseOptions>,
-    /// There is an HTTPS server, which asks the API server about its clients.
-    pub(crate) serving: bool,
+    /// What the HTTPS server asks the API server about its clients.
+    pub(crate) serving: Vec<Right>,
     /// Each controller has a service account of its own.
     pub(crate) own_accounts: bool,
 }
@@ -55,10 +56,25 @@ impl Surroundings {
     pub(crate) fn of(settings: &Settings) -> Surroundings {
         Surroundings {
             leases: settings.election.iter().flat_map(leases).collect(),
-            serving: settings.serving.https.is_some(),
+            serving: if settings.serving.https.is_some() { serving(settings) } else { Vec::new() },
             own_accounts: settings.own_credentials,
         }
     }
+}
+
+/// As far as it is asked under the name of the process: a kubeconfig of its own has rights of its own.
+fn serving(settings: &Settings) -> Vec<Right> {
+    let (authentication, authorization) = (&settings.serving.authentication, &settings.serving.authorization);
+    let is_ours =
+        |kubeconfig: &Option<PathBuf>| kubeconfig.is_none() || *kubeconfig == settings.reach.client.kubeconfig;
+    let has_files = authentication.client_ca_file.is_some() && authentication.request_header.client_ca_file.is_some();
+    let looks_up = !authentication.skip_lookup && !has_files;
+    let all = [
+        (is_ours(&authentication.kubeconfig), REVIEW_TOKENS),
+        (is_ours(&authorization.kubeconfig), REVIEW_ACCESS),
+        (is_ours(&authentication.kubeconfig) && looks_up, READ_AUTHORITIES),
+    ];
+    all.into_iter().filter_map(|(is_asked, right)| is_asked.then_some(right)).collect()
 }
 
 /// The one that leads, and that of a migration.
@@ -77,11 +93,17 @@ pub(crate) fn of_process(manager: &ManagerOptions, surroundings: &Surroundings) 
     if surroundings.own_accounts {
         rights.extend(account_rights(&controllers.controllers.keys().copied().collect::<Vec<_>>()));
     }
-    if surroundings.serving {
-        rights.extend([REVIEW_TOKENS, REVIEW_ACCESS, READ_AUTHORITIES]);
-    }
+    rights.extend(surroundings.serving.iter().cloned());
     rights.extend(surroundings.leases.iter().flat_map(LeaseOptions::rights));
+    let everywhere: Vec<Right> = rights.iter().filter(|right| right.scope == Scope::Cluster).cloned().collect();
+    rights.retain(|right| right.scope == Scope::Cluster || !everywhere.iter().any(|wide| includes(wide, right)));
     rights
+}
+
+/// Who may do it everywhere needs no right to do it in one place.
+fn includes(wide: &Right, right: &Right) -> bool {
+    let same = (wide.group, wide.resource) == (right.group, right.resource);
+    same && right.verbs.iter().all(|verb| wide.verbs.contains(verb))
 }
 
 /// What everybody needs, by who asks: `None` is the process. Each right once, whatever it is for.
@@ -211,6 +233,19 @@ mod tests {
         assert!(!rights.iter().any(writes), "{rights:?}");
         assert!(rights.iter().any(|right| right.resource == "serviceaccounts/token"), "{rights:?}");
         assert!(lacking(&ManagerOptions::default()).is_empty(), "{:?}", lacking(&ManagerOptions::default()));
+    }
+
+    #[test]
+    fn what_is_allowed_everywhere_is_not_asked_for_in_one_place_once_more() {
+        let events = |own_accounts| {
+            let surroundings =
+                Surroundings { own_accounts, leases: vec![LeaseOptions::default()], ..Surroundings::default() };
+            let rights = of_process(&ManagerOptions::default(), &surroundings).into_iter();
+            let of_events = rights.filter(|right| right.resource == "events" && right.verbs.contains(&"create"));
+            of_events.map(|right| right.scope == Scope::Cluster).collect::<Vec<_>>()
+        };
+        assert!(events(false).into_iter().all(|is_everywhere| is_everywhere));
+        assert_eq!(events(true), [false], "the process itself tells only of its lease");
     }
 
     #[test]

@@ -97,9 +97,12 @@ fn in_system() -> String {
     clients.dedup();
     let accounts = account_rights(&clients);
     let lease = LeaseOptions { name: "{{ .Values.leaseName }}".to_owned(), ..LeaseOptions::default() };
+    // Who has the rights of all controllers may tell of everything everywhere.
+    let (events, lease): (Vec<_>, Vec<_>) = lease.rights().into_iter().partition(|right| right.resource == "events");
+    let events = when(".Values.useServiceAccountCredentials", &rules(&events));
     let lines = [
         rules(&[rights::READ_AUTHORITIES]),
-        when(".Values.leaderElection", &rules(&lease.rights())),
+        when(".Values.leaderElection", &[rules(&lease), events].join("\n")),
         when(".Values.useServiceAccountCredentials", &rules(&accounts)),
     ];
     lines.join("\n")
@@ -149,8 +152,10 @@ fn workload(fillings: &Fillings) -> String {
 }
 
 fn args() -> String {
+    // What is off is named, too: without any name, all that are usual would run.
     let on = |switch: Switch| {
-        when(&format!(".Values.controllers.{}", switch.value), &format!("- --controllers={}", switch.name))
+        let (value, name) = (format!(".Values.controllers.{}", switch.value), switch.name);
+        either(&value, &format!("- --controllers={name}"), &format!("- --controllers=-{name}"))
     };
     let controllers = switches().map(on).join("\n");
     include_str!("templates/chart/args.yaml").replace("@controllers@", &controllers)

@@ -173,6 +173,8 @@ impl File {
 /// The files that flags name, or the document of `--config` does in their place.
 fn named_files(flags: &EffectiveFlags, problems: &mut Problems) -> Vec<File> {
     let named = paths(flags).filter(|(flag, _)| is_file(flag));
+    // Those that are read for what they say are told already.
+    let is_first = problems.is_empty();
     let mut files = Vec::new();
     for (flag, path) in named {
         let name = flag.get_long().unwrap_or_default();
@@ -181,8 +183,7 @@ fn named_files(flags: &EffectiveFlags, problems: &mut Problems) -> Vec<File> {
                 let (flag, text) = (name.to_owned(), file.text().to_owned());
                 files.push(File { name: flag.clone(), flag, provider: None, text });
             }
-            // Told already, when it was read for what it says.
-            Err(problem) if problems.is_empty() => problems.push(problem.hint(format!("--{name}: {READ_HERE}"))),
+            Err(problem) if is_first => problems.push(problem.hint(format!("--{name}: {READ_HERE}"))),
             Err(_) => {}
         }
     }
@@ -269,11 +270,23 @@ fn own_remarks(args: &ManifestsArgs, settings: &Settings) -> Vec<String> {
         remarks
             .push("--leader-elect=false: there must be one node for --node-selector, or several work at once".into());
     }
+    let allows =
+        |path: &str| settings.serving.authorization.always_allow_paths.iter().any(|given| is_within(path, given));
+    if settings.serving.https.is_some() && !["/livez", "/readyz"].iter().all(|path| allows(path)) {
+        let remark = "--authorization-always-allow-paths lacks /livez or /readyz: kubelets, which ask for them, are then \
+                      answered only if the API server can be asked, and allows that to everybody";
+        remarks.push(remark.to_owned());
+    }
     let lease = settings.election.as_ref().map(|election| &election.lease.namespace);
     if let Some(namespace) = lease.filter(|name| ![SYSTEM, "default", &args.namespace].contains(&name.as_str())) {
         remarks.push(format!("the namespace {namespace} of the Lease has to be there, as a Role in it is printed"));
     }
     remarks
+}
+
+/// A path with * at its end is the beginning of others.
+fn is_within(path: &str, allowed: &str) -> bool {
+    allowed.strip_suffix('*').map_or(path == allowed, |beginning| path.starts_with(beginning))
 }
 
 fn files(wanted: &[Wanted], registry: &Registry, problems: &mut Problems) -> Vec<File> {

@@ -84,7 +84,7 @@ pub(super) fn rule(rule: &Rule) -> String {
 // ---- pods
 
 fn workload(installation: &Installation, fillings: &Fillings) -> String {
-    let args: Vec<String> = installation.flags.iter().map(|flag| format!("- {}", scalar(flag))).collect();
+    let args: Vec<String> = installation.flags.iter().map(|flag| format!("- {}", scalar(&unexpanded(flag)))).collect();
     let fillings = fillings
         .clone()
         .with("image", scalar(&installation.image))
@@ -110,6 +110,11 @@ fn workload(installation: &Installation, fillings: &Fillings) -> String {
             .with("affinity", include_str!("templates/affinity.yaml")),
     };
     fillings.fill(include_str!("templates/workload.yaml"))
+}
+
+/// Kubelets put variables in the place of `$(NAME)`, and one `$` in that of two.
+fn unexpanded(flag: &str) -> String {
+    flag.replace('$', "$$")
 }
 
 /// Nobody takes over from the only one before it has ended, unless there is an election to see to that.

@@ -51,7 +51,8 @@ impl World {
     }
 
     pub(crate) fn manager(&self, test: &str, flags: &[&str]) -> Program {
-        let alone = ["--leader-elect=false", "--configure-cloud-routes=false"];
+        // Nobody asks it anything, and the port may be another's.
+        let alone = ["--leader-elect=false", "--configure-cloud-routes=false", "--secure-port=0"];
         let words = self.reach.iter().map(String::as_str).chain(alone).chain(flags.iter().copied());
         Program::start(test, &words.collect::<Vec<_>>())
     }

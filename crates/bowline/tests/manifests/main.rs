@@ -174,7 +174,7 @@ async fn the_files_that_flags_name_go_into_the_secret_and_the_flags_follow() {
                      leaderName: mine\ncontrollerLeaders:\n  - name: route\n    component: '*'\n";
     let file = scratch.file("migration file.yaml", migration);
     let document = "apiVersion: cloudcontrollermanager.config.k8s.io/v1alpha1\n\
-                    kind: CloudControllerManagerConfiguration\ngeneric:\n  leaderElection:\n    resourceName: other\n";
+                    kind: CloudControllerManagerConfiguration\nGeneric:\n  LeaderElection:\n    resourceName: other\n";
     let config = scratch.file("config.yaml", document);
     let flags = [
         "--enable-leader-migration".to_owned(),
@@ -199,6 +199,16 @@ async fn the_files_that_flags_name_go_into_the_secret_and_the_flags_follow() {
         let what = format!("update leases.coordination.k8s.io kube-system/{name}");
         assert!(may(&account(&server, "kube-system"), &what).await, "{what}");
     }
+}
+
+#[tokio::test]
+async fn flags_reach_the_manager_as_they_are_given() {
+    let flag = "--cluster-name=$(HOME) $5 \"a\": b # ü\u{2028}";
+    let objects = create(&server().await, &manifests(&[flag])).await;
+    let args = pod(&objects)["containers"][0]["args"].as_array().unwrap();
+    let given: Vec<String> = args.iter().map(|arg| arg.as_str().unwrap().replace("$$", "$")).collect();
+    assert!(given.contains(&flag.to_owned()), "{given:?}");
+    assert!(args.iter().any(|arg| arg.as_str().unwrap().contains("$$(HOME) $$5")), "kubelets expand: {args:?}");
 }
 
 #[tokio::test]
@@ -314,7 +324,8 @@ async fn the_account_may_do_what_the_manager_does_and_nothing_else() {
 
 #[tokio::test]
 async fn what_is_switched_off_is_not_allowed() {
-    let cases: [(&[&str], &[&str]); 4] = [
+    let cases: [(&[&str], &[&str]); 5] = [
+        (&["--authentication-skip-lookup"], &["get configmaps kube-system/extension-apiserver-authentication"]),
         (&["--controllers=service"], &["patch nodes", "delete nodes", "patch nodes/status", "get nodes"]),
         (&["--controllers=cloud-node"], &["list services", "patch services/status", "delete nodes"]),
         (&["--leader-elect=false"], &["create leases.coordination.k8s.io kube-system/"]),

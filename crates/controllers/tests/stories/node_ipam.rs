@@ -93,13 +93,13 @@ fn passed(world: &World) -> (u64, f64) {
 }
 
 /// Makes writes to this Node end like this, so many times.
-fn hit_writes(world: &World, name: &str, effect: Effect, times: Option<u64>) {
+pub(crate) fn hit_writes(world: &World, name: &str, effect: Effect, times: Option<u64>) {
     let text = |text: &str| Some(text.to_owned());
     let (verb, resource, name) = (text("patch"), text("nodes"), text(name));
     world.server.faults().add(FaultRule { verb, resource, name, effect, times, ..FaultRule::default() });
 }
 
-fn status(code: u16) -> Effect {
+pub(crate) fn status(code: u16) -> Effect {
     let code = StatusCode::from_u16(code).unwrap();
     Effect::Status { code, message: "as the story has it".to_owned(), retry_after: None }
 }

@@ -15,7 +15,7 @@ use bowline_local::{Fault, FaultSpec};
 use k8s_openapi::api::core::v1::Event;
 use serde_json::json;
 
-use crate::node_ipam::{ONE, options as ipam_options, pod_cidrs};
+use crate::node_ipam::{ONE, hit_writes, options as ipam_options, pod_cidrs, served, status};
 use crate::world::{SHUTDOWN, UNINITIALIZED, World, addresses, has_taint, machine};
 
 /// A controller, with everything in it that asks the API server for something.
@@ -51,6 +51,15 @@ const NODE_IPAM: Case = Case {
         ManagerOptions { node_ipam: Some(allocator), ..nobody() }
     },
     story: |world| Box::pin(hand_out_ranges(world)),
+};
+
+/// The allocator without a cloud has fewer rights, each of which it needs, too.
+const NODE_IPAM_ALONE: Case = Case {
+    options: || ManagerOptions {
+        node_ipam: Some(ipam_options(&[("10.10.0.0/32", 32)], AllocatorType::Range)),
+        ..nobody()
+    },
+    story: |world| Box::pin(hand_out_blocks(world)),
 };
 
 const ROUTE: Case = Case {
@@ -113,6 +122,22 @@ async fn hand_out_ranges(world: &World) {
     world.cloud().change("i-a", |machine| machine.pod_ranges = vec!["10.10.7.0/24".parse().unwrap()]).unwrap();
     world.network("a", "False", "RouteCreated").await;
     assert_eq!(pod_cidrs(&world.node("a").await), ["10.10.7.0/24"]);
+}
+
+/// A Node finds the only block taken, then cannot be written to, and finds it taken once more before it gets it.
+async fn hand_out_blocks(world: &World) {
+    world.register("b").await;
+    served(world, "b").await;
+    world.register("a").await;
+    world.told("a", "CIDRNotAvailable").await;
+    hit_writes(world, "a", status(422), None);
+    world.delete("b").await;
+    world.told("a", "CIDRAssignmentFailed").await;
+    world.register("c").await;
+    world.counted("a", "CIDRNotAvailable").await;
+    world.server.faults().clear();
+    world.delete("c").await;
+    served(world, "a").await;
 }
 
 /// A range is led to its Node at the second try, and so it is again after somebody has removed the route.
@@ -230,6 +255,11 @@ async fn the_lifecycle_controller_needs_all_that_it_declares() {
 #[tokio::test(start_paused = true)]
 async fn the_ipam_controller_needs_all_that_it_declares() {
     NODE_IPAM.needs_all_of_it().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_ipam_controller_without_a_cloud_needs_all_that_it_declares() {
+    NODE_IPAM_ALONE.needs_all_of_it().await;
 }
 
 #[tokio::test(start_paused = true)]
