@@ -42,6 +42,12 @@ pub(crate) use webhook::WebhookArgs;
 /// Names the environment variable that selects what is logged.
 pub(crate) const LOG_VARIABLE: &str = "BOWLINE_LOG";
 
+/// What the manager says of itself under the name of the Go managers, which has no commands.
+pub(crate) const MANAGER_ABOUT: &str = "A cloud controller manager for Kubernetes.\n\n\
+It watches the API server, makes the cluster's nodes match what their clouds say, and sees to load balancers for its Services, \
+to pod ranges and to the routes to them. Flags that the managers built on k8s.io/cloud-provider have, too, are written as they \
+are there. It stops cleanly on SIGINT or SIGTERM.";
+
 /// A cloud controller manager for Kubernetes, and the tools to try it without a cloud.
 ///
 /// With flags and no command it is the manager: it watches the API server, makes the cluster's nodes match what their

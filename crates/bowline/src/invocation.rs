@@ -124,10 +124,12 @@ fn definition(name: &str) -> clap::Command {
         // What was wrong is taken out already, so that nothing may be left.
         return crate::cli().arg_required_else_help(false);
     }
-    let whole = crate::cli();
-    let about = whole.get_long_about().or_else(|| whole.get_about()).cloned().unwrap_or_default();
     let definition = ManagerArgs::augment_args(clap::Command::new(name.to_owned()));
-    definition.about(about).disable_version_flag(true).args_override_self(true).after_help(crate::after_help())
+    definition
+        .about(cli::MANAGER_ABOUT)
+        .disable_version_flag(true)
+        .args_override_self(true)
+        .after_help(crate::after_help())
 }
 
 /// Puts what `--config` says in front of the flags, except where a flag says it, too.

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::{Rights, node, node_ipam, node_lifecycle, route, service};
-use bowline_kube::{LeaseOptions, Right, Scope, WATCH_NODES, WATCH_SERVICES};
+use bowline_kube::{LeaseOptions, Right, Scope, WATCH_NODES, WATCH_SERVICES, account_rights};
+
+use crate::settings::{Election, Settings};
 
 /// Where per-controller service accounts live, and where API servers keep what they say of themselves.
 pub(crate) const SYSTEM: &str = "kube-system";
@@ -48,6 +50,23 @@ pub(crate) struct Surroundings {
     pub(crate) own_accounts: bool,
 }
 
+impl Surroundings {
+    /// Those of a manager with these settings.
+    pub(crate) fn of(settings: &Settings) -> Surroundings {
+        Surroundings {
+            leases: settings.election.iter().flat_map(leases).collect(),
+            serving: settings.serving.https.is_some(),
+            own_accounts: settings.own_credentials,
+        }
+    }
+}
+
+/// The one that leads, and that of a migration.
+fn leases(election: &Election) -> Vec<LeaseOptions> {
+    let second = election.migration.as_ref().map(|migration| election.second_lease(migration));
+    std::iter::once(election.lease.clone()).chain(second).collect()
+}
+
 /// What the account of the process needs.
 pub(crate) fn of_process(manager: &ManagerOptions, surroundings: &Surroundings) -> Vec<Right> {
     let controllers = Rights::of(manager);
@@ -56,8 +75,7 @@ pub(crate) fn of_process(manager: &ManagerOptions, surroundings: &Surroundings) 
         false => controllers.of_one(),
     };
     if surroundings.own_accounts {
-        rights.push(make_accounts());
-        rights.extend(controllers.controllers.keys().map(|client| act_as(client)));
+        rights.extend(account_rights(&controllers.controllers.keys().copied().collect::<Vec<_>>()));
     }
     if surroundings.serving {
         rights.extend([REVIEW_TOKENS, REVIEW_ACCESS, READ_AUTHORITIES]);
@@ -66,16 +84,27 @@ pub(crate) fn of_process(manager: &ManagerOptions, surroundings: &Surroundings) 
     rights
 }
 
-/// For the accounts of controllers: those that are missing are made (CL-4).
-pub(crate) fn make_accounts() -> Right {
-    let (scope, why) = (Scope::Namespace(SYSTEM.into()), "to make the account of a controller if there is none yet");
-    Right { group: "", resource: "serviceaccounts", verbs: &["create"], scope, why }
+/// What everybody needs, by who asks: `None` is the process. Each right once, whatever it is for.
+pub(crate) fn of_everybody(
+    manager: &ManagerOptions,
+    surroundings: &Surroundings,
+) -> Vec<(Option<&'static str>, Right)> {
+    let process = of_process(manager, surroundings).into_iter().map(|right| (None, right));
+    let controllers = if surroundings.own_accounts { Rights::of(manager).controllers } else { BTreeMap::new() };
+    let of_controllers =
+        controllers.into_iter().flat_map(|(client, rights)| rights.into_iter().map(move |right| (Some(client), right)));
+    let mut once: Vec<(Option<&'static str>, Right)> = Vec::new();
+    for asked in process.chain(of_controllers) {
+        if !once.iter().any(|known| is_same(known, &asked)) {
+            once.push(asked);
+        }
+    }
+    once
 }
 
-/// For the accounts of controllers: tokens of this one.
-pub(crate) fn act_as(client: &'static str) -> Right {
-    let (scope, why) = (Scope::Named(SYSTEM.into(), client.into()), "to act as each controller");
-    Right { group: "", resource: "serviceaccounts/token", verbs: &["create"], scope, why }
+/// What for does not count.
+fn is_same((a_who, a): &(Option<&str>, Right), (b_who, b): &(Option<&str>, Right)) -> bool {
+    (a_who, a.group, a.resource, a.verbs, &a.scope) == (b_who, b.group, b.resource, b.verbs, &b.scope)
 }
 
 /// A resource, and what may be done with it.
@@ -144,7 +173,6 @@ The providers know no Kubernetes and need no rights in it; what they need in the
 pub(crate) fn reference() -> String {
     let process = |part: &'static str, rights: Vec<Right>| (part, "", rights);
     let ipam = [node_ipam::RIGHTS, node_ipam::RIGHTS_WITH_CLOUD].concat();
-    let accounts = std::iter::once(make_accounts()).chain(BOOTSTRAPPED.map(|(client, _)| act_as(client)));
     let parts = [
         process("watches", vec![WATCH_NODES, WATCH_SERVICES]),
         (node::NAME, node::CLIENT, node::RIGHTS.to_vec()),
@@ -154,7 +182,7 @@ pub(crate) fn reference() -> String {
         (node_ipam::NAME, node_ipam::CLIENT, ipam),
         process("`--leader-elect`", LeaseOptions::default().rights()),
         process("`--secure-port`", vec![REVIEW_TOKENS, REVIEW_ACCESS, READ_AUTHORITIES]),
-        process("`--use-service-account-credentials`", accounts.collect()),
+        process("`--use-service-account-credentials`", account_rights(&BOOTSTRAPPED.map(|(client, _)| client))),
     ];
     let rows = parts.iter().flat_map(|(part, account, rights)| rights.iter().map(|right| row(part, account, right)));
     HEAD.to_owned() + &rows.collect::<String>()

@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Requests per second and at once, for the flag of the two that is not given.
 // upstream: the defaults of --kube-api-qps and --kube-api-burst.
-const KUBE_API_RATE: (f64, i32) = (20.0, 30);
+pub(crate) const KUBE_API_RATE: (f64, i32) = (20.0, 30);
 
 /// What is said at the start, so that nobody waits for something to happen.
 const DRY_RUN_REMARK: &str = "dry run: nothing is changed, neither in the cluster nor in a cloud";

@@ -35,7 +35,7 @@ fn called(name: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
 #[test]
 fn under_the_name_of_the_go_managers_it_is_the_manager_and_nothing_else() {
     let cases: [(&str, &[&str], &str); 5] = [
-        ("cloud-controller-manager", &[], "Error: --cloud-provider cannot be empty"),
+        ("cloud-controller-manager", &[], "\n--cloud-provider cannot be empty"),
         (
             "cloud-controller-manager",
             &["plan"],
@@ -81,6 +81,7 @@ fn help_and_version_are_told_and_end_it_well() {
         for group in ["Secure serving:", "Authentication:", "Authorization:", "Webhooks:", "Logging:", "Debugging:"] {
             assert!(help.contains(group), "{flag}: {group} is missing");
         }
+        assert!(help.starts_with("A cloud controller manager for Kubernetes.\n"), "{help}");
         assert!(!help.contains("apiserver\n") && help.contains("Usage: cloud-controller-manager"), "{help}");
     }
 }

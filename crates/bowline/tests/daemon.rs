@@ -36,7 +36,8 @@ impl Processes {
         let config = format!("--cloud-config={}", config.display());
         let kubeconfig = format!("--kubeconfig={}", server.kubeconfig().display());
         let routes = "--configure-cloud-routes=false";
-        let arguments = ["--cloud-provider=local", &config, &kubeconfig, "--leader-elect=false", routes];
+        let (election, serving) = ("--leader-elect=false", "--secure-port=0");
+        let arguments = ["--cloud-provider=local", &config, &kubeconfig, election, serving, routes];
         let arguments: Vec<_> = arguments.iter().chain(flags).copied().collect();
         Processes { manager: Program::start(test, &arguments), server, cloud, endpoint }
     }
@@ -224,7 +225,8 @@ async fn two_clouds_have_a_node_each_in_one_cluster() {
     let (_south, south) = cloud_with("worker-2", "south", &server.scratch);
     let configs = format!("--cloud-config=local={north},local={south}");
     let kubeconfig = format!("--kubeconfig={}", server.kubeconfig().display());
-    let flags = ["--cloud-provider=local,local", &configs, &kubeconfig, "--configure-cloud-routes=false"];
+    let flags =
+        ["--cloud-provider=local,local", &configs, &kubeconfig, "--configure-cloud-routes=false", "--secure-port=0"];
     let mut manager = Program::start("two-clouds", &flags);
     let nodes: Api<Node> = Api::all(client(&server.kubeconfig()).await);
     for (name, id) in [("worker-1", "north://one"), ("worker-2", "south://one")] {
@@ -357,9 +359,10 @@ fn it_waits_for_an_api_server_and_a_cloud_that_are_not_there() {
     let config = format!("--cloud-config={}", config.display());
     let master = format!("--master=http://{nowhere}");
     let routes = "--configure-cloud-routes=false";
-    let mut manager = Program::start("nowhere", &["--cloud-provider=local", &config, &master, routes]);
-    manager.says("there is no leader election yet: run one replica only");
+    let mut manager =
+        Program::start("nowhere", &["--cloud-provider=local", &config, &master, routes, "--secure-port=0"]);
     manager.says("starting");
+    manager.says("cannot get the lease; trying again");
     assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
 }
 

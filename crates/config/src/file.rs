@@ -30,7 +30,7 @@ impl ConfigFile {
     pub fn read(path: &Path) -> Result<ConfigFile, Problem> {
         let bytes = read(path).map_err(|error| unreadable(path, &error))?;
         if bytes.len() as u64 > LARGEST {
-            let hint = "name the provider's configuration, which is a page of YAML";
+            let hint = "name a configuration, which is a page of text";
             return Err(Problem::file(path, None, "is larger than 1 MiB").hint(hint));
         }
         let text = String::from_utf8(bytes).map_err(|error| not_text(path, &error))?;

@@ -20,6 +20,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::answer::{self, Answer};
 use crate::door::Door;
+use crate::room::Guest;
 use crate::site::{Asked, Site, finished};
 
 /// How long a client may take for its TLS handshake.
@@ -74,10 +75,11 @@ pub(crate) async fn run(
     served: Arc<Served>,
     limits: Limits,
     watcher: Watcher,
+    guest: Arc<Guest>,
 ) {
     let _ = stream.set_nodelay(true);
     let Some(acceptor) = acceptor else {
-        return converse(stream, Arc::new([]), false, served, limits, watcher).await;
+        return converse(stream, (Arc::new([]), guest), false, served, limits, watcher).await;
     };
     match tokio::time::timeout(HANDSHAKE, handshake(stream, acceptor)).await {
         Ok(Ok(Some(stream))) => {
@@ -85,7 +87,7 @@ pub(crate) async fn run(
             let shown: Shown =
                 session.peer_certificates().unwrap_or_default().iter().map(|c| c.clone().into_owned()).collect();
             let http2 = session.alpn_protocol() == Some(b"h2");
-            converse(stream, shown, http2, served, limits, watcher).await;
+            converse(stream, (shown, guest), http2, served, limits, watcher).await;
         }
         Ok(Ok(None)) => tracing::debug!("a client spoke HTTP without TLS"),
         Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
@@ -106,13 +108,19 @@ async fn handshake(mut stream: TcpStream, acceptor: TlsAcceptor) -> std::io::Res
     acceptor.accept(stream).await.map(Some)
 }
 
-async fn converse<S>(stream: S, shown: Shown, http2: bool, served: Arc<Served>, limits: Limits, watcher: Watcher)
-where
+async fn converse<S>(
+    stream: S,
+    (shown, guest): (Shown, Arc<Guest>),
+    http2: bool,
+    served: Arc<Served>,
+    limits: Limits,
+    watcher: Watcher,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(move |request: Request<Incoming>| {
-        let (served, shown) = (served.clone(), shown.clone());
-        async move { Ok::<_, Infallible>(respond(&served, &shown, request).await) }
+        let (served, shown, guest) = (served.clone(), shown.clone(), guest.clone());
+        async move { Ok::<_, Infallible>(respond(&served, &shown, &guest, request).await) }
     });
     let builder = protocol(http2, limits);
     let serving = builder.serve_connection(TokioIo::new(stream), service).into_owned();
@@ -136,7 +144,13 @@ fn protocol(http2: bool, limits: Limits) -> auto::Builder<TokioExecutor> {
 }
 
 /// Who, may they, and what they asked for.
-async fn respond(served: &Served, shown: &[CertificateDer<'static>], request: Request<Incoming>) -> Answer {
+async fn respond(
+    served: &Served,
+    shown: &[CertificateDer<'static>],
+    guest: &Guest,
+    request: Request<Incoming>,
+) -> Answer {
+    let busy = guest.busy();
     let (head, body) = request.into_parts();
     let is_head = head.method == Method::HEAD;
     let mut asked = Asked { headers: head.headers, ..Asked::new(head.method, &head.uri) };
@@ -146,7 +160,11 @@ async fn respond(served: &Served, shown: &[CertificateDer<'static>], request: Re
         Err(refusal) => return finished(*refusal, is_head),
     }
     served.door.hide_who(&mut asked.headers);
-    match read(body).await {
+    // Who sends slowly is as good as idle.
+    drop(busy);
+    let body = read(body).await;
+    let _busy = guest.busy();
+    match body {
         Ok(body) => served.site.answer(Asked { body, ..asked }).await,
         Err(refusal) => finished(*refusal, is_head),
     }

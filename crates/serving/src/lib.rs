@@ -34,6 +34,7 @@ mod listen;
 mod memo;
 mod options;
 mod review;
+mod room;
 mod server;
 mod site;
 mod tls;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use bowline_runtime::Shutdown;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
 use crate::ServingOptions;
@@ -16,10 +15,11 @@ use crate::connection::{self, Limits, Served};
 use crate::door::Door;
 use crate::files::EVERY;
 use crate::listen::{ListenError, listen};
+use crate::room::{Guest, Room};
 use crate::site::Site;
 use crate::tls::{self, Certificates, TlsError};
 
-/// More connections than this wait until others end.
+/// More connections than this there are not at a time.
 const CONNECTIONS: usize = 1024;
 
 /// The pause after a connection could not be taken, which is when there are too many.
@@ -95,13 +95,15 @@ impl Server {
     }
 
     async fn accept(self, served: Arc<Served>, shutdown: Shutdown) {
-        let (graceful, room) = (GracefulShutdown::new(), Arc::new(Semaphore::new(CONNECTIONS)));
-        while let Some((stream, place)) = shutdown.or(self.next(&room)).await {
-            let (served, limits, watcher) = (served.clone(), self.limits, graceful.watcher());
+        let (graceful, room) = (GracefulShutdown::new(), Room::new(CONNECTIONS));
+        while let Some((stream, guest)) = shutdown.or(self.next(&room)).await {
+            let (served, limits, watcher, guest) = (served.clone(), self.limits, graceful.watcher(), Arc::new(guest));
             let acceptor = self.tls.as_ref().map(|(acceptor, _)| acceptor.clone());
             tokio::spawn(async move {
-                connection::run(stream, acceptor, served, limits, watcher).await;
-                drop(place);
+                tokio::select! {
+                    () = connection::run(stream, acceptor, served, limits, watcher, guest.clone()) => {}
+                    () = guest.must_leave() => {}
+                }
             });
         }
         drop(self.listener);
@@ -109,12 +111,10 @@ impl Server {
     }
 
     /// The next connection, once there is room for it.
-    async fn next(&self, room: &Arc<Semaphore>) -> (TcpStream, Option<OwnedSemaphorePermit>) {
+    async fn next(&self, room: &Room) -> (TcpStream, Guest) {
         loop {
-            // It is never closed.
-            let place = room.clone().acquire_owned().await.ok();
             match self.listener.accept().await {
-                Ok((stream, _)) => return (stream, place),
+                Ok((stream, _)) => return (stream, room.enter().await),
                 Err(error) => {
                     tracing::warn!(%error, "cannot take a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;

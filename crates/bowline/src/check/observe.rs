@@ -5,16 +5,16 @@ use std::sync::Arc;
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds, Freshness};
 use bowline_config::{Problem, Problems};
-use bowline_controllers::Rights;
 use bowline_controllers::service::DefaultCloud;
 use bowline_core::InstanceRef;
-use bowline_kube::{Access, ConnectError, LeaseOptions, Preflight, Right, SeenNode, account_rights};
+use bowline_kube::{Access, ConnectError, LeaseOptions, Preflight, Right, SeenNode};
 use futures::StreamExt as _;
 use futures::stream;
 
 use super::observed::{Manager, Observed, Review, SeenCloud, Sighted};
 use crate::cli::ManagerArgs;
-use crate::settings::{Election, Settings};
+use crate::rights::{self, Surroundings};
+use crate::settings::Settings;
 use crate::{providers, reach};
 
 /// How many questions about rights are asked at once.
@@ -75,7 +75,8 @@ async fn cluster(
 
 /// Asks about every right that the manager would use, under the name that it would use it under.
 async fn reviews(preflight: &Preflight, settings: &Settings) -> Vec<Review> {
-    let asked = asked(settings).into_iter().flat_map(|(who, right)| {
+    let asked = rights::of_everybody(&settings.manager, &Surroundings::of(settings));
+    let asked = asked.into_iter().flat_map(|(who, right)| {
         let verbs = right.verbs;
         verbs.iter().map(move |verb| (who, right.clone(), *verb))
     });
@@ -87,41 +88,6 @@ async fn reviews(preflight: &Preflight, settings: &Settings) -> Vec<Review> {
         Review { who, right, verb, allowed }
     };
     stream::iter(asked).map(review).buffered(REVIEWS_AT_ONCE).collect().await
-}
-
-/// Each right once, by who asks.
-fn asked(settings: &Settings) -> Vec<(Option<&'static str>, Right)> {
-    let rights = Rights::of(&settings.manager);
-    let leases = settings.election.iter().flat_map(leases_of).flat_map(|lease| lease.rights());
-    let all: Vec<_> = match settings.own_credentials {
-        false => rights.of_one().into_iter().chain(leases).map(|right| (None, right)).collect(),
-        true => {
-            let names: Vec<_> = rights.controllers.keys().copied().collect();
-            let process = rights.process.into_iter().chain(leases).chain(account_rights(&names));
-            let of_controllers = rights
-                .controllers
-                .into_iter()
-                .flat_map(|(name, rights)| rights.into_iter().map(move |right| (Some(name), right)));
-            process.map(|right| (None, right)).chain(of_controllers).collect()
-        }
-    };
-    let mut once: Vec<(Option<&'static str>, Right)> = Vec::new();
-    for entry in all {
-        if !once.iter().any(|known| is_same(known, &entry)) {
-            once.push(entry);
-        }
-    }
-    once
-}
-
-/// What for does not count.
-fn is_same((a_who, a): &(Option<&str>, Right), (b_who, b): &(Option<&str>, Right)) -> bool {
-    (a_who, a.group, a.resource, a.verbs, &a.scope) == (b_who, b.group, b.resource, b.verbs, &b.scope)
-}
-
-fn leases_of(election: &Election) -> Vec<LeaseOptions> {
-    let second = election.migration.as_ref().map(|migration| election.second_lease(migration));
-    std::iter::once(election.lease.clone()).chain(second).collect()
 }
 
 /// The lease that leads, whether or not this manager takes part.

@@ -24,6 +24,10 @@ pub(crate) struct ManifestsArgs {
     #[arg(long, value_name = "IMAGE", default_value = concat!("bowline:", env!("CARGO_PKG_VERSION")), value_parser = flags::not_empty)]
     pub(crate) image: String,
 
+    /// A Secret in the same namespace that has the credentials for the image's registry. It may be given several times.
+    #[arg(long, value_name = "NAME", value_parser = flags::not_empty)]
+    pub(crate) image_pull_secret: Vec<String>,
+
     /// A DaemonSet has one pod on each control-plane node, a Deployment so many as --replicas says.
     #[arg(
         long,

@@ -127,8 +127,10 @@ fn items(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim)
 }
 
-/// A whole number without a fraction, as Go writes it.
+/// A whole number without a fraction, as Go writes it, however it was given.
 fn number(text: &str) -> Value {
-    let whole = text.parse::<i64>().ok().map(|number| json!(number));
-    whole.or_else(|| text.parse::<f64>().ok().map(|number| json!(number))).unwrap_or(Value::Null)
+    let Ok(number) = text.parse::<f64>() else { return Value::Null };
+    // Of a whole one, what is shown is its digits.
+    let digits = if number.fract() == 0.0 { format!("{number:.0}") } else { String::new() };
+    digits.parse::<i64>().map_or_else(|_| json!(number), |whole| json!(whole))
 }

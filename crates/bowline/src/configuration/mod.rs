@@ -20,8 +20,9 @@ use bowline_config::{ConfigFile, Problem, Problems};
 use serde_json::{Map, Value, json};
 
 use crate::effective::EffectiveFlags;
+use crate::settings::KUBE_API_RATE;
 use document::Document;
-use fields::{FIELDS, Field};
+use fields::{FIELDS, Field, Kind};
 
 /// The group of the document's type, which is also its name at `/configz`.
 pub(crate) const GROUP: &str = "cloudcontrollermanager.config.k8s.io";
@@ -40,8 +41,17 @@ pub(crate) fn configz(flags: &EffectiveFlags) -> Value {
     for field in &FIELDS {
         put(&mut document, field.path, field.value(flags));
     }
+    if let Some(qps) = implied_qps(flags) {
+        put(&mut document, "/Generic/ClientConnection/qps", qps);
+    }
     follow(&mut document, "/NodeController/ConcurrentNodeStatusUpdates", "/NodeController/ConcurrentNodeSyncs");
     json!({ GROUP: document })
+}
+
+/// Who gives the burst alone gets a limit, too.
+fn implied_qps(flags: &EffectiveFlags) -> Option<Value> {
+    let has = |name: &str| flags.get(name).is_some_and(|flag| !flag.values.is_empty());
+    (has("kube-api-burst") && !has("kube-api-qps")).then(|| Kind::Number.value(&KUBE_API_RATE.0.to_string()))
 }
 
 /// A number that is 0 is that of another field.

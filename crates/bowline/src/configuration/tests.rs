@@ -5,7 +5,6 @@ use std::ffi::OsString;
 
 use clap::{Arg, Args as _};
 
-use super::fields::Kind;
 use super::*;
 use crate::cli::ManagerArgs;
 use crate::invocation::Manager;

@@ -60,7 +60,8 @@ fn container(path: &Path) -> Vec<String> {
 
 fn manifests() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manifests");
-    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<_> = paths.filter(|path| path.extension().is_some_and(|ending| ending == "yaml")).collect();
     paths.sort();
     assert!(paths.len() >= 9, "{paths:?}");
     paths
@@ -74,6 +75,66 @@ fn the_manifests_that_people_have_are_understood() {
         let (settings, _, problems) = resolved(&name, &arguments[skip + 1..]);
         assert_eq!(problems, [""; 0], "{}", path.display());
         assert_eq!(settings.reach.providers.len(), 1, "{}", path.display());
+    }
+}
+
+/// Values that are right for some flag, or for none.
+const ODD: [&str; 24] = [
+    "",
+    "true",
+    "FALSE",
+    "-1",
+    "0",
+    "99999999999999999999",
+    "1e400",
+    "NaN",
+    "1m30s",
+    "-5s",
+    "9999999999h",
+    "a=b,c=d",
+    "=,=",
+    "*,-route",
+    "[::]:0",
+    "10.0.0.0/8,fd00::/8",
+    "/dev/null",
+    "\u{fc}n\u{202e}",
+    "\n\t\u{1b}",
+    "{}",
+    "--v=4",
+    "\"",
+    "a,b;c:d",
+    ",",
+];
+
+/// Whatever is written there is understood, or told with all the rest: nothing panics, and nothing is left for clap to end the
+/// program with at its first problem.
+#[test]
+fn no_command_line_is_too_odd() {
+    let mut definition = definition("cloud-controller-manager");
+    definition.build();
+    let ends_it = ["help", "version"];
+    let flags: Vec<_> =
+        definition.get_arguments().filter_map(Arg::get_long).filter(|flag| !ends_it.contains(flag)).collect();
+    let mut random = fastrand::Rng::with_seed(6);
+    for round in 0..400 {
+        let arguments: Vec<String> = (0..random.usize(..10))
+            .map(|_| {
+                let (flag, value) = (flags[random.usize(..flags.len())], ODD[random.usize(..ODD.len())]);
+                match random.u32(..8) {
+                    0 => value.to_owned(),
+                    1 => format!("--{flag}"),
+                    2 => format!("-v{value}"),
+                    3 => ["--", "-", "--=", "---", "-=", "--\u{fc}"][random.usize(..6)].to_owned(),
+                    _ => format!("--{flag}={value}"),
+                }
+            })
+            .collect();
+        let name = if round % 2 == 0 { "bowline" } else { "cloud-controller-manager" };
+        let words = [name.to_owned()].iter().chain(&arguments).map(OsString::from).collect();
+        let manager = Manager::read(name.to_owned(), words);
+        let Manager { args, mut problems, .. } = manager.unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
+        let settings = Settings::resolve(&args, &mut problems);
+        let _ = (configuration::configz(&settings.flags), problems.to_string());
     }
 }
 

@@ -151,6 +151,40 @@ mod tests {
         assert_eq!((&lines[2]["err"], &lines[2]["key"]), (&"no \"route\"".into(), &"default/web".into()));
     }
 
+    /// Names of nodes come from outside, and so do errors.
+    #[test]
+    fn nothing_that_is_logged_can_pass_for_a_line_of_its_own() {
+        let parts = [
+            "a",
+            "\n",
+            "\r",
+            "\t",
+            "\u{1b}[2J",
+            "\"",
+            "\\",
+            "E1115 01:02:03.000004       1 x.rs:1] ",
+            "\u{85}",
+            "ü",
+            "\0",
+        ];
+        let mut random = fastrand::Rng::with_seed(6);
+        for _ in 0..500 {
+            let text: String = (0..random.usize(..8)).map(|_| parts[random.usize(..parts.len())]).collect();
+            let tell = || tracing::info!(node = text, error = %text, number = f64::NAN, "{text}");
+            let json = written(Format::Json, tell);
+            let line: serde_json::Value =
+                serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json:?}"));
+            assert_eq!(
+                (json.lines().count(), line["node"].as_str(), line["msg"].as_str()),
+                (1, Some(&*text), Some(&*text))
+            );
+            let lines = written(Format::Text, tell);
+            let (first, rest) = lines.split_once('\n').unwrap();
+            assert!(first.starts_with('I') && rest.lines().all(|line| line.starts_with(['\t', ' '])), "{lines:?}");
+            assert!(lines.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'), "{lines:?}");
+        }
+    }
+
     #[test]
     fn each_name_is_written_once_and_the_nearest_value_counts() {
         let text = written(Format::Json, tell_all);

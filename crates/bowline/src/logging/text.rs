@@ -67,26 +67,37 @@ fn quote(line: &mut String, text: &str) {
         match character {
             '"' => line.push_str("\\\""),
             '\\' => line.push_str("\\\\"),
-            '\n' => line.push_str("\\n"),
-            '\r' => line.push_str("\\r"),
-            '\t' => line.push_str("\\t"),
-            character if character.is_ascii_control() => {
-                let _ = write!(line, "\\x{:02x}", u32::from(character));
-            }
-            character if character.is_control() => {
-                let _ = write!(line, "\\u{:04x}", u32::from(character));
-            }
-            character => line.push(character),
+            character => visible(line, character),
         }
     }
     line.push('"');
+}
+
+/// What a terminal would obey is written so that it can be read.
+fn visible(line: &mut String, character: char) {
+    match character {
+        '\n' => line.push_str("\\n"),
+        '\r' => line.push_str("\\r"),
+        '\t' => line.push_str("\\t"),
+        character if character.is_ascii_control() => {
+            let _ = write!(line, "\\x{:02x}", u32::from(character));
+        }
+        character if character.is_control() => {
+            let _ = write!(line, "\\u{:04x}", u32::from(character));
+        }
+        character => line.push(character),
+    }
 }
 
 /// Several lines stay several lines; each is indented, so that none can be taken for a line of the log.
 fn block(line: &mut String, text: &str) {
     line.push_str("<\n");
     for part in text.strip_suffix('\n').unwrap_or(text).split('\n') {
-        let _ = writeln!(line, "\t{}", part.trim_end_matches('\r'));
+        line.push('\t');
+        for character in part.trim_end_matches('\r').chars() {
+            if character == '\t' { line.push(character) } else { visible(line, character) }
+        }
+        line.push('\n');
     }
     line.push_str(" >");
 }
@@ -119,5 +130,8 @@ mod tests {
             block(&mut line, text);
             assert_eq!(line, "<\n\tone\n\ttwo\n >", "{text:?}");
         }
+        let mut line = String::new();
+        block(&mut line, "one\r\n\ttwo\rE1115 forged\u{1b}[2J");
+        assert_eq!(line, "<\n\tone\n\t\ttwo\\rE1115 forged\\x1b[2J\n >");
     }
 }

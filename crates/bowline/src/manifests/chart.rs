@@ -3,7 +3,7 @@
 //! Only `if`, `else`, `end`, `range`, `not`, `or`, `eq` and `quote` are used, so that the templates stay readable.
 
 use bowline_controllers::{node, node_ipam, node_lifecycle, route, service};
-use bowline_kube::{EventSink, LeaseOptions, Right, WATCH_NODES, WATCH_SERVICES, roles};
+use bowline_kube::{EventSink, LeaseOptions, Right, WATCH_NODES, WATCH_SERVICES, account_rights, roles};
 
 use super::fill::{Fillings, scalar};
 use super::objects::{ACCOUNT, LABELS, MOUNTS, rule};
@@ -63,6 +63,12 @@ fn when(condition: &str, lines: &str) -> String {
     format!("{{{{- if {condition} }}}}\n{}\n{{{{- end }}}}", lines.trim_end())
 }
 
+/// The first lines if the value says so, and else the others.
+fn either(condition: &str, lines: &str, others: &str) -> String {
+    let (lines, others) = (lines.trim_end(), others.trim_end());
+    format!("{{{{- if {condition} }}}}\n{lines}\n{{{{- else }}}}\n{others}\n{{{{- end }}}}")
+}
+
 // ---- rights
 
 /// Rules are not merged beyond this: each belongs to what switches it on.
@@ -86,11 +92,14 @@ fn everywhere() -> String {
 }
 
 fn in_system() -> String {
-    let mut accounts = vec![rights::make_accounts()];
-    accounts.extend(switches().map(|switch| rights::act_as(switch.client)));
+    let mut clients: Vec<_> = switches().map(|switch| switch.client).to_vec();
+    clients.sort_unstable();
+    clients.dedup();
+    let accounts = account_rights(&clients);
+    let lease = LeaseOptions { name: "{{ .Values.leaseName }}".to_owned(), ..LeaseOptions::default() };
     let lines = [
         rules(&[rights::READ_AUTHORITIES]),
-        when(".Values.leaderElection", &rules(&LeaseOptions::default().rights())),
+        when(".Values.leaderElection", &rules(&lease.rights())),
         when(".Values.useServiceAccountCredentials", &rules(&accounts)),
     ];
     lines.join("\n")
@@ -113,20 +122,23 @@ fn role(namespace: Option<&str>, rules: &str) -> String {
 fn workload(fillings: &Fillings) -> String {
     let is_deployment = r#"eq .Values.kind "Deployment""#;
     let serving = Fillings::default().with("port", "{{ .Values.port }}").fill(include_str!("templates/serving.yaml"));
-    let rollout = format!(
-        "{{{{- if {is_deployment} }}}}\n{}{{{{- else }}}}\n{}{{{{- end }}}}",
+    let of_deployment = either(
+        ".Values.leaderElection",
         include_str!("templates/deployment.yaml"),
-        include_str!("templates/daemonset.yaml")
+        include_str!("templates/recreate.yaml"),
     );
+    // Nobody keeps several from working at once without an election.
+    let replicas = either(".Values.leaderElection", "replicas: {{ .Values.replicas }}", "replicas: 1");
     let fillings = fillings
         .clone()
         .with("kind", "{{ .Values.kind }}")
-        .with("scale", when(is_deployment, "replicas: {{ .Values.replicas }}"))
-        .with("rollout", rollout)
+        .with("scale", when(is_deployment, &replicas))
+        .with("rollout", either(is_deployment, &of_deployment, include_str!("templates/daemonset.yaml")))
         .with("affinity", when(is_deployment, include_str!("templates/affinity.yaml")))
         .with("nodes", include_str!("templates/chart/nodes.yaml"))
         .with("image", "{{ quote .Values.image }}")
         .with("args", args())
+        .with("pull_secrets", include_str!("templates/chart/pull_secrets.yaml"))
         .with("environment", include_str!("templates/chart/environment.yaml"))
         .with("serving", serving)
         .with("cpu", "{{ .Values.resources.requests.cpu }}")

@@ -65,16 +65,30 @@ pub(super) fn scalar(text: &str) -> String {
     let means_itself =
         !["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_ascii_lowercase().as_str());
     let is_safe = starts_well && means_itself && text.chars().all(is_plain) && !text.ends_with(':');
-    // What JSON writes between quotes, YAML reads.
-    if is_safe { text.to_owned() } else { serde_json::Value::from(text).to_string() }
+    if is_safe { text.to_owned() } else { quoted(text) }
+}
+
+/// What JSON writes between quotes, YAML reads, but for what it takes for the end of a line, or not at all.
+fn quoted(text: &str) -> String {
+    let json = serde_json::Value::from(text).to_string();
+    let written = json.chars().map(|character| match is_printed(character) {
+        true => character.to_string(),
+        false => format!("\\u{:04x}", u32::from(character)),
+    });
+    written.collect()
+}
+
+/// YAML takes it as it is.
+fn is_printed(character: char) -> bool {
+    !character.is_control() && !matches!(character, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
 /// A text of many lines as the value of a key.
 pub(super) fn block(key: &str, text: &str) -> String {
-    let is_plain = |character: char| character == '\n' || (!character.is_control() && character != '\u{feff}');
+    let is_plain = |character: char| character == '\n' || is_printed(character);
     let reads_back = text.ends_with('\n') && !text.ends_with("\n\n") && text.chars().all(is_plain);
     if !reads_back || text.starts_with([' ', '\n']) {
-        return format!("{}: {}", scalar(key), serde_json::Value::from(text));
+        return format!("{}: {}", scalar(key), quoted(text));
     }
     let lines: Vec<String> = text.lines().map(|line| indented(line, "  ")).collect();
     format!("{}: |\n{}", scalar(key), lines.join("\n"))
@@ -102,9 +116,25 @@ mod tests {
             ("a: b", "\"a: b\""),
             ("--controllers=*,-route", "\"--controllers=*,-route\""),
             ("--", "\"--\""),
+            ("yes", "\"yes\""),
+            ("No", "\"No\""),
+            ("1e3", "\"1e3\""),
+            ("0755", "\"0755\""),
+            ("12:30:45", "\"12:30:45\""),
+            ("~", "\"~\""),
+            (".inf", "\".inf\""),
+            ("a #b", "\"a #b\""),
+            ("a:", "\"a:\""),
+            ("- a", "\"- a\""),
+            ("*a", "\"*a\""),
+            ("{{ .Values }}", "\"{{ .Values }}\""),
+            ("Zürich \u{1f6a2}", "\"Zürich \u{1f6a2}\""),
+            ("a\u{2028}b\u{85}c\u{7f}", "\"a\\u2028b\\u0085c\\u007f\""),
+            ("a\tb\nc\"d\\", "\"a\\tb\\nc\\\"d\\\\\""),
         ];
         for (text, written) in cases {
             assert_eq!(scalar(text), written);
+            assert_eq!(serde_saphyr::from_str::<serde_json::Value>(&scalar(text)).unwrap(), text);
         }
     }
 
@@ -112,6 +142,7 @@ mod tests {
     fn a_file_is_a_block_unless_it_would_not_read_back() {
         assert_eq!(block("a.yaml", "x: 1\n\ny: 2\n"), "a.yaml: |\n  x: 1\n\n  y: 2");
         assert_eq!(block("a.yaml", " x"), "a.yaml: \" x\"");
+        assert_eq!(block("a.yaml", "x\u{2028}\n"), "a.yaml: \"x\\u2028\\n\"");
         assert_eq!(block("a.yaml", "x\n\n"), "a.yaml: \"x\\n\\n\"");
     }
 }

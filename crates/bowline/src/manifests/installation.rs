@@ -1,17 +1,21 @@
 //! What is installed: worked out from the flags of the command and those of the manager.
 
+use std::any::TypeId;
 use std::ffi::OsString;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
 use bowline_cloud::Registry;
 use bowline_config::{ConfigFile, Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
 use clap::Parser as _;
 
+use crate::argv::Argv;
 use crate::cli::{Cli, Command, ManifestsArgs, WorkloadKind};
+use crate::effective::EffectiveFlags;
 use crate::invocation::Manager;
 use crate::providers::{self, Wanted};
-use crate::rights::Surroundings;
+use crate::rights::{SYSTEM, Surroundings};
 use crate::settings::Settings;
 use crate::{argv, reach};
 
@@ -23,6 +27,8 @@ const FILES: &str = "/etc/bowline";
 pub(super) struct Installation {
     pub(super) namespace: String,
     pub(super) image: String,
+    /// The Secrets, in the same namespace, that say how to get it.
+    pub(super) pull_secrets: Vec<String>,
     pub(super) workload: Workload,
     /// The label, and its value, of the nodes that the pods run on.
     pub(super) node_selector: (String, String),
@@ -30,7 +36,7 @@ pub(super) struct Installation {
     pub(super) api_server: Option<(String, u16)>,
     /// The manager's flags.
     pub(super) flags: Vec<String>,
-    /// The providers' configuration: names and texts.
+    /// What the Secret has: the providers' configuration, and what the flags name; names and texts.
     pub(super) files: Vec<(String, String)>,
     /// Where the manager answers; `None` if it does not.
     pub(super) serving: Option<Serving>,
@@ -58,7 +64,7 @@ pub(super) struct Serving {
 impl Installation {
     /// Works it out, or says all that is wrong.
     pub(super) fn new(args: &ManifestsArgs, registry: &Registry) -> Result<Installation, Problems> {
-        let argv::Argv { arguments, problems: unknown, .. } = argv::tidy(arguments(args), &mut crate::cli());
+        let Argv { arguments, problems: unknown } = arguments(args);
         let Manager { args: args_of_manager, mut remarks, mut problems, .. } =
             Manager::read("bowline".to_owned(), arguments.clone()).map_err(|error| Problem::new(error.to_string()))?;
         problems.extend(unknown);
@@ -68,21 +74,25 @@ impl Installation {
             providers::build_from(&settings.reach.providers, read, &settings.reach.cluster, registry, &mut problems);
         let network = &args_of_manager.controllers.network;
         reach::check(&providers, &settings.reach, &settings.manager, network, &mut problems);
-        let files = files(&settings.reach.providers, registry, &mut problems);
+        let mut files = files(&settings.reach.providers, registry, &mut problems);
+        files.extend(named_files(&args_of_manager.effective, &mut problems));
+        check_whole(args, &args_of_manager.effective, &settings, &files, &mut problems);
         if !problems.is_empty() {
             return Err(problems);
         }
         remarks.extend(settings.remarks.iter().cloned());
+        remarks.extend(own_remarks(args, &settings));
         Ok(Installation {
             namespace: args.namespace.clone(),
             image: args.image.clone(),
+            pull_secrets: args.image_pull_secret.clone(),
             workload: Workload::of(args),
             node_selector: args.node_selector.clone(),
             api_server: args.api_server.clone(),
             flags: flags(&arguments, &files),
             files: files.into_iter().map(|file| (file.name, file.text)).collect(),
             serving: serving(&settings),
-            surroundings: surroundings(&settings),
+            surroundings: Surroundings::of(&settings),
             manager: settings.manager,
             remarks,
         })
@@ -110,51 +120,174 @@ impl Workload {
 }
 
 /// The command line of the manager, as it would be on this machine.
-fn arguments(args: &ManifestsArgs) -> Vec<OsString> {
+fn arguments(args: &ManifestsArgs) -> Argv {
     let providers = args.cloud_provider.iter().map(|name| format!("--cloud-provider={name}"));
     let configs = args.cloud_config.iter().map(|file| format!("--cloud-config={file}"));
-    let names =
-        |flag: &str| args.flags.iter().any(|given| given.trim_start_matches('-').replace('_', "-").starts_with(flag));
-    // Routes need to know where pods live; who does not say wants none.
-    let is_silent = !names("cluster-cidr") && !names("configure-cloud-routes");
-    let no_routes = is_silent.then(|| "--configure-cloud-routes=false".to_owned());
     let program = std::iter::once("bowline".to_owned());
-    let all = program.chain(providers).chain(configs).chain(no_routes).chain(args.flags.iter().cloned());
-    all.map(OsString::from).collect()
+    let all = program.chain(providers).chain(configs).chain(args.flags.iter().cloned());
+    let mut argv = argv::tidy(all.map(OsString::from).collect(), &mut crate::cli());
+    // Routes need to know where pods live; who does not say wants none.
+    if !["cluster-cidr", "configure-cloud-routes", "config"].iter().any(|flag| argv.has(flag)) {
+        argv.arguments.insert(1.min(argv.arguments.len()), "--configure-cloud-routes=false".into());
+    }
+    argv
 }
 
 /// The manager's flags, as they are in the container.
 fn flags(arguments: &[OsString], files: &[File]) -> Vec<String> {
+    let moved = |flag: &str| files.iter().any(|file| flag.strip_prefix("--").is_some_and(|flag| file.is_of(flag)));
     let flags = arguments.iter().skip(1).map(|flag| flag.to_string_lossy().into_owned());
-    let (mut flags, rest): (Vec<_>, Vec<_>) = flags
-        .filter(|flag| !flag.starts_with("--cloud-config="))
-        .partition(|flag| flag.starts_with("--cloud-provider="));
-    flags.extend(files.iter().map(|file| match files {
-        [_] => format!("--cloud-config={FILES}/{}", file.name),
-        _ => format!("--cloud-config={}={FILES}/{}", file.provider, file.name),
-    }));
+    let (mut flags, rest): (Vec<_>, Vec<_>) =
+        flags.filter(|flag| !moved(flag)).partition(|flag| flag.starts_with("--cloud-provider="));
+    flags.extend(files.iter().map(|file| file.flag(files)));
     flags.extend(rest);
     flags
 }
 
-/// A provider's configuration.
+/// A file of this machine that is to be in the container.
 struct File {
-    provider: String,
+    /// Of the flag that names it, without dashes.
+    flag: String,
+    /// The provider whose configuration it is.
+    provider: Option<String>,
     name: String,
     text: String,
+}
+
+impl File {
+    /// This flag, `name=value`, names the file here, or others in whose place it is.
+    fn is_of(&self, flag: &str) -> bool {
+        flag.strip_prefix(&self.flag).is_some_and(|rest| rest.starts_with('='))
+    }
+
+    /// The flag that names it there.
+    fn flag(&self, all: &[File]) -> String {
+        let is_only_one = all.iter().filter(|file| file.flag == self.flag).count() == 1;
+        match self.provider.as_ref().filter(|_| !is_only_one) {
+            None => format!("--{}={FILES}/{}", self.flag, self.name),
+            Some(provider) => format!("--{}={provider}={FILES}/{}", self.flag, self.name),
+        }
+    }
+}
+
+/// The files that flags name, or the document of `--config` does in their place.
+fn named_files(flags: &EffectiveFlags, problems: &mut Problems) -> Vec<File> {
+    let named = paths(flags).filter(|(flag, _)| is_file(flag));
+    let mut files = Vec::new();
+    for (flag, path) in named {
+        let name = flag.get_long().unwrap_or_default();
+        match ConfigFile::read(Path::new(&path)) {
+            Ok(file) => {
+                let (flag, text) = (name.to_owned(), file.text().to_owned());
+                files.push(File { name: flag.clone(), flag, provider: None, text });
+            }
+            // Told already, when it was read for what it says.
+            Err(problem) if problems.is_empty() => problems.push(problem.hint(format!("--{name}: {READ_HERE}"))),
+            Err(_) => {}
+        }
+    }
+    files
+}
+
+const READ_HERE: &str = "the file is read on this machine, and goes into the Secret; for one that is on the nodes, add the \
+                         flag and its volume to what is printed";
+
+/// The flags that name files and folders, with what they name.
+fn paths(flags: &EffectiveFlags) -> impl Iterator<Item = (clap::Arg, String)> {
+    let named = |flag: &clap::Arg| {
+        let given = flags.get(flag.get_long()?)?.values.last()?;
+        let is_path = flag.get_value_parser().type_id() == TypeId::of::<PathBuf>();
+        (is_path && !given.is_empty()).then(|| given.clone())
+    };
+    let all: Vec<_> = crate::cli().get_arguments().cloned().collect();
+    all.into_iter().filter_map(move |flag| named(&flag).map(|path| (flag, path))).collect::<Vec<_>>().into_iter()
+}
+
+/// What the Secret can hold and the pods can use.
+fn is_file(flag: &clap::Arg) -> bool {
+    flag.get_value_names().is_some_and(|names| names.iter().any(|name| name == "FILE")) && !is_kubeconfig(flag)
+}
+
+fn is_kubeconfig(flag: &clap::Arg) -> bool {
+    flag.get_long().is_some_and(|name| name.ends_with("kubeconfig"))
+}
+
+/// What can be said only of all of it.
+fn check_whole(
+    args: &ManifestsArgs,
+    flags: &EffectiveFlags,
+    settings: &Settings,
+    files: &[File],
+    problems: &mut Problems,
+) {
+    for (flag, path) in paths(flags).filter(|(flag, _)| !is_file(flag)) {
+        let name = flag.get_long().unwrap_or_default();
+        let (message, hint) = match is_kubeconfig(&flag) {
+            true => ("the pods use their service account, which the roles are for", AS_A_POD),
+            false => ("is a folder, and the root of the container cannot be written to", NO_FOLDER),
+        };
+        problems.push(Problem::flag(name, format!("{path:?}: {message}")).hint(hint));
+    }
+    for flag in ["tls-sni-cert-key", "webhook-tls-sni-cert-key"] {
+        if flags.get(flag).is_some_and(|flag| flag.is_given && !flag.values.is_empty()) {
+            problems.push(Problem::flag(flag, "its files are not put into the Secret").hint(NO_FOLDER));
+        }
+    }
+    if settings.reach.client.master.is_some() {
+        problems.push(Problem::flag("master", "the pods would have no credentials").hint(AS_A_POD));
+    }
+    check_size(files, problems);
+    if works_unelected(settings) && matches!(Workload::of(args), Workload::Deployment { replicas: 2.. }) {
+        let hint = "leave leader election on, or say --replicas 1";
+        problems.push(Problem::flag("leader-elect", "all the pods would work at once").hint(hint));
+    }
+}
+
+/// Whoever starts works. A dry run takes no lease, and does no harm beside others.
+fn works_unelected(settings: &Settings) -> bool {
+    settings.election.is_none() && !settings.manager.dry_run
+}
+
+const AS_A_POD: &str = "leave it out; --api-server says where the API server is";
+const NO_FOLDER: &str = "name one certificate and its key with the flags that end with -cert-file and -private-key-file, or add \
+                         the flag and its volume to what is printed";
+
+/// What API servers take in one Secret.
+// upstream: MaxSecretSize.
+const LARGEST_SECRET: usize = 1024 * 1024;
+
+fn check_size(files: &[File], problems: &mut Problems) {
+    if files.iter().map(|file| file.text.len()).sum::<usize>() > LARGEST_SECRET {
+        problems.push(Problem::new("the files of all flags are more than the 1 MiB that a Secret can hold"));
+    }
+}
+
+/// What is right, and may surprise.
+fn own_remarks(args: &ManifestsArgs, settings: &Settings) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if works_unelected(settings) && args.kind == WorkloadKind::DaemonSet {
+        remarks
+            .push("--leader-elect=false: there must be one node for --node-selector, or several work at once".into());
+    }
+    let lease = settings.election.as_ref().map(|election| &election.lease.namespace);
+    if let Some(namespace) = lease.filter(|name| ![SYSTEM, "default", &args.namespace].contains(&name.as_str())) {
+        remarks.push(format!("the namespace {namespace} of the Lease has to be there, as a Role in it is printed"));
+    }
+    remarks
 }
 
 fn files(wanted: &[Wanted], registry: &Registry, problems: &mut Problems) -> Vec<File> {
     let mut files: Vec<File> = Vec::new();
     for wanted in wanted {
-        let earlier = files.iter().filter(|file| file.provider == wanted.name).count();
+        let earlier = files.iter().filter(|file| file.provider.as_ref() == Some(&wanted.name)).count();
         let name = match earlier {
             0 => format!("{}.yaml", wanted.name),
             _ => format!("{}-{}.yaml", wanted.name, earlier + 1),
         };
         match read(wanted, registry) {
             Ok(Some(config)) => {
-                files.push(File { provider: wanted.name.clone(), name, text: config.text().to_owned() });
+                let (flag, provider) = ("cloud-config".to_owned(), Some(wanted.name.clone()));
+                files.push(File { flag, provider, name, text: config.text().to_owned() });
             }
             Ok(None) => {}
             // Told already, when the provider was made.
@@ -178,14 +311,4 @@ fn serving(settings: &Settings) -> Option<Serving> {
     let https = settings.serving.https.as_ref()?;
     let address = Some(https.bind_address).filter(|address| !address.is_unspecified());
     Some(Serving { port: https.port, address })
-}
-
-fn surroundings(settings: &Settings) -> Surroundings {
-    let election = settings.election.as_ref();
-    let second = election.and_then(|election| Some(election.second_lease(election.migration.as_ref()?)));
-    Surroundings {
-        leases: election.map(|election| election.lease.clone()).into_iter().chain(second).collect(),
-        serving: settings.serving.https.is_some(),
-        own_accounts: settings.own_credentials,
-    }
 }

@@ -89,6 +89,7 @@ fn workload(installation: &Installation, fillings: &Fillings) -> String {
         .clone()
         .with("image", scalar(&installation.image))
         .with("args", args.join("\n"))
+        .with("pull_secrets", pull_secrets(&installation.pull_secrets))
         .with("nodes", selector(&installation.node_selector))
         .with("environment", environment(installation))
         .with("serving", serving(installation))
@@ -105,10 +106,23 @@ fn workload(installation: &Installation, fillings: &Fillings) -> String {
         Workload::Deployment { replicas } => fillings
             .with("kind", "Deployment")
             .with("scale", format!("replicas: {replicas}"))
-            .with("rollout", include_str!("templates/deployment.yaml"))
+            .with("rollout", rollout(installation))
             .with("affinity", include_str!("templates/affinity.yaml")),
     };
     fillings.fill(include_str!("templates/workload.yaml"))
+}
+
+/// Nobody takes over from the only one before it has ended, unless there is an election to see to that.
+fn rollout(installation: &Installation) -> &'static str {
+    match installation.surroundings.leases.is_empty() {
+        true => include_str!("templates/recreate.yaml"),
+        false => include_str!("templates/deployment.yaml"),
+    }
+}
+
+fn pull_secrets(names: &[String]) -> String {
+    let names: String = names.iter().map(|name| format!("\n  - name: {}", scalar(name))).collect();
+    if names.is_empty() { names } else { format!("imagePullSecrets:{names}") }
 }
 
 /// Where the container has the providers' files.

@@ -5,7 +5,9 @@ use std::process::Output;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, ServiceAccount};
-use kube::api::{Api, PostParams};
+use k8s_openapi::api::rbac::v1::Role;
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use crate::support::bowline;
@@ -96,6 +98,50 @@ async fn rights_that_are_missing_are_named_one_by_one() {
     assert!(ids(&document).contains(&"right-unknown"), "{document:#}");
     let (document, code) = check(&world, &["--use-service-account-credentials"]);
     assert_eq!((code, found(&document, "right-missing")), (Some(0), Vec::new()), "the bootstrap roles are enough");
+}
+
+/// Applies what `bowline manifests` prints about rights for these flags.
+async fn apply_roles(world: &World, flags: &[&str]) {
+    let printed = bowline(&[&["manifests", "--cloud-provider=local"], flags].concat());
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    for document in printed.split("\n---\n").filter(|document| document.contains("rbac.authorization.k8s.io/v1")) {
+        let object: Value = serde_saphyr::from_str(document).unwrap();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let kind = GroupVersionKind::gvk("rbac.authorization.k8s.io", "v1", &text(&object["kind"]));
+        let resource = ApiResource::from_gvk(&kind);
+        let api: Api<DynamicObject> = match object["metadata"]["namespace"].as_str() {
+            Some(namespace) => Api::namespaced_with(world.client.clone(), namespace, &resource),
+            None => Api::all_with(world.client.clone(), &resource),
+        };
+        let params = PatchParams::apply("look");
+        api.patch(&text(&object["metadata"]["name"]), &params, &Patch::Apply(&object)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_asked_about_is_what_the_manifests_grant() {
+    let flags = ["--enable-leader-migration", "--use-service-account-credentials"];
+    for flags in [&flags[..0], &flags[..1], &flags[..]] {
+        let world = World::start_with("check-granted", &["--authorization-mode=RBAC"]).await;
+        let token = create_account(&world, "cloud-controller-manager").await;
+        let reach = as_user(&world, "manager.kc", json!({"token": token}), None);
+        apply_roles(&world, flags).await;
+        let (document, _) = check_as(&reach, flags);
+        assert_eq!(found(&document, "right-missing"), Vec::<String>::new(), "{flags:?}");
+        assert_eq!(found(&document, "rights-complete").len(), 1, "{flags:?}: {document:#}");
+        let roles: Api<Role> = Api::namespaced(world.client.clone(), "kube-system");
+        roles.delete("bowline", &DeleteParams::default()).await.unwrap();
+        let missing = found(&check_as(&reach, flags).0, "right-missing");
+        let all = [
+            "watch leases.coordination.k8s.io cloud-controller-manager in kube-system: ",
+            "get configmaps extension-apiserver-authentication in kube-system: ",
+            "update leases.coordination.k8s.io cloud-provider-extraction-migration in kube-system: ",
+            "create serviceaccounts/token node-controller in kube-system: ",
+        ];
+        for right in &all[..2 + flags.len()] {
+            assert!(missing.iter().any(|missing| missing.starts_with(right)), "{flags:?}, {right}: {missing:#?}");
+        }
+    }
 }
 
 #[tokio::test]

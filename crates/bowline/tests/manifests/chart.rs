@@ -144,12 +144,21 @@ async fn whatever_its_values_are_everything_is_taken_strictly() {
         json!({"kind": "Deployment", "apiServer": {"host": "10.0.0.1"}, "cloudConfig": "endpoint: \"x\"\n# y\n"}),
         json!({"cloudConfigSecret": "mine", "flags": ["--v=4", "--cluster-name=it's"], "nodeSelector": {"a": "true"}}),
         json!({"controllers": {"route": true, "nodeIpam": true, "service": false}, "clusterCidr": "10.244.0.0/16"}),
-        json!({"leaderElection": false, "useServiceAccountCredentials": true}),
+        json!({"leaderElection": false, "useServiceAccountCredentials": true, "kind": "Deployment"}),
+        json!({"imagePullSecrets": ["registry", "1e3"], "leaseName": "mine", "cloudProvider": "local"}),
     ];
     for values in cases {
         let objects = create(&server().await, &rendered(values.clone(), "kube-system")).await;
         assert!(objects.len() >= 6, "{values}");
     }
+}
+
+#[tokio::test]
+async fn without_an_election_one_pod_works_and_is_gone_before_the_next() {
+    let values = json!({"leaderElection": false, "kind": "Deployment", "replicas": 3});
+    let objects = create(&server().await, &rendered(values, "kube-system")).await;
+    let spec = &objects.last().unwrap()["spec"];
+    assert_eq!((&spec["replicas"], &spec["strategy"]["type"]), (&json!(1), &json!("Recreate")));
 }
 
 #[tokio::test]

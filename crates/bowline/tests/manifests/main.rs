@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod chart;
+mod needed;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -47,12 +48,6 @@ pub(crate) fn documents(text: &str) -> Vec<String> {
     text.split("\n---\n").map(str::to_owned).filter(|document| !document.trim().is_empty()).collect()
 }
 
-/// The value of a key at the given depth, first one.
-fn field(document: &str, key: &str) -> Option<String> {
-    let line = document.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
-    line.map(|value| value.trim_matches('"').to_owned())
-}
-
 /// Makes the objects, strictly; what the API server made of them.
 pub(crate) async fn create(server: &ApiServer, text: &str) -> Vec<Value> {
     let mut made = Vec::new();
@@ -63,17 +58,22 @@ pub(crate) async fn create(server: &ApiServer, text: &str) -> Vec<Value> {
 }
 
 async fn create_one(server: &ApiServer, document: String) -> Value {
-    let kind = field(&document, "kind").unwrap();
-    let namespace = field(&document, "  namespace").unwrap_or_default();
-    let path = PATHS.iter().find(|(known, _)| *known == kind).unwrap().1.replace("NS", &namespace);
+    let object: Value = serde_saphyr::from_str(&document).unwrap();
+    post(server, &object, document).await
+}
+
+/// Posts the object as it is written here, strictly.
+pub(crate) async fn post(server: &ApiServer, object: &Value, written: String) -> Value {
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    let path = PATHS.iter().find(|(known, _)| object["kind"] == *known).unwrap().1.replace("NS", namespace);
     let request = hyper::Request::post(format!("{path}?fieldValidation=Strict"))
         .header("content-type", "application/yaml")
-        .body(kube::client::Body::from(document.clone().into_bytes()))
+        .body(kube::client::Body::from(written.clone().into_bytes()))
         .unwrap();
     let response = server.in_process_client().send(request).await.unwrap();
     let status = response.status();
     let body = response.into_body().collect().await.unwrap().to_bytes();
-    assert!(status.is_success(), "{status}: {}\n{document}", String::from_utf8_lossy(&body));
+    assert!(status.is_success(), "{status}: {}\n{written}", String::from_utf8_lossy(&body));
     serde_json::from_slice(&body).unwrap()
 }
 
@@ -84,13 +84,14 @@ fn pod(objects: &[Value]) -> &Value {
 
 #[tokio::test]
 async fn everything_is_taken_strictly_however_it_is_asked_for() {
-    let cases: [&[&str]; 6] = [
+    let cases: [&[&str]; 7] = [
         &[],
         &["--kind", "Deployment", "--replicas", "3", "--api-server", "[fd00::1]:6443"],
         &["--namespace", "clouds", "--image", "registry.example/bowline@sha256:0123"],
         &["--node-selector", "node-role.kubernetes.io/control-plane=true", "--leader-elect=false"],
         &["--", "--cluster-cidr=10.244.0.0/16,fd00:10::/48", "--allocate-node-cidrs", "--controllers=*,-service"],
         &["--cluster-name", "it's \"mine\": #1", "-v4"],
+        &["--image-pull-secret", "registry", "--image-pull-secret=1e3"],
     ];
     for flags in cases {
         let objects = create(&server().await, &manifests(flags)).await;
@@ -118,6 +119,8 @@ async fn the_pods_start_in_a_cluster_that_has_nothing_yet() {
         ("node.kubernetes.io/not-ready", "NoSchedule"),
         ("node.kubernetes.io/not-ready", "NoExecute"),
         ("node.kubernetes.io/network-unavailable", "NoSchedule"),
+        ("node-role.kubernetes.io/etcd", "NoExecute"),
+        ("CriticalAddonsOnly", "NoExecute"),
     ] {
         assert!(tolerates(key, effect), "{key}:{effect}");
     }
@@ -162,6 +165,67 @@ async fn a_configuration_goes_into_the_secret_as_it_is_and_the_manager_finds_it(
     let args = pod(&objects)["containers"][0]["args"].clone();
     assert_eq!(args[1], "--cloud-config=/etc/bowline/local.yaml");
     assert!(text_of(&create(&server().await, &manifests(&[])).await).starts_with("# Where"), "a template");
+}
+
+#[tokio::test]
+async fn the_files_that_flags_name_go_into_the_secret_and_the_flags_follow() {
+    let scratch = Scratch::new("manifests-files");
+    let migration = "kind: LeaderMigrationConfiguration\napiVersion: controllermanager.config.k8s.io/v1\n\
+                     leaderName: mine\ncontrollerLeaders:\n  - name: route\n    component: '*'\n";
+    let file = scratch.file("migration file.yaml", migration);
+    let document = "apiVersion: cloudcontrollermanager.config.k8s.io/v1alpha1\n\
+                    kind: CloudControllerManagerConfiguration\ngeneric:\n  leaderElection:\n    resourceName: other\n";
+    let config = scratch.file("config.yaml", document);
+    let flags = [
+        "--enable-leader-migration".to_owned(),
+        format!("--leader-migration-config={}", file.display()),
+        format!("--config={}", config.display()),
+        "--configure-cloud-routes=false".to_owned(),
+    ];
+    let server = server().await;
+    let objects = create(&server, &manifests(&flags.each_ref().map(String::as_str))).await;
+    let secret = objects.iter().find(|object| object["kind"] == "Secret").unwrap();
+    let args: Vec<&str> =
+        pod(&objects)["containers"][0]["args"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    for (flag, text) in [("leader-migration-config", migration), ("config", document)] {
+        let data = secret["data"][flag].as_str().unwrap();
+        let data = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data).unwrap();
+        assert_eq!(String::from_utf8(data).unwrap(), text);
+        let there = format!("--{flag}=/etc/bowline/{flag}");
+        assert_eq!(args.iter().filter(|arg| arg.starts_with(&format!("--{flag}="))).collect::<Vec<_>>(), [&there]);
+    }
+    // The rights follow what the files say.
+    for name in ["mine", "other"] {
+        let what = format!("update leases.coordination.k8s.io kube-system/{name}");
+        assert!(may(&account(&server, "kube-system"), &what).await, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn leases_in_another_namespace_have_a_role_there_and_authorities_are_read_where_they_are() {
+    let server = server().await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "leases"}});
+    post(&server, &namespace, namespace.to_string()).await;
+    create(&server, &manifests(&["--namespace", "clouds", "--leader-elect-resource-namespace=leases"])).await;
+    let client = account(&server, "clouds");
+    for what in [
+        "update leases.coordination.k8s.io leases/cloud-controller-manager",
+        "create events leases/",
+        "watch configmaps kube-system/extension-apiserver-authentication",
+    ] {
+        assert!(may(&client, what).await, "{what}");
+    }
+    assert!(!may(&client, "update leases.coordination.k8s.io kube-system/cloud-controller-manager").await);
+}
+
+#[tokio::test]
+async fn who_works_alone_is_gone_before_the_next_one_comes() {
+    let alone = ["--kind", "Deployment", "--replicas", "1", "--leader-elect=false"];
+    let objects = create(&server().await, &manifests(&alone)).await;
+    assert_eq!(objects.last().unwrap()["spec"]["strategy"]["type"], "Recreate");
+    let objects = create(&server().await, &manifests(&["--kind", "Deployment"])).await;
+    let affinity = &pod(&objects)["affinity"]["podAntiAffinity"];
+    assert!(affinity["requiredDuringSchedulingIgnoredDuringExecution"].is_array(), "one pod on a node: {affinity}");
 }
 
 // ---- rights
@@ -314,7 +378,13 @@ async fn probes_ask_where_the_manager_listens() {
 
 #[test]
 fn what_cannot_work_is_refused_and_nothing_is_printed() {
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 11] = [
+        (&["--cloud-provider", "local", "--kubeconfig=/root/.kube/config"], "--kubeconfig: "),
+        (&["--cloud-provider", "local", "--authentication-kubeconfig=/x"], "their service account"),
+        (&["--cloud-provider", "local", "--master=https://10.0.0.1"], "--master: the pods would have no credentials"),
+        (&["--cloud-provider", "local", "--cert-dir=/var/run/x"], "--cert-dir: "),
+        (&["--cloud-provider", "local", "--client-ca-file=/nowhere.pem"], "/nowhere.pem"),
+        (&["--cloud-provider", "local", "--kind", "Deployment", "--leader-elect=false"], "all the pods would work at"),
         (&["--cloud-provider", "lokal"], "unknown cloud provider \"lokal\"; did you mean local?"),
         (&["--cloud-provider", "local", "--cloud-config", "/nowhere"], "/nowhere"),
         (&["--cloud-provider", "local", "--controllers=nod"], "\"nod\" is not in the list of known controllers"),

@@ -66,6 +66,19 @@ async fn v4_the_api_server_says_who_may_and_its_word_is_kept_for_a_while() {
 }
 
 #[tokio::test]
+async fn answers_to_very_long_questions_are_not_kept() {
+    let cluster = Cluster::start().await;
+    let running = Wanted::asking(&cluster, MANAGER).start().await;
+    for (length, asked) in [(1_000, 1), (2_000, 3)] {
+        let path = format!("/{}", "x".repeat(length));
+        for _ in 0..2 {
+            assert_eq!(gets_as(&running.visitor(), "other-token", &path).await.status, 403);
+        }
+        assert_eq!(cluster.asked("subjectaccessreviews"), asked, "{length}");
+    }
+}
+
+#[tokio::test]
 async fn many_at_once_are_one_question() {
     let cluster = Cluster::start().await;
     let running = Wanted::asking(&cluster, MANAGER).start().await;
