@@ -45,6 +45,11 @@ impl Selection {
     }
 }
 
+/// The canonical names of all of them.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().map(|known| known.name)
+}
+
 /// The canonical name of the controller that is called so, canonically or by its alias.
 pub(crate) fn canonical_name(name: &str) -> Option<&'static str> {
     known(name).map(|known| known.name)
@@ -64,10 +69,9 @@ pub(crate) fn canonical(item: &str) -> String {
 }
 
 fn unknown(name: &str) -> Problem {
-    let names = KNOWN.iter().flat_map(|known| [known.name, known.alias]);
-    let hint = match nearest(name, names) {
+    let hint = match nearest(name, KNOWN.iter().flat_map(|known| [known.name, known.alias])) {
         Some(near) => format!("did you mean {near}?"),
-        None => format!("known are {}", KNOWN.map(|known| known.name).join(", ")),
+        None => format!("known are {}", names().collect::<Vec<_>>().join(", ")),
     };
     Problem::flag("controllers", format!("{name:?} is not in the list of known controllers")).hint(hint)
 }

@@ -9,7 +9,7 @@ use bowline_controllers::{node, node_ipam, node_lifecycle, route, service};
 use serde::Deserialize;
 
 use crate::cli::LEASES;
-use crate::controllers::canonical_name;
+use crate::controllers::{self, canonical_name};
 
 /// This program, in such a file.
 const COMPONENT: &str = "cloud-controller-manager";
@@ -97,8 +97,7 @@ impl Migration {
 
     /// The controllers that run under the second lease, too.
     pub(crate) fn moving(&self) -> Vec<String> {
-        let all = [node::NAME, node_lifecycle::NAME, service::NAME, node_ipam::NAME, route::NAME];
-        all.into_iter().filter(|name| self.place(name) == Place::Moving).map(str::to_owned).collect()
+        controllers::names().filter(|name| self.place(name) == Place::Moving).map(str::to_owned).collect()
     }
 
     fn place(&self, name: &str) -> Place {

@@ -103,12 +103,20 @@ impl Page {
         for (key, value) in fields() {
             match value {
                 Value::Array(rows) if !rows.is_empty() => self.table(&words(key), rows, indent),
-                Value::Object(_) => {
-                    self.line(format_args!("{:indent$}{}:", "", words(key)));
-                    self.inside(value, indent + 2);
-                }
+                Value::Object(_) => self.titled(&words(key), value, indent),
                 _ => {}
             }
+        }
+    }
+
+    /// A title and what stands below it; no title if that is nothing.
+    fn titled(&mut self, title: &str, value: &Value, indent: usize) {
+        let before = self.0.len();
+        self.line(format_args!("{:indent$}{title}:", ""));
+        let behind = self.0.len();
+        self.inside(value, indent + 2);
+        if self.0.len() == behind {
+            self.0.truncate(before);
         }
     }
 
@@ -315,5 +323,15 @@ Clouds
             env!("CARGO_PKG_VERSION")
         );
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_controller_with_a_queue_alone_has_no_parts_to_show() {
+        let board = Board::new();
+        let parts = json!({"running": true, "parts": {"service": {"working": true, "recent": []}}});
+        board.put(Kind::Controller, "service-lb-controller", Arc::new(Fixed(parts, Ok(()))));
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let (text, _) = page(&board, About { started: start }, start);
+        assert!(text.ends_with("Controllers\n  service-lb-controller  [ok]\n    running yes\n"), "{text}");
     }
 }
