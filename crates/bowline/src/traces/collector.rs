@@ -96,6 +96,8 @@ impl Collector {
         } else {
             let path = self.endpoint.path_and_query().map_or("/", |path| path.as_str());
             let authority = self.endpoint.authority().map_or("", |authority| authority.as_str());
+            // What stands in front of the @ is for nobody on the way.
+            let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
             request = request.uri(path).header(HOST, authority);
         }
         if self.gzip && !is_grpc {

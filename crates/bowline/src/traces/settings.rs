@@ -100,12 +100,24 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             protocol,
             headers: self.headers(),
             timeout: self.timeout(),
-            gzip: self.otlp("COMPRESSION").is_some_and(|text| text == "gzip"),
+            gzip: self.compresses(),
             certificate: self.otlp("CERTIFICATE").map(PathBuf::from),
             resource: self.resource(),
             sampler: self.sampler(),
             batch: self.batch(),
         })
+    }
+
+    fn compresses(&mut self) -> bool {
+        match self.otlp("COMPRESSION").as_deref() {
+            None | Some("none") => false,
+            Some("gzip") => true,
+            Some(other) => {
+                self.remarks
+                    .push(format!("OTEL_EXPORTER_OTLP_COMPRESSION: {other:?} is not gzip; nothing is compressed"));
+                false
+            }
+        }
     }
 
     fn timeout(&mut self) -> Duration {
@@ -326,12 +338,13 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_HEADERS", "s3cr3t,=s3cr3t,bad name=s3cr3t,good=x"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
             ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd"),
             ("OTEL_BSP_MAX_QUEUE_SIZE", "-1"),
         ]);
         let settings = settings.unwrap();
         assert_eq!((settings.headers.len(), settings.batch.queue), (1, 2048));
         assert_eq!((settings.timeout, settings.sampler), (Duration::from_secs(10), Sampler(1.0)));
-        assert_eq!(remarks.len(), 4, "{remarks:?}");
+        assert_eq!(remarks.len(), 5, "{remarks:?}");
         assert!(remarks.iter().all(|remark| !remark.contains("s3cr3t")), "{remarks:?}");
         let (settings, remarks) = read(&[ENDPOINT, ("OTEL_EXPORTER_OTLP_PROTOCOL", "carrier-pigeon")]);
         assert!(settings.is_none() && remarks[0].contains("grpc"), "{remarks:?}");

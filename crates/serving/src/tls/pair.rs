@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, SigningKey};
 use x509_cert::Certificate;
-use x509_cert::der::Decode as _;
+use x509_cert::der::{Decode as _, Encode as _};
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
@@ -156,8 +156,24 @@ fn parse_files(paths: &[PathBuf], contents: &[Vec<u8>]) -> Result<CertifiedKey, 
     let chain = certificates(certificate).map_err(|message| wrong(certificate_path, message))?;
     let key = PrivateKeyDer::from_pem_slice(key)
         .map_err(|error| wrong(key_path, format!("has no private key as PEM: {error}")))?;
-    CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider())
-        .map_err(|error| wrong(key_path, format!("is no key for {}: {error}", certificate_path.display())))
+    let key = rustls::crypto::ring::default_provider().key_provider.load_private_key(key);
+    let key = key.map_err(|error| wrong(key_path, format!("has a private key that is of no use: {error}")))?;
+    match fits(&chain, &*key) {
+        Some(true) => Ok(CertifiedKey::new(chain, key)),
+        Some(false) => {
+            let hint = "give the one it was made with";
+            Err(wrong(key_path, format!("is no key for {}; {hint}", certificate_path.display())))
+        }
+        None => Err(wrong(certificate_path, "has a broken certificate".to_owned())),
+    }
+}
+
+/// Whether the key is that of the first certificate; `None` if that is none. The library's own comparison refuses certificates
+/// of version 1, which clients take, and which `openssl x509 -req` makes.
+fn fits(chain: &[CertificateDer<'_>], key: &dyn SigningKey) -> Option<bool> {
+    let certificate = Certificate::from_der(chain.first()?).ok()?;
+    let certified = certificate.tbs_certificate.subject_public_key_info.to_der().ok()?;
+    Some(key.public_key().is_none_or(|own| own.as_ref() == certified))
 }
 
 /// All certificates in a PEM text, of which there must be one.
@@ -242,5 +258,20 @@ mod tests {
         assert!(wrong(&one.certificates, "").starts_with("a.key: has no private key as PEM"));
         assert!(wrong(&one.certificates, &other.key).starts_with("a.key: is no key for a.crt"));
         assert!(!wrong(&one.certificates, &other.key).contains("PRIVATE"));
+        let broken = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
+        assert_eq!(wrong(broken, &one.key), "a.crt: has a broken certificate");
+    }
+
+    #[test]
+    fn a_certificate_of_version_1_has_its_key_as_well() {
+        let pair = self_signed::make(LOCALHOST).unwrap();
+        let chain = certificates(pair.certificates.as_bytes()).unwrap();
+        let mut old = Certificate::from_der(&chain[0]).unwrap();
+        old.tbs_certificate.version = x509_cert::Version::V1;
+        old.tbs_certificate.extensions = None;
+        let old = CertificateDer::from(old.to_der().unwrap());
+        let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+        let key = rustls::crypto::ring::default_provider().key_provider.load_private_key(key).unwrap();
+        assert_eq!((fits(&[old], &*key), fits(&chain[1..], &*key)), (Some(true), Some(false)));
     }
 }
