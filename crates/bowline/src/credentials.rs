@@ -25,6 +25,13 @@ impl Credentials {
         Credentials(std::iter::once(cluster).chain(clouds).collect())
     }
 
+    /// These, and other ways to the API server.
+    pub(crate) fn and(mut self, others: Vec<(&'static str, Access)>) -> Credentials {
+        let others = others.into_iter().map(|(what, access)| (what.to_owned(), Arc::new(access) as Arc<dyn Renewable>));
+        self.0.extend(others);
+        self
+    }
+
     /// Looks after all of them until shutdown is requested.
     pub(crate) async fn watch(self, renewals: Renewals, board: Board, shutdown: Shutdown) -> Result<(), Infallible> {
         let watched = self.0.into_iter().map(|(what, subject)| {

@@ -85,6 +85,7 @@ impl Prepared {
         let clouds = Clouds::around(providers, &layers, &metrics);
         let patience = settings.manager.patience + MARGIN;
         let mut tasks = Supervisor::new(shutdown.clone());
+        let credentials = credentials.and(front.reviewers());
         tasks.spawn("serving", front.serve(pages, shutdown.clone()));
         tracing::info!(version = env!("CARGO_PKG_VERSION"), clouds = ?names(&clouds), "starting");
         let renewals = Renewals::register(&metrics)?;

@@ -9,14 +9,17 @@ mod debug;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::Context as _;
+use bowline_kube::{Access, ClientOptions, Probe, RestMetrics};
 use bowline_runtime::{Board, Entry, Kind, Metric, Shutdown, metrics};
 use bowline_serving::answer::{self, Answer};
 use bowline_serving::webhook::{self, Webhook, WebhookMetrics};
 use bowline_serving::{
     ANY, Asked, AuthenticationOptions, Authenticator, AuthorizationOptions, Authorizer, Check, CheckMetrics, Checks,
-    Door, LOOK, Server, ServingOptions, Site, review_client,
+    Door, LOOK, Server, ServingOptions, Site,
 };
 use http::header::ACCEPT;
 use http::{Method, StatusCode};
@@ -51,6 +54,8 @@ pub(crate) struct FrontOptions {
     pub(crate) plain: Option<SocketAddr>,
     /// Where webhooks are served; none if nobody wants any.
     pub(crate) webhooks: Option<ServingOptions>,
+    /// Where questions to the API server are counted, if they are.
+    pub(crate) requests: Option<RestMetrics>,
 }
 
 impl From<&Settings> for FrontOptions {
@@ -63,6 +68,7 @@ impl From<&Settings> for FrontOptions {
             profiling: serving.profiling,
             plain: settings.metrics_listen,
             webhooks: serving.webhooks.https.clone(),
+            requests: settings.reach.client.metrics.clone(),
         }
     }
 }
@@ -87,6 +93,7 @@ pub(crate) struct Pages {
 /// Addresses that are taken. Connections wait until they are served.
 pub(crate) struct Front {
     secure: Option<(Server, Door)>,
+    reviewers: Reviewers,
     plain: Option<Server>,
     webhooks: Option<(Server, Vec<Arc<dyn Webhook>>)>,
     profiling: bool,
@@ -97,19 +104,31 @@ impl Front {
     /// `webhooks` are those that are wanted.
     pub(crate) async fn bind(options: &FrontOptions, webhooks: &[Arc<dyn Webhook>]) -> anyhow::Result<Front> {
         let plain = options.plain.map(Server::bind_plain).transpose()?;
+        let mut reviewers = Reviewers::default();
         let secure = match &options.secure {
             // The address first: whether the port is free does not depend on the API server.
-            Some(serving) => Some((Server::bind(serving)?, door(options).await?)),
+            Some(serving) => {
+                let server = Server::bind(serving)?;
+                reviewers = Reviewers::new(options).await?;
+                Some((server, door(options, &reviewers).await?))
+            }
             None => None,
         };
         let host = options.webhooks.as_ref().map(|serving| webhook::bind(serving, webhooks)).transpose()?.flatten();
         let webhooks = host.map(|server| (server, webhooks.to_vec()));
-        Ok(Front { secure, plain, webhooks, profiling: options.profiling })
+        Ok(Front { secure, reviewers, plain, webhooks, profiling: options.profiling })
     }
 
     /// Where HTTPS is served, if it is.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.secure.as_ref().map(|(server, _)| server.address())
+    }
+
+    /// The ways on which it asks about people, each by what it is for.
+    pub(crate) fn reviewers(&self) -> Vec<(&'static str, Access)> {
+        let Reviewers { authentication, authorization } = self.reviewers.clone();
+        let named = [("authentication", authentication), ("authorization", authorization)];
+        named.into_iter().filter_map(|(what, access)| Some((what, access?))).collect()
     }
 
     /// Serves until shutdown is requested.
@@ -150,10 +169,44 @@ impl Front {
     }
 }
 
-async fn door(options: &FrontOptions) -> anyhow::Result<Door> {
-    let reviews = review_client(options.authentication.kubeconfig.as_deref()).await?;
+/// The API server, twice: it is asked who somebody is, and what they may do. None outside of a pod, unless flags name one.
+#[derive(Clone, Default)]
+struct Reviewers {
+    authentication: Option<Access>,
+    authorization: Option<Access>,
+}
+
+impl Reviewers {
+    async fn new(options: &FrontOptions) -> anyhow::Result<Reviewers> {
+        let (authentication, authorization) = (&options.authentication.kubeconfig, &options.authorization.kubeconfig);
+        let open = |kubeconfig: &Option<PathBuf>, user| reviewer(kubeconfig.clone(), user, options.requests.clone());
+        Ok(Reviewers {
+            authentication: open(authentication, "authentication").await.context("--authentication-kubeconfig")?,
+            authorization: open(authorization, "authorization").await.context("--authorization-kubeconfig")?,
+        })
+    }
+}
+
+async fn reviewer(
+    kubeconfig: Option<PathBuf>,
+    user: &str,
+    metrics: Option<RestMetrics>,
+) -> anyhow::Result<Option<Access>> {
+    let kubeconfig = kubeconfig.filter(|path| !path.as_os_str().is_empty());
+    // upstream: --kubeconfig does not count here.
+    if kubeconfig.is_none() && kube::Config::incluster().is_err() {
+        return Ok(None);
+    }
+    // Whoever may ask about others need not see Nodes.
+    let probe = Probe::Version;
+    let options = ClientOptions { kubeconfig, user: user.to_owned(), metrics, probe, ..ClientOptions::default() };
+    Ok(Some(Access::open(&options).await?))
+}
+
+async fn door(options: &FrontOptions, reviewers: &Reviewers) -> anyhow::Result<Door> {
+    let reviews = reviewers.authentication.as_ref().map(Access::client);
     let authenticator = Authenticator::new(&options.authentication, reviews).await?;
-    let reviews = review_client(options.authorization.kubeconfig.as_deref()).await?;
+    let reviews = reviewers.authorization.as_ref().map(Access::client);
     if reviews.is_none() {
         tracing::warn!(
             "no client for SubjectAccessReviews, since there is no --authorization-kubeconfig: only system:masters and the paths in --authorization-always-allow-paths are let in"
@@ -269,6 +322,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[tokio::test]
+    async fn the_token_that_asks_about_people_may_stand_in_a_file_on_a_line_of_its_own() {
+        let server = bowline_apiserver::ApiServer::start(bowline_apiserver::Options::default()).await.unwrap();
+        server.add_token("the-token", "asker", &[]);
+        let folder = std::env::temp_dir().join(format!("bowline-front-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (token, file) = (folder.join("token"), folder.join("kubeconfig"));
+        std::fs::write(&token, "the-token\n").unwrap();
+        let mut kubeconfig = kube::config::Kubeconfig::from_yaml(&server.kubeconfig()).unwrap();
+        for user in &mut kubeconfig.auth_infos {
+            user.auth_info = serde_json::from_value(json!({ "tokenFile": token })).unwrap();
+        }
+        std::fs::write(&file, serde_json::to_string(&kubeconfig).unwrap()).unwrap();
+        let access = reviewer(Some(file), "authentication", None).await;
+        std::fs::remove_dir_all(&folder).unwrap();
+        access.unwrap().unwrap().client().apiserver_version().await.unwrap();
+    }
 
     struct Is(Result<(), &'static str>);
 
@@ -421,7 +492,8 @@ mod tests {
         });
         let authentication = AuthenticationOptions { kubeconfig, ..AuthenticationOptions::default() };
         let options = FrontOptions { secure, authentication, ..FrontOptions::default() };
-        let error = Front::bind(&options, &[]).await.map(drop).unwrap_err().to_string();
-        assert!(error.starts_with("/nowhere/kubeconfig: cannot be used as a kubeconfig"), "{error}");
+        let error = format!("{:#}", Front::bind(&options, &[]).await.map(drop).unwrap_err());
+        let wanted = "--authentication-kubeconfig: the kubeconfig /nowhere/kubeconfig cannot be used: ";
+        assert!(error.starts_with(wanted), "{error}");
     }
 }

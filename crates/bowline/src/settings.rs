@@ -16,7 +16,7 @@ use bowline_controllers::service::DefaultCloud;
 use bowline_controllers::{node, node_lifecycle, service};
 use bowline_core::ClusterName;
 use bowline_core::lifecycle::Policy;
-use bowline_kube::ClientOptions;
+use bowline_kube::{ClientOptions, Probe};
 
 use crate::cli::{
     CloudCallArgs, ControllerArgs, GenericArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs,
@@ -173,6 +173,7 @@ fn client_options(args: &ReachArgs, problems: &mut Problems) -> ClientOptions {
         rate: kube_api_rate(args, problems),
         user: "cloud-controller-manager".to_owned(),
         metrics: None,
+        probe: Probe::Nodes,
     }
 }
 

@@ -27,7 +27,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tower::{BoxError, Service};
 
-use crate::client::{ClientOptions, ConnectError, config, files, user_agent};
+use crate::client::{ClientOptions, ConnectError, Probe, config, files, user_agent};
 use crate::rest::{Counted, Meter, RestMetrics};
 use crate::told::Told;
 
@@ -151,9 +151,9 @@ impl Way {
     }
 
     /// Asks the least that shows that address, certificates, credentials and rights are right. Hands on the UID of the first
-    /// Node, which no other cluster has; `None` if there are no Nodes.
-    async fn probe(&self) -> Result<Option<String>, String> {
-        let request = Request::get("/api/v1/nodes?limit=1").body(Vec::new()).map_err(|error| error.to_string())?;
+    /// Node, which no other cluster has; `None` if there are no Nodes, or nobody looks at them.
+    async fn probe(&self, probe: Probe) -> Result<Option<String>, String> {
+        let request = Request::get(probe.path()).body(Vec::new()).map_err(|error| error.to_string())?;
         match tokio::time::timeout(PROBED_WITHIN, self.client.request::<Value>(request)).await {
             Ok(Ok(nodes)) => Ok(nodes.pointer("/items/0/metadata/uid").and_then(Value::as_str).map(str::to_owned)),
             Ok(Err(error)) => Err(format!("the API server does not take them: {}", with_causes(&error))),
@@ -167,7 +167,7 @@ impl Way {
         if self.config.cluster_url == old.config.cluster_url {
             return Ok(());
         }
-        let is_same = first_node.is_some() && old.probe().await.is_ok_and(|known| known == first_node);
+        let is_same = first_node.is_some() && old.probe(Probe::Nodes).await.is_ok_and(|known| known == first_node);
         let (here, there) = (&self.config.cluster_url, &old.config.cluster_url);
         is_same.then_some(()).ok_or_else(|| {
             format!(
@@ -206,7 +206,7 @@ impl Renewable for Access {
         async {
             let config = config(&self.0.options).await.map_err(|error| error.to_string())?;
             let way = Way::new(config, self.0.options.metrics.clone()).map_err(|error| with_causes(&error))?;
-            let first_node = way.probe().await?;
+            let first_node = way.probe(self.0.options.probe).await?;
             way.leads_where(&self.way(), first_node).await?;
             *self.0.way.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(way);
             Ok(())

@@ -27,6 +27,27 @@ pub struct ClientOptions {
     pub user: String,
     /// Where requests are counted, if they are.
     pub metrics: Option<RestMetrics>,
+    /// What new credentials must be good for before they replace the old ones.
+    pub probe: Probe,
+}
+
+/// What shows that credentials work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Probe {
+    /// A look at a Node, to which whoever runs controllers has a right. It also tells one cluster from another.
+    #[default]
+    Nodes,
+    /// A question that is open to all whose credentials are accepted, whatever else they may do.
+    Version,
+}
+
+impl Probe {
+    pub(crate) const fn path(self) -> &'static str {
+        match self {
+            Probe::Nodes => "/api/v1/nodes?limit=1",
+            Probe::Version => "/version",
+        }
+    }
 }
 
 /// Why there is no connection.
@@ -71,7 +92,7 @@ async fn from_file(path: &Path) -> Result<Config, ConnectError> {
     let unusable = |error: &dyn std::error::Error| {
         let (path, causes) = (path.display(), with_causes(error));
         ConnectError::Config(format!(
-            "--kubeconfig: {path} cannot be used: {causes}; `kubectl --kubeconfig {path} version` must work"
+            "the kubeconfig {path} cannot be used: {causes}; `kubectl --kubeconfig {path} version` must work"
         ))
     };
     let kubeconfig = Kubeconfig::read_from(path).map_err(|error| unusable(&error))?;
@@ -178,7 +199,7 @@ mod tests {
     async fn cl1_a_kubeconfig_that_cannot_be_read_is_named() {
         let options = ClientOptions { kubeconfig: Some("/nowhere/config".into()), ..ClientOptions::default() };
         let error = config(&options).await.unwrap_err().to_string();
-        assert!(error.starts_with("--kubeconfig: /nowhere/config cannot be used"), "{error}");
+        assert!(error.starts_with("the kubeconfig /nowhere/config cannot be used"), "{error}");
     }
 
     #[test]

@@ -30,7 +30,7 @@ mod wire;
 
 pub use access::Access;
 pub use accounts::rights as account_rights;
-pub use client::{ClientOptions, ConnectError, connect};
+pub use client::{ClientOptions, ConnectError, Probe, connect};
 pub use clients::Clients;
 pub use cluster::{Cluster, WriteError};
 pub use events::{EventSink, EventSource, EventType, ObjectRef};

@@ -6,8 +6,8 @@ mod file;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_apiserver::{ApiServer, Options};
-use bowline_kube::{Access, ClientOptions};
+use bowline_apiserver::{ApiServer, AuthorizationMode, Options};
+use bowline_kube::{Access, ClientOptions, Probe};
 use bowline_runtime::{Renewable, Renewals, Shutdown};
 use file::Scratch;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -144,5 +144,25 @@ async fn another_address_is_taken_if_the_cluster_is_the_same_and_refused_if_it_i
 async fn all_files_that_a_kubeconfig_names_are_looked_at() -> Result<(), Failure> {
     let world = world().await?;
     assert_eq!(world.access.files(), [world.kubeconfig.0.clone(), world.token.0.clone()]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_only_asks_about_people_need_not_see_nodes_to_have_new_credentials() -> Result<(), Failure> {
+    let server = ApiServer::start(Options { authorization: AuthorizationMode::Rbac, ..Options::default() }).await?;
+    server.add_token("first-token", "first", &[]);
+    server.add_token("second-token", "second", &[]);
+    let token = Scratch::write("first-token")?;
+    let kubeconfig = Scratch::write(&kubeconfig(&server, json!({"tokenFile": token.0}))?)?;
+    for (probe, taken) in [(Probe::Nodes, false), (Probe::Version, true)] {
+        let options = ClientOptions { kubeconfig: Some(kubeconfig.0.clone()), probe, ..ClientOptions::default() };
+        std::fs::write(&token.0, "first-token")?;
+        let access = Access::open(&options).await?;
+        std::fs::write(&token.0, "second-token")?;
+        assert_eq!(access.renew().await.is_ok(), taken, "{probe:?}");
+        assert_eq!(who(&access.client()).await?, if taken { "second" } else { "first" });
+        std::fs::write(&token.0, "unknown-token")?;
+        assert!(access.renew().await.is_err(), "{probe:?}");
+    }
     Ok(())
 }

@@ -49,7 +49,6 @@ pub use door::Door;
 pub use files::FileError;
 pub use listen::ListenError;
 pub use options::{AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, ServingOptions, TlsOptions};
-pub use review::{ClientError, client as review_client};
 pub use server::{BindError, Server};
 pub use site::{ANY, Asked, Handler, LOOK, Site};
 pub use tls::{TlsError, UnknownCipherSuite, check_cipher_suites};

@@ -1,10 +1,6 @@
-//! Questions to the API server about people: the clients that ask, and their patience.
+//! Questions to the API server about people: how patient they are.
 
-use std::path::Path;
 use std::time::Duration;
-
-use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 
 /// How long all attempts together may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -14,42 +10,6 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// How often it is tried.
 const ATTEMPTS: u32 = 5;
-
-/// Why there is no client for reviews.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// The kubeconfig is of no use.
-    #[error("{path}: cannot be used as a kubeconfig: {source}", path = path.display())]
-    Kubeconfig {
-        /// The file.
-        path: std::path::PathBuf,
-        /// What is wrong with it.
-        source: kube::config::KubeconfigError,
-    },
-    /// The client library refused what it was given.
-    #[error("cannot make a client for reviews: {0}")]
-    Client(#[from] kube::Error),
-}
-
-/// A client by this kubeconfig; without one, that of the pod; none outside of a pod.
-pub async fn client(kubeconfig: Option<&Path>) -> Result<Option<kube::Client>, ClientError> {
-    let mut config = match kubeconfig.filter(|path| !path.as_os_str().is_empty()) {
-        Some(path) => from_file(path).await?,
-        None => match Config::incluster() {
-            Ok(config) => config,
-            Err(_) => return Ok(None),
-        },
-    };
-    // Our own patience is what counts.
-    config.default_retry = false;
-    Ok(Some(kube::Client::try_from(config)?))
-}
-
-async fn from_file(path: &Path) -> Result<Config, ClientError> {
-    let wrong = |source| ClientError::Kubeconfig { path: path.to_owned(), source };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(wrong)?;
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(wrong)
-}
 
 /// Tries until there is an answer, or an error that another attempt would not cure.
 pub(crate) async fn patiently<T, F>(attempt: impl Fn() -> F) -> Result<T, String>

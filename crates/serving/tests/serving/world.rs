@@ -1,14 +1,14 @@
 //! An API server with rules about who may do what, and a server that asks it.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bowline_apiserver::{ApiServer, AuthorizationMode, Options};
 use bowline_runtime::Shutdown;
 use bowline_serving::{
     ANY, Asked, AuthenticationOptions, Authenticator, AuthorizationOptions, Authorizer, CheckMetrics, Checks, Door,
-    LOOK, Server, ServingOptions, Site, TlsOptions, answer, review_client,
+    LOOK, Server, ServingOptions, Site, TlsOptions, answer,
 };
 use http::StatusCode;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -151,16 +151,25 @@ impl Wanted {
     }
 
     pub(crate) async fn door(&self) -> Result<Door, Box<dyn std::error::Error>> {
-        let client = review_client(self.authentication.kubeconfig.as_deref()).await?;
-        let authenticator = Authenticator::new(&self.authentication, client).await?;
-        let client = review_client(self.authorization.kubeconfig.as_deref()).await?;
-        Ok(Door::guarded(authenticator, Authorizer::new(&self.authorization, client)?))
+        let reviews = client(self.authentication.kubeconfig.as_deref()).await?;
+        let authenticator = Authenticator::new(&self.authentication, reviews).await?;
+        let reviews = client(self.authorization.kubeconfig.as_deref()).await?;
+        Ok(Door::guarded(authenticator, Authorizer::new(&self.authorization, reviews)?))
     }
 
     pub(crate) async fn start(&self) -> Running {
         let server = Server::bind(&self.serving).unwrap();
         Running::start(server, site(), self.door().await.unwrap())
     }
+}
+
+/// One that asks the API server by this kubeconfig; nobody without one.
+async fn client(kubeconfig: Option<&Path>) -> Result<Option<kube::Client>, Box<dyn std::error::Error>> {
+    let Some(path) = kubeconfig else { return Ok(None) };
+    let kubeconfig = kube::config::Kubeconfig::read_from(path)?;
+    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
+    config.default_retry = false;
+    Ok(Some(kube::Client::try_from(config)?))
 }
 
 /// A server that runs until it is dropped.
