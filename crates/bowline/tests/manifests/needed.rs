@@ -171,6 +171,12 @@ impl World {
             conditions.iter().any(|one| one.type_ == "NetworkUnavailable" && one.status == "False").then_some(())
         };
         eventually(reachable).await;
+        let initialised = async || {
+            let node = Api::<Node>::all(self.admin.clone()).get("a").await.unwrap();
+            let taints = node.spec?.taints.unwrap_or_default();
+            taints.iter().all(|taint| !taint.key.ends_with("/uninitialized")).then_some(())
+        };
+        eventually(initialised).await;
         let addressed = async || {
             let services: Api<Service> = Api::namespaced(self.admin.clone(), "default");
             services.get("web").await.unwrap().status?.load_balancer?.ingress.map(|_| ())
