@@ -10,6 +10,7 @@
 //!  control     waits for the API server, then runs the controllers
 //! ```
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,9 @@ use crate::{CannotStart, configuration, effective, statusz};
 
 /// What the manager may take to end beyond the time that it gives its own tasks: for giving leases back, above all.
 const MARGIN: Duration = Duration::from_secs(6);
+
+/// How long the start takes, with time to spare: the lease, the first lists, the first renewals.
+const SETTLED_AFTER: Duration = Duration::from_secs(10);
 
 /// Runs the manager until it is told to stop. `problems` are those that the command line had already.
 pub(crate) async fn run(args: &ManagerArgs, problems: Problems, logs: Handle) -> anyhow::Result<()> {
@@ -88,6 +92,7 @@ impl Prepared {
         let credentials = credentials.and(front.reviewers());
         tasks.spawn("serving", front.serve(pages, shutdown.clone()));
         tracing::info!(version = env!("CARGO_PKG_VERSION"), clouds = ?names(&clouds), "starting");
+        tasks.spawn("memory", settle(shutdown.clone()));
         let renewals = Renewals::register(&metrics)?;
         tasks.spawn("credentials", credentials.watch(renewals, board.clone(), shutdown.clone()));
         let candidacy = Candidacy {
@@ -114,6 +119,18 @@ impl Prepared {
         tracing::info!("stopped");
         Ok(())
     }
+}
+
+/// Once everything has started, the code that only the start needed is let go of.
+async fn settle(shutdown: Shutdown) -> Result<(), Infallible> {
+    if shutdown.or(tokio::time::sleep(SETTLED_AFTER)).await.is_some() {
+        match bowline_pages::release() {
+            Ok(bytes) => tracing::debug!(bytes, "let go of the code that the start needed"),
+            Err(error) => tracing::debug!(%error, "kept the code that the start needed"),
+        }
+    }
+    shutdown.requested().await;
+    Ok(())
 }
 
 /// What is told of the process while it runs.

@@ -1,0 +1,67 @@
+//! Gives back the memory that holds code which only the start of a process needed.
+//!
+//! A program's code is mapped from its file in pieces of 64 KiB around whatever is called. Reading 150 flags, making a
+//! certificate and greeting an API server calls a good part of everything, once; from then on all of it counts as memory of
+//! a process that needs a tenth of it. The kernel would take those pages back when memory is short, but whoever looks at
+//! the process, or limits it, cannot see that.
+//!
+//! [`release`] lets go of all code at once. What is called afterwards comes back from the page cache by itself.
+
+#[cfg(target_os = "linux")]
+mod maps;
+
+/// Why nothing was given back.
+#[derive(Debug, thiserror::Error)]
+pub enum ReleaseError {
+    /// The process cannot see what it has mapped.
+    #[error("cannot read /proc/self/maps: {0}")]
+    Maps(#[from] std::io::Error),
+    /// The kernel refuses.
+    #[error("the kernel refuses to take code back: {0}")]
+    Refused(String),
+}
+
+/// Lets go of the pages of all code that is mapped from files, and says how many bytes of addresses they cover. Elsewhere
+/// than on Linux nothing is done.
+pub fn release() -> Result<usize, ReleaseError> {
+    #[cfg(target_os = "linux")]
+    return maps::Code::of_this_process()?.into_iter().map(let_go).sum();
+    #[cfg(not(target_os = "linux"))]
+    return Ok(0);
+}
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "the kernel's call has no safe form")]
+fn let_go(code: maps::Code) -> Result<usize, ReleaseError> {
+    use nix::sys::mman::{MmapAdvise, madvise};
+    let length = code.end.saturating_sub(code.start);
+    let Some(start) = std::ptr::NonNull::new(std::ptr::with_exposed_provenance_mut(code.start)) else { return Ok(0) };
+    // SAFETY: the range is executable, private, mapped from a file and not writable, so its contents are those of the file,
+    // and whoever touches it again, even at this moment in another thread, gets the same bytes.
+    unsafe { madvise(start, length, MmapAdvise::MADV_DONTNEED) }
+        .map_err(|error| ReleaseError::Refused(error.to_string()))?;
+    Ok(length)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[inline(never)]
+    fn busy(number: u64) -> u64 {
+        (1..number).fold(1, |product, factor| product.wrapping_mul(factor) ^ factor.rotate_left(7))
+    }
+
+    #[test]
+    fn code_works_as_before_after_it_was_given_back() {
+        let expected = busy(1000);
+        let others: Vec<_> = (0..4).map(|_| std::thread::spawn(|| (0..2000).map(|_| busy(1000)).max())).collect();
+        for _ in 0..50 {
+            assert!(release().unwrap() > 0);
+            assert_eq!(busy(1000), expected);
+        }
+        assert!(others.into_iter().all(|other| other.join().unwrap() == Some(expected)));
+    }
+}
