@@ -36,8 +36,8 @@ fn let_go(code: maps::Code) -> Result<usize, ReleaseError> {
     use nix::sys::mman::{MmapAdvise, madvise};
     let length = code.end.saturating_sub(code.start);
     let Some(start) = std::ptr::NonNull::new(std::ptr::with_exposed_provenance_mut(code.start)) else { return Ok(0) };
-    // SAFETY: the range is executable, private, mapped from a file and not writable, so its contents are those of the file,
-    // and whoever touches it again, even at this moment in another thread, gets the same bytes.
+    // SAFETY: the range is private, mapped from a file and was never written, so its contents are those of the file, and
+    // whoever touches it again, even at this moment in another thread, gets the same bytes.
     unsafe { madvise(start, length, MmapAdvise::MADV_DONTNEED) }
         .map_err(|error| ReleaseError::Refused(error.to_string()))?;
     Ok(length)

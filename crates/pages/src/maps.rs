@@ -1,8 +1,9 @@
-//! What of the process is code: the lines of `/proc/self/maps` that are mapped from a file, executable and never written.
+//! What of the process is code: the lines of `/proc/self/maps` that are mapped from a file and never written, not even while the
+//! program was loaded.
 
 use std::io;
 
-/// A range of addresses that holds code.
+/// A range of addresses that holds code, or the constants beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Code {
     pub(crate) start: usize,
@@ -18,9 +19,11 @@ impl Code {
     /// `55d0c0a00000-55d0c1000000 r-xp 002d4000 fe:01 123   /bin/bowline`
     fn read(line: &str) -> Option<Code> {
         let mut words = line.split_ascii_whitespace();
-        let (range, rights, _offset, _device, inode) =
+        let (range, rights, offset, _device, inode) =
             (words.next()?, words.next()?, words.next()?, words.next()?, words.next()?);
-        if rights != "r-xp" || inode == "0" {
+        // Other ranges that cannot be written were, when addresses were filled in; what begins a file holds none.
+        let is_as_in_the_file = rights == "r-xp" || (rights == "r--p" && offset.bytes().all(|digit| digit == b'0'));
+        if !is_as_in_the_file || inode == "0" {
             return None;
         }
         let (start, end) = range.split_once('-')?;
@@ -38,7 +41,9 @@ mod tests {
         let cases = [
             ("1000-3000 r-xp 00000000 fe:01 12   /bin/bowline", Some(Code { start: 0x1000, end: 0x3000 })),
             ("1000-3000 r-xp 00000000 fe:01 12   /lib/with blank.so", Some(Code { start: 0x1000, end: 0x3000 })),
-            ("1000-3000 r--p 00000000 fe:01 12   /bin/bowline", None),
+            ("1000-3000 r--p 00000000 fe:01 12   /bin/bowline", Some(Code { start: 0x1000, end: 0x3000 })),
+            ("1000-3000 r--p 00e20000 fe:01 12   /bin/bowline", None),
+            ("1000-3000 rw-p 00000000 fe:01 12   /bin/bowline", None),
             ("1000-3000 rwxp 00000000 fe:01 12   /bin/bowline", None),
             ("1000-3000 r-xs 00000000 fe:01 12   /bin/bowline", None),
             ("1000-3000 r-xp 00000000 00:00 0    [vdso]", None),
