@@ -35,8 +35,9 @@ use crate::{CannotStart, configuration, effective, statusz};
 /// What the manager may take to end beyond the time that it gives its own tasks: for giving leases back, above all.
 const MARGIN: Duration = Duration::from_secs(6);
 
-/// How long the start takes, with time to spare: the lease, the first lists, the first renewals.
-const SETTLED_AFTER: Duration = Duration::from_secs(10);
+/// How long code stays in memory that was called once: longer than the start takes, with the lease and the first lists. What is
+/// called all the time comes back at once, for a few hundred faults that need no disk.
+const SETTLED_AFTER: Duration = Duration::from_secs(20);
 
 /// Runs the manager until it is told to stop. `problems` are those that the command line had already.
 pub(crate) async fn run(args: &ManagerArgs, problems: Problems, logs: Handle) -> anyhow::Result<()> {
@@ -121,15 +122,17 @@ impl Prepared {
     }
 }
 
-/// Once everything has started, the code that only the start needed is let go of.
+/// Lets go of code that is not needed any more: first that of the start, and then, time and again, what is called seldom.
 async fn settle(shutdown: Shutdown) -> Result<(), Infallible> {
-    if shutdown.or(tokio::time::sleep(SETTLED_AFTER)).await.is_some() {
+    while shutdown.or(tokio::time::sleep(SETTLED_AFTER)).await.is_some() {
         match bowline_pages::release() {
-            Ok(bytes) => tracing::debug!(bytes, "let go of the code that the start needed"),
-            Err(error) => tracing::debug!(%error, "kept the code that the start needed"),
+            Ok(bytes) => tracing::trace!(bytes, "let go of code"),
+            Err(error) => {
+                tracing::debug!(%error, "code that is not needed any more stays in memory");
+                shutdown.requested().await;
+            }
         }
     }
-    shutdown.requested().await;
     Ok(())
 }
 
