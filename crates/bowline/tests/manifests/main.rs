@@ -390,7 +390,7 @@ async fn probes_ask_where_the_manager_listens() {
 #[test]
 fn what_cannot_work_is_refused_and_nothing_is_printed() {
     let cases: [(&[&str], &str); 11] = [
-        (&["--cloud-provider", "local", "--kubeconfig=/root/.kube/config"], "--kubeconfig: "),
+        (&["--cloud-provider", "local", "--kubeconfig=/etc/kubernetes/admin.conf"], "--kubeconfig: "),
         (&["--cloud-provider", "local", "--authentication-kubeconfig=/x"], "their service account"),
         (&["--cloud-provider", "local", "--master=https://10.0.0.1"], "--master: the pods would have no credentials"),
         (&["--cloud-provider", "local", "--cert-dir=/var/run/x"], "--cert-dir: "),
