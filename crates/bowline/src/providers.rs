@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bowline_cloud::{BuildContext, CloudProvider, Registry, Reloading};
-use bowline_config::{ConfigFile, Problem, Problems, nearest};
+use bowline_cloud::{CloudProvider, Registry, Reloading, Surroundings};
+use bowline_config::{ConfigFile, Environment, Problem, Problems, nearest};
 use bowline_core::ClusterName;
 
 /// A provider that the flags ask for.
@@ -25,6 +25,8 @@ pub(crate) fn registry() -> Registry {
     let registry = Registry::default();
     #[cfg(feature = "provider-local")]
     let registry = registry.with(bowline_local::factory());
+    #[cfg(feature = "provider-openstack")]
+    let registry = registry.with(bowline_openstack::factory());
     registry
 }
 
@@ -158,7 +160,8 @@ fn build_one(
         return Err(problems);
     };
     let config = config?;
-    (factory.build)(&BuildContext { config: config.as_ref(), cluster })
+    let surroundings = Surroundings { environment: Environment::of_process(), ..Surroundings::default() };
+    (factory.build)(&surroundings.context(config.as_ref(), cluster))
 }
 
 fn unknown(name: &str, registry: &Registry) -> Problem {
@@ -197,7 +200,7 @@ fn contested(prefix: &str, first: &str, second: &str) -> Problem {
 mod tests {
     use super::*;
     use crate::idle::Idle;
-    use bowline_cloud::{Capabilities, Factory, ProviderInfo};
+    use bowline_cloud::{BuildContext, Capabilities, Factory, ProviderInfo};
 
     fn asked(names: &[&str], configs: &[&str]) -> Result<Vec<(String, Option<String>)>, String> {
         let owned = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();

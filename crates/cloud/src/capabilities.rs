@@ -84,6 +84,11 @@ pub struct LoadBalancerCapabilities {
     pub ip_families: Vec<IpFamily>,
     /// Two families on one balancer.
     pub dual_stack: bool,
+    /// Without `dual_stack`, a Service that wants two families gets its first one; else it is refused.
+    pub first_family: bool,
+    /// Balancers are marked with the UID of their Service. Without, a new Service of the same name takes over what an old
+    /// one has left.
+    pub marks_uid: bool,
     /// How many balancers one call of [`observe`](crate::LoadBalancers::observe) is best asked about; 0 and 1 both mean one
     /// by one.
     pub batch_observe: usize,

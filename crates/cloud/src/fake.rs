@@ -165,7 +165,12 @@ impl Fake {
             return Err(fault);
         }
         let resources = serde_json::json!([wish.key.service, wish.annotations]);
-        Ok(Some(LoadBalancerState { status: LoadBalancerStatus::default(), problems: Vec::new(), resources }))
+        Ok(Some(LoadBalancerState {
+            status: LoadBalancerStatus::default(),
+            problems: Vec::new(),
+            annotations: Default::default(),
+            resources,
+        }))
     }
 
     /// The truth.
@@ -253,8 +258,9 @@ impl LoadBalancers for Fake {
 
     fn plan(&self, _: &LoadBalancerWish, _: Option<&LoadBalancerState>) -> Result<Plan> {
         let payload = serde_json::Value::Null;
-        let step = Step { verb: Verb::Create, kind: "pool".into(), name: "p".into(), changes: vec![], payload };
-        Ok(Plan { steps: vec![step] })
+        let (kind, name) = ("pool".into(), "p".into());
+        let step = Step { verb: Verb::Create, kind, name, changes: vec![], dispensable: None, payload };
+        Ok(Plan::of(vec![step]))
     }
 
     async fn apply(&self, _: &LoadBalancerKey, _: &Step) -> Result<Applied> {

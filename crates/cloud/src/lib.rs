@@ -42,8 +42,8 @@ pub use clouds::{Cloud, Clouds, Nobody, Sighting};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use instances::{Freshness, Identity, InstancePage, Instances, OneByOne, PageToken};
 pub use load_balancers::{Applied, LoadBalancers};
-pub use provider::{CloudProvider, ProviderInfo, Quota};
-pub use registry::{Build, BuildContext, Factory, Registry};
+pub use provider::{CloudProvider, Finding, ProviderInfo, Quota};
+pub use registry::{Build, BuildContext, Factory, Registry, Surroundings};
 pub use reload::Reloading;
 pub use routes::Routes;
 

@@ -1,6 +1,9 @@
 //! Load balancers: observe, plan, apply.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
+use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, Step};
 
 use crate::Result;
@@ -12,6 +15,9 @@ pub enum Applied {
     Done,
     /// It is done, and this is all that the cloud has for the balancer now; `None` if that is nothing.
     Seen(Option<LoadBalancerState>),
+    /// It is done; what the cloud has now must be observed, and whatever comes of that, the Service's annotations are to say
+    /// this from now on. It is what a balancer can be found by if all else goes wrong.
+    Noted(BTreeMap<String, String>),
 }
 
 /// Balances load, in three moves of which only two touch the cloud.
@@ -105,6 +111,18 @@ pub enum Applied {
 /// - `services_at_once_have_their_own`: Services that are worked on at the same time do not get in each other's way.
 #[async_trait]
 pub trait LoadBalancers: Send + Sync {
+    /// What a Service wishes in words that every cloud shares, where this cloud's own annotations or configuration say
+    /// something about that, too: whether it is internal, which Nodes are behind it. Pure. Where the cloud's own say
+    /// something, they count.
+    fn settings(
+        &self,
+        annotations: &BTreeMap<String, String>,
+        common: LoadBalancerSettings,
+    ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
+        let _ = annotations;
+        Ok(common)
+    }
+
     /// What the cloud has for these; `None` if nothing at all is left or was ever made. Half-built counts as something.
     ///
     /// The wish is there for what has to be looked up because of it: a network or flavour that an annotation names, the

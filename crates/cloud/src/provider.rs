@@ -32,6 +32,15 @@ pub struct Quota {
     pub limit: u64,
 }
 
+/// What was looked at, and what came of it.
+#[derive(Debug, Clone)]
+pub struct Finding {
+    /// What, in a few words: `endpoint load-balancer`, `subnet-id in [LoadBalancer]`.
+    pub what: String,
+    /// That it is in order, in a sentence; or what is wrong with it, with what to do.
+    pub outcome: Result<String>,
+}
+
 /// A cloud.
 ///
 /// Rules, each with a conformance case of the same name:
@@ -74,8 +83,26 @@ pub trait CloudProvider: Send + Sync {
         Vec::new()
     }
 
+    /// Who speaks in the Events that a plan's [notices](bowline_core::Notice) become; `None` for the controller itself.
+    fn event_component(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Once, before any controller runs: what is wrong for good ends the program here, with the same words on every start.
+    /// A cloud that merely does not answer is not wrong for good; the error's [kind](crate::ErrorKind) tells which it is.
+    async fn start(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Asks the cloud for the least that shows that address, credentials and rights are right.
     async fn check(&self) -> Result<()>;
+
+    /// Looks at all that the configuration names, one thing after the other, for a person who wants to know what is wrong.
+    /// It changes nothing.
+    async fn examine(&self) -> Vec<Finding> {
+        let outcome = self.check().await.map(|()| "the cloud answers, and takes the credentials".to_owned());
+        vec![Finding { what: "cloud".to_owned(), outcome }]
+    }
 
     /// How much of what the cloud allows is used, as far as it tells.
     async fn quotas(&self) -> Result<Vec<Quota>> {

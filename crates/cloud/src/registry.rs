@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bowline_config::{ConfigFile, Problems};
+use bowline_config::{ConfigFile, Environment, Problems};
 use bowline_core::ClusterName;
 
 use crate::CloudProvider;
@@ -14,6 +14,31 @@ pub struct BuildContext<'a> {
     pub config: Option<&'a ConfigFile>,
     /// `--cluster-name`.
     pub cluster: &'a ClusterName,
+    /// What the surroundings of the process say.
+    pub environment: &'a Environment,
+    /// `--user-agent`, each value: what the cloud is told of who asks, beside the program's name.
+    pub user_agents: &'a [String],
+    /// Where the provider's own metrics go. Providers of a kind share their metrics, as does one that is made anew.
+    pub metrics: &'a prometheus::Registry,
+}
+
+/// What a [`BuildContext`] borrows, beside configuration and cluster; the default is that of a test: nothing.
+#[derive(Debug, Default)]
+pub struct Surroundings {
+    /// [`BuildContext::environment`].
+    pub environment: Environment,
+    /// [`BuildContext::user_agents`].
+    pub user_agents: Vec<String>,
+    /// [`BuildContext::metrics`].
+    pub metrics: prometheus::Registry,
+}
+
+impl Surroundings {
+    /// What a provider with this configuration is made from here.
+    pub fn context<'a>(&'a self, config: Option<&'a ConfigFile>, cluster: &'a ClusterName) -> BuildContext<'a> {
+        let Surroundings { environment, user_agents, metrics } = self;
+        BuildContext { config, cluster, environment, user_agents, metrics }
+    }
 }
 
 /// Makes a provider. It reads its configuration and says all that is wrong with it; it makes no call and starts nothing.
@@ -74,7 +99,9 @@ mod tests {
     fn the_last_factory_of_a_name_counts() {
         let registry =
             Registry::default().with(factory("a", "first")).with(factory("b", "b")).with(factory("a", "last"));
-        let context = BuildContext { config: None, cluster: &"kubernetes".into() };
+        let cluster = "kubernetes".into();
+        let surroundings = Surroundings::default();
+        let context = surroundings.context(None, &cluster);
         let built = (registry.get("a").unwrap().build)(&context).ok().unwrap();
         assert_eq!(built.info().name, "last");
         assert_eq!(registry.iter().map(|factory| factory.name).collect::<Vec<_>>(), ["b", "a"]);

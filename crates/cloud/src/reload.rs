@@ -9,12 +9,14 @@
 //! do. A configuration that changes any of that needs a restart, and is told so. Calls under way end on the provider that
 //! they began with.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_config::Problems;
+use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{
     ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, ProviderId,
     Route, RouteSpec, Step,
@@ -25,7 +27,7 @@ use futures::future::BoxFuture;
 use ipnet::IpNet;
 
 use crate::{
-    Applied, Capabilities, CloudProvider, Error, ErrorKind, Identity, InstancePage, Instances, LoadBalancers,
+    Applied, Capabilities, CloudProvider, Error, ErrorKind, Finding, Identity, InstancePage, Instances, LoadBalancers,
     PageToken, ProviderInfo, Quota, Result, Routes,
 };
 
@@ -148,8 +150,20 @@ impl CloudProvider for Reloading {
         self.current().files()
     }
 
+    fn event_component(&self) -> Option<&'static str> {
+        self.current().event_component()
+    }
+
+    async fn start(&self) -> Result<()> {
+        self.current().start().await
+    }
+
     async fn check(&self) -> Result<()> {
         self.current().check().await
+    }
+
+    async fn examine(&self) -> Vec<Finding> {
+        self.current().examine().await
     }
 
     async fn quotas(&self) -> Result<Vec<Quota>> {
@@ -186,6 +200,17 @@ impl Instances for Reloading {
 
 #[async_trait]
 impl LoadBalancers for Reloading {
+    fn settings(
+        &self,
+        annotations: &BTreeMap<String, String>,
+        common: LoadBalancerSettings,
+    ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
+        match self.current().load_balancers() {
+            Some(balancers) => balancers.settings(annotations, common),
+            None => Ok(common),
+        }
+    }
+
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
         match self.current().load_balancers() {
             Some(balancers) => balancers.observe(wishes).await,

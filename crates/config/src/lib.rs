@@ -1,11 +1,13 @@
 //! Configuration: reading it, and saying all that is wrong with it at once, with where it stands and how to mend it.
 
+mod environment;
 mod file;
 mod problem;
 mod secret;
 mod yaml;
 
 pub use bowline_core::{format_duration, nearest, parse_duration};
+pub use environment::Environment;
 pub use file::ConfigFile;
 pub use problem::{Problem, Problems};
 pub use secret::Secret;

@@ -119,7 +119,12 @@ impl LoadBalancers for Provider {
             name if name.starts_with("made") => {
                 let status = status(&["192.0.2.1"]);
                 let problems = name.ends_with("ailing").then(|| "port 80/TCP: taken".to_owned()).into_iter().collect();
-                Ok(Some(LoadBalancerState { status, problems, resources: serde_json::Value::Null }))
+                Ok(Some(LoadBalancerState {
+                    status,
+                    problems,
+                    annotations: Default::default(),
+                    resources: serde_json::Value::Null,
+                }))
             }
             _ => Ok(None),
         };
@@ -139,9 +144,11 @@ impl LoadBalancers for Provider {
             kind: "balancer".to_owned(),
             name: wish.key.service.clone(),
             changes: Vec::new(),
+            dispensable: None,
             payload: serde_json::Value::Null,
         };
         Ok(Plan {
+            notices: Vec::new(),
             steps: match (&wish.spec, state) {
                 (Some(_), None) => vec![step(Verb::Create)],
                 (None, Some(_)) => vec![step(Verb::Delete)],

@@ -147,9 +147,10 @@ impl NodeChange {
             kind: "Node".to_owned(),
             name: self.node.to_string(),
             changes: provider_id.chain(labels).chain([taint]).collect(),
+            dispensable: None,
             payload: serde_json::Value::Null,
         };
-        Plan { steps: vec![step] }
+        Plan::of(vec![step])
     }
 }
 

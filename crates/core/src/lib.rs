@@ -48,6 +48,6 @@ pub use load_balancer::{
 pub use names::{ClusterName, NodeName, ProviderId};
 pub use nearest::nearest;
 pub use node::{Address, AddressType, NetworkCondition, Node, Ready, Taint};
-pub use plan::{FieldChange, Plan, Step, Verb};
+pub use plan::{FieldChange, Notice, Plan, Step, Verb};
 pub use route::{Route, RouteSpec};
 pub use service::{Service, ServiceKey, ServiceType};

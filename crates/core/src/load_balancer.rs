@@ -20,8 +20,17 @@ pub struct LoadBalancerKey {
     pub namespace: String,
     /// The Service's name.
     pub service: String,
-    /// The Service's UID: a new Service of the same name has another balancer.
+    /// The Service's UID: a new Service of the same name has another balancer. Empty in a listing of a cloud whose marks do
+    /// not tell it.
     pub uid: String,
+}
+
+impl LoadBalancerKey {
+    /// The balancer is that of this Service, as far as the mark tells: one without a UID goes by the names alone.
+    pub fn belongs_to(&self, namespace: &str, service: &str, uid: &str) -> bool {
+        let is_named = self.namespace == namespace && self.service == service;
+        if self.uid.is_empty() { is_named } else { self.uid == uid }
+    }
 }
 
 /// What is wanted for a Service, which may be that nothing is left. Cheap to clone.
@@ -168,6 +177,10 @@ pub struct LoadBalancerState {
     /// room for a word per port only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
+    /// What the Service's annotations are to say while this is so, beside all that they say already: where a cloud's users,
+    /// or another manager of it, look for the balancer's ID.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
     /// The things in the cloud, as the provider reads and writes them; only its own `plan` looks inside.
     pub resources: serde_json::Value,
 }

@@ -13,6 +13,19 @@ use serde::{Deserialize, Serialize};
 pub struct Plan {
     /// None means that everything is as it should be.
     pub steps: Vec<Step>,
+    /// What the owner of the thing should know although nothing is wrong with the plan: a wish that is passed over, a
+    /// detour that was taken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<Notice>,
+}
+
+/// A warning for whoever owns what is planned: it becomes an Event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// Why, as a CamelCase word.
+    pub reason: String,
+    /// What, and what to do about it, in a sentence.
+    pub message: String,
 }
 
 /// One change of one thing: at most one writing call to the cloud.
@@ -27,6 +40,9 @@ pub struct Step {
     /// What changes, for people. For a creation: the fields that matter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<FieldChange>,
+    /// The plan goes on if the cloud refuses this step: the reason of the warning that is told then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispensable: Option<String>,
     /// What the provider needs to carry it out.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub payload: serde_json::Value,
@@ -58,6 +74,11 @@ pub struct FieldChange {
 }
 
 impl Plan {
+    /// Just these steps.
+    pub fn of(steps: Vec<Step>) -> Plan {
+        Plan { steps, notices: Vec::new() }
+    }
+
     /// Nothing is to be done.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
@@ -119,7 +140,8 @@ mod tests {
     }
 
     fn step(verb: Verb, name: &str, changes: Vec<FieldChange>) -> Step {
-        Step { verb, kind: "listener".to_owned(), name: name.to_owned(), changes, payload: serde_json::Value::Null }
+        let payload = serde_json::Value::Null;
+        Step { verb, kind: "listener".to_owned(), name: name.to_owned(), changes, dispensable: None, payload }
     }
 
     #[test]
@@ -130,6 +152,7 @@ mod tests {
                 step(Verb::Update, "b", vec![change(Some("1"), Some("2")), change(Some("2"), None)]),
                 step(Verb::Delete, "c", vec![]),
             ],
+            notices: Vec::new(),
         };
         let expected = "create listener a
     size: 1
@@ -150,7 +173,7 @@ delete listener c";
     fn a_stored_plan_is_the_same_when_it_is_read() {
         let mut update = step(Verb::Update, "b", vec![change(Some("1"), None)]);
         update.payload = serde_json::json!({"id": 7});
-        let plan = Plan { steps: vec![update, step(Verb::Delete, "c", vec![])] };
+        let plan = Plan { steps: vec![update, step(Verb::Delete, "c", vec![])], notices: Vec::new() };
         let text = serde_json::to_string(&plan).unwrap();
         assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
         assert!(text.ends_with(r#"{"verb":"delete","kind":"listener","name":"c"}]}"#), "{text}");

@@ -6,7 +6,7 @@ mod simulator;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bowline_cloud::{BuildContext, CloudProvider};
+use bowline_cloud::{CloudProvider, Surroundings};
 use bowline_config::ConfigFile;
 use bowline_conformance::{Bench, Trouble, WantedMachine, run};
 use bowline_core::{Address, AddressType, Instance, ProviderId};
@@ -98,7 +98,7 @@ impl Bench for AcmeBench {
 fn all_that_is_wrong_with_a_configuration_is_told_at_once() {
     let build = |text: Option<&str>| {
         let file = text.map(|text| ConfigFile::from_text("acme.yaml", text));
-        (factory().build)(&BuildContext { config: file.as_ref(), cluster: &"kubernetes".into() })
+        (factory().build)(&Surroundings::default().context(file.as_ref(), &"kubernetes".into()))
     };
     assert!(build(Some("endpoint: http://acme.example\ntoken: secret\n")).is_ok());
     for (text, problems) in

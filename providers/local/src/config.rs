@@ -209,6 +209,8 @@ impl LoadBalancerConfig {
             without_node_ports: false,
             ip_families: self.ip_families.clone(),
             dual_stack: self.dual_stack && self.ip_families.len() > 1,
+            first_family: false,
+            marks_uid: true,
             batch_observe: self.batch_observe.max(1),
             max_ports: self.max_ports,
             max_targets: self.max_targets,

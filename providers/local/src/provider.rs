@@ -149,12 +149,13 @@ fn configured(context: &BuildContext<'_>) -> std::result::Result<Config, Problem
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bowline_cloud::Surroundings;
     use bowline_config::ConfigFile;
     use bowline_core::ClusterName;
 
     fn build(factory: &Factory, text: Option<&str>) -> std::result::Result<Arc<dyn CloudProvider>, Problems> {
         let file = text.map(|text| ConfigFile::from_text("local.yaml", text));
-        (factory.build)(&BuildContext { config: file.as_ref(), cluster: &ClusterName::from("harbour") })
+        (factory.build)(&Surroundings::default().context(file.as_ref(), &ClusterName::from("harbour")))
     }
 
     #[test]

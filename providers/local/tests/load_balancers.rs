@@ -521,7 +521,12 @@ async fn a_plan_for_what_the_cloud_cannot_do_is_refused() {
         assert_eq!(world.plan(&wish).await.unwrap_err().kind(), ErrorKind::Unsupported);
     }
     let resources = serde_json::json!({"key": 7});
-    let state = LoadBalancerState { status: Default::default(), problems: Vec::new(), resources };
+    let state = LoadBalancerState {
+        status: Default::default(),
+        problems: Vec::new(),
+        annotations: Default::default(),
+        resources,
+    };
     assert_eq!(world.provider.plan(&web(), Some(&state)).unwrap_err().kind(), ErrorKind::Unexpected);
     let mut step = world.plan(&web()).await.unwrap().steps.remove(0);
     assert_eq!(

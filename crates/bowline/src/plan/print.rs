@@ -124,7 +124,7 @@ mod tests {
     fn step(verb: Verb, kind: &str, name: &str) -> Step {
         let changes = vec![FieldChange { field: "port".to_owned(), from: None, to: Some("80".to_owned()) }];
         let payload = json!({"secret": "between us"});
-        Step { verb, kind: kind.to_owned(), name: name.to_owned(), changes, payload }
+        Step { verb, kind: kind.to_owned(), name: name.to_owned(), changes, dispensable: None, payload }
     }
 
     fn forecast() -> Forecast {
@@ -132,8 +132,8 @@ mod tests {
         let item = Item {
             object,
             cloud: Some("local".into()),
-            in_cloud: Plan { steps: vec![step(Verb::Create, "balancer", "lb-1")] },
-            in_cluster: Plan { steps: vec![step(Verb::Update, "Service", "web")] },
+            in_cloud: Plan::of(vec![step(Verb::Create, "balancer", "lb-1")]),
+            in_cluster: Plan::of(vec![step(Verb::Update, "Service", "web")]),
             remarks: vec![Remark { kind: RemarkKind::HeldBack, message: "why\u{1b}[31m".to_owned() }],
         };
         Forecast { items: vec![item] }

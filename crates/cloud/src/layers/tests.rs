@@ -880,6 +880,7 @@ fn every_question_may_be_moved_to_a_task() {
         kind: String::new(),
         name: String::new(),
         changes: vec![],
+        dispensable: None,
         payload: serde_json::Value::Null,
     };
     let (cluster, key, wishes) = ("k".into(), key(), [wish(None)]);

@@ -178,7 +178,7 @@ impl Item {
     fn write(&mut self, verb: Verb, changes: Vec<FieldChange>) {
         let Object { kind, name, .. } = &self.object;
         let (kind, name) = ((*kind).to_owned(), name.clone());
-        self.in_cluster.steps.push(Step { verb, kind, name, changes, payload: Default::default() });
+        self.in_cluster.steps.push(Step { verb, kind, name, changes, dispensable: None, payload: Default::default() });
     }
 }
 

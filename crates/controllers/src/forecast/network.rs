@@ -195,7 +195,14 @@ fn creation(spec: &RouteSpec) -> Step {
 }
 
 fn step_of(verb: Verb, kind: &str, range: &IpNet, changes: Vec<FieldChange>) -> Step {
-    Step { verb, kind: kind.to_owned(), name: range.to_string(), changes, payload: Default::default() }
+    Step {
+        verb,
+        kind: kind.to_owned(),
+        name: range.to_string(),
+        changes,
+        dispensable: None,
+        payload: Default::default(),
+    }
 }
 
 /// A route is no object of the cluster; it stands for itself.
@@ -204,7 +211,7 @@ fn stray(cloud: &Cloud, stray: &Removal, ruling: &Ruling) -> Item {
     item.cloud = Some(cloud.name().clone());
     match ruling {
         Ruling::Hold(doubt) => item.remark(RemarkKind::HeldBack, doubt.to_string()),
-        Ruling::Go | Ruling::Ask => item.in_cloud = Plan { steps: vec![removal(stray)] },
+        Ruling::Go | Ruling::Ask => item.in_cloud = Plan::of(vec![removal(stray)]),
     }
     item
 }

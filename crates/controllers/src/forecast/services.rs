@@ -225,7 +225,7 @@ fn state_then(
     }
     let stays = state.map(told).filter(|state| status_equal(&state.status, &service.status));
     let status = stays.map_or_else(known_afterwards, |state| with_ports(state.status, wish));
-    Ok(LoadBalancerState { status, problems: Vec::new(), resources: Default::default() })
+    Ok(LoadBalancerState { status, problems: Vec::new(), annotations: BTreeMap::new(), resources: Default::default() })
 }
 
 fn known_afterwards() -> LoadBalancerStatus {

@@ -368,7 +368,7 @@ impl Pass<'_> {
                     let plan = cloud.layers().plan_load_balancer(&sight.wish, state.as_ref())?;
                     Sight { state, plan, ..sight }
                 }
-                Applied::Done => self.look(cloud, sight.wish).await?,
+                Applied::Done | Applied::Noted(_) => self.look(cloud, sight.wish).await?,
             };
         }
         let left = format!("after {ROUNDS} rounds there is still something to do:\n{}", sight.plan);
@@ -441,6 +441,7 @@ mod tests {
             kind: "balancer".into(),
             name: "b1".into(),
             changes,
+            dispensable: None,
             payload: serde_json::Value::Null,
         };
         assert_eq!(in_one_line(&step(vec![])), "create balancer b1");

@@ -15,6 +15,8 @@
 mod plan;
 mod wanted;
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancers, Result};
 use bowline_core::{
@@ -150,7 +152,7 @@ fn described(seen: Observation, ip_mode: IpMode) -> Result<Option<LoadBalancerSt
     }
     let (status, problems) = (status(&seen, ip_mode), problems(&seen));
     let resources = serde_json::to_value(seen).map_err(|error| unreadable(&error))?;
-    Ok(Some(LoadBalancerState { status, problems, resources }))
+    Ok(Some(LoadBalancerState { status, problems, annotations: BTreeMap::new(), resources }))
 }
 
 /// An entry for each address of the balancer, in its order.

@@ -56,7 +56,8 @@ impl Steps {
         let payload = Payload { asking: self.asking.clone(), change, ip_mode: self.ip_mode };
         // What this crate wrote down itself can always be written down.
         let payload = serde_json::to_value(payload).unwrap_or_default();
-        self.plan.steps.push(Step { verb, kind: kind.to_owned(), name: name.to_owned(), changes, payload });
+        let (kind, name) = (kind.to_owned(), name.to_owned());
+        self.plan.steps.push(Step { verb, kind, name, changes, dispensable: None, payload });
     }
 
     // ---- making and changing

@@ -107,6 +107,8 @@ fn everything() -> LoadBalancerCapabilities {
         without_node_ports: true,
         ip_families: vec![IpFamily::IPv4, IpFamily::IPv6],
         dual_stack: true,
+        first_family: false,
+        marks_uid: true,
         batch_observe: 3,
         max_ports: Some(5),
         max_targets: Some(7),

@@ -33,7 +33,7 @@ fn step(op: Op) -> Step {
         Op::Silence { id } => (Verb::Delete, "listener", id),
     };
     let (kind, name) = (kind.to_owned(), name.clone());
-    Step { verb, kind, name, changes: Vec::new(), payload: serde_json::to_value(op).unwrap() }
+    Step { verb, kind, name, changes: Vec::new(), dispensable: None, payload: serde_json::to_value(op).unwrap() }
 }
 
 /// The name of a Service's balancer, or of its group's.
@@ -61,7 +61,7 @@ pub(super) fn plan(toy: &Toy, wish: &LoadBalancerWish, view: &View) -> Result<Pl
             ops
         }
     };
-    Ok(Plan { steps: ops.into_iter().map(step).collect() })
+    Ok(Plan::of(ops.into_iter().map(step).collect()))
 }
 
 fn release(toy: &Toy, view: &View, key: &LoadBalancerKey) -> Vec<Op> {

@@ -150,7 +150,12 @@ impl Toy {
         let ingress =
             addresses.map(|address| Ingress { ip: Some(address.to_string()), ..Ingress::default() }).collect();
         let resources = serde_json::to_value(view).unwrap();
-        LoadBalancerState { status: LoadBalancerStatus { ingress }, problems: Vec::new(), resources }
+        LoadBalancerState {
+            status: LoadBalancerStatus { ingress },
+            problems: Vec::new(),
+            annotations: Default::default(),
+            resources,
+        }
     }
 
     async fn look(&self) -> Result<(Vec<Balancer>, Vec<Listener>)> {

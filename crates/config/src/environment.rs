@@ -1,0 +1,46 @@
+//! What the surroundings of the process say: read once, and passed on as a value, so that nothing depends on the process.
+
+use std::collections::BTreeMap;
+
+/// Environment variables. Printed without values, among which there may be credentials.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Environment(BTreeMap<String, String>);
+
+impl Environment {
+    /// That of this process; what is not UTF-8 is left out.
+    pub fn of_process() -> Environment {
+        let text = |(key, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((key.into_string().ok()?, value.into_string().ok()?))
+        };
+        Environment(std::env::vars_os().filter_map(text).collect())
+    }
+
+    /// The value, unless it is empty.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+}
+
+impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(variables: I) -> Environment {
+        Environment(variables.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
+    }
+}
+
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_variable_is_none_and_values_are_not_printed() {
+        let environment = Environment::from_iter([("OS_CLOUD", "harbour"), ("OS_EMPTY", "")]);
+        assert_eq!((environment.get("OS_CLOUD"), environment.get("OS_EMPTY")), (Some("harbour"), None));
+        assert_eq!(format!("{environment:?}"), r#"{"OS_CLOUD", "OS_EMPTY"}"#);
+    }
+}

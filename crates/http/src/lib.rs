@@ -1,0 +1,12 @@
+//! The one way in which providers speak HTTP with a cloud.
+//!
+//! A [`Client`] is made once per provider from what its configuration says of TLS, proxies and patience, and sends whole
+//! requests for whole answers. It follows no redirect, tries nothing twice and knows no cloud: what an answer means, and
+//! whether to ask again, is the provider's and the layers' to say.
+//!
+//! ```text
+//!  provider ──► Client::send(Request<Bytes>) ──► over the network: pool, proxy, TLS ──► Response<Bytes>
+//!                                            └─► in this process: a Handler, for tests without sockets
+//! ```
+//!
+//! Nothing that it logs or fails with has a header or a body in it.

@@ -1,0 +1,252 @@
+//! What `cloud.conf` says.
+//!
+//! ```text
+//!  ConfigFile ──gcfg──► sections and keys with their lines ──read──► Config, or Problems
+//!                                           clouds.yaml ─┘ fills what is empty in [Global]
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bowline_config::Secret;
+use ipnet::IpNet;
+
+/// The whole file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// `[Global]`: who we are, and where Keystone is.
+    pub global: Global,
+    /// `[LoadBalancer]`.
+    pub load_balancer: LoadBalancer,
+    /// `[LoadBalancerClass "name"]`, by name.
+    pub classes: BTreeMap<String, Class>,
+    /// `[Networking]`.
+    pub networking: Networking,
+    /// `[Route] router-id`; without one there are no routes.
+    pub router_id: Option<String>,
+    /// `[Metadata] request-timeout`: the longest that any call of any service may take.
+    pub request_timeout: Duration,
+    /// `OS_CCM_REGIONAL=true`: provider IDs carry the region.
+    pub regional: bool,
+    /// `OCCM_WAIT_LB_ACTIVE_STEPS`, or 23: how often a balancer that is at work is looked at before that is an error.
+    pub wait_active_steps: u32,
+}
+
+/// `[Global]`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Global {
+    /// `auth-url`, as written.
+    pub auth_url: String,
+    /// What is proven to Keystone, and how.
+    pub credential: Credential,
+    /// What for.
+    pub scope: Scope,
+    /// `region`; empty if any will do.
+    pub region: String,
+    /// `os-endpoint-type`: `public`, `internal` or `admin`.
+    pub interface: String,
+    /// Whom to trust in TLS, and with which certificate.
+    pub tls: Tls,
+}
+
+/// What is proven to Keystone, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// A token that somebody else got.
+    Token(Secret),
+    /// A user and a password.
+    Password {
+        /// Who.
+        user: User,
+        /// The password.
+        password: Secret,
+    },
+    /// An application credential by its ID.
+    ApplicationCredentialId {
+        /// Its ID.
+        id: String,
+        /// Its secret.
+        secret: Secret,
+    },
+    /// An application credential by its name, which is its user's.
+    ApplicationCredentialName {
+        /// Its name.
+        name: String,
+        /// Whose it is.
+        user: User,
+        /// Its secret.
+        secret: Secret,
+    },
+}
+
+/// A user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum User {
+    /// By ID.
+    Id(String),
+    /// By name, in a domain.
+    Name(String, Domain),
+}
+
+/// A domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Domain {
+    /// By ID.
+    Id(String),
+    /// By name.
+    Name(String),
+}
+
+/// What a token is for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Scope {
+    /// What the credential itself says; nothing is sent.
+    #[default]
+    Implied,
+    /// What a trust says.
+    Trust(String),
+    /// A project by ID.
+    ProjectId(String),
+    /// A project by name, in a domain.
+    ProjectName(String, Domain),
+    /// A whole domain.
+    Domain(Domain),
+}
+
+/// TLS towards all services.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tls {
+    /// `ca-file`: replaces the system's roots.
+    pub ca_file: Option<PathBuf>,
+    /// `cafilecontents`: the same as text, used without `ca-file`.
+    pub ca_text: Option<String>,
+    /// `tls-insecure = true`: nobody is checked.
+    pub insecure: bool,
+    /// `cert-file` and `key-file`, if both are there.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
+
+/// `[LoadBalancer]`, with its defaults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadBalancer {
+    /// `enabled`.
+    pub enabled: bool,
+    /// `lb-provider`.
+    pub provider: String,
+    /// `lb-method`.
+    pub method: String,
+    /// `network-id`, `subnet-id` and the like.
+    pub places: Class,
+    /// `create-monitor`.
+    pub create_monitor: bool,
+    /// `monitor-delay`, `monitor-timeout`, `monitor-max-retries`, `monitor-max-retries-down`.
+    pub monitor: MonitorTimes,
+    /// `manage-security-groups`.
+    pub manage_security_groups: bool,
+    /// `internal-lb`.
+    pub internal: bool,
+    /// `node-selector`, as written.
+    pub node_selector: String,
+    /// `cascade-delete`.
+    pub cascade_delete: bool,
+    /// `flavor-id`.
+    pub flavor_id: String,
+    /// `availability-zone`.
+    pub availability_zone: String,
+    /// `enable-ingress-hostname`.
+    pub ingress_hostname: bool,
+    /// `ingress-hostname-suffix`.
+    pub ingress_hostname_suffix: String,
+    /// `max-shared-lb`.
+    pub max_shared: i64,
+    /// `default-tls-container-ref`.
+    pub tls_container_ref: String,
+    /// `container-store`.
+    pub container_store: String,
+    /// `provider-requires-serial-api-calls`.
+    pub serial: bool,
+}
+
+/// Where balancers and their floating IPs are: of `[LoadBalancer]`, or of a `[LoadBalancerClass]`. An empty text is none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Class {
+    /// `floating-network-id`.
+    pub floating_network_id: String,
+    /// `floating-subnet-id`, `floating-subnet` and `floating-subnet-tags`.
+    pub floating_subnet: FloatingSubnet,
+    /// `network-id`.
+    pub network_id: String,
+    /// `subnet-id`.
+    pub subnet_id: String,
+    /// `member-subnet-id`.
+    pub member_subnet_id: String,
+}
+
+/// Which subnet a floating IP is taken from, as written. An empty text is none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FloatingSubnet {
+    /// `floating-subnet-id`.
+    pub id: String,
+    /// `floating-subnet`: a pattern of names.
+    pub name: String,
+    /// `floating-subnet-tags`.
+    pub tags: String,
+}
+
+/// How members are watched, in the units of Octavia.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MonitorTimes {
+    /// Seconds between two looks.
+    pub delay: i64,
+    /// Seconds that an answer may take.
+    pub timeout: i64,
+    /// Good answers until a member is well.
+    pub max_retries: i64,
+    /// Bad answers until it is not.
+    pub max_retries_down: i64,
+}
+
+/// `[Networking]`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Networking {
+    /// `ipv6-support-disabled`.
+    pub ipv6_disabled: bool,
+    /// `public-network-name`.
+    pub public_networks: Vec<String>,
+    /// `internal-network-name`.
+    pub internal_networks: Vec<String>,
+    /// `address-sort-order`, without what is no range.
+    pub sort_order: Vec<IpNet>,
+}
+
+impl Default for Credential {
+    fn default() -> Credential {
+        Credential::Token(Secret::default())
+    }
+}
+
+impl Default for LoadBalancer {
+    fn default() -> LoadBalancer {
+        LoadBalancer {
+            enabled: true,
+            provider: "amphora".to_owned(),
+            method: "ROUND_ROBIN".to_owned(),
+            places: Class::default(),
+            create_monitor: false,
+            monitor: MonitorTimes { delay: 5, timeout: 3, max_retries: 1, max_retries_down: 3 },
+            manage_security_groups: false,
+            internal: false,
+            node_selector: String::new(),
+            cascade_delete: true,
+            flavor_id: String::new(),
+            availability_zone: String::new(),
+            ingress_hostname: false,
+            ingress_hostname_suffix: "nip.io".to_owned(),
+            max_shared: 2,
+            tls_container_ref: String::new(),
+            container_store: "barbican".to_owned(),
+            serial: false,
+        }
+    }
+}

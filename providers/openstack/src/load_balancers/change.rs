@@ -1,0 +1,144 @@
+//! The payload of a step: one writing call, with all that it needs. What a step before it makes has no ID yet when the plan is
+//! made, and is found by what it hangs on.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a step needs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Payload {
+    /// The balancer that must be at rest before the call; `None` before it exists, and for calls that do not touch Octavia.
+    pub(crate) balancer: Option<BalancerRef>,
+    pub(crate) change: Change,
+}
+
+/// Which balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum BalancerRef {
+    Id(String),
+    /// One that an earlier step makes.
+    Name(String),
+}
+
+/// Which listener of the balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum ListenerRef {
+    Id(String),
+    /// The one that an earlier step makes.
+    At {
+        protocol: String,
+        port: u16,
+    },
+}
+
+/// Which pool of the balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum PoolRef {
+    Id(String),
+    /// The pool of this listener.
+    Of(ListenerRef),
+}
+
+/// One writing call. `body` is what is sent, without its envelope and without the IDs that only `apply` can know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "do")]
+pub(crate) enum Change {
+    CreateLoadBalancer {
+        body: Value,
+    },
+    UpdateLoadBalancer {
+        id: String,
+        body: Value,
+    },
+    DeleteLoadBalancer {
+        id: String,
+        cascade: bool,
+    },
+    CreateListener {
+        body: Value,
+    },
+    UpdateListener {
+        id: String,
+        body: Value,
+    },
+    DeleteListener {
+        id: String,
+    },
+    CreatePool {
+        listener: ListenerRef,
+        body: Value,
+    },
+    UpdatePool {
+        id: String,
+        body: Value,
+    },
+    DeletePool {
+        id: String,
+    },
+    SetMembers {
+        pool: PoolRef,
+        members: Vec<Value>,
+    },
+    CreateMember {
+        pool: PoolRef,
+        body: Value,
+    },
+    DeleteMember {
+        pool: String,
+        id: String,
+    },
+    CreateMonitor {
+        pool: PoolRef,
+        body: Value,
+    },
+    UpdateMonitor {
+        id: String,
+        body: Value,
+    },
+    DeleteMonitor {
+        id: String,
+    },
+    /// With each of these subnets in turn until one has room; none at all leaves the choice to Neutron.
+    CreateFloatingIp {
+        body: Value,
+        subnets: Vec<String>,
+    },
+    UpdateFloatingIp {
+        id: String,
+        body: Value,
+    },
+    DeleteFloatingIp {
+        id: String,
+    },
+    CreateSecurityGroup {
+        body: Value,
+    },
+    DeleteSecurityGroup {
+        id: String,
+    },
+    /// Into the group of this name, which an earlier step may make.
+    CreateSecurityGroupRule {
+        group: String,
+        body: Value,
+    },
+    DeleteSecurityGroupRule {
+        id: String,
+    },
+    /// Adds the group of this name to a port.
+    JoinSecurityGroup {
+        port: String,
+        group: String,
+    },
+    /// Takes the group of this ID from a port.
+    LeaveSecurityGroup {
+        port: String,
+        group: String,
+    },
+    DeletePortTag {
+        port: String,
+        tag: String,
+    },
+}

@@ -1,0 +1,103 @@
+//! All that a plan has to know: what is in the cloud for a Service, what stands in its way, and what was looked up because of
+//! what it wishes. It is the `resources` of a state, so that `plan` makes no call.
+
+use bowline_core::Notice;
+use serde::{Deserialize, Serialize};
+
+use crate::api::network::{FloatingIp, Port, SecurityGroup, SecurityGroupRule, Subnet};
+use crate::api::octavia::{HealthMonitor, Listener, LoadBalancer, Member, Pool};
+
+/// What was seen.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct Observation {
+    /// What this Octavia can do.
+    pub(crate) features: Features,
+    /// The balancer that the Service has, is to share or has by its name; more than one is told apart by nobody.
+    pub(crate) found: Found,
+    /// What it listens on, whosever it is.
+    pub(crate) listeners: Vec<Listener>,
+    /// Its pools, with what is behind them.
+    pub(crate) pools: Vec<SeenPool>,
+    /// What was looked up for an external balancer.
+    pub(crate) floating: Floating,
+    /// What was looked up for security groups.
+    pub(crate) security: Security,
+    /// The subnets and networks that configuration, class, annotations and, where those say nothing, the first node's port
+    /// come to.
+    pub(crate) places: Places,
+    /// What is worth a warning already.
+    pub(crate) notices: Vec<Notice>,
+}
+
+/// The balancer of a Service.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) enum Found {
+    /// There is none.
+    #[default]
+    Nothing,
+    /// The one that the annotation `load-balancer-id` names, or the only one of the name.
+    One {
+        balancer: LoadBalancer,
+        /// The annotation names it.
+        by_id: bool,
+        /// This process made it, and has not seen it in service yet: if it fails, nobody misses it.
+        fresh: bool,
+    },
+    /// The annotation names one that does not exist.
+    Missing(String),
+    /// Several of the same name, by ID.
+    Several(Vec<String>),
+}
+
+/// A pool with what is behind it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct SeenPool {
+    pub(crate) pool: Pool,
+    pub(crate) members: Vec<Member>,
+    pub(crate) monitor: Option<HealthMonitor>,
+}
+
+/// What was looked up for floating IPs.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct Floating {
+    /// The one at the balancer's VIP port.
+    pub(crate) attached: Option<FloatingIp>,
+    /// The one of the address that the user asks for, if the project has it.
+    pub(crate) requested: Option<FloatingIp>,
+    /// Where a new one comes from; `None` if no external network is known.
+    pub(crate) network_id: Option<String>,
+    /// The subnets in it that a new one may be taken from, in the order of trying; empty leaves it to Neutron.
+    pub(crate) subnets: Vec<String>,
+}
+
+/// What was looked up for security groups.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct Security {
+    /// Those of the Service's name.
+    pub(crate) groups: Vec<SecurityGroup>,
+    /// The rules of the one.
+    pub(crate) rules: Vec<SecurityGroupRule>,
+    /// Ports that have it, and ports of the nodes.
+    pub(crate) ports: Vec<Port>,
+    /// Where members are.
+    pub(crate) member_subnet: Option<Subnet>,
+}
+
+/// Where things are.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Places {
+    pub(crate) vip_network_id: String,
+    pub(crate) vip_subnet_id: String,
+    pub(crate) member_subnet_id: String,
+}
+
+/// What this Octavia can do, by its version and the configured provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Features {
+    pub(crate) timeouts: bool,
+    pub(crate) tags: bool,
+    pub(crate) flavors: bool,
+    pub(crate) allowed_cidrs: bool,
+    pub(crate) availability_zones: bool,
+    pub(crate) http_monitors_on_udp: bool,
+}

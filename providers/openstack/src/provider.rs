@@ -1,0 +1,131 @@
+//! The provider: what it is, what it can do, and how it is made.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bowline_cloud::{
+    BuildContext, Capabilities, CloudProvider, Error, ErrorKind, Factory, InstanceCapabilities, Instances,
+    LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Result, RouteCapabilities, Routes,
+};
+use bowline_config::{Problem, Problems};
+use bowline_core::IpFamily;
+
+use crate::Config;
+
+/// The name, as in `--cloud-provider`, and what provider IDs start with.
+const NAME: &str = "openstack";
+
+/// Who speaks in Events, as in the Go manager.
+const EVENT_COMPONENT: &str = "cloud-provider-openstack";
+
+/// An OpenStack cloud.
+pub struct OpenStack {
+    info: ProviderInfo,
+    capabilities: Capabilities,
+    pub(crate) config: Config,
+}
+
+/// Makes providers of this kind.
+pub fn factory() -> Factory {
+    let build = |_: &BuildContext<'_>| -> std::result::Result<Arc<dyn CloudProvider>, Problems> {
+        Err(Problem::new("not there yet").into())
+    };
+    Factory { name: NAME, summary: "OpenStack, with Octavia", template: "", build: Box::new(build) }
+}
+
+impl OpenStack {
+    /// With this configuration; no call is made.
+    pub fn new(config: Config) -> OpenStack {
+        let region = Some(config.global.region.clone()).filter(|region| !region.is_empty());
+        let info = ProviderInfo {
+            name: NAME.to_owned(),
+            id_prefixes: vec![NAME.to_owned()],
+            region,
+            // upstream: HasClusterID is always true.
+            cluster_id: Some(NAME.to_owned()),
+        };
+        let capabilities = Capabilities {
+            instances: Some(instance_capabilities()),
+            load_balancers: config.load_balancer.enabled.then(load_balancer_capabilities),
+            routes: config.router_id.as_ref().map(|_| route_capabilities()),
+        };
+        OpenStack { info, capabilities, config }
+    }
+}
+
+fn instance_capabilities() -> InstanceCapabilities {
+    InstanceCapabilities {
+        batch_lookup: 1000,
+        list_page: Some(1000),
+        max_parallel: 8,
+        lookup_by_name: true,
+        unique_ids: true,
+        shutdown_state: true,
+        zones: true,
+        ..InstanceCapabilities::default()
+    }
+}
+
+fn load_balancer_capabilities() -> LoadBalancerCapabilities {
+    LoadBalancerCapabilities {
+        tcp: true,
+        udp: true,
+        sctp: true,
+        mixed_protocols: true,
+        source_ranges: true,
+        session_affinity: true,
+        local_traffic_policy: true,
+        proxy_protocol: true,
+        requested_address: true,
+        drain: false,
+        shared: false,
+        internal: true,
+        idle_timeout: true,
+        health_check_settings: true,
+        adoption: true,
+        retention: true,
+        without_node_ports: true,
+        ip_families: vec![IpFamily::IPv4, IpFamily::IPv6],
+        dual_stack: false,
+        first_family: true,
+        marks_uid: false,
+        batch_observe: 100,
+        max_ports: None,
+        max_targets: None,
+    }
+}
+
+fn route_capabilities() -> RouteCapabilities {
+    RouteCapabilities { ip_families: vec![IpFamily::IPv4, IpFamily::IPv6], max_routes: None, max_parallel: 8 }
+}
+
+#[async_trait]
+impl CloudProvider for OpenStack {
+    fn info(&self) -> &ProviderInfo {
+        &self.info
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(self)
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        self.capabilities.load_balancers.as_ref().map(|_| self as &dyn LoadBalancers)
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        self.capabilities.routes.as_ref().map(|_| self as &dyn Routes)
+    }
+
+    fn event_component(&self) -> Option<&'static str> {
+        Some(EVENT_COMPONENT)
+    }
+
+    async fn check(&self) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, "check", "not there yet"))
+    }
+}
