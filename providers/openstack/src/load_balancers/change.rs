@@ -116,6 +116,10 @@ pub(crate) enum Change {
     CreateSecurityGroup {
         body: Value,
     },
+    UpdateSecurityGroup {
+        id: String,
+        body: Value,
+    },
     DeleteSecurityGroup {
         id: String,
     },
@@ -140,5 +144,9 @@ pub(crate) enum Change {
     DeletePortTag {
         port: String,
         tag: String,
+    },
+    /// No call at all: what comes before it is done, and then the pass fails with these words.
+    Refuse {
+        message: String,
     },
 }
