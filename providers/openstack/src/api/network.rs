@@ -66,6 +66,8 @@ pub(crate) struct Port {
     #[serde(deserialize_with = "nullable")]
     pub(crate) device_id: String,
     #[serde(deserialize_with = "nullable")]
+    pub(crate) device_owner: String,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) network_id: String,
     #[serde(deserialize_with = "nullable")]
     pub(crate) fixed_ips: Vec<FixedIp>,
@@ -282,6 +284,12 @@ pub(crate) async fn create_security_group(session: &Session, body: &Value) -> Re
         .body("security_group", body)
         .read("security_group")
         .await
+}
+
+/// Changes a security group.
+pub(crate) async fn update_security_group(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+    let call = session.call("security_group_update", Service::Network, Method::PUT, &["security-groups", id]);
+    call.body("security_group", body).done().await
 }
 
 /// Deletes a security group.

@@ -283,7 +283,10 @@ pub(crate) async fn delete_member(session: &Session, pool: &str, id: &str) -> Re
 }
 
 /// All health monitors that fit.
-pub(crate) async fn monitors(session: &Session, query: &[(&str, &str)]) -> Result<Vec<HealthMonitor>, CallError> {
+pub(crate) async fn health_monitors(
+    session: &Session,
+    query: &[(&str, &str)],
+) -> Result<Vec<HealthMonitor>, CallError> {
     session
         .call("loadbalancer_healthmonitor_list", Service::LoadBalancer, Method::GET, &["healthmonitors"])
         .query(query)
@@ -292,7 +295,7 @@ pub(crate) async fn monitors(session: &Session, query: &[(&str, &str)]) -> Resul
 }
 
 /// One health monitor.
-pub(crate) async fn monitor(session: &Session, id: &str) -> Result<HealthMonitor, CallError> {
+pub(crate) async fn health_monitor(session: &Session, id: &str) -> Result<HealthMonitor, CallError> {
     session
         .call("loadbalancer_healthmonitor_get", Service::LoadBalancer, Method::GET, &["healthmonitors", id])
         .read("healthmonitor")
@@ -300,7 +303,7 @@ pub(crate) async fn monitor(session: &Session, id: &str) -> Result<HealthMonitor
 }
 
 /// Makes a health monitor.
-pub(crate) async fn create_monitor(session: &Session, body: &Value) -> Result<HealthMonitor, CallError> {
+pub(crate) async fn create_health_monitor(session: &Session, body: &Value) -> Result<HealthMonitor, CallError> {
     session
         .call("loadbalancer_healthmonitor_create", Service::LoadBalancer, Method::POST, &["healthmonitors"])
         .body("healthmonitor", body)
@@ -309,7 +312,7 @@ pub(crate) async fn create_monitor(session: &Session, body: &Value) -> Result<He
 }
 
 /// Changes a health monitor.
-pub(crate) async fn update_monitor(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+pub(crate) async fn update_health_monitor(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
     session
         .call("loadbalancer_healthmonitor_update", Service::LoadBalancer, Method::PUT, &["healthmonitors", id])
         .body("healthmonitor", body)
@@ -318,7 +321,7 @@ pub(crate) async fn update_monitor(session: &Session, id: &str, body: &Value) ->
 }
 
 /// Deletes a health monitor.
-pub(crate) async fn delete_monitor(session: &Session, id: &str) -> Result<(), CallError> {
+pub(crate) async fn delete_health_monitor(session: &Session, id: &str) -> Result<(), CallError> {
     session
         .call("loadbalancer_healthmonitor_delete", Service::LoadBalancer, Method::DELETE, &["healthmonitors", id])
         .gone()

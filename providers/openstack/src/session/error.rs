@@ -106,8 +106,9 @@ impl CallError {
 }
 
 /// Faults of Neutron that say that there is no more of something.
-const EXHAUSTED: [&str; 5] = [
+const EXHAUSTED: [&str; 6] = [
     "OverQuota",
+    "RoutesExhausted",
     "IpAddressGenerationFailure",
     "IpAddressGenerationFailureAllSubnets",
     "ExternalIpAddressExhausted",
