@@ -8,12 +8,12 @@ use bowline_cloud::{
     LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Result, RouteCapabilities, Routes,
 };
 use bowline_config::{Problem, Problems};
-use bowline_core::IpFamily;
+use bowline_core::{IpFamily, ProviderId};
 
 use crate::Config;
 
 /// The name, as in `--cloud-provider`, and what provider IDs start with.
-const NAME: &str = "openstack";
+pub(crate) const NAME: &str = "openstack";
 
 /// Who speaks in Events, as in the Go manager.
 const EVENT_COMPONENT: &str = "cloud-provider-openstack";
@@ -107,6 +107,10 @@ impl CloudProvider for OpenStack {
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
+    }
+
+    fn owns(&self, id: &ProviderId) -> bool {
+        crate::instances::owns(id)
     }
 
     fn instances(&self) -> Option<&dyn Instances> {

@@ -2,6 +2,7 @@
 //!
 //! Types mirror the wire and are tolerant: OpenStack's releases differ in what they leave out and what they say `null` for.
 
+pub(crate) mod compute;
 pub(crate) mod network;
 pub(crate) mod octavia;
 
