@@ -12,6 +12,7 @@ use bowline_core::{IpFamily, ProviderId};
 use bowline_http::Client;
 
 use crate::Config;
+use crate::instances::{Census, Flavors, PAGE};
 use crate::metrics::Metrics;
 use crate::session::Session;
 
@@ -28,6 +29,8 @@ pub struct OpenStack {
     pub(crate) config: Config,
     pub(crate) session: Session,
     pub(crate) metrics: Metrics,
+    pub(crate) census: Census,
+    pub(crate) flavors: Flavors,
 }
 
 /// Makes providers of this kind.
@@ -60,7 +63,15 @@ impl OpenStack {
             routes: config.router_id.as_ref().map(|_| route_capabilities()),
         };
         let session = Session::new(http, &config.global, user_agent(user_agents), metrics.clone());
-        OpenStack { info, capabilities, config, session, metrics }
+        OpenStack {
+            info,
+            capabilities,
+            config,
+            session,
+            metrics,
+            census: Census::default(),
+            flavors: Flavors::default(),
+        }
     }
 }
 
@@ -74,8 +85,9 @@ fn user_agent(own: &[String]) -> String {
 
 fn instance_capabilities() -> InstanceCapabilities {
     InstanceCapabilities {
-        batch_lookup: 1000,
-        list_page: Some(1000),
+        // A question about many is answered from one listing, so that it should not be cut; but a call has to end in time.
+        batch_lookup: 5 * PAGE,
+        list_page: Some(PAGE),
         max_parallel: 8,
         lookup_by_name: true,
         unique_ids: true,
