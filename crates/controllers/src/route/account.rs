@@ -246,6 +246,7 @@ mod tests {
             node: Some("n".into()),
             provider_id: None,
             node_addresses: None,
+            next_hop: None,
             destination: "10.0.0.0/24".parse().unwrap(),
             blackhole: false,
             stamped: true,
