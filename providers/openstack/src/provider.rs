@@ -14,6 +14,7 @@ use bowline_http::Client;
 use crate::Config;
 use crate::instances::{Census, Flavors, PAGE};
 use crate::metrics::Metrics;
+use crate::routes::RouterMemory;
 use crate::session::Session;
 
 /// The name, as in `--cloud-provider`, and what provider IDs start with.
@@ -31,6 +32,7 @@ pub struct OpenStack {
     pub(crate) metrics: Metrics,
     pub(crate) census: Census,
     pub(crate) flavors: Flavors,
+    pub(crate) routing: RouterMemory,
 }
 
 /// Makes providers of this kind.
@@ -71,6 +73,7 @@ impl OpenStack {
             metrics,
             census: Census::default(),
             flavors: Flavors::default(),
+            routing: RouterMemory::default(),
         }
     }
 }
