@@ -24,4 +24,5 @@ mod routes;
 mod session;
 
 pub use config::Config;
+pub use load_balancers::annotation_reference;
 pub use provider::{OpenStack, factory};

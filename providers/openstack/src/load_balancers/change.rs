@@ -161,4 +161,8 @@ pub(crate) enum Change {
         port: String,
         tag: String,
     },
+    /// No call at all: what comes before it is done, and then the pass fails with these words.
+    Refuse {
+        message: String,
+    },
 }
