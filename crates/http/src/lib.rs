@@ -10,3 +10,11 @@
 //! ```
 //!
 //! Nothing that it logs or fails with has a header or a body in it.
+
+mod client;
+mod failure;
+mod handler;
+
+pub use client::Client;
+pub use failure::{Failure, TlsFailure};
+pub use handler::Handler;

@@ -9,8 +9,11 @@ use bowline_cloud::{
 };
 use bowline_config::{Problem, Problems};
 use bowline_core::IpFamily;
+use bowline_http::Client;
 
 use crate::Config;
+use crate::metrics::Metrics;
+use crate::session::Session;
 
 /// The name, as in `--cloud-provider`, and what provider IDs start with.
 const NAME: &str = "openstack";
@@ -23,6 +26,8 @@ pub struct OpenStack {
     info: ProviderInfo,
     capabilities: Capabilities,
     pub(crate) config: Config,
+    pub(crate) session: Session,
+    pub(crate) metrics: Metrics,
 }
 
 /// Makes providers of this kind.
@@ -34,8 +39,13 @@ pub fn factory() -> Factory {
 }
 
 impl OpenStack {
+    /// With this configuration, asking through `http`, and counting for nobody. No call is made.
+    pub fn over(config: Config, http: Client) -> OpenStack {
+        OpenStack::new(config, http, &[], Metrics::new())
+    }
+
     /// With this configuration; no call is made.
-    pub fn new(config: Config) -> OpenStack {
+    pub(crate) fn new(config: Config, http: Client, user_agents: &[String], metrics: Metrics) -> OpenStack {
         let region = Some(config.global.region.clone()).filter(|region| !region.is_empty());
         let info = ProviderInfo {
             name: NAME.to_owned(),
@@ -49,8 +59,17 @@ impl OpenStack {
             load_balancers: config.load_balancer.enabled.then(load_balancer_capabilities),
             routes: config.router_id.as_ref().map(|_| route_capabilities()),
         };
-        OpenStack { info, capabilities, config }
+        let session = Session::new(http, &config.global, user_agent(user_agents), metrics.clone());
+        OpenStack { info, capabilities, config, session, metrics }
     }
+}
+
+/// Who asks: what the flags say, the last first, then the program.
+// upstream: in this order, and with this name.
+fn user_agent(own: &[String]) -> String {
+    let program = concat!("openstack-cloud-controller-manager/", env!("CARGO_PKG_VERSION"));
+    let library = concat!("bowline/", env!("CARGO_PKG_VERSION"));
+    own.iter().rev().map(String::as_str).chain([program, library]).collect::<Vec<_>>().join(" ")
 }
 
 fn instance_capabilities() -> InstanceCapabilities {
