@@ -65,6 +65,9 @@ pub(crate) struct Port {
     pub(crate) status: String,
     #[serde(deserialize_with = "nullable")]
     pub(crate) device_id: String,
+    /// What has it: `compute:ZONE` for a server.
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) device_owner: String,
     #[serde(deserialize_with = "nullable")]
     pub(crate) network_id: String,
     #[serde(deserialize_with = "nullable")]

@@ -106,12 +106,13 @@ impl CallError {
 }
 
 /// Faults of Neutron that say that there is no more of something.
-const EXHAUSTED: [&str; 5] = [
+const EXHAUSTED: [&str; 6] = [
     "OverQuota",
     "IpAddressGenerationFailure",
     "IpAddressGenerationFailureAllSubnets",
     "ExternalIpAddressExhausted",
     "NoMoreIpsException",
+    "RoutesExhausted",
 ];
 
 /// What the fault in the body says beyond the status.
