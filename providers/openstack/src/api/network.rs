@@ -71,8 +71,6 @@ pub(crate) struct Port {
     #[serde(deserialize_with = "nullable")]
     pub(crate) device_owner: String,
     #[serde(deserialize_with = "nullable")]
-    pub(crate) device_owner: String,
-    #[serde(deserialize_with = "nullable")]
     pub(crate) network_id: String,
     #[serde(deserialize_with = "nullable")]
     pub(crate) fixed_ips: Vec<FixedIp>,

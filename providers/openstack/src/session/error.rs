@@ -121,7 +121,6 @@ const EXHAUSTED: [&str; 6] = [
     "IpAddressGenerationFailureAllSubnets",
     "ExternalIpAddressExhausted",
     "NoMoreIpsException",
-    "RoutesExhausted",
 ];
 
 /// What the fault in the body says beyond the status.
