@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    BuildContext, Capabilities, CloudProvider, Error, ErrorKind, Factory, InstanceCapabilities, Instances,
-    LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Result, RouteCapabilities, Routes,
+    BuildContext, Capabilities, CloudProvider, Factory, Finding, InstanceCapabilities, Instances,
+    LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Quota, Result, RouteCapabilities, Routes,
 };
 use bowline_config::{Problem, Problems};
 use bowline_core::{IpFamily, ProviderId};
@@ -163,7 +163,19 @@ impl CloudProvider for OpenStack {
         Some(EVENT_COMPONENT)
     }
 
+    async fn start(&self) -> Result<()> {
+        self.begin().await
+    }
+
     async fn check(&self) -> Result<()> {
-        Err(Error::new(ErrorKind::Unsupported, "check", "not there yet"))
+        self.ask_everyone().await
+    }
+
+    async fn examine(&self) -> Vec<Finding> {
+        self.look_around().await
+    }
+
+    async fn quotas(&self) -> Result<Vec<Quota>> {
+        self.limits().await
     }
 }

@@ -8,6 +8,8 @@
 
 mod change;
 mod observation;
+mod subnets;
+mod waiting;
 
 use async_trait::async_trait;
 use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancers, Result};
