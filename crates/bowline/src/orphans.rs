@@ -133,8 +133,8 @@ async fn find(
         }
     }
     let services = cluster.list_services().await.context("cannot list Services, so nothing is taken for an orphan")?;
-    let owners = owners(&services);
-    marked.retain(|(_, key)| key.cluster == *name && !owners.contains(key.uid.as_str()));
+    let owners = Owners::of(&services);
+    marked.retain(|(_, key)| key.cluster == *name && !owners.have(key));
     let mut orphans = Vec::new();
     for (cloud, key) in marked {
         orphans.extend(Orphan::observed(cloud, key).await);
@@ -142,9 +142,26 @@ async fn find(
     Ok(Findings { cluster: name.clone(), orphans, routes, silent })
 }
 
-/// The UIDs of the Services that have, or may have, a balancer.
-fn owners(services: &[Arc<Service>]) -> BTreeSet<&str> {
-    services.iter().filter(|service| is_owner(service)).map(|service| service.uid.as_str()).collect()
+/// The Services that have, or may have, a balancer: by UID, and by name for clouds whose marks tell no UID.
+struct Owners<'a> {
+    uids: BTreeSet<&'a str>,
+    names: BTreeSet<(&'a str, &'a str)>,
+}
+
+impl<'a> Owners<'a> {
+    fn of(services: &'a [Arc<Service>]) -> Owners<'a> {
+        let owners = || services.iter().filter(|service| is_owner(service));
+        Owners {
+            uids: owners().map(|service| service.uid.as_str()).collect(),
+            names: owners().map(|service| (service.namespace.as_str(), service.name.as_str())).collect(),
+        }
+    }
+
+    /// As [`LoadBalancerKey::belongs_to`] has it, for one of them.
+    fn have(&self, key: &LoadBalancerKey) -> bool {
+        let is_named = || self.names.contains(&(key.namespace.as_str(), key.service.as_str()));
+        if key.uid.is_empty() { is_named() } else { self.uids.contains(key.uid.as_str()) }
+    }
 }
 
 /// Whatever its class: one that is nobody's today may be somebody's after the next change of a flag.

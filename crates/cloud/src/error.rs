@@ -157,6 +157,20 @@ impl ErrorKind {
         }
     }
 
+    /// The cloud has understood the call and does not carry it out, now or if it is asked again: a step that is
+    /// [dispensable](bowline_core::Step::dispensable) is left out then.
+    pub fn is_refusal(self) -> bool {
+        matches!(
+            self,
+            ErrorKind::NotFound
+                | ErrorKind::AlreadyExists
+                | ErrorKind::QuotaExceeded
+                | ErrorKind::PermissionDenied
+                | ErrorKind::InvalidConfig
+                | ErrorKind::Unsupported
+        )
+    }
+
     /// What a person can do about it, as a sentence; empty where waiting is all.
     pub fn advice(self) -> &'static str {
         match self {

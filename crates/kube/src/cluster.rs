@@ -186,8 +186,11 @@ impl Cluster {
     }
 
     /// For [`Cluster::change_service`].
-    pub const CHANGE_SERVICE: Right =
-        Right::core("services/status", &["patch"], "to write the address, the finalizer and conditions of a Service");
+    pub const CHANGE_SERVICE: Right = Right::core(
+        "services/status",
+        &["patch"],
+        "to write the address, the finalizer, conditions and what a cloud notes in the annotations of a Service",
+    );
 
     /// Writes this change to the Service, of which an old copy will do: one patch of its `status` subresource, which never
     /// touches its spec and succeeds whatever others have changed meanwhile (W-6 to W-8). Another Service of the same name

@@ -150,12 +150,18 @@ impl EventSink {
 
 impl EventSource {
     /// Says `message` about `object`, in the log and as an Event.
-    pub fn emit(&self, object: &ObjectRef, kind: EventType, reason: &'static str, message: impl fmt::Display) {
-        let message = one_line(&message.to_string());
+    pub fn emit(
+        &self,
+        object: &ObjectRef,
+        kind: EventType,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl fmt::Display,
+    ) {
+        let (reason, message) = (reason.into(), one_line(&message.to_string()));
         if self.sink.dry_run {
-            return self.log(object, kind, reason, &format!("dry run: {message}"));
+            return self.log(object, kind, &reason, &format!("dry run: {message}"));
         }
-        self.log(object, kind, reason, &message);
+        self.log(object, kind, &reason, &message);
         let what = Occurrence { component: self.component, object: object.clone(), kind, reason, message };
         self.sink.shared.take(what, &self.sink.client);
     }
@@ -182,7 +188,7 @@ pub(crate) async fn announce(
     message: String,
     now: Timestamp,
 ) {
-    let what = Occurrence { component, object, kind: EventType::Normal, reason, message };
+    let what = Occurrence { component, object, kind: EventType::Normal, reason: reason.into(), message };
     if let Some(record) = Correlator::new().correlate(what, now) {
         post::announce(client, &record).await;
     }

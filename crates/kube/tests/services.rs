@@ -216,6 +216,23 @@ async fn a_condition_is_set_and_removed_among_those_of_others() -> Result<(), Fa
 }
 
 #[tokio::test]
+async fn annotations_are_written_with_the_status_and_those_of_others_stay() -> Result<(), Failure> {
+    let f = fixture().await?;
+    let stale = f.read().await?;
+    f.meanwhile(json!({"metadata": {"annotations": {"theirs": "stays"}}})).await?;
+    let noted = |value: Option<&str>| [("cloud.example/id".to_owned(), value.map(str::to_owned))].into();
+    let change = ServiceChange { annotations: noted(Some("lb-1")), ..status(vec![ip("1.2.3.4")]) };
+    let after = f.cluster.change_service(&stale, &change).await?;
+    let said = |service: &Service, key: &str| service.annotations.get(key).cloned();
+    assert_eq!(said(&after, "cloud.example/id").as_deref(), Some("lb-1"));
+    assert_eq!((said(&after, "theirs").as_deref(), after.status.ingress.len()), (Some("stays"), 1));
+    let removal = ServiceChange { annotations: noted(None), ..ServiceChange::default() };
+    let after = f.cluster.change_service(&stale, &removal).await?;
+    assert_eq!((said(&after, "cloud.example/id"), said(&after, "theirs").as_deref()), (None, Some("stays")));
+    Ok(())
+}
+
+#[tokio::test]
 async fn removing_what_a_service_never_had_is_no_error() -> Result<(), Failure> {
     let f = fixture().await?;
     f.recreate().await?;
@@ -224,6 +241,7 @@ async fn removing_what_a_service_never_had_is_no_error() -> Result<(), Failure> 
         finalizer: Some(FinalizerChange::Remove),
         status: Some(LoadBalancerStatus::default()),
         condition: Some(ConditionChange::Remove("bowline.dev/Ready".to_owned())),
+        annotations: [("nothing".to_owned(), None)].into(),
     };
     let after = f.cluster.change_service(&stale, &change).await?;
     assert_eq!(after, *stale, "not even the version changes");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bowline_cloud::{Error, ErrorKind, Retry};
-use bowline_core::ServiceKey;
+use bowline_core::{Service, ServiceKey};
 use bowline_kube::Cluster;
 use tokio::time::Instant;
 
@@ -33,7 +33,8 @@ async fn has_owner(orphan: &Orphan, cluster: &Cluster) -> Result<bool, String> {
     let service = ServiceKey { namespace: key.namespace.as_str().into(), name: key.service.as_str().into() };
     let found = cluster.service(&service).await;
     let found = found.map_err(|error| format!("cannot tell whether its Service is there: {error}"))?;
-    Ok(found.is_some_and(|service| service.uid == key.uid && is_owner(&service)))
+    let owns = |service: &Service| key.belongs_to(&service.namespace, &service.name, &service.uid) && is_owner(service);
+    Ok(found.as_ref().is_some_and(owns))
 }
 
 async fn swept(orphan: &Orphan) -> Outcome {
@@ -56,7 +57,10 @@ async fn swept(orphan: &Orphan) -> Outcome {
 async fn round(orphan: &Orphan) -> Result<bool, Error> {
     let Some(plan) = plan(&orphan.cloud, &orphan.key).await? else { return Ok(true) };
     for step in &plan.steps {
-        orphan.cloud.layers().apply_load_balancer(&orphan.key, step).await?;
+        match orphan.cloud.layers().apply_load_balancer(&orphan.key, step).await {
+            Err(error) if step.dispensable.is_some() && error.kind().is_refusal() => {}
+            applied => drop(applied?),
+        }
     }
     Ok(plan.is_empty())
 }

@@ -18,10 +18,12 @@ mod retry;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{
     ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, ProviderId,
     Route, RouteSpec, Step,
@@ -124,6 +126,11 @@ impl Layered {
         self.provider.owns(id)
     }
 
+    /// Who speaks in the Events that a plan's notices become; `None` for the controller itself.
+    pub fn event_component(&self) -> Option<&'static str> {
+        self.provider.event_component()
+    }
+
     /// What the provider can do.
     pub fn capabilities(&self) -> &Capabilities {
         self.provider.capabilities()
@@ -214,6 +221,19 @@ impl Layered {
             self.attempts.run(OPERATION, || balancers.list(cluster)).await
         };
         self.observed(OPERATION, question).await
+    }
+
+    /// What a Service with these annotations wishes in the words that every cloud shares, if the common ones of them say
+    /// `common`. Makes no call.
+    pub fn load_balancer_settings(
+        &self,
+        annotations: &BTreeMap<String, String>,
+        common: LoadBalancerSettings,
+    ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
+        match self.provider.load_balancers() {
+            Some(balancers) => balancers.settings(annotations, common),
+            None => Ok(common),
+        }
     }
 
     /// Whether the cloud can do all that is wished, as far as that can be said without asking it.

@@ -1,4 +1,7 @@
-//! What is written to a Service: a finalizer, the balancer's status, our condition. Never its spec.
+//! What is written to a Service: a finalizer, the balancer's status, our condition, what a cloud notes in its annotations.
+//! Never its spec.
+
+use std::collections::BTreeMap;
 
 use super::{Condition, Service};
 use crate::{Ingress, IpMode, LoadBalancerStatus, PortStatus};
@@ -12,6 +15,8 @@ pub struct ServiceChange {
     pub status: Option<LoadBalancerStatus>,
     /// Our condition.
     pub condition: Option<ConditionChange>,
+    /// Annotations that become this, or go where it is `None`; all others stay as they are.
+    pub annotations: BTreeMap<String, Option<String>>,
 }
 
 /// What happens to our finalizer; those of others stay as they are.
@@ -53,6 +58,20 @@ impl ServiceChange {
     /// With this status, if the Service has another (S20, S21).
     pub fn with_status(mut self, service: &Service, status: &LoadBalancerStatus) -> ServiceChange {
         self.status = (!status_equal(&service.status, status)).then(|| status.clone());
+        self
+    }
+
+    /// With annotations that say this, as far as the Service's say something else.
+    pub fn with_annotations(mut self, service: &Service, noted: &BTreeMap<String, String>) -> ServiceChange {
+        let differing = noted.iter().filter(|(key, value)| service.annotations.get(*key) != Some(*value));
+        self.annotations.extend(differing.map(|(key, value)| (key.clone(), Some(value.clone()))));
+        self
+    }
+
+    /// Without the annotations that say this; what somebody else has put in their place stays.
+    pub fn without_annotations(mut self, service: &Service, noted: &BTreeMap<String, String>) -> ServiceChange {
+        let same = noted.iter().filter(|(key, value)| service.annotations.get(*key) == Some(*value));
+        self.annotations.extend(same.map(|(key, _)| (key.clone(), None)));
         self
     }
 
@@ -213,6 +232,21 @@ mod tests {
         let without = |kind| ServiceChange::default().without_condition(&service, kind).condition;
         assert_eq!(without("Good"), Some(ConditionChange::Remove("Good".to_owned())));
         assert_eq!(without("Other"), None);
+    }
+
+    #[test]
+    fn annotations_are_written_if_they_differ_and_taken_away_if_they_do_not() {
+        let texts =
+            |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        let annotations: BTreeMap<String, String> = texts(&[("id", "1"), ("place", "here"), ("mine", "x")]);
+        let service = Service { annotations: annotations.into(), ..web() };
+        let noted = texts(&[("id", "1"), ("place", "there"), ("new", "y")]);
+        let some = |text: &str| Some(text.to_owned());
+        let with = ServiceChange::default().with_annotations(&service, &noted).annotations;
+        assert_eq!(with, [("new".to_owned(), some("y")), ("place".to_owned(), some("there"))].into());
+        let without = ServiceChange::default().without_annotations(&service, &noted).annotations;
+        assert_eq!(without, [("id".to_owned(), None)].into(), "what says something else is not ours");
+        assert!(ServiceChange::default().with_annotations(&service, &texts(&[("mine", "x")])).is_empty());
     }
 
     fn ingress() -> impl Strategy<Value = Ingress> {

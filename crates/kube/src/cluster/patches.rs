@@ -49,6 +49,9 @@ pub(super) fn network(node: &Node, network: &NetworkStatus, now: Timestamp) -> V
 pub(super) fn service(service: &Service, change: &ServiceChange) -> Value {
     let mut metadata = Map::from_iter([("uid".to_owned(), json!(service.uid))]);
     metadata.extend(change.finalizer.map(|change| finalizers(service, change)).into_iter().flatten());
+    if !change.annotations.is_empty() {
+        metadata.insert("annotations".to_owned(), json!(change.annotations));
+    }
     let mut status = Map::new();
     status.extend(change.status.as_ref().map(|new| ("loadBalancer".to_owned(), load_balancer(new))));
     status.extend(change.condition.as_ref().map(|change| ("conditions".to_owned(), conditions(change))));
@@ -152,6 +155,13 @@ mod tests {
             let patch = service(&with_finalizers(known), &change(FinalizerChange::Remove));
             assert_eq!(patch, json!({"metadata": metadata}), "{known:?}");
         }
+    }
+
+    #[test]
+    fn annotations_are_named_one_by_one_and_null_takes_one_away() {
+        let annotations = [("a".to_owned(), Some("b".to_owned())), ("c".to_owned(), None)].into();
+        let patch = service(&with_finalizers(&[]), &ServiceChange { annotations, ..ServiceChange::default() });
+        assert_eq!(patch, json!({"metadata": {"uid": "u1", "annotations": {"a": "b", "c": null}}}));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Pure: what is the time is said by whoever calls.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use jiff::Timestamp;
@@ -29,7 +30,7 @@ pub(super) struct Occurrence {
     pub(super) component: &'static str,
     pub(super) object: ObjectRef,
     pub(super) kind: EventType,
-    pub(super) reason: &'static str,
+    pub(super) reason: Cow<'static, str>,
     pub(super) message: String,
 }
 
@@ -49,7 +50,7 @@ struct Speaker(&'static str, ObjectRef, EventType);
 
 /// What is similar: all but the message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Similar(Speaker, &'static str);
+struct Similar(Speaker, Cow<'static, str>);
 
 /// What is the same Event: similar, and with this message; `None` is the one that stands for several.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -86,7 +87,7 @@ impl Correlator {
     /// What is to be in the cluster now that this has happened; `None` if there are too many of the kind.
     pub(super) fn correlate(&mut self, mut what: Occurrence, now: Timestamp) -> Option<Record> {
         let speaker = Speaker(what.component, what.object.identity(), what.kind);
-        let similar = Similar(speaker.clone(), what.reason);
+        let similar = Similar(speaker.clone(), what.reason.clone());
         let same = if self.is_one_of_many(&similar, &what.message, now) {
             what.message = format!("{COMBINED}{}", what.message);
             Same(similar, None)
@@ -167,7 +168,13 @@ mod tests {
             uid: "u".into(),
             resource_version: None,
         };
-        Occurrence { component: "test", object, kind: EventType::Normal, reason: "Happened", message: message.into() }
+        Occurrence {
+            component: "test",
+            object,
+            kind: EventType::Normal,
+            reason: "Happened".into(),
+            message: message.into(),
+        }
     }
 
     fn at(seconds: i64) -> Timestamp {

@@ -135,7 +135,7 @@ fn event(record: &Record) -> Event {
             ..ObjectReference::default()
         },
         type_: Some(type_name(what.kind).to_owned()),
-        reason: Some(what.reason.to_owned()),
+        reason: Some(what.reason.to_string()),
         message: Some(what.message.clone()),
         count: Some(record.count),
         first_timestamp: Some(Time(record.first)),
