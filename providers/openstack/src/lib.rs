@@ -26,5 +26,6 @@ mod routes;
 mod session;
 
 pub use config::Config;
+pub use load_balancers::annotation_reference;
 pub use metrics::METRICS;
 pub use provider::{OpenStack, factory};
