@@ -445,6 +445,8 @@ mod tests {
             "--kube-api-burst=8",
             "--cloud-qps=2",
             "--cloud-burst=3",
+            "--user-agent=harbour, east",
+            "--user-agent=quay",
             "--metrics-listen=127.0.0.1:0",
             "--leader-elect=false",
         ])
@@ -455,6 +457,7 @@ mod tests {
         assert_eq!(settings.reach.client.master.as_deref(), Some("https://10.0.0.1:6443"));
         assert_eq!(settings.reach.client.rate, Some((7.5, 8)));
         assert_eq!((settings.reach.layers.rate, settings.reach.layers.burst), (Some(2.0), 3));
+        assert_eq!(settings.reach.user_agents, ["harbour, east", "quay"]);
         assert_eq!(settings.metrics_listen, Some("127.0.0.1:0".parse().unwrap()));
         let node = settings.manager.node.unwrap();
         assert_eq!((node.concurrency, node.status_concurrency), (3, 4));
