@@ -38,13 +38,13 @@ impl OpenStack {
     pub(crate) async fn ask_everyone(&self) -> Result<()> {
         try_join_all(self.services().into_iter().map(|service| async move {
             let operation = format!("ask for the least of type {:?}", service.kind());
-            self.ask(service).await.map_err(|error| error.explain(operation))
+            self.greet(service).await.map_err(|error| error.explain(operation))
         }))
         .await
         .map(drop)
     }
 
-    async fn ask(&self, service: Service) -> std::result::Result<(), CallError> {
+    async fn greet(&self, service: Service) -> std::result::Result<(), CallError> {
         match service {
             Service::Compute => compute::answers(&self.session).await,
             Service::Network => network::answers(&self.session).await,
@@ -83,7 +83,7 @@ impl OpenStack {
         let operation = format!("ask for the least of type {:?}", service.kind());
         let outcome = match access.endpoint(service) {
             Err(error) => Err(error),
-            Ok(url) => self.ask(service).await.map(|()| format!("{url} answers, and lets us read")),
+            Ok(url) => self.greet(service).await.map(|()| format!("{url} answers, and lets us read")),
         };
         finding(what, outcome.map_err(|error| error.explain(operation)))
     }

@@ -67,6 +67,7 @@ pub(crate) struct Port {
     pub(crate) status: String,
     #[serde(deserialize_with = "nullable")]
     pub(crate) device_id: String,
+    /// What has it: `compute:ZONE` for a server.
     #[serde(deserialize_with = "nullable")]
     pub(crate) device_owner: String,
     #[serde(deserialize_with = "nullable")]
