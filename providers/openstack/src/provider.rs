@@ -4,16 +4,21 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    BuildContext, Capabilities, CloudProvider, Error, ErrorKind, Factory, InstanceCapabilities, Instances,
-    LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Result, RouteCapabilities, Routes,
+    BuildContext, Capabilities, CloudProvider, Factory, Finding, InstanceCapabilities, Instances,
+    LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Quota, Result, RouteCapabilities, Routes,
 };
 use bowline_config::{Problem, Problems};
-use bowline_core::IpFamily;
+use bowline_core::{IpFamily, ProviderId};
+use bowline_http::Client;
 
 use crate::Config;
+use crate::instances::{Census, Flavors, PAGE};
+use crate::metrics::Metrics;
+use crate::routes::RouterMemory;
+use crate::session::Session;
 
 /// The name, as in `--cloud-provider`, and what provider IDs start with.
-const NAME: &str = "openstack";
+pub(crate) const NAME: &str = "openstack";
 
 /// Who speaks in Events, as in the Go manager.
 const EVENT_COMPONENT: &str = "cloud-provider-openstack";
@@ -23,6 +28,11 @@ pub struct OpenStack {
     info: ProviderInfo,
     capabilities: Capabilities,
     pub(crate) config: Config,
+    pub(crate) session: Session,
+    pub(crate) metrics: Metrics,
+    pub(crate) census: Census,
+    pub(crate) flavors: Flavors,
+    pub(crate) routing: RouterMemory,
 }
 
 /// Makes providers of this kind.
@@ -34,8 +44,13 @@ pub fn factory() -> Factory {
 }
 
 impl OpenStack {
+    /// With this configuration, asking through `http`, and counting for nobody. No call is made.
+    pub fn over(config: Config, http: Client) -> OpenStack {
+        OpenStack::new(config, http, &[], Metrics::new())
+    }
+
     /// With this configuration; no call is made.
-    pub fn new(config: Config) -> OpenStack {
+    pub(crate) fn new(config: Config, http: Client, user_agents: &[String], metrics: Metrics) -> OpenStack {
         let region = Some(config.global.region.clone()).filter(|region| !region.is_empty());
         let info = ProviderInfo {
             name: NAME.to_owned(),
@@ -49,14 +64,33 @@ impl OpenStack {
             load_balancers: config.load_balancer.enabled.then(load_balancer_capabilities),
             routes: config.router_id.as_ref().map(|_| route_capabilities()),
         };
-        OpenStack { info, capabilities, config }
+        let session = Session::new(http, &config.global, user_agent(user_agents), metrics.clone());
+        OpenStack {
+            info,
+            capabilities,
+            config,
+            session,
+            metrics,
+            census: Census::default(),
+            flavors: Flavors::default(),
+            routing: RouterMemory::default(),
+        }
     }
+}
+
+/// Who asks: what the flags say, the last first, then the program.
+// upstream: in this order, and with this name.
+fn user_agent(own: &[String]) -> String {
+    let program = concat!("openstack-cloud-controller-manager/", env!("CARGO_PKG_VERSION"));
+    let library = concat!("bowline/", env!("CARGO_PKG_VERSION"));
+    own.iter().rev().map(String::as_str).chain([program, library]).collect::<Vec<_>>().join(" ")
 }
 
 fn instance_capabilities() -> InstanceCapabilities {
     InstanceCapabilities {
-        batch_lookup: 1000,
-        list_page: Some(1000),
+        // A question about many is answered from one listing, so that it should not be cut; but a call has to end in time.
+        batch_lookup: 5 * PAGE,
+        list_page: Some(PAGE),
         max_parallel: 8,
         lookup_by_name: true,
         unique_ids: true,
@@ -109,6 +143,10 @@ impl CloudProvider for OpenStack {
         &self.capabilities
     }
 
+    fn owns(&self, id: &ProviderId) -> bool {
+        crate::instances::owns(id)
+    }
+
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
     }
@@ -125,7 +163,19 @@ impl CloudProvider for OpenStack {
         Some(EVENT_COMPONENT)
     }
 
+    async fn start(&self) -> Result<()> {
+        self.begin().await
+    }
+
     async fn check(&self) -> Result<()> {
-        Err(Error::new(ErrorKind::Unsupported, "check", "not there yet"))
+        self.ask_everyone().await
+    }
+
+    async fn examine(&self) -> Vec<Finding> {
+        self.look_around().await
+    }
+
+    async fn quotas(&self) -> Result<Vec<Quota>> {
+        self.limits().await
     }
 }

@@ -57,6 +57,17 @@ pub(crate) enum Change {
         id: String,
         cascade: bool,
     },
+    /// Deletes one that has failed before it was ever in service, and then fails itself: it is not the user's wish that is done.
+    DiscardLoadBalancer {
+        id: String,
+        cascade: bool,
+    },
+    /// Adds tags to those that the balancer has by then, and takes some of them away: others who share it change them, too.
+    TagLoadBalancer {
+        id: String,
+        add: Vec<String>,
+        remove: Vec<String>,
+    },
     CreateListener {
         body: Value,
     },
@@ -101,10 +112,15 @@ pub(crate) enum Change {
     DeleteMonitor {
         id: String,
     },
-    /// With each of these subnets in turn until one has room; none at all leaves the choice to Neutron.
+    /// At the VIP port of the payload's balancer. With each of these subnets in turn until one has room; none at all leaves the
+    /// choice to Neutron.
     CreateFloatingIp {
         body: Value,
         subnets: Vec<String>,
+    },
+    /// To the VIP port of the payload's balancer.
+    AttachFloatingIp {
+        id: String,
     },
     UpdateFloatingIp {
         id: String,
@@ -114,6 +130,10 @@ pub(crate) enum Change {
         id: String,
     },
     CreateSecurityGroup {
+        body: Value,
+    },
+    UpdateSecurityGroup {
+        id: String,
         body: Value,
     },
     DeleteSecurityGroup {
@@ -140,5 +160,9 @@ pub(crate) enum Change {
     DeletePortTag {
         port: String,
         tag: String,
+    },
+    /// No call at all: what comes before it is done, and then the pass fails with these words.
+    Refuse {
+        message: String,
     },
 }
