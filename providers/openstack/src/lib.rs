@@ -16,6 +16,7 @@
 //! * `check`: what `bowline check` looks at.
 
 mod api;
+mod check;
 pub mod config;
 mod instances;
 mod load_balancers;
@@ -25,5 +26,6 @@ mod routes;
 mod session;
 
 pub use config::Config;
+pub use load_balancers::annotation_reference;
 pub use metrics::METRICS;
 pub use provider::{OpenStack, factory};

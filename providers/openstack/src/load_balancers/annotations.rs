@@ -175,7 +175,8 @@ impl<'a> Reader<'a> {
     fn unless_ignored<T>(&mut self, annotation: Annotation, text: &str, read: Option<T>) -> Option<T> {
         if read.is_none() {
             let Annotation { key, form, default, .. } = annotation;
-            let message = format!("the annotation {key} is passed over: {text:?} is not {}; without it: {default}", form.words());
+            let message =
+                format!("the annotation {key} is passed over: {text:?} is not {}; without it: {default}", form.words());
             self.notices.push(Notice { reason: IGNORED.to_owned(), message });
         }
         read

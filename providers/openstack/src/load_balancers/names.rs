@@ -15,6 +15,9 @@ pub(crate) const SERVICE_PREFIX: &str = "kube_service_";
 /// What is in the description of every floating IP that was made for a Service.
 pub(crate) const FLOATING_IP_MARK: &str = "Floating IP for Kubernetes external service";
 
+/// What the names of Services' security groups start with.
+pub(crate) const SECURITY_GROUP_PREFIX: &str = "lb-sg-";
+
 /// The longest text that OpenStack takes for a name.
 const LONGEST: usize = 255;
 
@@ -43,6 +46,10 @@ pub(crate) struct Described<'a> {
 impl<'a> Names<'a> {
     pub(crate) fn of(key: &'a LoadBalancerKey) -> Names<'a> {
         Names { key }
+    }
+
+    pub(crate) fn cluster(&self) -> &'a str {
+        self.key.cluster.as_str()
     }
 
     /// The balancer's name, and the tag of what is the Service's.
@@ -76,7 +83,7 @@ impl<'a> Names<'a> {
     }
 
     pub(crate) fn security_group(&self) -> String {
-        cut(format!("lb-sg-{}-{}-{}", self.key.uid, self.key.namespace, self.key.service))
+        cut(format!("{SECURITY_GROUP_PREFIX}{}-{}-{}", self.key.uid, self.key.namespace, self.key.service))
     }
 
     pub(crate) fn security_group_description(&self) -> String {
@@ -107,6 +114,12 @@ impl Part {
         is_index.then(|| name.split_at(name.len() - rest.len()))
     }
 
+    /// The place of the port that a name says.
+    pub(crate) fn number(self, name: &str) -> Option<usize> {
+        let (head, _) = self.split(name)?;
+        head.strip_prefix(self.prefix())?.strip_suffix('_')?.parse().ok()
+    }
+
     /// This name with another cluster in it; `None` if it is not a name of the old one.
     pub(crate) fn moved(self, name: &str, old: &str, new: &str) -> Option<String> {
         let (head, balancer) = self.split(name)?;
@@ -132,9 +145,13 @@ fn cut(mut text: String) -> String {
 /// Neither a namespace nor a Service has `_` in its name, so that what stands before the last two of them is the cluster.
 pub(crate) fn cluster_of(name: &str) -> Option<&str> {
     let rest = name.strip_prefix(SERVICE_PREFIX)?;
-    let apart = |text: &'_ str| text.rsplit_once('_').filter(|(head, last)| !head.is_empty() && !last.is_empty());
-    let (head, _) = apart(rest)?;
-    Some(apart(head).map_or(head, |(cluster, _)| cluster))
+    let head = without_last(rest)?;
+    Some(without_last(head).unwrap_or(head))
+}
+
+fn without_last(text: &str) -> Option<&str> {
+    let (head, last) = text.rsplit_once('_')?;
+    (!head.is_empty() && !last.is_empty()).then_some(head)
 }
 
 /// The name of a balancer, or a tag, with another cluster in it; `None` if it is not of the old one.
@@ -177,7 +194,10 @@ mod tests {
         let table = [
             (names.balancer(), "kube_service_kubernetes_default_web".to_owned()),
             (names.legacy_balancer().unwrap(), "a0123abcd456789abcdef0123456789a".to_owned()),
-            (names.balancer_description(), "Kubernetes external service default/web from cluster kubernetes".to_owned()),
+            (
+                names.balancer_description(),
+                "Kubernetes external service default/web from cluster kubernetes".to_owned(),
+            ),
             (names.part(Part::Listener, 0), "listener_0_kube_service_kubernetes_default_web".to_owned()),
             (names.part(Part::Pool, 1), "pool_1_kube_service_kubernetes_default_web".to_owned()),
             (names.part(Part::Monitor, 10), "monitor_10_kube_service_kubernetes_default_web".to_owned()),
@@ -229,7 +249,7 @@ mod tests {
             ("kube_service_kubernetes_default", Some("kubernetes")),
             ("kube_service_a__b", Some("a_")),
             ("kube_service_kube_kube_kube", Some("kube")),
-            ("kube_service__default_web", None),
+            ("kube_service__default_web", Some("_default")),
             ("kube_service_kubernetes", None),
             ("kube_service_kubernetes_", None),
             ("kube_service_", None),
@@ -251,7 +271,9 @@ mod tests {
         let listener = "listener_0_kube_service_kube_ns_x";
         assert_eq!(Part::Listener.moved(listener, "kube", "c2").as_deref(), Some("listener_0_kube_service_c2_ns_x"));
         assert_eq!(Part::Pool.moved(listener, "kube", "c2"), None);
-        for foreign in ["listener_", "listener_x_kube_service_kube_ns_x", "listener__kube_service_kube_ns_x", "pool_0_mine"] {
+        for foreign in
+            ["listener_", "listener_x_kube_service_kube_ns_x", "listener__kube_service_kube_ns_x", "pool_0_mine"]
+        {
             assert_eq!(Part::Listener.moved(foreign, "kube", "c2"), None, "{foreign}");
         }
     }
@@ -261,8 +283,7 @@ mod tests {
         let key = key("my cluster", "default", "web");
         let names = Names::of(&key);
         let expected = Described { namespace: "default", service: "web", cluster: "my cluster" };
-        for text in
-            [names.balancer_description(), names.floating_ip_description(), names.security_group_description()]
+        for text in [names.balancer_description(), names.floating_ip_description(), names.security_group_description()]
         {
             assert_eq!(described(&text), Some(expected), "{text}");
         }

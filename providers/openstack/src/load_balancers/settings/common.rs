@@ -48,7 +48,8 @@ fn node_selector(text: &str) -> Option<NodeSelector> {
 }
 
 fn requirement(key: &str, value: &str) -> String {
-    let is_plain = |text: &str, more: &[u8]| text.bytes().all(|letter| letter.is_ascii_alphanumeric() || more.contains(&letter));
+    let is_plain =
+        |text: &str, more: &[u8]| text.bytes().all(|letter| letter.is_ascii_alphanumeric() || more.contains(&letter));
     let text = if value.is_empty() { key.to_owned() } else { format!("{key}={value}") };
     // Kubernetes' own selectors know more than this: what means something else there is no label.
     let is_label = is_plain(key, b"-_./") && is_plain(value, b"-_.") && NodeSelector::parse(&text).is_ok();

@@ -115,7 +115,8 @@ impl FloatingWish {
             name: text(known::FLOATING_SUBNET),
             tags: text(known::FLOATING_SUBNET_TAGS),
         };
-        let groups = [class.map(|class| class.floating_subnet.clone()), Some(annotated), Some(own.floating_subnet.clone())];
+        let groups =
+            [class.map(|class| class.floating_subnet.clone()), Some(annotated), Some(own.floating_subnet.clone())];
         let group = groups.into_iter().flatten().find(|group| *group != FloatingSubnet::default());
         FloatingWish {
             network_id: network.to_owned(),
