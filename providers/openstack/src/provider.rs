@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    BuildContext, Capabilities, CloudProvider, Factory, Finding, InstanceCapabilities, Instances,
+    BuildContext, Capabilities, CloudProvider, ConfigPlace, Factory, Finding, InstanceCapabilities, Instances,
     LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Quota, Result, RouteCapabilities, Routes,
 };
 use bowline_config::{Problem, Problems};
@@ -12,6 +12,7 @@ use bowline_core::{IpFamily, ProviderId};
 use bowline_http::Client;
 
 use crate::Config;
+use crate::config::TEMPLATE;
 use crate::instances::{Census, Flavors, PAGE};
 use crate::metrics::Metrics;
 use crate::routes::RouterMemory;
@@ -22,6 +23,9 @@ pub(crate) const NAME: &str = "openstack";
 
 /// Who speaks in Events, as in the Go manager.
 const EVENT_COMPONENT: &str = "cloud-provider-openstack";
+
+/// Where installations of the Go manager have the configuration.
+const PLACE: ConfigPlace = ConfigPlace { secret: "cloud-config", folder: "/etc/config", file: "cloud.conf" };
 
 /// An OpenStack cloud.
 pub struct OpenStack {
@@ -40,7 +44,13 @@ pub fn factory() -> Factory {
     let build = |_: &BuildContext<'_>| -> std::result::Result<Arc<dyn CloudProvider>, Problems> {
         Err(Problem::new("not there yet").into())
     };
-    Factory { name: NAME, summary: "OpenStack, with Octavia", template: "", build: Box::new(build) }
+    Factory {
+        name: NAME,
+        summary: "OpenStack, with Octavia",
+        template: TEMPLATE,
+        place: Some(PLACE),
+        build: Box::new(build),
+    }
 }
 
 impl OpenStack {
