@@ -15,6 +15,8 @@ mod observation;
 mod plan;
 mod settings;
 mod subnets;
+#[cfg(test)]
+mod testing;
 mod waiting;
 
 use std::collections::BTreeMap;
