@@ -7,7 +7,7 @@
 //! ```
 //!
 //! What a file may say is declared once, as a table of [`Section`]s and [`Key`]s; the same table gives types, defaults,
-//! warnings about names that nobody knows, and the [reference page](reference). The rules of the dialect:
+//! warnings about names that nobody knows, and the [page of reference](reference()). The rules of the dialect:
 //!
 //! * `[Name]` or `[Name "sub"]`; names are letters, digits and `-`, in any case; what is quoted keeps its case.
 //! * `key = value`; `key` alone is `true`, or empties a list. A scalar that is there twice has its last value.

@@ -16,6 +16,7 @@
 //! * `check`: what `bowline check` looks at.
 
 mod api;
+mod check;
 pub mod config;
 mod instances;
 mod load_balancers;

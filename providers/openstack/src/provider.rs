@@ -4,19 +4,21 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    BuildContext, Capabilities, CloudProvider, Error, ErrorKind, Factory, InstanceCapabilities, Instances,
-    LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Result, RouteCapabilities, Routes,
+    BuildContext, Capabilities, CloudProvider, Factory, Finding, InstanceCapabilities, Instances,
+    LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Quota, Result, RouteCapabilities, Routes,
 };
 use bowline_config::{Problem, Problems};
-use bowline_core::IpFamily;
+use bowline_core::{IpFamily, ProviderId};
 use bowline_http::Client;
 
 use crate::Config;
+use crate::instances::{Census, Flavors, PAGE};
 use crate::metrics::Metrics;
+use crate::routes::RouterMemory;
 use crate::session::Session;
 
 /// The name, as in `--cloud-provider`, and what provider IDs start with.
-const NAME: &str = "openstack";
+pub(crate) const NAME: &str = "openstack";
 
 /// Who speaks in Events, as in the Go manager.
 const EVENT_COMPONENT: &str = "cloud-provider-openstack";
@@ -28,6 +30,9 @@ pub struct OpenStack {
     pub(crate) config: Config,
     pub(crate) session: Session,
     pub(crate) metrics: Metrics,
+    pub(crate) census: Census,
+    pub(crate) flavors: Flavors,
+    pub(crate) routing: RouterMemory,
 }
 
 /// Makes providers of this kind.
@@ -60,7 +65,16 @@ impl OpenStack {
             routes: config.router_id.as_ref().map(|_| route_capabilities()),
         };
         let session = Session::new(http, &config.global, user_agent(user_agents), metrics.clone());
-        OpenStack { info, capabilities, config, session, metrics }
+        OpenStack {
+            info,
+            capabilities,
+            config,
+            session,
+            metrics,
+            census: Census::default(),
+            flavors: Flavors::default(),
+            routing: RouterMemory::default(),
+        }
     }
 }
 
@@ -74,8 +88,9 @@ fn user_agent(own: &[String]) -> String {
 
 fn instance_capabilities() -> InstanceCapabilities {
     InstanceCapabilities {
-        batch_lookup: 1000,
-        list_page: Some(1000),
+        // A question about many is answered from one listing, so that it should not be cut; but a call has to end in time.
+        batch_lookup: 5 * PAGE,
+        list_page: Some(PAGE),
         max_parallel: 8,
         lookup_by_name: true,
         unique_ids: true,
@@ -128,6 +143,10 @@ impl CloudProvider for OpenStack {
         &self.capabilities
     }
 
+    fn owns(&self, id: &ProviderId) -> bool {
+        crate::instances::owns(id)
+    }
+
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
     }
@@ -144,7 +163,19 @@ impl CloudProvider for OpenStack {
         Some(EVENT_COMPONENT)
     }
 
+    async fn start(&self) -> Result<()> {
+        self.begin().await
+    }
+
     async fn check(&self) -> Result<()> {
-        Err(Error::new(ErrorKind::Unsupported, "check", "not there yet"))
+        self.ask_everyone().await
+    }
+
+    async fn examine(&self) -> Vec<Finding> {
+        self.look_around().await
+    }
+
+    async fn quotas(&self) -> Result<Vec<Quota>> {
+        self.limits().await
     }
 }

@@ -13,8 +13,8 @@ use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::service::{self, ConditionChange, FinalizerChange, ServiceChange, status_equal};
 use bowline_core::well_known::{LOAD_BALANCER_CLEANUP, LOAD_BALANCER_READY};
 use bowline_core::{
-    FieldChange, Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Plan, PortStatus, Protocol,
-    Service,
+    FieldChange, Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Notice, Plan, PortStatus,
+    Protocol, Service,
 };
 use jiff::Timestamp;
 
@@ -74,7 +74,7 @@ impl<'a> Scene<'a> {
             Need::Balancer(cloud) => {
                 let reading = service::read(service);
                 let notes = reading.unknown.iter().map(ToString::to_string).collect();
-                (self.wish(service, reading.settings, cloud), vec![cloud.clone()], notes)
+                (self.wish(service, decide::settings(cloud, service, reading), cloud), vec![cloud.clone()], notes)
             }
             Need::Cleanup => {
                 let clouds = decide::clouds_to_clean(service, self.routing, self.clouds);
@@ -156,10 +156,12 @@ impl Scene<'_> {
                 Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => return Ok(()),
                 sight => sight.map_err(Trouble::cloud(Task::Ensure))?,
             };
+            remark_all(item, &sight.plan.notices);
             let then = state_then(service, wish, sight.state, &sight.plan)?;
             let ready = condition::ready(&condition::problems(&then), self.now);
             item.in_cloud = sight.plan;
-            item.update(fields(service, &decide::ensured(service, &then.status, ready)));
+            let change = decide::ensured(service, &then.status, ready).with_annotations(service, &then.annotations);
+            item.update(fields(service, &change));
         }
         Ok(())
     }
@@ -175,6 +177,8 @@ impl Scene<'_> {
                 Ok(sight) if sight.plan.is_empty() => {}
                 Ok(sight) => {
                     item.cloud = Some(cloud);
+                    remark_all(item, &sight.plan.notices);
+                    item.update(fields(service, &decide::notes_off(service, sight.state.as_ref())));
                     item.in_cloud.steps.extend(sight.plan.steps);
                 }
                 Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => {}
@@ -208,6 +212,13 @@ impl Scene<'_> {
     }
 }
 
+/// What the owner of a Service is told in Events.
+fn remark_all(item: &mut Item, notices: &[Notice]) {
+    for Notice { reason, message } in notices {
+        item.remark(RemarkKind::Note, format!("{reason}: {message}"));
+    }
+}
+
 /// What the cloud has when the plan is carried out, as far as a Service is told. Addresses that the Service has already stay,
 /// as far as anybody can tell now.
 fn state_then(
@@ -223,9 +234,10 @@ fn state_then(
     if plan.is_empty() {
         return decide::made(state).map(told);
     }
+    let annotations = state.as_ref().map(|state| state.annotations.clone()).unwrap_or_default();
     let stays = state.map(told).filter(|state| status_equal(&state.status, &service.status));
     let status = stays.map_or_else(known_afterwards, |state| with_ports(state.status, wish));
-    Ok(LoadBalancerState { status, problems: Vec::new(), annotations: BTreeMap::new(), resources: Default::default() })
+    Ok(LoadBalancerState { status, problems: Vec::new(), annotations, resources: Default::default() })
 }
 
 fn known_afterwards() -> LoadBalancerStatus {
@@ -259,7 +271,11 @@ fn fields(service: &Service, change: &ServiceChange) -> Vec<FieldChange> {
         FinalizerChange::Add => changed("finalizer", None, finalizer),
         FinalizerChange::Remove => changed("finalizer", finalizer, None),
     });
-    status.into_iter().chain(condition).chain(finalizer).collect()
+    let annotations = change
+        .annotations
+        .iter()
+        .map(|(key, then)| changed(format!("annotation {key}"), service.annotations.get(key).cloned(), then.clone()));
+    status.into_iter().chain(condition).chain(annotations).chain(finalizer).collect()
 }
 
 /// Told by its status; by its message if that is what changes.

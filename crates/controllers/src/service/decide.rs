@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bowline_cloud::{Cloud, Clouds, Error, ErrorKind};
 use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings, Mistake};
-use bowline_core::service::{self, Condition, Scope, ServiceChange, TargetRules};
+use bowline_core::service::{self, Condition, Reading, Scope, ServiceChange, TargetRules};
 use bowline_core::well_known::LOAD_BALANCER_READY;
 use bowline_core::{
     ClusterName, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Node, Service, ServiceType, TargetNode,
@@ -53,6 +53,24 @@ pub(crate) fn targets(
     let can_drain = cloud.layers().capabilities().load_balancers.as_ref().is_some_and(|balancers| balancers.drain);
     let is_local = |node: &Node| node.provider_id.as_ref().is_some_and(|id| cloud.layers().owns(id));
     service::targets(nodes, rules, settings.target_nodes.as_ref(), is_local, |node| can_drain && has_time(node))
+}
+
+/// What the annotations of a Service with this reading say in the words that all clouds share, its own cloud's included; or
+/// all that is wrong with them.
+pub(crate) fn settings(
+    cloud: &Cloud,
+    service: &Service,
+    reading: Reading,
+) -> Result<LoadBalancerSettings, Vec<Mistake>> {
+    let with_its_own = |common| cloud.layers().load_balancer_settings(&service.annotations, common);
+    reading.settings.map_or_else(
+        |mut mistakes| {
+            mistakes.extend(reading.cleanup.and_then(with_its_own).err().unwrap_or_default());
+            mistakes.dedup();
+            Err(mistakes)
+        },
+        with_its_own,
+    )
 }
 
 /// What is wished of the cloud, if the Service is in order and the cloud can do all of it, as far as that can be said
@@ -122,6 +140,15 @@ pub(crate) fn clouds_to_clean(service: &Service, routing: &Routing, clouds: &Clo
     match service.kind {
         ServiceType::LoadBalancer => routing.cloud(service).cloned().into_iter().collect(),
         _ => clouds.iter().filter(|cloud| cloud.has_load_balancers()).cloned().collect(),
+    }
+}
+
+/// What is written to a Service before its balancer goes: one that stays no longer says where that is. A balancer that is
+/// wished again before all is done, or after a crash, is not looked for where there is none then.
+pub(crate) fn notes_off(service: &Service, state: Option<&LoadBalancerState>) -> ServiceChange {
+    match state {
+        Some(state) if !service.deleting => ServiceChange::default().without_annotations(service, &state.annotations),
+        _ => ServiceChange::default(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLockWriteGuard};
 
-use bowline_core::annotations::TARGET_NODES;
+use bowline_core::annotations::{LoadBalancerSettings, NodeSelector};
 use bowline_core::service;
 use bowline_core::{Node, Service};
 use bowline_kube::Change;
@@ -21,7 +21,9 @@ impl Shared {
     }
 
     fn heard_service(&self, change: &Change<Service>) {
-        self.note_selectors(change);
+        if let Change::Added(service) | Change::Updated { new: service, .. } = change {
+            self.note_selector(service);
+        }
         match change {
             Change::Added(service) if self.concerns(service) => self.added(service),
             Change::Added(_) => {}
@@ -54,6 +56,10 @@ impl Shared {
     /// SVC-3, and what upstream sees at the next change only: our finalizer taken away, another policy for a balancer that
     /// is to go.
     fn calls_for_work(&self, old: &Service, new: &Service) -> bool {
+        // What we have noted ourselves is no wish of the user's.
+        let noted = self.memory.has_annotated(&new.key(), old, new);
+        let noted = noted.then(|| Service { annotations: new.annotations.clone(), ..old.clone() });
+        let old = noted.as_ref().unwrap_or(old);
         let scope = self.routing.scope();
         let cleanup = |service: &Service| service::needs_cleanup(service, scope);
         let lost = old.has_finalizer() && !new.has_finalizer() && self.wants_balancer(new);
@@ -82,19 +88,41 @@ impl Shared {
         }
     }
 
-    /// Keeps the labels in mind that Services choose targets by.
-    fn note_selectors(&self, change: &Change<Service>) {
-        let selects = |service: &Service| service.annotations.contains_key(TARGET_NODES);
-        let may_select_less = match change {
-            // At the start all of them come like this, one after the other.
-            Change::Added(service) => return self.selecting().extend(labels_chosen_by(service)),
-            Change::Updated { old, new } => old.annotations != new.annotations && (selects(old) || selects(new)),
-            Change::Deleted(service) => selects(service),
-        };
-        if may_select_less {
-            let services = self.context.services.all();
-            *self.selecting() = services.iter().flat_map(|service| labels_chosen_by(service)).collect();
+    /// Keeps the labels in mind that this Service chooses targets by. Those that it no longer does are forgotten
+    /// [some time](Shared::forget_labels).
+    fn note_selector(&self, service: &Service) {
+        if let Some(selector) = self.selector(service) {
+            self.watch_selector(&selector);
         }
+    }
+
+    /// From now on, Nodes that gain or lose these labels have moved. What a Service chooses by may be in a cloud's
+    /// configuration as well, so what was true when the Service came need not be now.
+    pub(super) fn watch_labels(&self, settings: &LoadBalancerSettings) {
+        if let Some(selector) = &settings.target_nodes {
+            self.watch_selector(selector);
+        }
+    }
+
+    fn watch_selector(&self, selector: &NodeSelector) {
+        let is_known = |known: &BTreeSet<String>| selector.keys().all(|label| known.contains(label));
+        if !is_known(&self.selecting.read().unwrap_or_else(PoisonError::into_inner)) {
+            self.selecting().extend(selector.keys().map(str::to_owned));
+        }
+    }
+
+    /// Labels that nobody chooses by any more need not be watched. One that comes meanwhile waits for its turn.
+    pub(super) fn forget_labels(&self) {
+        let mut selecting = self.selecting();
+        let services = self.context.services.all();
+        let selectors = services.iter().filter_map(|service| self.selector(service));
+        *selecting = selectors.flat_map(|selector| selector.keys().map(str::to_owned).collect::<Vec<_>>()).collect();
+    }
+
+    /// How this Service chooses its targets.
+    fn selector(&self, service: &Service) -> Option<NodeSelector> {
+        let cloud = self.routing.cloud(service)?;
+        decide::settings(cloud, service, service::read(service)).ok()?.target_nodes
     }
 
     fn selecting(&self) -> RwLockWriteGuard<'_, BTreeSet<String>> {
@@ -107,13 +135,4 @@ impl Shared {
             self.crowd.hurry();
         }
     }
-}
-
-/// The labels of Nodes that this Service chooses its targets by.
-fn labels_chosen_by(service: &Service) -> Vec<String> {
-    if !service.annotations.contains_key(TARGET_NODES) {
-        return Vec::new();
-    }
-    let selector = service::read(service).settings.ok().and_then(|settings| settings.target_nodes);
-    selector.iter().flat_map(|selector| selector.keys()).map(str::to_owned).collect()
 }

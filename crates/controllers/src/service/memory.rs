@@ -1,13 +1,15 @@
 //! What the controller remembers of a Service between two passes. All of it can be lost: a new process finds out again from
 //! the Service and from the cloud.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bowline_cloud::Cloud;
-use bowline_core::{Service, ServiceKey, TargetNode};
+use bowline_core::{Notice, Service, ServiceKey, TargetNode};
 use tokio::time::Instant;
+
+use super::job::Job;
 
 /// By namespace and name. Bounded by the number of Services that have, or had, a balancer of ours.
 #[derive(Default)]
@@ -29,7 +31,18 @@ struct Entry {
     announced: bool,
     /// The targets that the last pass was about, however it ended.
     tried: Option<Arc<Vec<TargetNode>>>,
+    /// The work that the last pass has left, because the cloud is busy with it.
+    unfinished: Option<Job>,
+    /// What the cloud has noted, as long as the Service may not say it.
+    notes: BTreeMap<String, String>,
+    /// What we are about to do, or have done, to its annotations: what each said before, and what it says then.
+    annotating: Annotating,
+    /// What its owner was told of the cloud's notices.
+    noticed: Vec<Notice>,
 }
+
+/// What becomes of annotations: what each says before, and after.
+type Annotating = BTreeMap<String, (Option<String>, Option<String>)>;
 
 /// A balancer that may exist: for this Service, in this cloud.
 #[derive(Clone)]
@@ -144,6 +157,8 @@ impl Memory {
         if entry.held.as_ref().is_some_and(|held| held.service.uid == uid) {
             entry.held = None;
             (entry.news, entry.announced, entry.tried) = (false, false, None);
+            (entry.unfinished, entry.noticed) = (None, Vec::new());
+            entry.notes.clear();
         }
     }
 
@@ -155,6 +170,65 @@ impl Memory {
     /// The targets that the last pass was about; `None` if there was none.
     pub(super) fn tried(&self, key: &ServiceKey) -> Option<Arc<Vec<TargetNode>>> {
         self.lock().get(key)?.tried.clone()
+    }
+
+    /// The work that the last pass has left; it is whoever asks that has it then.
+    pub(super) fn unfinished(&self, key: &ServiceKey) -> Option<Job> {
+        self.lock().get_mut(key)?.unfinished.take()
+    }
+
+    /// There is more to do once the cloud is done with this.
+    pub(super) fn unfinish(&self, key: &ServiceKey, job: Job) {
+        self.lock().entry(key.clone()).or_default().unfinished = Some(job);
+    }
+
+    /// The Service is to say this in its annotations.
+    pub(super) fn note(&self, key: &ServiceKey, notes: &BTreeMap<String, String>) {
+        if !notes.is_empty() {
+            self.lock().entry(key.clone()).or_default().notes.extend(notes.clone());
+        }
+    }
+
+    /// What it is to say.
+    pub(super) fn notes(&self, key: &ServiceKey) -> BTreeMap<String, String> {
+        self.lock().get(key).map(|entry| entry.notes.clone()).unwrap_or_default()
+    }
+
+    /// It says all of it, or is not to say it any more.
+    pub(super) fn forget_notes(&self, key: &ServiceKey) {
+        if let Some(entry) = self.lock().get_mut(key) {
+            entry.notes.clear();
+        }
+    }
+
+    /// We are about to change the annotations of this Service.
+    pub(super) fn annotates(&self, key: &ServiceKey, before: &Service, change: &BTreeMap<String, Option<String>>) {
+        if change.is_empty() {
+            return;
+        }
+        let was = |name: &String| before.annotations.get(name).cloned();
+        let annotating = change.iter().map(|(name, then)| (name.clone(), (was(name), then.clone())));
+        self.lock().entry(key.clone()).or_default().annotating = annotating.collect();
+    }
+
+    /// Whether these annotations became those by our own hand. It is asked once for each change that is heard of: the same
+    /// by another's hand, later, is that one's doing.
+    pub(super) fn has_annotated(&self, key: &ServiceKey, old: &Service, new: &Service) -> bool {
+        let mut memory = self.lock();
+        let Some(entry) = memory.get_mut(key).filter(|entry| !entry.annotating.is_empty()) else { return false };
+        let is_ours = differences(&old.annotations, &new.annotations) == entry.annotating;
+        if is_ours {
+            entry.annotating.clear();
+        }
+        is_ours
+    }
+
+    /// What is new in these notices; it no longer is afterwards.
+    pub(super) fn news_in(&self, key: &ServiceKey, notices: &[Notice]) -> Vec<Notice> {
+        let mut memory = self.lock();
+        let entry = memory.entry(key.clone()).or_default();
+        let known = std::mem::replace(&mut entry.noticed, notices.to_vec());
+        notices.iter().filter(|notice| !known.contains(notice)).cloned().collect()
     }
 
     /// We have changed `before`, and this is what the API server made of it.
@@ -184,6 +258,13 @@ impl Memory {
         // Every change above leaves the map whole, so a panic elsewhere does not spoil it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What was said, and what is said, of each annotation that differs.
+fn differences(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Annotating {
+    let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let differs = keys.into_iter().filter(|key| old.get(*key) != new.get(*key));
+    differs.map(|key| (key.clone(), (old.get(key).cloned(), new.get(key).cloned()))).collect()
 }
 
 #[cfg(test)]

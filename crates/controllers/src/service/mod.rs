@@ -13,13 +13,16 @@
 //! * **In parallel.** Passes over different balancers run side by side, `--concurrent-service-syncs` of them writing at once;
 //!   twice over the same balancer never, even if two Services share it.
 //! * **In turn.** New and changed Services go before refreshes, and namespaces take turns.
+//! * **Never standing still.** A cloud that is at work ends the pass; the rest of the plan waits without a worker or a place.
 //! * **Gathered.** Nodes that come and go make one refresh of every balancer, a moment after the last of them.
 
 mod balancers;
+mod carry;
 pub(crate) mod condition;
 mod crowd;
 pub(crate) mod decide;
 mod hear;
+mod job;
 mod memory;
 mod metrics;
 mod nodes;
@@ -336,7 +339,11 @@ impl Shared {
     async fn failed(&self, pass: &Pass<'_>, service: Option<&Arc<Service>>, trouble: &Trouble) {
         let key = pass.key;
         if trouble.is_kind(ErrorKind::Cancelled) {
-            return self.passed("cancelled");
+            self.passed("cancelled");
+            if let Some(service) = service {
+                pass.write_notes(service).await;
+            }
+            return;
         }
         match trouble {
             trouble if trouble.is_calm() => self.passed("in_progress"),

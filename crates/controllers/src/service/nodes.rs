@@ -27,6 +27,7 @@ impl Shared {
         loop {
             self.crowd.settled().await;
             self.starving.store(false, Ordering::Relaxed);
+            self.forget_labels();
             let moved = self.moved();
             tracing::debug!(controller = NAME, balancers = moved.len(), "nodes have come or gone");
             self.node_sync_begins(&moved);
@@ -49,7 +50,7 @@ impl Shared {
     /// As [`targets`](Shared::targets), once for all Services that have the same.
     fn targets_of(&self, service: &Service, crowds: &mut Crowds) -> Arc<Vec<TargetNode>> {
         let Some(cloud) = self.routing.cloud(service) else { return Arc::default() };
-        let Ok(settings) = service::read(service).settings else { return Arc::default() };
+        let Ok(settings) = decide::settings(cloud, service, service::read(service)) else { return Arc::default() };
         let crowd = crowds.entry((cloud.name().clone(), settings.target_nodes.clone()));
         crowd.or_insert_with(|| self.targets(cloud, &settings)).clone()
     }

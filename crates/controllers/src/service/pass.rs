@@ -1,28 +1,22 @@
 //! One pass over one balancer.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use bowline_cloud::{Applied, Cloud, Error, ErrorKind};
+use bowline_cloud::{Cloud, Error, ErrorKind};
 use bowline_core::annotations::LoadBalancerSettings;
 use bowline_core::service::{self, ServiceChange};
-use bowline_core::{LoadBalancerState, LoadBalancerWish, Plan, Service, ServiceKey, Step, TargetNode};
+use bowline_core::{LoadBalancerWish, Service, ServiceKey, TargetNode};
 use bowline_kube::WriteError;
 use bowline_runtime::{Priority, Shutdown};
-use tokio::time::Instant;
 
 use super::balancers::{SharedBalancer, Turn};
+use super::carry::Outcome;
 use super::condition;
 use super::decide::{self, Need};
+use super::job::{Job, Sight};
 use super::memory::Held;
 use super::trouble::{Task, Trouble};
 use super::{Reason, Shared};
-
-/// A plan is made and carried out so many times in one pass; a cloud that is still not as wished then never will be.
-const ROUNDS: usize = 5;
-
-/// What was seen of the cloud this long ago is looked at again before anything is written: the turn came late.
-const STALE: Duration = Duration::from_secs(5);
 
 /// One pass over the balancer of one Service.
 pub(super) struct Pass<'a> {
@@ -40,25 +34,6 @@ pub(super) enum Done {
     Waiting,
     /// It would have been done, if this were not a dry run.
     DryRun,
-}
-
-/// What became of a plan.
-#[derive(Default)]
-struct Outcome {
-    /// What the cloud has now.
-    state: Option<LoadBalancerState>,
-    /// Anything was written.
-    changed: bool,
-    /// There is something to be done that a dry run does not do.
-    withheld: bool,
-}
-
-/// What was seen of the cloud, and what is to be done about it.
-struct Sight {
-    wish: LoadBalancerWish,
-    state: Option<LoadBalancerState>,
-    plan: Plan,
-    at: Instant,
 }
 
 /// Why there may be something to do, and the targets then.
@@ -112,7 +87,8 @@ impl Pass<'_> {
     async fn ensure(&self, cloud: &Cloud, service: &Arc<Service>) -> Result<Done, Trouble> {
         let reading = service::read(service);
         self.shared.remark_annotations(service, &reading.unknown);
-        let settings = reading.settings.map_err(decide::mistaken)?;
+        let settings = decide::settings(cloud, service, reading).map_err(decide::mistaken)?;
+        self.shared.watch_labels(&settings);
         let Some(_turn) = self.turn(cloud, &settings) else { return Ok(Done::Waiting) };
         let (wish, targets) = self.wish(cloud, service, &settings)?;
         let occasion = self.begin(service, targets);
@@ -123,7 +99,11 @@ impl Pass<'_> {
             self.shared.memory.tries(self.key, targets);
             Some(wish)
         };
-        match self.measured(occasion.reason, self.bring_about(cloud, wish, again)).await {
+        let mut job = Job::go_on(self.shared.memory.unfinished(self.key), cloud, &wish, occasion.reason);
+        let outcome = self.bring_about(cloud, wish, again, &mut job).await;
+        let occasion = Occasion { reason: job.reason, ..occasion };
+        self.worked(service, job, &outcome);
+        match outcome {
             Ok(outcome) if outcome.withheld => Ok(Done::DryRun),
             Ok(outcome) => self.ensured(service, &settings, outcome, &occasion).await,
             // Somebody else makes the balancer and writes the status; the finalizer is theirs, too (SVC-14).
@@ -158,30 +138,18 @@ impl Pass<'_> {
         Ok(self.write(service, &change, Task::AddFinalizer).await?.unwrap_or_else(|| service.clone()))
     }
 
-    /// Makes the cloud what is wished; `again` says what is wished by now, if the turn to write comes late.
-    async fn bring_about(
-        &self,
-        cloud: &Cloud,
-        wish: LoadBalancerWish,
-        again: impl Fn() -> Option<LoadBalancerWish>,
-    ) -> Result<Outcome, Error> {
-        let sight = self.look(cloud, wish).await?;
-        self.fulfil(cloud, sight, again).await
-    }
-
-    /// Counts the work and how long it takes, if it changes or fails to change anything.
-    async fn measured(
-        &self,
-        reason: Reason,
-        work: impl Future<Output = Result<Outcome, Error>>,
-    ) -> Result<Outcome, Error> {
-        let began = Instant::now();
-        let outcome = work.await;
-        let failed = outcome.as_ref().is_err_and(|error| error.kind() != ErrorKind::InProgress);
+    /// Counts and tells what came of the work, and keeps in mind what is left of it and what is to be noted.
+    fn worked(&self, service: &Service, job: Job, outcome: &Result<Outcome, Error>) {
+        let is_at_work = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::InProgress);
+        let failed = outcome.is_err() && !is_at_work;
         if failed || outcome.as_ref().is_ok_and(|outcome| outcome.changed) {
-            self.shared.count(reason, began.elapsed(), failed);
+            self.shared.count(job.reason, job.took(), failed);
         }
-        outcome
+        self.shared.tell_notices(job.cloud(), service, job.notices());
+        self.shared.memory.note(self.key, job.annotations());
+        if is_at_work {
+            self.shared.memory.unfinish(self.key, job);
+        }
     }
 
     /// The cloud has what is wanted: the Service is told.
@@ -196,6 +164,7 @@ impl Pass<'_> {
         // Changed its mind meanwhile: the next pass is queued, and the API server takes no address for another type.
         let is_wanted = |now: &Service| matches!(self.need(now), Need::Balancer(_));
         if self.current().is_some_and(|now| now.uid == service.uid && !is_wanted(&now)) {
+            self.shared.memory.forget_notes(self.key);
             return Ok(Done::Settled);
         }
         self.shared.tell_ensured(service, occasion.reason, outcome.changed, &occasion.targets);
@@ -204,7 +173,9 @@ impl Pass<'_> {
         let status = decide::with_ip_mode(state.status, settings);
         let ready = condition::ready(&problems, self.shared.context.clock.now());
         let change = decide::ensured(service, &status, ready);
+        let change = change.with_annotations(service, &self.shared.memory.notes(self.key));
         self.write(service, &change, Task::UpdateStatus).await?;
+        self.shared.memory.forget_notes(self.key);
         if !problems.is_empty() {
             // Nobody tells when they are over.
             self.shared.queue.add_after(self.key.clone(), condition::AILING, Priority::Low);
@@ -234,6 +205,7 @@ impl Pass<'_> {
             existed |= removed.changed;
         }
         let is_held = self.held(service).is_some();
+        let service = &self.shared.memory.latest(self.key, service.clone());
         let Some(change) = decide::removed(service, self.shared.routing.scope(), existed, is_held) else {
             return Ok(Done::Settled);
         };
@@ -255,10 +227,17 @@ impl Pass<'_> {
     }
 
     /// Removes what the cloud has.
-    async fn remove(&self, cloud: &Cloud, service: &Service, wish: &LoadBalancerWish) -> Result<Outcome, Trouble> {
-        match self.try_to_remove(cloud, service, wish).await {
+    async fn remove(&self, cloud: &Cloud, service: &Arc<Service>, wish: &LoadBalancerWish) -> Result<Outcome, Trouble> {
+        let mut job = Job::go_on(self.shared.memory.unfinished(self.key), cloud, wish, Reason::News);
+        let outcome = self.try_to_remove(cloud, service, wish, &mut job).await;
+        self.shared.tell_notices(cloud, service, job.notices());
+        match outcome {
             // Somebody else sees to it.
             Err(trouble) if trouble.is_kind(ErrorKind::ImplementedElsewhere) => Ok(Outcome::default()),
+            Err(trouble) if trouble.is_kind(ErrorKind::InProgress) => {
+                self.shared.memory.unfinish(self.key, job);
+                Err(trouble)
+            }
             outcome => outcome,
         }
     }
@@ -266,22 +245,56 @@ impl Pass<'_> {
     async fn try_to_remove(
         &self,
         cloud: &Cloud,
-        service: &Service,
+        service: &Arc<Service>,
         wish: &LoadBalancerWish,
+        job: &mut Job,
     ) -> Result<Outcome, Trouble> {
-        let sight = self.look(cloud, wish.clone()).await.map_err(Trouble::cloud(Task::CheckBeforeCleanup))?;
-        // That cleaning up begins is told once it is known that there is something.
-        if !sight.plan.is_empty() && !cloud.layers().is_dry_run() {
-            self.shared.tell_deleting(service);
-        }
-        self.fulfil(cloud, sight, || None).await.map_err(Trouble::cloud(Task::Delete))
+        let sight = match job.rest(wish) {
+            Some(sight) => sight,
+            None => self.begin_to_remove(cloud, service, wish, job).await?,
+        };
+        self.fulfil(cloud, sight, || None, job).await.map_err(Trouble::cloud(Task::Delete))
     }
 
-    /// A Service with our finalizer does not vanish in the regular way, and a watch may lose what is still there.
-    async fn is_there_after_all(&self, service: &Service) -> Result<bool, Trouble> {
+    async fn begin_to_remove(
+        &self,
+        cloud: &Cloud,
+        service: &Arc<Service>,
+        wish: &LoadBalancerWish,
+        job: &mut Job,
+    ) -> Result<Sight, Trouble> {
+        let sight = self.look(cloud, wish.clone(), job).await.map_err(Trouble::cloud(Task::CheckBeforeCleanup))?;
+        // That cleaning up begins is told once it is known that there is something.
+        if sight.plan.is_empty() || cloud.layers().is_dry_run() {
+            return Ok(sight);
+        }
+        self.shared.tell_deleting(service);
+        self.take_notes_off(service, sight).await
+    }
+
+    /// Takes what leads to the balancer off a Service that stays.
+    async fn take_notes_off(&self, service: &Arc<Service>, mut sight: Sight) -> Result<Sight, Trouble> {
+        let change = decide::notes_off(service, sight.state.as_ref());
+        if !change.is_empty() && self.is_stored(service) {
+            Arc::make_mut(&mut sight.wish.annotations).retain(|key, _| !change.annotations.contains_key(key));
+            self.write(service, &change, Task::RemoveAnnotations).await?;
+        }
+        Ok(sight)
+    }
+
+    /// It is not one that is gone already.
+    fn is_stored(&self, service: &Service) -> bool {
+        self.current().is_some_and(|now| now.uid == service.uid)
+    }
+
+    /// A Service with our finalizer does not vanish in the regular way, and a watch may lose what is still there. In a cloud
+    /// whose marks tell no UID, a new Service of the name has inherited what the old one had.
+    async fn has_an_owner_after_all(&self, owed: &Held) -> Result<bool, Trouble> {
         let now = self.shared.context.cluster.service(self.key).await;
         let now = now.map_err(Trouble::cluster(Task::ConfirmDeletion))?;
-        Ok(now.is_some_and(|now| now.uid == service.uid))
+        let marks_uid = owed.cloud.layers().capabilities().load_balancers.as_ref().is_none_or(|caps| caps.marks_uid);
+        let inherits = |now: &Service| !marks_uid && !matches!(self.need(now), Need::Nothing);
+        Ok(now.is_some_and(|now| now.uid == owed.service.uid || inherits(&now)))
     }
 
     /// Removes the balancer of a Service that is gone and did not wait for us (SVC-10, SVC-11).
@@ -292,7 +305,7 @@ impl Pass<'_> {
             self.shared.memory.released(self.key, &service.uid);
             return Ok(Done::Settled);
         };
-        if self.is_there_after_all(service).await? {
+        if self.has_an_owner_after_all(owed).await? {
             self.shared.memory.released(self.key, &service.uid);
             return Ok(Done::Settled);
         }
@@ -324,72 +337,6 @@ impl Pass<'_> {
         }
     }
 
-    /// Observes and plans.
-    async fn look(&self, cloud: &Cloud, wish: LoadBalancerWish) -> Result<Sight, Error> {
-        let observed = self.shutdown.or(cloud.layers().observe_load_balancer(&wish)).await;
-        let state = observed.ok_or_else(stopping)??;
-        self.shared.queue.got_on();
-        let plan = cloud.layers().plan_load_balancer(&wish, state.as_ref())?;
-        Ok(Sight { wish, state, plan, at: Instant::now() })
-    }
-
-    /// Does what is to be done about what was seen, once there is a place among those who write; not in a dry run. `again`
-    /// says what is wished by now, if the place comes late.
-    async fn fulfil(
-        &self,
-        cloud: &Cloud,
-        mut sight: Sight,
-        again: impl Fn() -> Option<LoadBalancerWish>,
-    ) -> Result<Outcome, Error> {
-        if sight.plan.is_empty() || cloud.layers().is_dry_run() {
-            let withheld = !sight.plan.is_empty();
-            return Ok(Outcome { state: sight.state, changed: false, withheld });
-        }
-        let somebody_waits = self.shared.memory.is_news(self.key);
-        let priority = if somebody_waits { Priority::High } else { Priority::Low };
-        let _slot = self.shutdown.or(self.shared.slots.take(priority)).await.ok_or_else(stopping)?;
-        if sight.at.elapsed() > STALE {
-            let wish = again().unwrap_or(sight.wish);
-            sight = self.look(cloud, wish).await?;
-        }
-        self.carry_out(cloud, sight).await
-    }
-
-    /// Carries the plan out, and a further one for what has come up meanwhile, until nothing is left to do.
-    async fn carry_out(&self, cloud: &Cloud, mut sight: Sight) -> Result<Outcome, Error> {
-        let mut changed = false;
-        for _ in 0..ROUNDS {
-            if sight.plan.is_empty() {
-                return Ok(Outcome { state: sight.state, changed, withheld: false });
-            }
-            changed = true;
-            sight = match self.apply(cloud, &sight).await? {
-                Applied::Seen(state) => {
-                    let plan = cloud.layers().plan_load_balancer(&sight.wish, state.as_ref())?;
-                    Sight { state, plan, ..sight }
-                }
-                Applied::Done | Applied::Noted(_) => self.look(cloud, sight.wish).await?,
-            };
-        }
-        let left = format!("after {ROUNDS} rounds there is still something to do:\n{}", sight.plan);
-        Err(Error::new(ErrorKind::Unexpected, "apply load balancer", left))
-    }
-
-    /// Carries out all steps; what the last one has told.
-    async fn apply(&self, cloud: &Cloud, sight: &Sight) -> Result<Applied, Error> {
-        let mut last = Applied::Done;
-        for step in &sight.plan.steps {
-            // A step is at most one call, so between two of them is a good place to stop.
-            if self.shutdown.is_requested() {
-                return Err(stopping());
-            }
-            tracing::info!(cloud = %cloud.name(), step = in_one_line(step), "changing the load balancer");
-            last = cloud.layers().apply_load_balancer(&sight.wish.key, step).await?;
-            self.shared.queue.got_on();
-        }
-        Ok(last)
-    }
-
     // ---- the API server
 
     /// Writes the change, if it is one. `None` if nothing was written, or the Service is gone.
@@ -402,6 +349,7 @@ impl Pass<'_> {
         if change.is_empty() {
             return Ok(None);
         }
+        self.shared.memory.annotates(self.key, service, &change.annotations);
         match self.shared.context.cluster.change_service(service, change).await {
             Ok(written) => {
                 let written = Arc::new(written);
@@ -413,39 +361,13 @@ impl Pass<'_> {
             Err(error) => Err(Trouble::cluster(task)(error)),
         }
     }
-}
 
-/// For the log, whose readers look for lines.
-fn in_one_line(step: &Step) -> String {
-    let text = step.to_string();
-    let mut lines = text.lines().map(str::trim);
-    let head = lines.next().unwrap_or_default().to_owned();
-    let changes: Vec<&str> = lines.collect();
-    if changes.is_empty() { head } else { format!("{head}: {}", changes.join("; ")) }
-}
-
-fn stopping() -> Error {
-    Error::new(ErrorKind::Cancelled, "sync load balancer", "the manager is stopping")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use bowline_core::{FieldChange, Verb};
-
-    #[test]
-    fn a_step_is_one_line_in_the_log() {
-        let change = |field: &str, to: &str| FieldChange { field: field.into(), from: None, to: Some(to.into()) };
-        let step = |changes| Step {
-            verb: Verb::Create,
-            kind: "balancer".into(),
-            name: "b1".into(),
-            changes,
-            dispensable: None,
-            payload: serde_json::Value::Null,
-        };
-        assert_eq!(in_one_line(&step(vec![])), "create balancer b1");
-        let changes = vec![change("owner", "default/web"), change("target a", "10.0.0.1")];
-        assert_eq!(in_one_line(&step(changes)), "create balancer b1: owner: default/web; target a: 10.0.0.1");
+    /// Writes what the cloud has noted, alone: nothing else is to be said.
+    pub(super) async fn write_notes(&self, service: &Arc<Service>) {
+        let service = self.shared.memory.latest(self.key, service.clone());
+        let change = ServiceChange::default().with_annotations(&service, &self.shared.memory.notes(self.key));
+        if let Err(error) = self.write(&service, &change, Task::UpdateStatus).await {
+            tracing::warn!(%error, "what the cloud has noted cannot be written to the Service");
+        }
     }
 }

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bowline_cloud::Cloud;
 use bowline_core::annotations::Unknown;
 use bowline_core::service::ServiceChange;
-use bowline_core::{Service, ServiceKey, TargetNode};
+use bowline_core::{Notice, Service, ServiceKey, TargetNode};
 use bowline_kube::{EventType, ObjectRef};
 
 use super::condition;
 use super::pass::Pass;
 use super::trouble::{Cause, Task, Trouble};
-use super::{Reason, Shared};
+use super::{COMPONENT, Reason, Shared};
 
 /// So many nodes are named in an Event.
 const NAMES: usize = 20;
@@ -119,23 +120,41 @@ impl Shared {
         trouble: &Trouble,
         delay: Option<Duration>,
     ) {
-        let message = trouble.message();
-        if trouble.is_calm() {
+        let mut message = trouble.message();
+        let unsaved = self.save_failure(pass, service, trouble, delay).await;
+        if let Some(unsaved) = &unsaved {
+            message = format!("{message}; {unsaved}");
+        }
+        if trouble.is_calm() && unsaved.is_none() {
             tracing::debug!(reason = message, "the load balancer is not ready yet");
         } else if delay.is_some() || self.complaints.is_news(pass.key, &service.uid, &message) {
             self.tell_trouble(service, trouble, &message);
         }
+    }
+
+    /// Writes the condition, and what the cloud has noted in spite of all. What the condition says is told by Events, too, so
+    /// that it cannot be written is no further trouble; that a note is lost is one.
+    async fn save_failure(
+        &self,
+        pass: &Pass<'_>,
+        service: &Arc<Service>,
+        trouble: &Trouble,
+        delay: Option<Duration>,
+    ) -> Option<Trouble> {
         // An API server that does not take the one write would not take the other.
         if matches!(trouble.cause, Cause::Cluster(_)) {
-            return;
+            return None;
         }
         let service = self.memory.latest(pass.key, service.clone());
         let condition = condition::blocked(trouble, delay, self.context.clock.now());
         let change = ServiceChange::default().with_condition(&service, condition);
-        // The condition says what is wrong; that it cannot be said is no further trouble.
-        if let Err(error) = pass.write(&service, &change, Task::UpdateStatus).await {
-            tracing::debug!(%error, "the condition cannot be written");
-        }
+        let change = change.with_annotations(&service, &self.memory.notes(pass.key));
+        let Err(error) = pass.write(&service, &change, Task::UpdateStatus).await else {
+            self.memory.forget_notes(pass.key);
+            return None;
+        };
+        tracing::debug!(%error, "the condition cannot be written");
+        Some(error).filter(|_| !change.annotations.is_empty())
     }
 
     /// In upstream's words, which differ for an update because of Nodes (SVC-26).
@@ -163,6 +182,16 @@ impl Shared {
         let message = condition::not_all_work(problems);
         if self.ailing.is_news(&key, &service.uid, &message) {
             self.event(service, EventType::Warning, condition::PORTS_FAILED, &message);
+        }
+    }
+
+    /// What the cloud's plan remarks, each once as long as it goes on remarking it.
+    pub(super) fn tell_notices(&self, cloud: &Cloud, service: &Service, notices: Option<&[Notice]>) {
+        let Some(notices) = notices else { return };
+        let object = ObjectRef::service(service).at(&service.resource_version);
+        let events = self.context.events.source(cloud.layers().event_component().unwrap_or(COMPONENT));
+        for Notice { reason, message } in self.memory.news_in(&service.key(), notices) {
+            events.emit(&object, EventType::Warning, reason, message);
         }
     }
 

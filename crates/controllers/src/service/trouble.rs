@@ -24,6 +24,7 @@ pub(crate) enum Task {
     CheckBeforeCleanup,
     ConfirmDeletion,
     Delete,
+    RemoveAnnotations,
     RemoveFinalizer,
     UpdateStatus,
 }
@@ -131,6 +132,7 @@ impl fmt::Display for Trouble {
             Task::CheckBeforeCleanup => "failed to check if load balancer exists before cleanup: ",
             Task::Delete => "failed to delete load balancer: ",
             Task::ConfirmDeletion => "failed to check if the service is really gone: ",
+            Task::RemoveAnnotations => "failed to remove what leads to the load balancer from the annotations: ",
             Task::RemoveFinalizer => "failed to remove load balancer cleanup finalizer: ",
             Task::UpdateStatus => "failed to update load balancer status: ",
         })?;

@@ -100,3 +100,9 @@ pub(crate) async fn flavor(session: &Session, id: &str) -> Result<Flavor, CallEr
 pub(crate) async fn flavors(session: &Session) -> Result<Vec<Flavor>, CallError> {
     session.call("flavor_list", Service::Compute, Method::GET, &["flavors"]).list("flavors").await
 }
+
+/// Whether Nova answers us at all.
+pub(crate) async fn answers(session: &Session) -> Result<(), CallError> {
+    let call = session.call("server_list", Service::Compute, Method::GET, &["servers"]);
+    call.query(&[("limit", "1")]).done().await
+}

@@ -1,5 +1,7 @@
 //! What Neutron says. Everything may be null or missing, and is then empty.
 
+use std::collections::BTreeMap;
+
 use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -65,6 +67,9 @@ pub(crate) struct Port {
     pub(crate) status: String,
     #[serde(deserialize_with = "nullable")]
     pub(crate) device_id: String,
+    /// What has it: `compute:ZONE` for a server.
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) device_owner: String,
     #[serde(deserialize_with = "nullable")]
     pub(crate) network_id: String,
     #[serde(deserialize_with = "nullable")]
@@ -170,6 +175,17 @@ pub(crate) struct ExtraRoute {
     pub(crate) destination: String,
     #[serde(deserialize_with = "nullable")]
     pub(crate) nexthop: String,
+}
+
+/// How much there is of something, and how much there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Usage {
+    /// Below zero if there may be any number.
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) limit: i64,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) used: i64,
 }
 
 /// What this Neutron can do beyond the usual.
@@ -284,6 +300,12 @@ pub(crate) async fn create_security_group(session: &Session, body: &Value) -> Re
         .await
 }
 
+/// Changes a security group.
+pub(crate) async fn update_security_group(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+    let call = session.call("security_group_update", Service::Network, Method::PUT, &["security-groups", id]);
+    call.body("security_group", body).done().await
+}
+
 /// Deletes a security group.
 pub(crate) async fn delete_security_group(session: &Session, id: &str) -> Result<(), CallError> {
     session.call("security_group_delete", Service::Network, Method::DELETE, &["security-groups", id]).gone().await
@@ -344,4 +366,16 @@ pub(crate) async fn remove_routes(session: &Session, router: &str, routes: &[Ext
 async fn change_routes(session: &Session, router: &str, how: &str, routes: &[ExtraRoute]) -> Result<(), CallError> {
     let call = session.call("router_update", Service::Network, Method::PUT, &["routers", router, how]);
     call.body("router", &serde_json::json!({ "routes": routes })).done().await
+}
+
+/// Whether Neutron answers us at all.
+pub(crate) async fn answers(session: &Session) -> Result<(), CallError> {
+    let call = session.call("network_list", Service::Network, Method::GET, &["networks"]);
+    call.query(&[("limit", "1"), ("fields", "id")]).done().await
+}
+
+/// How much of everything the project has, and may have.
+pub(crate) async fn quotas(session: &Session, project: &str) -> Result<BTreeMap<String, Usage>, CallError> {
+    let path = ["quotas", project, "details.json"];
+    session.call("quota_get", Service::Network, Method::GET, &path).read("quota").await
 }

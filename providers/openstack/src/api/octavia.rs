@@ -1,5 +1,7 @@
 //! What Octavia says. Everything may be null or missing, and is then empty.
 
+use std::collections::BTreeMap;
+
 use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -46,7 +48,7 @@ pub(crate) struct Listener {
     #[serde(deserialize_with = "nullable")]
     pub(crate) connection_limit: i64,
     #[serde(deserialize_with = "nullable")]
-    pub(crate) insert_headers: std::collections::BTreeMap<String, String>,
+    pub(crate) insert_headers: BTreeMap<String, String>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) default_tls_container_ref: String,
     #[serde(deserialize_with = "nullable")]
@@ -134,6 +136,14 @@ pub(crate) struct HealthMonitor {
     pub(crate) max_retries_down: i64,
     #[serde(deserialize_with = "nullable")]
     pub(crate) url_path: String,
+}
+
+/// What makes balancers.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Provider {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) name: String,
 }
 
 /// A version of the interface.
@@ -283,7 +293,10 @@ pub(crate) async fn delete_member(session: &Session, pool: &str, id: &str) -> Re
 }
 
 /// All health monitors that fit.
-pub(crate) async fn monitors(session: &Session, query: &[(&str, &str)]) -> Result<Vec<HealthMonitor>, CallError> {
+pub(crate) async fn health_monitors(
+    session: &Session,
+    query: &[(&str, &str)],
+) -> Result<Vec<HealthMonitor>, CallError> {
     session
         .call("loadbalancer_healthmonitor_list", Service::LoadBalancer, Method::GET, &["healthmonitors"])
         .query(query)
@@ -292,7 +305,7 @@ pub(crate) async fn monitors(session: &Session, query: &[(&str, &str)]) -> Resul
 }
 
 /// One health monitor.
-pub(crate) async fn monitor(session: &Session, id: &str) -> Result<HealthMonitor, CallError> {
+pub(crate) async fn health_monitor(session: &Session, id: &str) -> Result<HealthMonitor, CallError> {
     session
         .call("loadbalancer_healthmonitor_get", Service::LoadBalancer, Method::GET, &["healthmonitors", id])
         .read("healthmonitor")
@@ -300,7 +313,7 @@ pub(crate) async fn monitor(session: &Session, id: &str) -> Result<HealthMonitor
 }
 
 /// Makes a health monitor.
-pub(crate) async fn create_monitor(session: &Session, body: &Value) -> Result<HealthMonitor, CallError> {
+pub(crate) async fn create_health_monitor(session: &Session, body: &Value) -> Result<HealthMonitor, CallError> {
     session
         .call("loadbalancer_healthmonitor_create", Service::LoadBalancer, Method::POST, &["healthmonitors"])
         .body("healthmonitor", body)
@@ -309,7 +322,7 @@ pub(crate) async fn create_monitor(session: &Session, body: &Value) -> Result<He
 }
 
 /// Changes a health monitor.
-pub(crate) async fn update_monitor(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+pub(crate) async fn update_health_monitor(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
     session
         .call("loadbalancer_healthmonitor_update", Service::LoadBalancer, Method::PUT, &["healthmonitors", id])
         .body("healthmonitor", body)
@@ -318,7 +331,7 @@ pub(crate) async fn update_monitor(session: &Session, id: &str, body: &Value) ->
 }
 
 /// Deletes a health monitor.
-pub(crate) async fn delete_monitor(session: &Session, id: &str) -> Result<(), CallError> {
+pub(crate) async fn delete_health_monitor(session: &Session, id: &str) -> Result<(), CallError> {
     session
         .call("loadbalancer_healthmonitor_delete", Service::LoadBalancer, Method::DELETE, &["healthmonitors", id])
         .gone()
@@ -334,4 +347,28 @@ pub(crate) async fn flavor_exists(session: &Session, id: &str) -> Result<(), Cal
 pub(crate) async fn zone_exists(session: &Session, name: &str) -> Result<(), CallError> {
     let path = ["availabilityzones", name];
     session.call("loadbalancer_availabilityzone_get", Service::LoadBalancer, Method::GET, &path).done().await
+}
+
+/// Whether Octavia answers us at all.
+pub(crate) async fn answers(session: &Session) -> Result<(), CallError> {
+    let call = session.call("loadbalancer_list", Service::LoadBalancer, Method::GET, &["loadbalancers"]);
+    call.query(&[("limit", "1"), ("fields", "id")]).done().await
+}
+
+/// What makes balancers here.
+pub(crate) async fn providers(session: &Session) -> Result<Vec<Provider>, CallError> {
+    let call = session.call("loadbalancer_provider_list", Service::LoadBalancer, Method::GET, &["providers"]);
+    call.list("providers").await
+}
+
+/// How much of everything the project may have; below zero for any number.
+pub(crate) async fn quotas(session: &Session, project: &str) -> Result<BTreeMap<String, Option<i64>>, CallError> {
+    let path = ["quotas", project];
+    session.call("loadbalancer_quota_get", Service::LoadBalancer, Method::GET, &path).read("quota").await
+}
+
+/// How many the project has of a kind: `loadbalancers`, `listeners`, `pools`.
+pub(crate) async fn count(session: &Session, kind: &str) -> Result<usize, CallError> {
+    let call = session.call("loadbalancer_count", Service::LoadBalancer, Method::GET, &[kind]);
+    call.query(&[("fields", "id")]).list::<Named>(kind).await.map(|all| all.len())
 }

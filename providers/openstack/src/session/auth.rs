@@ -71,7 +71,9 @@ impl Identity {
         let status = answer.status();
         if !status.is_success() {
             let error = CallError::answered(&Method::POST, &self.url, answer);
-            let is_refusal = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+            // Of a token that it does not know, Keystone says that it is not found.
+            let is_unknown = self.is_borrowed && status == StatusCode::NOT_FOUND;
+            let is_refusal = is_unknown || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
             return Err(if is_refusal { CallError::Refused(error.to_string()) } else { error });
         }
         let garbled = |why: &dyn std::fmt::Display| CallError::garbled(&Method::POST, &self.url, why);

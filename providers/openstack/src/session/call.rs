@@ -128,7 +128,7 @@ impl<'a> Call<'a> {
     async fn one_page<T: DeserializeOwned>(&self, envelope: &str, query: &str) -> Result<Page<T>, CallError> {
         let (url, answer) = self.made(query).await?;
         let mut answer = self.json(&url, &answer)?;
-        let next = next_query(&answer, envelope);
+        let next = next_query(&answer, envelope).map(|next| with_filters(&next, &self.query));
         Ok(Page { items: self.understood(&url, take(&mut answer, envelope))?, next })
     }
 
@@ -203,4 +203,16 @@ fn next_query(answer: &Value, envelope: &str) -> Option<String> {
     let is_next = |link: &&Value| link.get("rel").and_then(Value::as_str) == Some("next");
     let href = links.iter().find(is_next)?.get("href")?.as_str()?;
     href.split_once('?').map(|(_, query)| query.split_once('#').map_or(query, |(query, _)| query).to_owned())
+}
+
+/// What moves through the pages of a list; everything else in a query filters it.
+const MOVING: [&str; 3] = ["marker", "limit", "page_reverse"];
+
+/// With the filters of the first page: Octavia forgets them in its links.
+fn with_filters(next: &str, first: &str) -> String {
+    let pairs = |query: &str| form_urlencoded::parse(query.as_bytes()).into_owned().collect::<Vec<_>>();
+    let named: BTreeSet<_> = pairs(next).into_iter().map(|(key, _)| key).collect();
+    let is_forgotten = |(key, _): &(String, String)| !named.contains(key) && !MOVING.contains(&key.as_str());
+    let forgotten: Vec<_> = pairs(first).into_iter().filter(is_forgotten).collect();
+    form_urlencoded::Serializer::new(next.to_owned()).extend_pairs(forgotten).finish()
 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use bowline_cloud::{Error, ErrorKind, Retry};
-use bowline_http::Failure;
+use bowline_http::{Failure, TlsFailure};
 use bytes::Bytes;
 use http::{Method, Response};
 use serde_json::Value;
@@ -25,6 +25,9 @@ pub(crate) enum CallError {
     /// Nobody answered, or not in time.
     #[error("{method} {url}: {message}")]
     Unreachable { method: String, url: String, message: String },
+    /// Whoever answers cannot show that it is the cloud, or does not take our certificate.
+    #[error("{method} {url}: {message}; see ca-file, cert-file and key-file in [Global]")]
+    Untrusted { method: String, url: String, message: String },
     /// The answer makes no sense.
     #[error("{method} {url}: the answer is not understood: {message}")]
     Garbled { method: String, url: String, message: String },
@@ -52,8 +55,11 @@ impl CallError {
     }
 
     pub(super) fn unreachable(method: &Method, url: &str, failure: &Failure) -> CallError {
-        let message = failure.to_string();
-        CallError::Unreachable { method: method.to_string(), url: url.to_owned(), message }
+        let (method, url, message) = (method.to_string(), url.to_owned(), failure.to_string());
+        match failure {
+            Failure::Tls(why) if !matches!(why, TlsFailure::Other(_)) => CallError::Untrusted { method, url, message },
+            _ => CallError::Unreachable { method, url, message },
+        }
     }
 
     pub(super) fn garbled(method: &Method, url: &str, why: &dyn Display) -> CallError {
@@ -86,8 +92,10 @@ impl CallError {
             CallError::Status { retry_after: Some(wish), status: 429 | 413 | 503, .. } => {
                 error.retry(Retry::After(wish))
             }
-            // What a service refuses may be taken later, without a change here: a network is made, a provider enabled.
-            CallError::Status { .. } | CallError::NoEndpoint(_) => error.retry(Retry::Backoff),
+            // What is refused may be taken later, without a change here: a network is made, a certificate renewed.
+            CallError::Status { .. } | CallError::Untrusted { .. } | CallError::NoEndpoint(_) => {
+                error.retry(Retry::Backoff)
+            }
             _ => error,
         }
     }
@@ -99,15 +107,16 @@ impl CallError {
             }
             CallError::Unreachable { .. } => ErrorKind::Unavailable,
             CallError::Garbled { .. } => ErrorKind::Unexpected,
-            CallError::NoEndpoint(_) | CallError::NoId(_) => ErrorKind::InvalidConfig,
+            CallError::Untrusted { .. } | CallError::NoEndpoint(_) | CallError::NoId(_) => ErrorKind::InvalidConfig,
             CallError::Refused(_) => ErrorKind::Unauthenticated,
         }
     }
 }
 
 /// Faults of Neutron that say that there is no more of something.
-const EXHAUSTED: [&str; 5] = [
+const EXHAUSTED: [&str; 6] = [
     "OverQuota",
+    "RoutesExhausted",
     "IpAddressGenerationFailure",
     "IpAddressGenerationFailureAllSubnets",
     "ExternalIpAddressExhausted",

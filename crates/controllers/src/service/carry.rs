@@ -1,0 +1,179 @@
+//! What is done about a balancer in its cloud.
+//!
+//! ```text
+//!  left by an earlier pass ─────────┐
+//!  observe ──► plan ──► steps ──────┴─► a place to write ──► apply, one by one ──► observe, plan ──► nothing to do: done
+//!                                                              │ refused, and dispensable: told, and left out
+//!                                                              └ InProgress: what is left is kept, and the pass ends
+//! ```
+
+use std::time::Duration;
+
+use bowline_cloud::{Applied, Cloud, Error, ErrorKind};
+use bowline_core::{LoadBalancerState, LoadBalancerWish, Step};
+use bowline_runtime::Priority;
+use tokio::time::Instant;
+
+use super::job::{Job, Sight};
+use super::pass::Pass;
+
+/// A plan is made and carried out so many times in one pass; a cloud that is still not as wished then never will be.
+const ROUNDS: usize = 5;
+
+/// What was seen of the cloud this long ago is looked at again before anything is written: the turn came late.
+const STALE: Duration = Duration::from_secs(5);
+
+/// What became of a plan.
+#[derive(Default)]
+pub(super) struct Outcome {
+    /// What the cloud has now.
+    pub(super) state: Option<LoadBalancerState>,
+    /// Anything was written.
+    pub(super) changed: bool,
+    /// There is something to be done that a dry run does not do.
+    pub(super) withheld: bool,
+}
+
+impl Pass<'_> {
+    /// Makes the cloud what is wished; `again` says what is wished by now, if the turn to write comes late.
+    pub(super) async fn bring_about(
+        &self,
+        cloud: &Cloud,
+        wish: LoadBalancerWish,
+        again: impl Fn() -> Option<LoadBalancerWish>,
+        job: &mut Job,
+    ) -> Result<Outcome, Error> {
+        let sight = match job.rest(&wish) {
+            Some(sight) => sight,
+            None => self.look(cloud, wish, job).await?,
+        };
+        self.fulfil(cloud, sight, again, job).await
+    }
+
+    /// Observes and plans.
+    pub(super) async fn look(&self, cloud: &Cloud, wish: LoadBalancerWish, job: &mut Job) -> Result<Sight, Error> {
+        let observed = self.shutdown.or(cloud.layers().observe_load_balancer(&wish)).await;
+        let state = observed.ok_or_else(stopping)??;
+        self.shared.queue.got_on();
+        plan(cloud, wish, state, job)
+    }
+
+    /// Does what is to be done about what was seen, once there is a place among those who write; not in a dry run. `again`
+    /// says what is wished by now, if the place comes late.
+    pub(super) async fn fulfil(
+        &self,
+        cloud: &Cloud,
+        mut sight: Sight,
+        again: impl Fn() -> Option<LoadBalancerWish>,
+        job: &mut Job,
+    ) -> Result<Outcome, Error> {
+        if sight.plan.is_empty() || cloud.layers().is_dry_run() {
+            let withheld = !sight.plan.is_empty();
+            return Ok(Outcome { state: sight.state, changed: job.changed, withheld });
+        }
+        let somebody_waits = self.shared.memory.is_news(self.key);
+        let priority = if somebody_waits { Priority::High } else { Priority::Low };
+        let _slot = self.shutdown.or(self.shared.slots.take(priority)).await.ok_or_else(stopping)?;
+        if sight.at.elapsed() > STALE {
+            let wish = again().unwrap_or(sight.wish);
+            sight = self.look(cloud, wish, job).await?;
+        }
+        self.carry_out(cloud, sight, job).await
+    }
+
+    /// Carries the plan out, and a further one for what has come up meanwhile, until nothing is left to do.
+    async fn carry_out(&self, cloud: &Cloud, mut sight: Sight, job: &mut Job) -> Result<Outcome, Error> {
+        for _ in 0..ROUNDS {
+            if sight.plan.is_empty() {
+                return Ok(Outcome { state: sight.state, changed: job.changed, withheld: false });
+            }
+            sight = match self.apply(cloud, &mut sight, job).await? {
+                Applied::Seen(state) => plan(cloud, sight.wish, state, job)?,
+                Applied::Done | Applied::Noted(_) => self.look(cloud, job.noted(sight.wish), job).await?,
+            };
+        }
+        let left = format!("after {ROUNDS} rounds there is still something to do:\n{}", sight.plan);
+        Err(Error::new(ErrorKind::Unexpected, "apply load balancer", left))
+    }
+
+    /// Carries out all steps; what the last one has told.
+    async fn apply(&self, cloud: &Cloud, sight: &mut Sight, job: &mut Job) -> Result<Applied, Error> {
+        let mut last = Applied::Done;
+        let mut steps = std::mem::take(&mut sight.plan.steps).into_iter();
+        while let Some(step) = steps.next() {
+            // A step is at most one call, so between two of them is a good place to stop.
+            if self.shutdown.is_requested() {
+                return Err(stopping());
+            }
+            tracing::info!(cloud = %cloud.name(), step = in_one_line(&step), "changing the load balancer");
+            match cloud.layers().apply_load_balancer(&sight.wish.key, &step).await {
+                Ok(applied) => {
+                    job.changed = true;
+                    if let Applied::Noted(annotations) = &applied {
+                        job.note(&sight.wish, annotations);
+                    }
+                    last = applied;
+                }
+                Err(error) if step.dispensable.is_some() && error.kind().is_refusal() => job.refuse(step, &error),
+                Err(error) => {
+                    if error.kind() == ErrorKind::InProgress {
+                        job.leave(sight, std::iter::once(step).chain(steps).collect());
+                    }
+                    return Err(error);
+                }
+            }
+            self.shared.queue.got_on();
+        }
+        Ok(last)
+    }
+}
+
+/// What is to be done about what the cloud has.
+fn plan(
+    cloud: &Cloud,
+    wish: LoadBalancerWish,
+    state: Option<LoadBalancerState>,
+    job: &mut Job,
+) -> Result<Sight, Error> {
+    if let Some(state) = &state {
+        job.note(&wish, &state.annotations);
+    }
+    let plan = cloud.layers().plan_load_balancer(&wish, state.as_ref())?;
+    let (plan, now) = (job.take_in(plan), Instant::now());
+    Ok(Sight { wish, state, plan, at: now, planned: now })
+}
+
+/// For the log, whose readers look for lines.
+fn in_one_line(step: &Step) -> String {
+    let text = step.to_string();
+    let mut lines = text.lines().map(str::trim);
+    let head = lines.next().unwrap_or_default().to_owned();
+    let changes: Vec<&str> = lines.collect();
+    if changes.is_empty() { head } else { format!("{head}: {}", changes.join("; ")) }
+}
+
+fn stopping() -> Error {
+    Error::new(ErrorKind::Cancelled, "sync load balancer", "the manager is stopping")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bowline_core::{FieldChange, Verb};
+
+    #[test]
+    fn a_step_is_one_line_in_the_log() {
+        let change = |field: &str, to: &str| FieldChange { field: field.into(), from: None, to: Some(to.into()) };
+        let step = |changes| Step {
+            verb: Verb::Create,
+            kind: "balancer".into(),
+            name: "b1".into(),
+            changes,
+            dispensable: None,
+            payload: serde_json::Value::Null,
+        };
+        assert_eq!(in_one_line(&step(vec![])), "create balancer b1");
+        let changes = vec![change("owner", "default/web"), change("target a", "10.0.0.1")];
+        assert_eq!(in_one_line(&step(changes)), "create balancer b1: owner: default/web; target a: 10.0.0.1");
+    }
+}

@@ -1,0 +1,150 @@
+//! A piece of work on one balancer. A cloud may take a while over a step, and nobody stands there waiting: the pass ends,
+//! and a later one goes on where it ended.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_cloud::{Cloud, Error};
+use bowline_core::{LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Notice, Plan, Step};
+use tokio::time::Instant;
+
+use super::Reason;
+
+/// A plan that is older than this is not carried on with: the cloud is looked at again.
+const LASTS: Duration = Duration::from_secs(300);
+
+/// What was seen of the cloud, and what is to be done about it.
+pub(super) struct Sight {
+    pub(super) wish: LoadBalancerWish,
+    pub(super) state: Option<LoadBalancerState>,
+    pub(super) plan: Plan,
+    /// When the cloud was looked at, or an earlier pass was gone on with.
+    pub(super) at: Instant,
+    /// When the plan was made.
+    pub(super) planned: Instant,
+}
+
+/// What is left of a plan.
+struct Rest {
+    wish: LoadBalancerWish,
+    steps: Vec<Step>,
+    planned: Instant,
+}
+
+/// The work, over all of its passes, and what the cloud has said on the way.
+pub(super) struct Job {
+    cloud: Cloud,
+    key: LoadBalancerKey,
+    /// Why there is something to do.
+    pub(super) reason: Reason,
+    began: Instant,
+    /// Anything was written to the cloud.
+    pub(super) changed: bool,
+    /// Steps that the cloud has refused and that can be done without, each with what is told of it.
+    refused: Vec<(Step, Notice)>,
+    rest: Option<Rest>,
+    annotations: BTreeMap<String, String>,
+    /// `None` while there is no plan that could have any.
+    notices: Option<Vec<Notice>>,
+}
+
+impl Job {
+    /// New work, or more of what an earlier pass could not finish.
+    pub(super) fn go_on(earlier: Option<Job>, cloud: &Cloud, wish: &LoadBalancerWish, reason: Reason) -> Job {
+        let is_same = |job: &Job| job.cloud.name() == cloud.name() && job.key == wish.key;
+        match earlier.filter(is_same) {
+            // That the targets have moved was seen by the earlier pass, and is no news to this one.
+            Some(job) => {
+                let reason = if reason == Reason::Drift { job.reason } else { reason };
+                Job { reason, annotations: BTreeMap::new(), notices: None, ..job }
+            }
+            None => Job {
+                cloud: cloud.clone(),
+                key: wish.key.clone(),
+                reason,
+                began: Instant::now(),
+                changed: false,
+                refused: Vec::new(),
+                rest: None,
+                annotations: BTreeMap::new(),
+                notices: None,
+            },
+        }
+    }
+
+    pub(super) fn cloud(&self) -> &Cloud {
+        &self.cloud
+    }
+
+    /// How long it has taken so far.
+    pub(super) fn took(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// What the Service's annotations are to say.
+    pub(super) fn annotations(&self) -> &BTreeMap<String, String> {
+        &self.annotations
+    }
+
+    /// What the Service's owner is to know; `None` if nothing new can be said of that.
+    pub(super) fn notices(&self) -> Option<&[Notice]> {
+        self.notices.as_deref()
+    }
+
+    /// What is left of the earlier plan, if it is still fit for what is wished.
+    pub(super) fn rest(&mut self, wish: &LoadBalancerWish) -> Option<Sight> {
+        let rest = self.rest.take()?;
+        let is_fit = rest.wish == *wish && rest.planned.elapsed() < LASTS;
+        let Rest { wish, steps, planned } = Some(rest).filter(|_| is_fit)?;
+        Some(Sight { wish, state: None, plan: Plan::of(steps), at: Instant::now(), planned })
+    }
+
+    /// The cloud is at work: these steps are left.
+    pub(super) fn leave(&mut self, sight: &Sight, steps: Vec<Step>) {
+        let wish = self.noted(sight.wish.clone());
+        self.rest = Some(Rest { wish, steps, planned: sight.planned });
+    }
+
+    /// What is wished, of a Service that says all that is to be noted.
+    pub(super) fn noted(&self, mut wish: LoadBalancerWish) -> LoadBalancerWish {
+        let missing = |(key, value): &(&String, &String)| wish.annotations.get(*key) != Some(*value);
+        if wish.spec.is_some() && self.annotations.iter().any(|noted| missing(&noted)) {
+            Arc::make_mut(&mut wish.annotations).extend(self.annotations.clone());
+        }
+        wish
+    }
+
+    /// The Service is to say this. One that is to have no balancer is told nothing of it.
+    pub(super) fn note(&mut self, wish: &LoadBalancerWish, annotations: &BTreeMap<String, String>) {
+        if wish.spec.is_some() {
+            self.annotations.extend(annotations.clone());
+        }
+    }
+
+    /// What is to be done by a new plan: all but what was refused already.
+    pub(super) fn take_in(&mut self, plan: Plan) -> Plan {
+        let is_planned = |(step, _): &&(Step, Notice)| plan.steps.contains(step);
+        let refused: Vec<_> = self.refused.iter().filter(is_planned).cloned().collect();
+        let told = refused.iter().map(|(_, notice)| notice.clone());
+        plan.notices.into_iter().chain(told).for_each(|notice| self.remark(notice));
+        self.notices.get_or_insert_default();
+        let is_open = |step: &Step| refused.iter().all(|(refused, _)| refused != step);
+        Plan::of(plan.steps.into_iter().filter(is_open).collect())
+    }
+
+    /// The cloud does not do this, and it is not needed.
+    pub(super) fn refuse(&mut self, step: Step, error: &Error) {
+        let reason = step.dispensable.clone().unwrap_or_default();
+        let notice = Notice { reason, message: format!("{} {} {}: {error}", step.verb, step.kind, step.name) };
+        self.remark(notice.clone());
+        self.refused.push((step, notice));
+    }
+
+    fn remark(&mut self, notice: Notice) {
+        let notices = self.notices.get_or_insert_default();
+        if !notices.contains(&notice) {
+            notices.push(notice);
+        }
+    }
+}
