@@ -13,6 +13,7 @@ use bowline_http::Client;
 
 use crate::Config;
 use crate::instances::{Census, Flavors, PAGE};
+use crate::load_balancers::Memory;
 use crate::metrics::Metrics;
 use crate::routes::RouterMemory;
 use crate::session::Session;
@@ -33,6 +34,7 @@ pub struct OpenStack {
     pub(crate) census: Census,
     pub(crate) flavors: Flavors,
     pub(crate) routing: RouterMemory,
+    pub(crate) balancers: Memory,
 }
 
 /// Makes providers of this kind.
@@ -65,6 +67,7 @@ impl OpenStack {
             routes: config.router_id.as_ref().map(|_| route_capabilities()),
         };
         let session = Session::new(http, &config.global, user_agent(user_agents), metrics.clone());
+        let balancers = Memory::new(&config);
         OpenStack {
             info,
             capabilities,
@@ -74,6 +77,7 @@ impl OpenStack {
             census: Census::default(),
             flavors: Flavors::default(),
             routing: RouterMemory::default(),
+            balancers,
         }
     }
 }
