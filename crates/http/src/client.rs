@@ -13,7 +13,7 @@ use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use crate::connect::Connector;
-use crate::{BadProxy, BadTls, Failure, Handler, Proxies, Tls};
+use crate::{BadTls, Failure, Handler, Proxies, Tls};
 
 /// The largest answer that anybody has a use for. A page of a thousand servers is about two million bytes.
 const LARGEST: usize = 64 << 20;
@@ -33,17 +33,6 @@ pub struct Options {
     pub proxies: Proxies,
     /// How long a request may take, from the first step of connecting to the last byte of the answer.
     pub timeout: Duration,
-}
-
-/// Why there is no client.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadOptions {
-    /// For its TLS.
-    #[error(transparent)]
-    Tls(#[from] BadTls),
-    /// For its proxies.
-    #[error(transparent)]
-    Proxy(#[from] BadProxy),
 }
 
 /// Sends requests. Cheap to clone; clones share their connections.
@@ -72,7 +61,7 @@ struct Network {
 
 impl Client {
     /// One that asks over the network.
-    pub fn new(options: Options) -> Result<Client, BadOptions> {
+    pub fn new(options: Options) -> Result<Client, BadTls> {
         let Options { tls, proxies, timeout } = options;
         let proxies = Arc::new(proxies);
         let connector = Connector::new(tls.config()?, proxies.clone());

@@ -18,7 +18,7 @@ mod handler;
 mod proxy;
 mod tls;
 
-pub use client::{BadOptions, Client, Options};
+pub use client::{Client, Options};
 pub use failure::{Failure, TlsFailure};
 pub use handler::Handler;
 pub use proxy::{BadProxy, Proxies};

@@ -24,6 +24,7 @@ mod metrics;
 mod provider;
 mod routes;
 mod session;
+mod transport;
 
 pub use config::Config;
 pub use load_balancers::annotation_reference;

@@ -1,5 +1,6 @@
 //! The provider: what it is, what it can do, and how it is made.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,8 +11,10 @@ use bowline_cloud::{
 use bowline_config::{Problem, Problems};
 use bowline_core::{IpFamily, ProviderId};
 use bowline_http::Client;
+use http::HeaderValue;
 
 use crate::Config;
+use crate::config::TEMPLATE;
 use crate::instances::{Census, Flavors, PAGE};
 use crate::metrics::Metrics;
 use crate::routes::RouterMemory;
@@ -35,18 +38,31 @@ pub struct OpenStack {
     pub(crate) routing: RouterMemory,
 }
 
-/// Makes providers of this kind.
+/// Makes providers of this kind. All that one factory makes are counted together.
 pub fn factory() -> Factory {
-    let build = |_: &BuildContext<'_>| -> std::result::Result<Arc<dyn CloudProvider>, Problems> {
-        Err(Problem::new("not there yet").into())
+    let metrics = Metrics::new();
+    let build = move |context: &BuildContext<'_>| -> std::result::Result<Arc<dyn CloudProvider>, Problems> {
+        let provider = OpenStack::build(context, &metrics)?;
+        Ok(Arc::new(provider))
     };
-    Factory { name: NAME, summary: "OpenStack, with Octavia", template: "", build: Box::new(build) }
+    Factory { name: NAME, summary: "OpenStack, with Octavia", template: TEMPLATE, build: Box::new(build) }
 }
 
 impl OpenStack {
     /// With this configuration, asking through `http`, and counting for nobody. No call is made.
     pub fn over(config: Config, http: Client) -> OpenStack {
         OpenStack::new(config, http, &[], Metrics::new())
+    }
+
+    fn build(context: &BuildContext<'_>, metrics: &Metrics) -> std::result::Result<OpenStack, Problems> {
+        let config = Config::read(context)?;
+        let http = crate::transport::client(&config, context.environment)?;
+        if HeaderValue::try_from(user_agent(context.user_agents)).is_err() {
+            let message = "it has characters in it that no header may have";
+            return Err(Problem::flag("user-agent", message).hint("leave out what is not printed").into());
+        }
+        metrics.register(context.metrics);
+        Ok(OpenStack::new(config, http, context.user_agents, metrics.clone()))
     }
 
     /// With this configuration; no call is made.
@@ -157,6 +173,10 @@ impl CloudProvider for OpenStack {
 
     fn routes(&self) -> Option<&dyn Routes> {
         self.capabilities.routes.as_ref().map(|_| self as &dyn Routes)
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.config.files.clone()
     }
 
     fn event_component(&self) -> Option<&'static str> {

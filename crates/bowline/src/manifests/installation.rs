@@ -70,8 +70,9 @@ impl Installation {
         problems.extend(unknown);
         let settings = Settings::resolve(&args_of_manager, &mut problems);
         let read = |wanted: &Wanted| read(wanted, registry);
+        let (reach, surroundings) = (&settings.reach, settings.reach.surroundings(&prometheus::Registry::new()));
         let providers =
-            providers::build_from(&settings.reach.providers, read, &settings.reach.cluster, registry, &mut problems);
+            providers::build_from(&reach.providers, read, &reach.cluster, &surroundings, registry, &mut problems);
         let network = &args_of_manager.controllers.network;
         reach::check(&providers, &settings.reach, &settings.manager, network, &mut problems);
         let mut files = files(&settings.reach.providers, registry, &mut problems);
