@@ -20,6 +20,8 @@ mod servers;
 mod settings;
 mod status;
 mod subnets;
+#[cfg(test)]
+mod testing;
 mod waiting;
 
 use std::collections::BTreeMap;
