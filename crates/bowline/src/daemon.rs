@@ -14,8 +14,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::Clouds;
 use bowline_cloud::layers::LayerOptions;
+use bowline_cloud::{CloudProvider, Clouds, ErrorKind};
 use bowline_config::Problems;
 use bowline_controllers::Gate;
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
@@ -75,7 +75,7 @@ impl Prepared {
         let check = |providers: &[_], problems: &mut _| {
             reach::check(providers, &settings.reach, &settings.manager, &args.controllers.network, problems);
         };
-        let reached = Reached::new(&settings.reach, problems, check).await?;
+        let reached = Reached::new(&settings.reach, &metrics, problems, check).await?;
         Ok(Prepared { settings, reached, metrics })
     }
 
@@ -87,7 +87,7 @@ impl Prepared {
         crate::metrics::register(&metrics, fence.clone())?;
         let pages = pages(&settings, &board, &metrics, logs);
         let layers = LayerOptions { fence: fence.clone(), ..settings.reach.layers };
-        let clouds = Clouds::around(providers, &layers, &metrics);
+        let clouds = Clouds::around(providers.clone(), &layers, &metrics);
         let patience = settings.manager.patience + MARGIN;
         let mut tasks = Supervisor::new(shutdown.clone());
         let credentials = credentials.and(front.reviewers());
@@ -110,6 +110,9 @@ impl Prepared {
         let surroundings = Surroundings { clients, clouds, clock: Clock::system(), metrics, board, gate };
         let manager = control(client, surroundings, settings.manager, shutdown.clone());
         let manager = async move {
+            if let Some(begun) = shutdown.or(start(&providers)).await {
+                begun?;
+            }
             match election {
                 None => manager.await,
                 Some(election) => election.lead(&shutdown, manager).await,
@@ -152,9 +155,41 @@ fn pages(settings: &Settings, board: &Board, metrics: &prometheus::Registry, log
     }
 }
 
+/// How long a cloud has for its start. One that takes longer is no worse than one that does not answer.
+const STARTED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Lets each cloud start. What is wrong for good ends the manager, a standby's too: the one that leads would not do better. A
+/// cloud that does not answer just now is asked again by whoever needs it.
+async fn start(providers: &[Arc<dyn CloudProvider>]) -> Result<(), ControlError> {
+    for provider in providers {
+        let cloud = provider.info().name.clone();
+        match tokio::time::timeout(STARTED_WITHIN, provider.start()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) if is_for_good(error.kind()) => return Err(ControlError::Cloud(cloud, error)),
+            Ok(Err(error)) => tracing::warn!(cloud, %error, "the cloud cannot be used yet"),
+            Err(_) => tracing::warn!(cloud, within = ?STARTED_WITHIN, "the cloud does not answer yet"),
+        }
+    }
+    Ok(())
+}
+
+/// Whether waiting would not help.
+fn is_for_good(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Unauthenticated
+            | ErrorKind::PermissionDenied
+            | ErrorKind::InvalidConfig
+            | ErrorKind::NotFound
+            | ErrorKind::Unsupported
+    )
+}
+
 /// Why the controllers ended although nobody asked them to, or did not begin.
 #[derive(Debug, thiserror::Error)]
 enum ControlError {
+    #[error("the cloud {0} cannot be used: {1}. {advice}", advice = .1.kind().advice())]
+    Cloud(String, bowline_cloud::Error),
     #[error("the API server is not well: {0}")]
     ApiServer(#[from] Unwell),
     #[error(transparent)]

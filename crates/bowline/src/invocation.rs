@@ -21,6 +21,7 @@ use crate::cli::{self, ManagerArgs};
 use crate::configuration;
 use crate::effective::EffectiveFlags;
 use crate::flags::go_bool;
+use crate::providers;
 use crate::serve::say;
 
 /// The name of the Go managers, alone or behind that of their cloud.
@@ -100,6 +101,7 @@ impl Manager {
         let mut definition = definition(&name);
         let mut argv = argv::tidy(arguments, &mut definition);
         read_config(&mut argv);
+        name_cloud(&name, &mut argv);
         let matches = definition.try_get_matches_from_mut(argv.arguments)?;
         let mut args = ManagerArgs::from_arg_matches(&matches)?;
         args.effective = EffectiveFlags::new(&definition, &matches);
@@ -144,6 +146,15 @@ fn read_config(argv: &mut Argv) {
             argv.arguments.extend(given.arguments);
         }
         Err(problems) => argv.problems.extend(problems),
+    }
+}
+
+/// Whoever is called `NAME-cloud-controller-manager` serves that cloud, unless it is told otherwise.
+fn name_cloud(name: &str, argv: &mut Argv) {
+    let cloud = name.strip_suffix(MANAGER).and_then(|cloud| cloud.strip_suffix('-'));
+    let Some(cloud) = cloud.filter(|cloud| providers::registry().get(cloud).is_some()) else { return };
+    if !argv.has("cloud-provider") {
+        argv.arguments.insert(1.min(argv.arguments.len()), format!("--cloud-provider={cloud}").into());
     }
 }
 

@@ -73,7 +73,8 @@ pub(crate) async fn run(args: &OrphansArgs) -> anyhow::Result<ExitCode> {
     let reach = Reach::resolve(&args.reach, &mut problems);
     let ranges = settings::pod_ranges(args.cluster_cidr.as_deref().unwrap_or_default(), &mut problems).read;
     let max_share = settings::taken(&args.route_deletion_max_share, &mut problems).unwrap_or_default();
-    let Reached { providers, client, .. } = Reached::new(&reach, problems, |_, _| ()).await?;
+    let Reached { providers, client, .. } =
+        Reached::new(&reach, &prometheus::Registry::new(), problems, |_, _| ()).await?;
     let clouds = Clouds::around(providers, &reach.layers, &prometheus::Registry::new());
     let cluster = Cluster::new(client);
     let mut findings = find(&clouds, &cluster, &reach.cluster, &ranges, max_share).await?;

@@ -53,7 +53,7 @@ async fn made(args: &PlanArgs) -> anyhow::Result<Forecast> {
     let check = |providers: &[_], problems: &mut _| {
         reach::check(providers, &reach, &options, &args.controllers.network, problems);
     };
-    let Reached { providers, client, .. } = Reached::new(&reach, problems, check).await?;
+    let Reached { providers, client, .. } = Reached::new(&reach, &prometheus::Registry::new(), problems, check).await?;
     // Nothing here applies anything; if something did, the layers would not let it through.
     let layers = LayerOptions { dry_run: true, ..reach.layers };
     let clouds = Clouds::around(providers, &layers, &prometheus::Registry::new());

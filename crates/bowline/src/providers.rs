@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bowline_cloud::{CloudProvider, Registry, Reloading, Surroundings};
-use bowline_config::{ConfigFile, Environment, Problem, Problems, nearest};
+use bowline_config::{ConfigFile, Problem, Problems, nearest};
 use bowline_core::ClusterName;
 
 /// A provider that the flags ask for.
@@ -109,13 +109,15 @@ fn nameless(entry: &str, names: &[String]) -> Problem {
 pub(crate) fn build(
     wanted: &[Wanted],
     cluster: &ClusterName,
+    surroundings: Surroundings,
     registry: &Arc<Registry>,
     problems: &mut Problems,
 ) -> Vec<Arc<Reloading>> {
-    let mut providers = Vec::new();
+    let (mut providers, surroundings) = (Vec::new(), Arc::new(surroundings));
     for wanted in wanted {
-        let (config, again) = (wanted.config.clone(), (wanted.clone(), cluster.clone(), registry.clone()));
-        let make = move || build_one(&again.0, read(&again.0), &again.1, &again.2);
+        let (cluster, surroundings, registry) = (cluster.clone(), surroundings.clone(), registry.clone());
+        let (config, wanted) = (wanted.config.clone(), wanted.clone());
+        let make = move || build_one(&wanted, read(&wanted), &cluster, &surroundings, &registry);
         match Reloading::new(config, make) {
             Ok(provider) => providers.push(Arc::new(provider)),
             Err(wrong) => problems.extend(wrong),
@@ -134,12 +136,13 @@ pub(crate) fn build_from(
     wanted: &[Wanted],
     read: impl Fn(&Wanted) -> Result<Option<ConfigFile>, Problem>,
     cluster: &ClusterName,
+    surroundings: &Surroundings,
     registry: &Registry,
     problems: &mut Problems,
 ) -> Vec<Arc<dyn CloudProvider>> {
     let mut providers = Vec::new();
     for wanted in wanted {
-        match build_one(wanted, read(wanted), cluster, registry) {
+        match build_one(wanted, read(wanted), cluster, surroundings, registry) {
             Ok(provider) => providers.push(provider),
             Err(wrong) => problems.extend(wrong),
         }
@@ -152,6 +155,7 @@ fn build_one(
     wanted: &Wanted,
     config: Result<Option<ConfigFile>, Problem>,
     cluster: &ClusterName,
+    surroundings: &Surroundings,
     registry: &Registry,
 ) -> Result<Arc<dyn CloudProvider>, Problems> {
     let Some(factory) = registry.get(&wanted.name) else {
@@ -160,7 +164,6 @@ fn build_one(
         return Err(problems);
     };
     let config = config?;
-    let surroundings = Surroundings { environment: Environment::of_process(), ..Surroundings::default() };
     (factory.build)(&surroundings.context(config.as_ref(), cluster))
 }
 
@@ -256,7 +259,7 @@ mod tests {
         let build = move |_: &BuildContext<'_>| -> Result<Arc<dyn CloudProvider>, Problems> {
             Ok(Arc::new(Idle(info.clone(), Capabilities::default())))
         };
-        Factory { name, summary: "for tests", template: "", build: Box::new(build) }
+        Factory { name, summary: "for tests", template: "", place: None, build: Box::new(build) }
     }
 
     fn built(names: &[&str]) -> Result<Vec<String>, String> {
@@ -264,7 +267,8 @@ mod tests {
         let registry = Arc::new(kinds.into_iter().fold(Registry::default(), Registry::with));
         let wanted: Vec<_> = names.iter().map(|name| Wanted { name: name.to_string(), config: None }).collect();
         let mut problems = Problems::new();
-        let providers = build(&wanted, &ClusterName::from("kubernetes"), &registry, &mut problems);
+        let providers =
+            build(&wanted, &ClusterName::from("kubernetes"), Surroundings::default(), &registry, &mut problems);
         let names = providers.iter().map(|provider| provider.info().name.clone()).collect();
         if problems.is_empty() { Ok(names) } else { Err(problems.to_string()) }
     }

@@ -29,13 +29,16 @@ pub(crate) struct Reached {
 impl Reached {
     /// Makes them, unless there are problems: those from before, those that are found here, and those that `check` has with
     /// the providers, all told at once.
+    ///
+    /// What providers count themselves goes to `metrics`.
     pub(crate) async fn new(
         reach: &Reach,
+        metrics: &prometheus::Registry,
         mut problems: Problems,
         check: impl FnOnce(&[Arc<dyn CloudProvider>], &mut Problems),
     ) -> anyhow::Result<Reached> {
-        let reloading =
-            providers::build(&reach.providers, &reach.cluster, &providers::registry().into(), &mut problems);
+        let (surroundings, registry) = (reach.surroundings(metrics), providers::registry().into());
+        let reloading = providers::build(&reach.providers, &reach.cluster, surroundings, &registry, &mut problems);
         let providers: Vec<_> = reloading.iter().map(|provider| provider.clone() as Arc<dyn CloudProvider>).collect();
         check(&providers, &mut problems);
         let access = match Access::open(&reach.client).await {

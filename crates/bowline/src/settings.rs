@@ -9,8 +9,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bowline_cloud::Surroundings;
 use bowline_cloud::layers::LayerOptions;
-use bowline_config::{Problem, Problems};
+use bowline_config::{Environment, Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::service::DefaultCloud;
 use bowline_controllers::{node, node_lifecycle, service};
@@ -55,6 +56,8 @@ pub(crate) struct Reach {
     pub(crate) cluster: ClusterName,
     pub(crate) client: ClientOptions,
     pub(crate) layers: LayerOptions,
+    /// `--user-agent`.
+    pub(crate) user_agents: Vec<String>,
     /// A cloud that marks nothing as this cluster's is refused (section 4.4 of the flags' rules).
     pub(crate) needs_cluster_id: bool,
 }
@@ -87,8 +90,17 @@ impl Reach {
             cluster: ClusterName::from(cluster.as_str()),
             client: client_options(args, problems),
             layers: layer_options(&args.calls, problems),
+            user_agents: args.calls.user_agent.clone(),
             needs_cluster_id: false,
         }
+    }
+}
+
+impl Reach {
+    /// What providers are made in: that of this process, with their metrics going there.
+    pub(crate) fn surroundings(&self, metrics: &prometheus::Registry) -> Surroundings {
+        let (environment, user_agents) = (Environment::of_process(), self.user_agents.clone());
+        Surroundings { environment, user_agents, metrics: metrics.clone() }
     }
 }
 
@@ -433,6 +445,8 @@ mod tests {
             "--kube-api-burst=8",
             "--cloud-qps=2",
             "--cloud-burst=3",
+            "--user-agent=harbour, east",
+            "--user-agent=quay",
             "--metrics-listen=127.0.0.1:0",
             "--leader-elect=false",
         ])
@@ -443,6 +457,7 @@ mod tests {
         assert_eq!(settings.reach.client.master.as_deref(), Some("https://10.0.0.1:6443"));
         assert_eq!(settings.reach.client.rate, Some((7.5, 8)));
         assert_eq!((settings.reach.layers.rate, settings.reach.layers.burst), (Some(2.0), 3));
+        assert_eq!(settings.reach.user_agents, ["harbour, east", "quay"]);
         assert_eq!(settings.metrics_listen, Some("127.0.0.1:0".parse().unwrap()));
         let node = settings.manager.node.unwrap();
         assert_eq!((node.concurrency, node.status_concurrency), (3, 4));

@@ -2,6 +2,7 @@
 
 mod environment;
 mod file;
+pub mod gcfg;
 mod problem;
 mod secret;
 mod yaml;

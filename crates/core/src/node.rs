@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -143,6 +144,11 @@ impl Address {
     /// An address of this type.
     pub fn new(kind: AddressType, address: impl Into<String>) -> Address {
         Address { kind, address: address.into() }
+    }
+
+    /// As a number, if it is no name; IPv4 in the clothes of IPv6 is IPv4.
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.address.parse().ok().map(|ip: IpAddr| ip.to_canonical())
     }
 }
 

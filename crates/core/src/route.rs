@@ -1,5 +1,7 @@
 //! Routes: which node's machine a pod range is reached through.
 
+use std::net::IpAddr;
+
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +33,10 @@ pub struct Route {
     pub provider_id: Option<ProviderId>,
     /// The addresses it leads to, where the cloud knows them; `None` keeps them out of any comparison.
     pub node_addresses: Option<Vec<Address>>,
+    /// The address that it leads to, in a cloud whose routes lead to addresses. A Node that does not have it is not led to; and
+    /// where neither `node` nor `provider_id` leads to a Node, the one that has it is meant.
+    #[serde(default)]
+    pub next_hop: Option<IpAddr>,
     /// The range.
     pub destination: IpNet,
     /// It leads nowhere, for lack of a machine.
@@ -47,6 +53,7 @@ impl Route {
             node: Some(spec.node.clone()),
             provider_id: spec.provider_id.clone(),
             node_addresses: None,
+            next_hop: None,
             destination: spec.destination.trunc(),
             blackhole: false,
             stamped: true,

@@ -1,8 +1,8 @@
 //! The one way in which providers speak HTTP with a cloud.
 //!
 //! A [`Client`] is made once per provider from what its configuration says of TLS, proxies and patience, and sends whole
-//! requests for whole answers. It follows no redirect, tries nothing twice and knows no cloud: what an answer means, and
-//! whether to ask again, is the provider's and the layers' to say.
+//! requests for whole answers. It follows no redirect, makes nothing happen twice and knows no cloud: what an answer means,
+//! and whether to ask again, is the provider's and the layers' to say.
 //!
 //! ```text
 //!  provider ──► Client::send(Request<Bytes>) ──► over the network: pool, proxy, TLS ──► Response<Bytes>
@@ -10,3 +10,16 @@
 //! ```
 //!
 //! Nothing that it logs or fails with has a header or a body in it.
+
+mod client;
+mod connect;
+mod failure;
+mod handler;
+mod proxy;
+mod tls;
+
+pub use client::{Client, Options};
+pub use failure::{Failure, TlsFailure};
+pub use handler::Handler;
+pub use proxy::{BadProxy, Proxies};
+pub use tls::{BadTls, ClientCertificate, Roots, Tls};

@@ -107,7 +107,7 @@ fn service_change() -> ServiceChange {
     ServiceChange {
         finalizer: Some(FinalizerChange::Add),
         status: Some(LoadBalancerStatus { ingress }),
-        condition: None,
+        ..ServiceChange::default()
     }
 }
 

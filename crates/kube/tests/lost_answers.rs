@@ -131,7 +131,7 @@ async fn w6_a_service_that_was_changed_unheard_is_changed_once() -> Result<(), F
     let change = ServiceChange {
         finalizer: Some(FinalizerChange::Add),
         status: Some(LoadBalancerStatus { ingress }),
-        condition: None,
+        ..ServiceChange::default()
     };
     assert!(Cluster::new(client).change_service(&before, &change).await?.has_finalizer());
     assert_eq!(version(&server).await? - start, 1);

@@ -83,6 +83,7 @@ async fn a_created_route_is_what_is_listed_in_process_and_over_http() {
         node: Some("any".into()),
         provider_id: ProviderId::new("local://i-0002"),
         node_addresses: None,
+        next_hop: None,
         destination: "10.1.7.0/24".parse().unwrap(),
         blackhole: false,
         stamped: true,

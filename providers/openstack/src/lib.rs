@@ -16,12 +16,17 @@
 //! * `check`: what `bowline check` looks at.
 
 mod api;
+mod check;
 pub mod config;
 mod instances;
 mod load_balancers;
+mod metrics;
 mod provider;
 mod routes;
 mod session;
+mod transport;
 
 pub use config::Config;
+pub use load_balancers::annotation_reference;
+pub use metrics::METRICS;
 pub use provider::{OpenStack, factory};

@@ -1,41 +1,83 @@
 //! The provider: what it is, what it can do, and how it is made.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    BuildContext, Capabilities, CloudProvider, Error, ErrorKind, Factory, InstanceCapabilities, Instances,
-    LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Result, RouteCapabilities, Routes,
+    BuildContext, Capabilities, CloudProvider, ConfigPlace, Factory, Finding, InstanceCapabilities, Instances,
+    LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Quota, Result, RouteCapabilities, Routes,
 };
 use bowline_config::{Problem, Problems};
-use bowline_core::IpFamily;
+use bowline_core::{IpFamily, ProviderId};
+use bowline_http::Client;
+use http::HeaderValue;
 
 use crate::Config;
+use crate::config::TEMPLATE;
+use crate::instances::{Census, Flavors, PAGE};
+use crate::load_balancers::Memory;
+use crate::metrics::Metrics;
+use crate::routes::RouterMemory;
+use crate::session::Session;
 
 /// The name, as in `--cloud-provider`, and what provider IDs start with.
-const NAME: &str = "openstack";
+pub(crate) const NAME: &str = "openstack";
 
 /// Who speaks in Events, as in the Go manager.
 const EVENT_COMPONENT: &str = "cloud-provider-openstack";
+
+/// Where installations of the Go manager have the configuration.
+const PLACE: ConfigPlace = ConfigPlace { secret: "cloud-config", folder: "/etc/config", file: "cloud.conf" };
 
 /// An OpenStack cloud.
 pub struct OpenStack {
     info: ProviderInfo,
     capabilities: Capabilities,
     pub(crate) config: Config,
+    pub(crate) session: Session,
+    pub(crate) metrics: Metrics,
+    pub(crate) census: Census,
+    pub(crate) flavors: Flavors,
+    pub(crate) routing: RouterMemory,
+    pub(crate) balancers: Memory,
 }
 
-/// Makes providers of this kind.
+/// Makes providers of this kind. All that one factory makes are counted together.
 pub fn factory() -> Factory {
-    let build = |_: &BuildContext<'_>| -> std::result::Result<Arc<dyn CloudProvider>, Problems> {
-        Err(Problem::new("not there yet").into())
+    let metrics = Metrics::new();
+    let build = move |context: &BuildContext<'_>| -> std::result::Result<Arc<dyn CloudProvider>, Problems> {
+        let provider = OpenStack::build(context, &metrics)?;
+        Ok(Arc::new(provider))
     };
-    Factory { name: NAME, summary: "OpenStack, with Octavia", template: "", build: Box::new(build) }
+    Factory {
+        name: NAME,
+        summary: "OpenStack, with Octavia",
+        template: TEMPLATE,
+        place: Some(PLACE),
+        build: Box::new(build),
+    }
 }
 
 impl OpenStack {
+    /// With this configuration, asking through `http`, and counting for nobody. No call is made.
+    pub fn over(config: Config, http: Client) -> OpenStack {
+        OpenStack::new(config, http, &[], Metrics::new())
+    }
+
+    fn build(context: &BuildContext<'_>, metrics: &Metrics) -> std::result::Result<OpenStack, Problems> {
+        let config = Config::read(context)?;
+        let http = crate::transport::client(&config, context.environment)?;
+        if HeaderValue::try_from(user_agent(context.user_agents)).is_err() {
+            let message = "it has characters in it that no header may have";
+            return Err(Problem::flag("user-agent", message).hint("leave out what is not printed").into());
+        }
+        metrics.register(context.metrics);
+        Ok(OpenStack::new(config, http, context.user_agents, metrics.clone()))
+    }
+
     /// With this configuration; no call is made.
-    pub fn new(config: Config) -> OpenStack {
+    pub(crate) fn new(config: Config, http: Client, user_agents: &[String], metrics: Metrics) -> OpenStack {
         let region = Some(config.global.region.clone()).filter(|region| !region.is_empty());
         let info = ProviderInfo {
             name: NAME.to_owned(),
@@ -49,14 +91,35 @@ impl OpenStack {
             load_balancers: config.load_balancer.enabled.then(load_balancer_capabilities),
             routes: config.router_id.as_ref().map(|_| route_capabilities()),
         };
-        OpenStack { info, capabilities, config }
+        let session = Session::new(http, &config.global, user_agent(user_agents), metrics.clone());
+        let balancers = Memory::new(&config);
+        OpenStack {
+            info,
+            capabilities,
+            config,
+            session,
+            metrics,
+            census: Census::default(),
+            flavors: Flavors::default(),
+            routing: RouterMemory::default(),
+            balancers,
+        }
     }
+}
+
+/// Who asks: what the flags say, the last first, then the program.
+// upstream: in this order, and with this name.
+fn user_agent(own: &[String]) -> String {
+    let program = concat!("openstack-cloud-controller-manager/", env!("CARGO_PKG_VERSION"));
+    let library = concat!("bowline/", env!("CARGO_PKG_VERSION"));
+    own.iter().rev().map(String::as_str).chain([program, library]).collect::<Vec<_>>().join(" ")
 }
 
 fn instance_capabilities() -> InstanceCapabilities {
     InstanceCapabilities {
-        batch_lookup: 1000,
-        list_page: Some(1000),
+        // A question about many is answered from one listing, so that it should not be cut; but a call has to end in time.
+        batch_lookup: 5 * PAGE,
+        list_page: Some(PAGE),
         max_parallel: 8,
         lookup_by_name: true,
         unique_ids: true,
@@ -109,6 +172,10 @@ impl CloudProvider for OpenStack {
         &self.capabilities
     }
 
+    fn owns(&self, id: &ProviderId) -> bool {
+        crate::instances::owns(id)
+    }
+
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
     }
@@ -121,11 +188,27 @@ impl CloudProvider for OpenStack {
         self.capabilities.routes.as_ref().map(|_| self as &dyn Routes)
     }
 
+    fn files(&self) -> Vec<PathBuf> {
+        self.config.files.clone()
+    }
+
     fn event_component(&self) -> Option<&'static str> {
         Some(EVENT_COMPONENT)
     }
 
+    async fn start(&self) -> Result<()> {
+        self.begin().await
+    }
+
     async fn check(&self) -> Result<()> {
-        Err(Error::new(ErrorKind::Unsupported, "check", "not there yet"))
+        self.ask_everyone().await
+    }
+
+    async fn examine(&self) -> Vec<Finding> {
+        self.look_around().await
+    }
+
+    async fn quotas(&self) -> Result<Vec<Quota>> {
+        self.limits().await
     }
 }

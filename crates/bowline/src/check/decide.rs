@@ -123,22 +123,33 @@ fn place(right: &Right) -> String {
 }
 
 fn cloud(cloud: &SeenCloud) -> Vec<Finding> {
-    let kind = match cloud.check.as_ref().map_err(|error| error.kind()) {
-        Ok(()) => Kind::CloudReached,
-        Err(ErrorKind::Unauthenticated) => Kind::CloudCredentials,
-        Err(ErrorKind::PermissionDenied) => Kind::CloudRights,
-        Err(_) => Kind::CloudUnreachable,
-    };
-    let detail = cloud.check.as_ref().err().map(ToString::to_string).unwrap_or_default();
-    let mut findings = vec![Finding::new(kind, &cloud.name, detail)];
+    let mut findings: Vec<_> = cloud.findings.iter().map(|finding| in_cloud(&cloud.name, finding)).collect();
     match &cloud.quotas {
         Ok(quotas) => findings.extend(quotas.iter().filter_map(|quota| self::quota(&cloud.name, quota))),
-        Err(error) if cloud.check.is_ok() => {
+        Err(error) if cloud.findings.iter().all(|finding| finding.outcome.is_ok()) => {
             findings.push(Finding::new(Kind::Unseen, format!("the quotas of {}", cloud.name), error.to_string()));
         }
+        // What keeps the quotas from being seen is told already.
         Err(_) => {}
     }
     findings
+}
+
+/// What a cloud says of itself, or of one thing that its configuration names.
+fn in_cloud(cloud: &str, finding: &bowline_cloud::Finding) -> Finding {
+    let about = format!("{cloud}: {}", finding.what);
+    let error = match &finding.outcome {
+        Ok(detail) => return Finding::new(Kind::CloudReached, about, detail),
+        Err(error) => error,
+    };
+    let kind = match error.kind() {
+        ErrorKind::Unauthenticated => Kind::CloudCredentials,
+        ErrorKind::PermissionDenied => Kind::CloudRights,
+        ErrorKind::InvalidConfig | ErrorKind::NotFound => Kind::CloudConfiguration,
+        ErrorKind::Unsupported => Kind::CloudLacks,
+        _ => Kind::CloudUnreachable,
+    };
+    Finding::new(kind, about, error.to_string())
 }
 
 fn quota(cloud: &str, quota: &bowline_cloud::Quota) -> Option<Finding> {

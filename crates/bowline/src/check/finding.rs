@@ -106,8 +106,14 @@ kinds! {
     CloudUnreachable, Error, "cloud-unreachable":
         "the cloud does not answer, or not as it should",
         "see that its address in --cloud-config is right and can be reached from here";
+    CloudConfiguration, Error, "cloud-configuration":
+        "what the cloud's configuration names is not there, or not what it should be",
+        "correct it in the file of --cloud-config; the message says what was found instead";
+    CloudLacks, Warning, "cloud-lacks":
+        "the cloud does not have all that may be asked of it; what needs it would fail",
+        "nothing, if nobody asks for it; else have it installed in the cloud";
     CloudReached, Info, "cloud-reached":
-        "the cloud answers and accepts the credentials", "";
+        "the cloud answers, accepts the credentials and has what its configuration names", "";
     QuotaExhausted, Error, "quota-exhausted":
         "the cloud allows no more of this",
         "ask the cloud for a larger quota, or remove what is not needed (`bowline orphans` shows what this cluster has left behind)";

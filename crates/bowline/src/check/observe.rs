@@ -135,7 +135,8 @@ struct Looked {
 impl Looked {
     fn build(settings: &Settings, args: &ManagerArgs, problems: &mut Problems) -> Looked {
         let reach = &settings.reach;
-        let built = providers::build(&reach.providers, &reach.cluster, &providers::registry().into(), problems);
+        let (surroundings, registry) = (reach.surroundings(&prometheus::Registry::new()), providers::registry().into());
+        let built = providers::build(&reach.providers, &reach.cluster, surroundings, &registry, problems);
         let providers: Vec<_> = built.into_iter().map(|provider| provider as Arc<dyn CloudProvider>).collect();
         reach::check(&providers, reach, &settings.manager, &args.controllers.network, problems);
         // Nothing here applies anything; if something did, the layers would not let it through.
@@ -147,8 +148,8 @@ impl Looked {
     async fn check(&self) -> Vec<SeenCloud> {
         let mut seen = Vec::new();
         for (provider, cloud) in self.providers.iter().zip(self.clouds.iter()) {
-            let (check, quotas) = futures::future::join(provider.check(), provider.quotas()).await;
-            seen.push(SeenCloud { name: cloud.name().to_string(), check, quotas });
+            let (findings, quotas) = futures::future::join(provider.examine(), provider.quotas()).await;
+            seen.push(SeenCloud { name: cloud.name().to_string(), findings, quotas });
         }
         seen
     }

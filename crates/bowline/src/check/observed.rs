@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bowline_cloud::{Quota, Result, Sighting};
+use bowline_cloud::{Finding, Quota, Result, Sighting};
 use bowline_config::Problem;
 use bowline_kube::{Right, SeenLease, SeenNode, SeenService, Server, Unreached, Unseen};
 
@@ -53,7 +53,8 @@ pub(super) struct Review {
 
 pub(super) struct SeenCloud {
     pub(super) name: String,
-    pub(super) check: Result<()>,
+    /// What it says of itself and of what its configuration names.
+    pub(super) findings: Vec<Finding>,
     pub(super) quotas: Result<Vec<Quota>>,
 }
 

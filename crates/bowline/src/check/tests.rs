@@ -31,7 +31,9 @@ fn reviewed(allowed: std::result::Result<bool, Unseen>, who: Option<&'static str
 }
 
 fn cloud(check: Result<()>, quotas: Result<Vec<Quota>>) -> Observed {
-    Observed { clouds: vec![SeenCloud { name: "harbour".into(), check, quotas }], ..Observed::default() }
+    let outcome = check.map(|()| "it answers".to_owned());
+    let findings = vec![bowline_cloud::Finding { what: "cloud".into(), outcome }];
+    Observed { clouds: vec![SeenCloud { name: "harbour".into(), findings, quotas }], ..Observed::default() }
 }
 
 fn error(kind: ErrorKind) -> Error {
@@ -143,14 +145,17 @@ fn cases() -> Vec<(Observed, &'static [&'static str])> {
         (reviewed(Ok(false), None, Scope::Named("kube-system".into(), "l".into())), &["right-missing|get leases.coordination.k8s.io l in kube-system|to lead"]),
         (reviewed(Ok(false), Some("node-controller"), Scope::Namespace("a".into())), &["right-missing|get leases.coordination.k8s.io in a (as kube-system:node-controller)|to lead"]),
         (reviewed(Err(forbidden()), None, Scope::Cluster), &["right-unknown|get leases.coordination.k8s.io|no right"]),
-        (cloud(Ok(()), Ok(Vec::new())), &["cloud-reached|harbour|"]),
-        (cloud(Err(error(ErrorKind::Unauthenticated)), Err(error(ErrorKind::Unauthenticated))), &["cloud-credentials|harbour|check the cloud: no"]),
-        (cloud(Err(error(ErrorKind::PermissionDenied)), Ok(Vec::new())), &["cloud-rights|harbour|check the cloud: no"]),
-        (cloud(Err(error(ErrorKind::Unavailable)), Ok(Vec::new())), &["cloud-unreachable|harbour|check the cloud: no"]),
-        (cloud(Ok(()), Err(error(ErrorKind::Unavailable))), &["unseen|the quotas of harbour|check the cloud: no", "cloud-reached|harbour|"]),
-        (quota(10, 10), &["quota-exhausted|harbour: routes|10 of 10 used", "cloud-reached|harbour|"]),
-        (quota(8, 10), &["quota-low|harbour: routes|8 of 10 used", "cloud-reached|harbour|"]),
-        (quota(7, 10), &["cloud-reached|harbour|"]),
+        (cloud(Ok(()), Ok(Vec::new())), &["cloud-reached|harbour: cloud|it answers"]),
+        (cloud(Err(error(ErrorKind::Unauthenticated)), Err(error(ErrorKind::Unauthenticated))), &["cloud-credentials|harbour: cloud|check the cloud: no"]),
+        (cloud(Err(error(ErrorKind::PermissionDenied)), Ok(Vec::new())), &["cloud-rights|harbour: cloud|check the cloud: no"]),
+        (cloud(Err(error(ErrorKind::Unavailable)), Ok(Vec::new())), &["cloud-unreachable|harbour: cloud|check the cloud: no"]),
+        (cloud(Err(error(ErrorKind::InvalidConfig)), Ok(Vec::new())), &["cloud-configuration|harbour: cloud|check the cloud: no"]),
+        (cloud(Err(error(ErrorKind::NotFound)), Ok(Vec::new())), &["cloud-configuration|harbour: cloud|check the cloud: no"]),
+        (cloud(Err(error(ErrorKind::Unsupported)), Ok(Vec::new())), &["cloud-lacks|harbour: cloud|check the cloud: no"]),
+        (cloud(Ok(()), Err(error(ErrorKind::Unavailable))), &["unseen|the quotas of harbour|check the cloud: no", "cloud-reached|harbour: cloud|it answers"]),
+        (quota(10, 10), &["quota-exhausted|harbour: routes|10 of 10 used", "cloud-reached|harbour: cloud|it answers"]),
+        (quota(8, 10), &["quota-low|harbour: routes|8 of 10 used", "cloud-reached|harbour: cloud|it answers"]),
+        (quota(7, 10), &["cloud-reached|harbour: cloud|it answers"]),
         (node(plain_node(), machine("n")), &["kubelet-not-external|n|in harbour"]),
         (node(SeenNode { has_cloud_labels: true, ..plain_node() }, machine("n")), &["provider-id-missing|n|in harbour"]),
         (node(waiting(), nobody(Nobody::Unclaimed)), &["node-name-unknown|n|"]),

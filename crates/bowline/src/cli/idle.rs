@@ -183,10 +183,6 @@ pub(crate) struct CloudSpecificArgs {
     #[arg(long, switch(), hide_short_help = true)]
     pub(crate) enable_imdsv2: Option<String>,
 
-    /// OpenStack's own setting; a provider's settings are in its --cloud-config.
-    #[arg(long, value_name = "TEXT", hide_short_help = true)]
-    pub(crate) user_agent: Vec<String>,
-
     /// Azure's own setting; credentials here are read again when their file changes.
     #[arg(long, switch(), hide_short_help = true)]
     pub(crate) enable_dynamic_reloading: Option<String>,

@@ -315,4 +315,9 @@ pub(crate) struct CloudCallArgs {
         value_parser = given(flags::int32),
     )]
     pub(crate) cloud_burst: Given<i32>,
+
+    /// What a cloud is told of who asks, in front of the program's name. Each value is kept whole; of several, the last one
+    /// stands first. OpenStack is told; the others have no use for it.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) user_agent: Vec<String>,
 }

@@ -44,6 +44,24 @@ fn the_name_or_a_flag_makes_it_the_manager() {
     }
 }
 
+#[test]
+fn the_name_says_which_cloud_unless_a_flag_does() {
+    let providers = |name: &str, flags: &[&str]| {
+        let flags: Vec<_> = flags.iter().map(ToString::to_string).collect();
+        let (settings, _, problems) = resolved(name, &flags);
+        let names: Vec<_> = settings.reach.providers.iter().map(|wanted| wanted.name.clone()).collect();
+        (names.join(" "), problems.len())
+    };
+    let openstack = "openstack-cloud-controller-manager";
+    assert_eq!(providers(openstack, &["--configure-cloud-routes=false"]), ("openstack".to_owned(), 0));
+    assert_eq!(providers(openstack, &["--cloud-provider=local", "--v=1"]), ("local".to_owned(), 0));
+    assert_eq!(providers(openstack, &["--cloud_provider", "local"]), ("local".to_owned(), 0));
+    assert_eq!(providers(openstack, &["--cloud-provider="]).1, 1, "upstream: it cannot be empty");
+    for nobody in ["cloud-controller-manager", "harbour-cloud-controller-manager", "bowline"] {
+        assert_eq!(providers(nobody, &["--v=1"]), (String::new(), 1), "{nobody}");
+    }
+}
+
 /// The program and its arguments, as a container of the manifest has them.
 fn container(path: &Path) -> Vec<String> {
     let manifest: Value = ConfigFile::read(path).unwrap().yaml().unwrap();

@@ -43,8 +43,18 @@ pub(crate) fn declared() -> Vec<Metric> {
     let lists = here.iter().chain(&[bowline_runtime::QUEUE_METRICS, bowline_runtime::RENEWAL_METRICS]);
     let all = lists.chain(bowline_controllers::METRICS).chain(bowline_kube::METRICS).copied().flatten();
     let mut all: Vec<Metric> = all.copied().collect();
+    all.extend(of_providers());
     all.sort_by_key(|metric| metric.name);
     all
+}
+
+/// Those that a kind of provider has for itself, and that are there if one of the kind is.
+fn of_providers() -> Vec<Metric> {
+    let lists: &[&[Metric]] = &[
+        #[cfg(feature = "provider-openstack")]
+        bowline_openstack::METRICS,
+    ];
+    lists.iter().copied().flatten().copied().collect()
 }
 
 /// Registers what the process tells of itself; `fence` is what its writes have to pass.

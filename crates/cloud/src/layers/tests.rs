@@ -636,6 +636,7 @@ fn route(range: &str) -> (RouteSpec, Route) {
             node: None,
             provider_id: None,
             node_addresses: None,
+            next_hop: None,
             destination,
             blackhole: false,
             stamped: false,

@@ -6,9 +6,10 @@
 //! ```
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bowline_cloud::{Cloud, Error, Result};
+use bowline_cloud::{Cloud, Error, ErrorKind, Result};
 use bowline_core::routes::{Brake, Doubt, Table};
 use bowline_core::{ClusterName, NodeName, Route, RouteSpec};
 use bowline_runtime::{Heartbeat, Queue, QueueMetrics};
@@ -35,6 +36,8 @@ pub(super) struct Account {
     pub(super) brake: Mutex<Brake>,
     /// Why the brake keeps routes that seem to lead nowhere.
     held: Mutex<Option<Doubt>>,
+    /// The cloud said that it has no routes after all: it is left alone until it says otherwise.
+    is_aside: AtomicBool,
 }
 
 type Turn = Arc<tokio::sync::Mutex<()>>;
@@ -75,6 +78,7 @@ impl Account {
             turns: Mutex::default(),
             brake: Mutex::new(Brake::new(options.max_share)),
             held: Mutex::default(),
+            is_aside: AtomicBool::new(false),
         }
     }
 
@@ -118,6 +122,9 @@ impl Account {
         let begun = self.book().begin();
         let routes = self.cloud.layers().list_routes(&self.cluster).await;
         let failed = routes.as_ref().err().cloned();
+        if failed.as_ref().is_none_or(is_without_routes) {
+            self.is_aside.store(failed.is_some(), Ordering::Relaxed);
+        }
         self.book().end(begun, routes);
         self.queue.got_on();
         failed.map_or(Ok(()), Err)
@@ -155,6 +162,11 @@ impl Account {
         self.book().doubt(node);
     }
 
+    /// Nothing is done here, because the cloud has no routes.
+    pub(super) fn is_aside(&self) -> bool {
+        self.is_aside.load(Ordering::Relaxed)
+    }
+
     /// The brake keeps routes until there is a Node.
     pub(super) fn awaits_nodes(&self) -> bool {
         matches!(*self.held(), Some(Doubt::NoNodes { .. }))
@@ -174,6 +186,11 @@ impl Account {
         // Every change leaves it whole, so a panic elsewhere does not spoil it.
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A provider may claim routes and find that its cloud, as it is set up, has none.
+pub(super) fn is_without_routes(error: &Error) -> bool {
+    error.kind() == ErrorKind::Unsupported
 }
 
 impl Book {
@@ -246,6 +263,7 @@ mod tests {
             node: Some("n".into()),
             provider_id: None,
             node_addresses: None,
+            next_hop: None,
             destination: "10.0.0.0/24".parse().unwrap(),
             blackhole: false,
             stamped: true,

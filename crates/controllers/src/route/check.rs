@@ -8,7 +8,7 @@ use bowline_runtime::{Priority, Shutdown};
 use futures::future::join_all;
 use tokio::time::Instant;
 
-use super::account::Account;
+use super::account::{Account, is_without_routes};
 use super::metrics::{Outcome, Trigger};
 use super::{BACKOFF, Fleet, Key, Mode, NAME, Shared};
 
@@ -54,7 +54,15 @@ impl Shared {
 
     /// Lists, and queues what differs (ROUTE-4, ROUTE-5, ROUTE-11); done when all of that has had its pass.
     async fn check(&self, account: &Account) -> Result<(), Error> {
+        let was_aside = account.is_aside();
         if let Err(error) = account.list().await {
+            if is_without_routes(&error) {
+                if !was_aside {
+                    let cloud = account.cloud.name();
+                    tracing::warn!(controller = NAME, %cloud, %error, "the cloud has no routes; it is left alone");
+                }
+                return Ok(());
+            }
             tracing::warn!(controller = NAME, cloud = %account.cloud.name(), %error, "error listing routes");
             self.metrics.synced(Trigger::Periodic, Outcome::Error);
             return Err(error);

@@ -2,11 +2,12 @@
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bowline_cloud::{Cloud, Clouds};
 use bowline_core::routes::Nodes;
-use bowline_core::{Node, NodeName, ProviderId};
+use bowline_core::{Address, Node, NodeName, ProviderId};
 use bowline_kube::Store;
 
 /// Where the Nodes are looked up.
@@ -24,6 +25,8 @@ pub(crate) struct Fleet<'a> {
     cloud: &'a Cloud,
     /// Made when it is first asked for: most clouds name the Nodes that their routes lead to.
     by_id: OnceCell<HashMap<ProviderId, Arc<Node>>>,
+    /// The same for routes that lead to addresses.
+    by_address: OnceCell<HashMap<IpAddr, Arc<Node>>>,
 }
 
 /// The routes of this Node are for this cloud to make: its machine is there, and no operator has said otherwise. A Node
@@ -39,13 +42,13 @@ pub(super) fn owns(clouds: &Clouds, cloud: &Cloud, node: &Node) -> bool {
 impl<'a> Fleet<'a> {
     /// As they were last heard of.
     pub(super) fn heard(nodes: &'a Store<Node>, clouds: &'a Clouds, cloud: &'a Cloud) -> Fleet<'a> {
-        Fleet { source: Source::Heard(nodes), clouds, cloud, by_id: OnceCell::new() }
+        Fleet { source: Source::Heard(nodes), clouds, cloud, by_id: OnceCell::new(), by_address: OnceCell::new() }
     }
 
     /// As they were listed.
     pub(crate) fn listed(nodes: &[Arc<Node>], clouds: &'a Clouds, cloud: &'a Cloud) -> Fleet<'a> {
         let nodes = nodes.iter().map(|node| (node.name.clone(), node.clone())).collect();
-        Fleet { source: Source::Listed(nodes), clouds, cloud, by_id: OnceCell::new() }
+        Fleet { source: Source::Listed(nodes), clouds, cloud, by_id: OnceCell::new(), by_address: OnceCell::new() }
     }
 
     /// How many Nodes there are, in any cloud.
@@ -74,6 +77,17 @@ impl<'a> Fleet<'a> {
         let with_id = |node: Arc<Node>| Some((node.provider_id.clone()?, node));
         self.all().into_iter().filter_map(with_id).collect()
     }
+
+    /// Of Nodes that claim one address, the first by name has it: another one each time would move routes to and fro.
+    fn index_addresses(&self) -> HashMap<IpAddr, Arc<Node>> {
+        let mut nodes = self.all();
+        nodes.sort_by(|a, b| b.name.cmp(&a.name));
+        let with_addresses = |node: Arc<Node>| {
+            let addresses: Vec<_> = node.addresses.iter().filter_map(Address::ip).collect();
+            addresses.into_iter().map(move |address| (address, node.clone()))
+        };
+        nodes.into_iter().flat_map(with_addresses).collect()
+    }
 }
 
 impl Nodes for Fleet<'_> {
@@ -86,6 +100,10 @@ impl Nodes for Fleet<'_> {
 
     fn with_id(&self, id: &ProviderId) -> Option<Arc<Node>> {
         self.by_id.get_or_init(|| self.index()).get(id).cloned()
+    }
+
+    fn with_address(&self, address: IpAddr) -> Option<Arc<Node>> {
+        self.by_address.get_or_init(|| self.index_addresses()).get(&address).cloned()
     }
 
     fn is_ours(&self, node: &Node) -> bool {

@@ -300,7 +300,7 @@ impl Shared {
 
     /// The Node needs a pass, now or after a while.
     fn queue(&self, node: &Node, wait: Duration) {
-        let Some(account) = self.account_of(node) else { return };
+        let Some(account) = self.account_of(node).filter(|account| !account.is_aside()) else { return };
         let key = Key::Node(node.name.clone());
         if wait.is_zero() {
             account.queue.add(key, Priority::High);

@@ -11,7 +11,7 @@ use bowline_kube::{EventType, ObjectRef, WriteError};
 use bowline_runtime::{Priority, Shutdown};
 use futures::future::join_all;
 
-use super::account::Account;
+use super::account::{Account, is_without_routes};
 use super::{Fleet, GATHER, Key, Shared};
 
 /// How often a creation that met a conflict is made again at once (ROUTE-9), and the pause before, to which as much again
@@ -103,6 +103,7 @@ impl Shared {
         // A read may be given up at shutdown; writes may not.
         match shutdown.or(account.ensure_listed(Some(name))).await {
             Some(Ok(())) => {}
+            Some(Err(error)) if is_without_routes(&error) => return Done::default(),
             Some(Err(error)) => {
                 tracing::warn!(%error, "error listing routes");
                 return Done::unlisted(&error);

@@ -1,6 +1,7 @@
 //! What one Node needs, and which routes nobody needs.
 
 use std::collections::{BTreeSet, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -14,6 +15,11 @@ pub trait Nodes {
     fn named(&self, name: &NodeName) -> Option<Arc<Node>>;
     /// The one whose machine this is.
     fn with_id(&self, id: &ProviderId) -> Option<Arc<Node>>;
+    /// The one that has this address, for clouds whose routes lead to addresses.
+    fn with_address(&self, address: IpAddr) -> Option<Arc<Node>> {
+        let _ = address;
+        None
+    }
     /// Its routes are for us to make and remove: its machine is in the cloud that is asked about, and no operator has said
     /// otherwise.
     fn is_ours(&self, node: &Node) -> bool;
@@ -98,7 +104,7 @@ impl NodePlan {
 /// What this Node, which is one of ours, needs (ROUTE-5, ROUTE-7).
 pub fn decide(scene: &Scene<'_>, node: &Node) -> NodePlan {
     let (wanted, unreadable) = ranges_of(node);
-    let led: Vec<&Route> = scene.table.leading_to(node).collect();
+    let led = scene.leading_to(node);
     let destinations: BTreeSet<IpNet> =
         led.iter().map(|route| route.destination.trunc()).chain(wanted.iter().copied()).collect();
     let lanes = destinations.into_iter().map(|destination| {
@@ -146,22 +152,34 @@ impl Scene<'_> {
         }
     }
 
+    /// The routes that lead to the Node: by its name, by its machine, or, if that is nobody else's, by its address.
+    fn leading_to(&self, node: &Node) -> Vec<&Route> {
+        let mut led: Vec<&Route> = self.table.leading_to(node).collect();
+        let is_led = |route: &Route| self.led_to(route).is_some_and(|led_to| led_to.name == node.name);
+        for route in self.table.leading_to_addresses(node) {
+            if led.iter().all(|known| known.id != route.id) && is_led(route) {
+                led.push(route);
+            }
+        }
+        led
+    }
+
     /// A route to somebody else who has no claim to its range. Two Nodes that claim the same are for people to sort out.
     fn is_in_the_way(&self, route: &Route) -> bool {
         match self.led_to(route) {
             None => true,
             Some(other) if !self.nodes.is_ours(&other) => false,
-            Some(other) => route.blackhole || !ranges_of(&other).0.contains(&route.destination.trunc()),
+            Some(other) => is_dead(route, &other) || !ranges_of(&other).0.contains(&route.destination.trunc()),
         }
     }
 
     /// The Node that a route leads to, if it is there and anybody can tell.
     pub fn led_to(&self, route: &Route) -> Option<Arc<Node>> {
-        match (&route.node, &route.provider_id) {
-            (Some(name), _) => self.nodes.named(name),
-            (None, Some(id)) => self.nodes.with_id(id),
-            (None, None) => None,
+        if let Some(name) = &route.node {
+            return self.nodes.named(name);
         }
+        let by_machine = route.provider_id.as_ref().and_then(|id| self.nodes.with_id(id));
+        by_machine.or_else(|| self.nodes.with_address(route.next_hop?))
     }
 }
 
@@ -188,7 +206,19 @@ fn why_wrong(route: &Route, is_wanted: bool) -> Why {
 
 /// It leads to the Node as it is now.
 fn fits(route: &Route, node: &Node) -> bool {
-    !route.blackhole && route.node_addresses.as_ref().is_none_or(|led_to| same_addresses(led_to, &node.addresses))
+    let has_moved = route.next_hop.is_some() && !node.addresses.is_empty() && !has_next_hop(route, node);
+    !is_dead(route, node)
+        && !has_moved
+        && route.node_addresses.as_ref().is_none_or(|led_to| same_addresses(led_to, &node.addresses))
+}
+
+/// It leads nowhere: not even to an address of the Node.
+fn is_dead(route: &Route, node: &Node) -> bool {
+    route.blackhole && !has_next_hop(route, node)
+}
+
+fn has_next_hop(route: &Route, node: &Node) -> bool {
+    route.next_hop.is_some_and(|hop| node.addresses.iter().any(|address| address.ip() == Some(hop)))
 }
 
 /// In any order (ROUTE-5).

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::{Node, NodeName, ProviderId, Route};
+use crate::{Address, Node, NodeName, ProviderId, Route};
 
 /// The routes of one cloud, by ID, found by whom they lead to and by their range.
 #[derive(Debug, Clone, Default)]
@@ -13,6 +14,7 @@ pub struct Table {
     routes: BTreeMap<String, Route>,
     by_node: HashMap<NodeName, BTreeSet<String>>,
     by_machine: HashMap<ProviderId, BTreeSet<String>>,
+    by_next_hop: HashMap<IpAddr, BTreeSet<String>>,
     by_destination: HashMap<IpNet, BTreeSet<String>>,
 }
 
@@ -52,6 +54,13 @@ impl Table {
         by_name.into_iter().chain(by_machine).flatten().filter_map(|id| self.routes.get(id))
     }
 
+    /// Those that lead to an address of this Node and name no Node; some of them may lead to another one's machine.
+    pub fn leading_to_addresses<'a>(&'a self, node: &Node) -> impl Iterator<Item = &'a Route> + use<'a> {
+        let hops = node.addresses.iter().filter_map(Address::ip);
+        let ids = hops.filter_map(|ip| self.by_next_hop.get(&ip)).flatten().collect::<BTreeSet<_>>();
+        ids.into_iter().filter_map(|id| self.routes.get(id))
+    }
+
     /// Those of this range.
     pub fn to(&self, destination: IpNet) -> impl Iterator<Item = &Route> {
         self.by_destination.get(&destination.trunc()).into_iter().flatten().filter_map(|id| self.routes.get(id))
@@ -62,10 +71,13 @@ impl Table {
         self.remove(&route.id);
         let id = route.id.clone();
         self.by_destination.entry(route.destination.trunc()).or_default().insert(id.clone());
-        if let Some(node) = &route.node {
-            self.by_node.entry(node.clone()).or_default().insert(id.clone());
-        } else if let Some(machine) = &route.provider_id {
-            self.by_machine.entry(machine.clone()).or_default().insert(id.clone());
+        match (&route.node, &route.provider_id) {
+            (Some(node), _) => drop(self.by_node.entry(node.clone()).or_default().insert(id.clone())),
+            (None, Some(machine)) => drop(self.by_machine.entry(machine.clone()).or_default().insert(id.clone())),
+            (None, None) => {}
+        }
+        if let (None, Some(hop)) = (&route.node, route.next_hop) {
+            self.by_next_hop.entry(hop).or_default().insert(id.clone());
         }
         self.routes.insert(id, route);
     }
@@ -74,10 +86,13 @@ impl Table {
     pub fn remove(&mut self, id: &str) {
         let Some(route) = self.routes.remove(id) else { return };
         take_out(&mut self.by_destination, &route.destination.trunc(), id);
-        if let Some(node) = &route.node {
-            take_out(&mut self.by_node, node, id);
-        } else if let Some(machine) = &route.provider_id {
-            take_out(&mut self.by_machine, machine, id);
+        match (&route.node, &route.provider_id) {
+            (Some(node), _) => take_out(&mut self.by_node, node, id),
+            (None, Some(machine)) => take_out(&mut self.by_machine, machine, id),
+            (None, None) => {}
+        }
+        if let (None, Some(hop)) = (&route.node, &route.next_hop) {
+            take_out(&mut self.by_next_hop, hop, id);
         }
     }
 }

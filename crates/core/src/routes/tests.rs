@@ -1,6 +1,7 @@
 //! The catalogue's cases that are decisions (R1 to R21, R26), and what holds for any Nodes and any routes.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,10 @@ impl Nodes for Known {
 
     fn with_id(&self, id: &ProviderId) -> Option<Arc<Node>> {
         self.0.values().find(|node| node.provider_id.as_ref() == Some(id)).cloned()
+    }
+
+    fn with_address(&self, address: IpAddr) -> Option<Arc<Node>> {
+        self.0.values().find(|node| node.addresses.iter().any(|one| one.ip() == Some(address))).cloned()
     }
 
     fn is_ours(&self, node: &Node) -> bool {
@@ -51,6 +56,7 @@ fn route(node: &str, destination: &str) -> Route {
         node: (!node.is_empty()).then(|| node.into()),
         provider_id: None,
         node_addresses: None,
+        next_hop: None,
         destination: range(destination),
         blackhole: false,
         stamped: false,
@@ -75,6 +81,65 @@ fn told(nodes: Vec<Node>, routes: Vec<Route>) -> Vec<String> {
     }
     told.extend(strays(&scene).iter().map(gone));
     told
+}
+
+/// A route to an address, which the cloud takes for that of this machine, or of none.
+fn via(hop: &str, machine: Option<&str>, destination: &str) -> Route {
+    Route {
+        id: format!("{destination} via {hop}"),
+        provider_id: machine.and_then(ProviderId::new),
+        next_hop: Some(hop.parse().unwrap()),
+        blackhole: machine.is_none(),
+        ..route("", destination)
+    }
+}
+
+#[test]
+fn a_route_to_an_address_leads_to_the_node_that_has_it_unless_another_ones_machine_does() {
+    let with = |name: &str, id: &str, address: &str, range: &str| Node {
+        provider_id: ProviderId::new(id),
+        addresses: addresses(address),
+        ..with_ranges(name, &[range])
+    };
+    let two = || {
+        vec![with("node-1", "c:///1", "I10.0.0.1", "10.120.0.0/24"), with("node-2", "", "I10.0.0.2", "10.120.1.0/24")]
+    };
+    let first = |machine| via("10.0.0.1", machine, "10.120.0.0/24");
+    let second = |machine| via("10.0.0.2", machine, "10.120.1.0/24");
+    let cases: Vec<Case> = vec![
+        ("by machine, and by address", two(), vec![first(Some("c:///1")), second(Some("c:///2"))], &[]),
+        ("however the machine is spelled", two(), vec![first(Some("c://here/1")), second(None)], &[]),
+        (
+            "the node has moved",
+            two(),
+            vec![via("10.0.0.9", Some("c:///1"), "10.120.0.0/24"), second(None)],
+            &["-10.120.0.0/24 nobody", "+10.120.0.0/24 node-1"],
+        ),
+        (
+            "nobody has the address",
+            two(),
+            vec![via("10.0.0.9", None, "10.120.0.0/24"), second(None)],
+            &["-10.120.0.0/24 nobody", "+10.120.0.0/24 node-1", "-10.120.0.0/24 nobody"],
+        ),
+        (
+            "two claim an address, and one of them is the machine",
+            vec![
+                with("node-0", "c:///0", "I10.0.0.1", "10.120.7.0/24"),
+                with("node-1", "c:///1", "I10.0.0.1", "10.120.0.0/24"),
+            ],
+            vec![first(Some("c:///1")), via("10.0.0.1", Some("c:///0"), "10.120.7.0/24")],
+            &[],
+        ),
+        (
+            "a node that says nothing of its addresses is left alone",
+            vec![with("node-1", "c:///1", "", "10.120.0.0/24")],
+            vec![first(Some("c:///1"))],
+            &[],
+        ),
+    ];
+    for (what, nodes, routes, wanted) in cases {
+        assert_eq!(told(nodes, routes), wanted, "{what}");
+    }
 }
 
 /// What it is, the Nodes, the routes, and what would happen.

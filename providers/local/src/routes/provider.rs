@@ -60,6 +60,7 @@ impl LocalProvider {
             node: node.map(NodeName::from),
             provider_id,
             node_addresses: route.spec.addresses.filter(|_| self.config.routes.node_addresses),
+            next_hop: None,
             destination: route.spec.destination,
             blackhole: route.blackhole,
             stamped: route.spec.stamped,

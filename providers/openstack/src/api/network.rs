@@ -1,8 +1,13 @@
 //! What Neutron says. Everything may be null or missing, and is then empty.
 
+use std::collections::BTreeMap;
+
+use http::Method;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::nullable;
+use crate::session::{CallError, Service, Session};
 
 /// A floating IP.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -62,6 +67,9 @@ pub(crate) struct Port {
     pub(crate) status: String,
     #[serde(deserialize_with = "nullable")]
     pub(crate) device_id: String,
+    /// What has it: `compute:ZONE` for a server.
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) device_owner: String,
     #[serde(deserialize_with = "nullable")]
     pub(crate) network_id: String,
     #[serde(deserialize_with = "nullable")]
@@ -167,4 +175,207 @@ pub(crate) struct ExtraRoute {
     pub(crate) destination: String,
     #[serde(deserialize_with = "nullable")]
     pub(crate) nexthop: String,
+}
+
+/// How much there is of something, and how much there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Usage {
+    /// Below zero if there may be any number.
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) limit: i64,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) used: i64,
+}
+
+/// What this Neutron can do beyond the usual.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Extension {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) alias: String,
+}
+
+/// All ports that fit.
+pub(crate) async fn ports(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Port>, CallError> {
+    session.call("port_list", Service::Network, Method::GET, &["ports"]).query(query).list("ports").await
+}
+
+/// One port.
+pub(crate) async fn port(session: &Session, id: &str) -> Result<Port, CallError> {
+    session.call("port_get", Service::Network, Method::GET, &["ports", id]).read("port").await
+}
+
+/// Changes a port; with a revision, only if nobody has changed it since (412 otherwise).
+pub(crate) async fn update_port(
+    session: &Session,
+    id: &str,
+    body: &Value,
+    revision: Option<u64>,
+) -> Result<(), CallError> {
+    let call = session.call("port_update", Service::Network, Method::PUT, &["ports", id]);
+    call.body("port", body).if_revision(revision).done().await
+}
+
+/// Takes a tag from a port.
+pub(crate) async fn delete_port_tag(session: &Session, port: &str, tag: &str) -> Result<(), CallError> {
+    session.call("port_tag_delete", Service::Network, Method::DELETE, &["ports", port, "tags", tag]).gone().await
+}
+
+/// All networks that fit.
+pub(crate) async fn networks(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Network>, CallError> {
+    session.call("network_list", Service::Network, Method::GET, &["networks"]).query(query).list("networks").await
+}
+
+/// One network.
+pub(crate) async fn network(session: &Session, id: &str) -> Result<Network, CallError> {
+    session.call("network_get", Service::Network, Method::GET, &["networks", id]).read("network").await
+}
+
+/// All subnets that fit.
+pub(crate) async fn subnets(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Subnet>, CallError> {
+    session.call("subnet_list", Service::Network, Method::GET, &["subnets"]).query(query).list("subnets").await
+}
+
+/// One subnet.
+pub(crate) async fn subnet(session: &Session, id: &str) -> Result<Subnet, CallError> {
+    session.call("subnet_get", Service::Network, Method::GET, &["subnets", id]).read("subnet").await
+}
+
+/// What this Neutron can do beyond the usual.
+pub(crate) async fn extensions(session: &Session) -> Result<Vec<Extension>, CallError> {
+    session.call("network_extension_list", Service::Network, Method::GET, &["extensions"]).list("extensions").await
+}
+
+/// All floating IPs that fit.
+pub(crate) async fn floating_ips(session: &Session, query: &[(&str, &str)]) -> Result<Vec<FloatingIp>, CallError> {
+    session
+        .call("floating_ip_list", Service::Network, Method::GET, &["floatingips"])
+        .query(query)
+        .list("floatingips")
+        .await
+}
+
+/// Makes a floating IP, and attaches it if the body says where.
+pub(crate) async fn create_floating_ip(session: &Session, body: &Value) -> Result<FloatingIp, CallError> {
+    session
+        .call("floating_ip_create", Service::Network, Method::POST, &["floatingips"])
+        .body("floatingip", body)
+        .read("floatingip")
+        .await
+}
+
+/// Attaches a floating IP, or detaches it.
+pub(crate) async fn update_floating_ip(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+    session
+        .call("floating_ip_update", Service::Network, Method::PUT, &["floatingips", id])
+        .body("floatingip", body)
+        .done()
+        .await
+}
+
+/// Gives a floating IP back.
+pub(crate) async fn delete_floating_ip(session: &Session, id: &str) -> Result<(), CallError> {
+    session.call("floating_ip_delete", Service::Network, Method::DELETE, &["floatingips", id]).gone().await
+}
+
+/// All security groups that fit.
+pub(crate) async fn security_groups(
+    session: &Session,
+    query: &[(&str, &str)],
+) -> Result<Vec<SecurityGroup>, CallError> {
+    session
+        .call("security_group_list", Service::Network, Method::GET, &["security-groups"])
+        .query(query)
+        .list("security_groups")
+        .await
+}
+
+/// Makes a security group.
+pub(crate) async fn create_security_group(session: &Session, body: &Value) -> Result<SecurityGroup, CallError> {
+    session
+        .call("security_group_create", Service::Network, Method::POST, &["security-groups"])
+        .body("security_group", body)
+        .read("security_group")
+        .await
+}
+
+/// Changes a security group.
+pub(crate) async fn update_security_group(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+    let call = session.call("security_group_update", Service::Network, Method::PUT, &["security-groups", id]);
+    call.body("security_group", body).done().await
+}
+
+/// Deletes a security group.
+pub(crate) async fn delete_security_group(session: &Session, id: &str) -> Result<(), CallError> {
+    session.call("security_group_delete", Service::Network, Method::DELETE, &["security-groups", id]).gone().await
+}
+
+/// All rules of security groups that fit.
+pub(crate) async fn security_group_rules(
+    session: &Session,
+    query: &[(&str, &str)],
+) -> Result<Vec<SecurityGroupRule>, CallError> {
+    session
+        .call("security_group_rule_list", Service::Network, Method::GET, &["security-group-rules"])
+        .query(query)
+        .list("security_group_rules")
+        .await
+}
+
+/// Makes a rule of a security group.
+pub(crate) async fn create_security_group_rule(
+    session: &Session,
+    body: &Value,
+) -> Result<SecurityGroupRule, CallError> {
+    session
+        .call("security_group_rule_create", Service::Network, Method::POST, &["security-group-rules"])
+        .body("security_group_rule", body)
+        .read("security_group_rule")
+        .await
+}
+
+/// Deletes a rule of a security group.
+pub(crate) async fn delete_security_group_rule(session: &Session, id: &str) -> Result<(), CallError> {
+    session
+        .call("security_group_rule_delete", Service::Network, Method::DELETE, &["security-group-rules", id])
+        .gone()
+        .await
+}
+
+/// One router.
+pub(crate) async fn router(session: &Session, id: &str) -> Result<Router, CallError> {
+    session.call("router_get", Service::Network, Method::GET, &["routers", id]).read("router").await
+}
+
+/// Changes a router.
+pub(crate) async fn update_router(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+    session.call("router_update", Service::Network, Method::PUT, &["routers", id]).body("router", body).done().await
+}
+
+/// Adds these routes to a router, whatever else it has.
+pub(crate) async fn add_routes(session: &Session, router: &str, routes: &[ExtraRoute]) -> Result<(), CallError> {
+    change_routes(session, router, "add_extraroutes", routes).await
+}
+
+/// Takes these routes from a router, and leaves the others alone.
+pub(crate) async fn remove_routes(session: &Session, router: &str, routes: &[ExtraRoute]) -> Result<(), CallError> {
+    change_routes(session, router, "remove_extraroutes", routes).await
+}
+
+async fn change_routes(session: &Session, router: &str, how: &str, routes: &[ExtraRoute]) -> Result<(), CallError> {
+    let call = session.call("router_update", Service::Network, Method::PUT, &["routers", router, how]);
+    call.body("router", &serde_json::json!({ "routes": routes })).done().await
+}
+
+/// Whether Neutron answers us at all.
+pub(crate) async fn answers(session: &Session) -> Result<(), CallError> {
+    let call = session.call("network_list", Service::Network, Method::GET, &["networks"]);
+    call.query(&[("limit", "1"), ("fields", "id")]).done().await
+}
+
+/// How much of everything the project has, and may have.
+pub(crate) async fn quotas(session: &Session, project: &str) -> Result<BTreeMap<String, Usage>, CallError> {
+    let path = ["quotas", project, "details.json"];
+    session.call("quota_get", Service::Network, Method::GET, &path).read("quota").await
 }

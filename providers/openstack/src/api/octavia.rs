@@ -1,8 +1,13 @@
 //! What Octavia says. Everything may be null or missing, and is then empty.
 
+use std::collections::BTreeMap;
+
+use http::Method;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{Named, nullable};
+use crate::session::{CallError, Service, Session};
 
 /// A load balancer.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -43,7 +48,7 @@ pub(crate) struct Listener {
     #[serde(deserialize_with = "nullable")]
     pub(crate) connection_limit: i64,
     #[serde(deserialize_with = "nullable")]
-    pub(crate) insert_headers: std::collections::BTreeMap<String, String>,
+    pub(crate) insert_headers: BTreeMap<String, String>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) default_tls_container_ref: String,
     #[serde(deserialize_with = "nullable")]
@@ -131,4 +136,239 @@ pub(crate) struct HealthMonitor {
     pub(crate) max_retries_down: i64,
     #[serde(deserialize_with = "nullable")]
     pub(crate) url_path: String,
+}
+
+/// What makes balancers.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Provider {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) name: String,
+}
+
+/// A version of the interface.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Version {
+    /// Such as `v2.26`.
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) id: String,
+}
+
+/// The versions that this Octavia speaks, in its order.
+pub(crate) async fn versions(session: &Session) -> Result<Vec<Version>, CallError> {
+    session.call("version_list", Service::LoadBalancerRoot, Method::GET, &[]).list("versions").await
+}
+
+/// All balancers that fit.
+pub(crate) async fn load_balancers(session: &Session, query: &[(&str, &str)]) -> Result<Vec<LoadBalancer>, CallError> {
+    session
+        .call("loadbalancer_list", Service::LoadBalancer, Method::GET, &["loadbalancers"])
+        .query(query)
+        .list("loadbalancers")
+        .await
+}
+
+/// One balancer.
+pub(crate) async fn load_balancer(session: &Session, id: &str) -> Result<LoadBalancer, CallError> {
+    session
+        .call("loadbalancer_get", Service::LoadBalancer, Method::GET, &["loadbalancers", id])
+        .read("loadbalancer")
+        .await
+}
+
+/// Makes a balancer, with all that the body has in it.
+pub(crate) async fn create_load_balancer(session: &Session, body: &Value) -> Result<LoadBalancer, CallError> {
+    session
+        .call("loadbalancer_create", Service::LoadBalancer, Method::POST, &["loadbalancers"])
+        .body("loadbalancer", body)
+        .read("loadbalancer")
+        .await
+}
+
+/// Changes a balancer.
+pub(crate) async fn update_load_balancer(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+    session
+        .call("loadbalancer_update", Service::LoadBalancer, Method::PUT, &["loadbalancers", id])
+        .body("loadbalancer", body)
+        .done()
+        .await
+}
+
+/// Deletes a balancer; with `cascade`, with all that hangs on it.
+pub(crate) async fn delete_load_balancer(session: &Session, id: &str, cascade: bool) -> Result<(), CallError> {
+    let call = session.call("loadbalancer_delete", Service::LoadBalancer, Method::DELETE, &["loadbalancers", id]);
+    let call = if cascade { call.query(&[("cascade", "true")]) } else { call };
+    call.gone().await
+}
+
+/// All listeners that fit.
+pub(crate) async fn listeners(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Listener>, CallError> {
+    session
+        .call("loadbalancer_listener_list", Service::LoadBalancer, Method::GET, &["listeners"])
+        .query(query)
+        .list("listeners")
+        .await
+}
+
+/// Makes a listener.
+pub(crate) async fn create_listener(session: &Session, body: &Value) -> Result<Listener, CallError> {
+    session
+        .call("loadbalancer_listener_create", Service::LoadBalancer, Method::POST, &["listeners"])
+        .body("listener", body)
+        .read("listener")
+        .await
+}
+
+/// Changes a listener.
+pub(crate) async fn update_listener(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+    session
+        .call("loadbalancer_listener_update", Service::LoadBalancer, Method::PUT, &["listeners", id])
+        .body("listener", body)
+        .done()
+        .await
+}
+
+/// Deletes a listener.
+pub(crate) async fn delete_listener(session: &Session, id: &str) -> Result<(), CallError> {
+    session.call("loadbalancer_listener_delete", Service::LoadBalancer, Method::DELETE, &["listeners", id]).gone().await
+}
+
+/// All pools that fit.
+pub(crate) async fn pools(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Pool>, CallError> {
+    session
+        .call("loadbalancer_pool_list", Service::LoadBalancer, Method::GET, &["pools"])
+        .query(query)
+        .list("pools")
+        .await
+}
+
+/// Makes a pool.
+pub(crate) async fn create_pool(session: &Session, body: &Value) -> Result<Pool, CallError> {
+    session
+        .call("loadbalancer_pool_create", Service::LoadBalancer, Method::POST, &["pools"])
+        .body("pool", body)
+        .read("pool")
+        .await
+}
+
+/// Changes a pool.
+pub(crate) async fn update_pool(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+    session
+        .call("loadbalancer_pool_update", Service::LoadBalancer, Method::PUT, &["pools", id])
+        .body("pool", body)
+        .done()
+        .await
+}
+
+/// Deletes a pool, with its members and its monitor.
+pub(crate) async fn delete_pool(session: &Session, id: &str) -> Result<(), CallError> {
+    session.call("loadbalancer_pool_delete", Service::LoadBalancer, Method::DELETE, &["pools", id]).gone().await
+}
+
+/// What is behind a pool.
+pub(crate) async fn members(session: &Session, pool: &str) -> Result<Vec<Member>, CallError> {
+    let path = ["pools", pool, "members"];
+    session.call("loadbalancer_member_list", Service::LoadBalancer, Method::GET, &path).list("members").await
+}
+
+/// Makes these, and no others, the members of a pool.
+pub(crate) async fn set_members(session: &Session, pool: &str, members: &[Value]) -> Result<(), CallError> {
+    let path = ["pools", pool, "members"];
+    let call = session.call("loadbalancer_members_update", Service::LoadBalancer, Method::PUT, &path);
+    call.body("members", &Value::from(members.to_vec())).done().await
+}
+
+/// Adds a member to a pool.
+pub(crate) async fn create_member(session: &Session, pool: &str, body: &Value) -> Result<Member, CallError> {
+    let path = ["pools", pool, "members"];
+    let call = session.call("loadbalancer_member_create", Service::LoadBalancer, Method::POST, &path);
+    call.body("member", body).read("member").await
+}
+
+/// Takes a member from a pool.
+pub(crate) async fn delete_member(session: &Session, pool: &str, id: &str) -> Result<(), CallError> {
+    let path = ["pools", pool, "members", id];
+    session.call("loadbalancer_member_delete", Service::LoadBalancer, Method::DELETE, &path).gone().await
+}
+
+/// All health monitors that fit.
+pub(crate) async fn health_monitors(
+    session: &Session,
+    query: &[(&str, &str)],
+) -> Result<Vec<HealthMonitor>, CallError> {
+    session
+        .call("loadbalancer_healthmonitor_list", Service::LoadBalancer, Method::GET, &["healthmonitors"])
+        .query(query)
+        .list("healthmonitors")
+        .await
+}
+
+/// One health monitor.
+pub(crate) async fn health_monitor(session: &Session, id: &str) -> Result<HealthMonitor, CallError> {
+    session
+        .call("loadbalancer_healthmonitor_get", Service::LoadBalancer, Method::GET, &["healthmonitors", id])
+        .read("healthmonitor")
+        .await
+}
+
+/// Makes a health monitor.
+pub(crate) async fn create_health_monitor(session: &Session, body: &Value) -> Result<HealthMonitor, CallError> {
+    session
+        .call("loadbalancer_healthmonitor_create", Service::LoadBalancer, Method::POST, &["healthmonitors"])
+        .body("healthmonitor", body)
+        .read("healthmonitor")
+        .await
+}
+
+/// Changes a health monitor.
+pub(crate) async fn update_health_monitor(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+    session
+        .call("loadbalancer_healthmonitor_update", Service::LoadBalancer, Method::PUT, &["healthmonitors", id])
+        .body("healthmonitor", body)
+        .done()
+        .await
+}
+
+/// Deletes a health monitor.
+pub(crate) async fn delete_health_monitor(session: &Session, id: &str) -> Result<(), CallError> {
+    session
+        .call("loadbalancer_healthmonitor_delete", Service::LoadBalancer, Method::DELETE, &["healthmonitors", id])
+        .gone()
+        .await
+}
+
+/// Whether there is such a flavor, by an error if there is not.
+pub(crate) async fn flavor_exists(session: &Session, id: &str) -> Result<(), CallError> {
+    session.call("loadbalancer_flavor_get", Service::LoadBalancer, Method::GET, &["flavors", id]).done().await
+}
+
+/// Whether there is such an availability zone, by an error if there is not.
+pub(crate) async fn zone_exists(session: &Session, name: &str) -> Result<(), CallError> {
+    let path = ["availabilityzones", name];
+    session.call("loadbalancer_availabilityzone_get", Service::LoadBalancer, Method::GET, &path).done().await
+}
+
+/// Whether Octavia answers us at all.
+pub(crate) async fn answers(session: &Session) -> Result<(), CallError> {
+    let call = session.call("loadbalancer_list", Service::LoadBalancer, Method::GET, &["loadbalancers"]);
+    call.query(&[("limit", "1"), ("fields", "id")]).done().await
+}
+
+/// What makes balancers here.
+pub(crate) async fn providers(session: &Session) -> Result<Vec<Provider>, CallError> {
+    let call = session.call("loadbalancer_provider_list", Service::LoadBalancer, Method::GET, &["providers"]);
+    call.list("providers").await
+}
+
+/// How much of everything the project may have; below zero for any number.
+pub(crate) async fn quotas(session: &Session, project: &str) -> Result<BTreeMap<String, Option<i64>>, CallError> {
+    let path = ["quotas", project];
+    session.call("loadbalancer_quota_get", Service::LoadBalancer, Method::GET, &path).read("quota").await
+}
+
+/// How many the project has of a kind: `loadbalancers`, `listeners`, `pools`.
+pub(crate) async fn count(session: &Session, kind: &str) -> Result<usize, CallError> {
+    let call = session.call("loadbalancer_count", Service::LoadBalancer, Method::GET, &[kind]);
+    call.query(&[("fields", "id")]).list::<Named>(kind).await.map(|all| all.len())
 }

@@ -5,12 +5,27 @@
 //!                                           clouds.yaml ─┘ fills what is empty in [Global]
 //! ```
 
+mod clouds_yaml;
+mod credential;
+mod declaration;
+mod fields;
+mod read;
+mod reference;
+#[cfg(test)]
+mod tests;
+mod tls;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bowline_config::Secret;
+use bowline_config::{Problem, Secret};
 use ipnet::IpNet;
+
+pub use reference::reference;
+
+/// A file to start from: with its three placeholders filled in, it works.
+pub(crate) const TEMPLATE: &str = include_str!("template.conf");
 
 /// The whole file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,10 +46,32 @@ pub struct Config {
     pub regional: bool,
     /// `OCCM_WAIT_LB_ACTIVE_STEPS`, or 23: how often a balancer that is at work is looked at before that is an error.
     pub wait_active_steps: u32,
+    /// The files that it names, or was read from beside the first.
+    pub files: Vec<PathBuf>,
+    /// What is not as it was meant, and does no harm.
+    pub warnings: Vec<Problem>,
+}
+
+/// As if nothing were written but what is required.
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            global: Global::default(),
+            load_balancer: LoadBalancer::default(),
+            classes: BTreeMap::new(),
+            networking: Networking::default(),
+            router_id: None,
+            request_timeout: Duration::from_secs(60),
+            regional: false,
+            wait_active_steps: 23,
+            files: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
 }
 
 /// `[Global]`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Global {
     /// `auth-url`, as written.
     pub auth_url: String,
@@ -218,6 +255,19 @@ pub struct Networking {
     pub internal_networks: Vec<String>,
     /// `address-sort-order`, without what is no range.
     pub sort_order: Vec<IpNet>,
+}
+
+impl Default for Global {
+    fn default() -> Global {
+        Global {
+            auth_url: String::new(),
+            credential: Credential::default(),
+            scope: Scope::default(),
+            region: String::new(),
+            interface: "public".to_owned(),
+            tls: Tls::default(),
+        }
+    }
 }
 
 impl Default for Credential {

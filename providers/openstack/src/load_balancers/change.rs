@@ -57,6 +57,17 @@ pub(crate) enum Change {
         id: String,
         cascade: bool,
     },
+    /// Deletes one that has failed before it was ever in service, and then fails itself: it is not the user's wish that is done.
+    DiscardLoadBalancer {
+        id: String,
+        cascade: bool,
+    },
+    /// Adds tags to those that the balancer has by then, and takes some of them away: others who share it change them, too.
+    TagLoadBalancer {
+        id: String,
+        add: Vec<String>,
+        remove: Vec<String>,
+    },
     CreateListener {
         body: Value,
     },
@@ -101,10 +112,15 @@ pub(crate) enum Change {
     DeleteMonitor {
         id: String,
     },
-    /// With each of these subnets in turn until one has room; none at all leaves the choice to Neutron.
+    /// At the VIP port of the payload's balancer. With each of these subnets in turn until one has room; none at all leaves the
+    /// choice to Neutron.
     CreateFloatingIp {
         body: Value,
         subnets: Vec<String>,
+    },
+    /// To the VIP port of the payload's balancer.
+    AttachFloatingIp {
+        id: String,
     },
     UpdateFloatingIp {
         id: String,
@@ -116,29 +132,53 @@ pub(crate) enum Change {
     CreateSecurityGroup {
         body: Value,
     },
+    UpdateSecurityGroup {
+        id: String,
+        body: Value,
+    },
     DeleteSecurityGroup {
         id: String,
     },
-    /// Into the group of this name, which an earlier step may make.
     CreateSecurityGroupRule {
-        group: String,
+        group: GroupRef,
         body: Value,
     },
     DeleteSecurityGroupRule {
         id: String,
     },
-    /// Adds the group of this name to a port.
+    /// Adds a group to those that the port has.
     JoinSecurityGroup {
-        port: String,
-        group: String,
+        port: SeenPort,
+        group: GroupRef,
     },
-    /// Takes the group of this ID from a port.
+    /// Takes a group from those that the port has.
     LeaveSecurityGroup {
-        port: String,
+        port: SeenPort,
         group: String,
     },
     DeletePortTag {
         port: String,
         tag: String,
     },
+    /// No call at all: what comes before it is done, and then the pass fails with these words.
+    Refuse {
+        message: String,
+    },
+}
+
+/// Which security group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum GroupRef {
+    Id(String),
+    /// One that an earlier step makes.
+    Name(String),
+}
+
+/// A port and the groups that it had when it was seen. Others change them, too: the revision tells whether they have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SeenPort {
+    pub(crate) id: String,
+    pub(crate) groups: Vec<String>,
+    pub(crate) revision: Option<u64>,
 }

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::api::network::{FloatingIp, Port, SecurityGroup, SecurityGroupRule, Subnet};
 use crate::api::octavia::{HealthMonitor, Listener, LoadBalancer, Member, Pool};
 
+use super::waiting::Wait;
+
 /// What was seen.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct Observation {
@@ -14,6 +16,8 @@ pub(crate) struct Observation {
     pub(crate) features: Features,
     /// The balancer that the Service has, is to share or has by its name; more than one is told apart by nobody.
     pub(crate) found: Found,
+    /// How long it has been at work; `None` if it is at rest.
+    pub(crate) wait: Option<Wait>,
     /// What it listens on, whosever it is.
     pub(crate) listeners: Vec<Listener>,
     /// Its pools, with what is behind them.
@@ -35,11 +39,14 @@ pub(crate) enum Found {
     /// There is none.
     #[default]
     Nothing,
-    /// The one that the annotation `load-balancer-id` names, or the only one of the name.
+    /// The one that the annotation `load-balancer-id` names, the only one of the name, or one that is to be adopted. One that
+    /// is to go may also have been found by the tag alone.
     One {
         balancer: LoadBalancer,
-        /// The annotation names it.
+        /// The annotation `load-balancer-id` names it.
         by_id: bool,
+        /// The common annotation `adopt` names it, and it is not the Service's by anything else.
+        adopted: bool,
         /// This process made it, and has not seen it in service yet: if it fails, nobody misses it.
         fresh: bool,
     },
@@ -47,6 +54,22 @@ pub(crate) enum Found {
     Missing(String),
     /// Several of the same name, by ID.
     Several(Vec<String>),
+}
+
+impl Observation {
+    /// The balancer, if there is exactly one.
+    pub(crate) fn balancer(&self) -> Option<&LoadBalancer> {
+        match &self.found {
+            Found::One { balancer, .. } => Some(balancer),
+            Found::Nothing | Found::Missing(_) | Found::Several(_) => None,
+        }
+    }
+
+    /// The cloud has nothing for the Service.
+    pub(crate) fn is_nothing(&self) -> bool {
+        let no_balancer = matches!(self.found, Found::Nothing | Found::Missing(_));
+        no_balancer && self.security.groups.is_empty() && self.floating.leftovers.is_empty()
+    }
 }
 
 /// A pool with what is behind it.
@@ -68,18 +91,22 @@ pub(crate) struct Floating {
     pub(crate) network_id: Option<String>,
     /// The subnets in it that a new one may be taken from, in the order of trying; empty leaves it to Neutron.
     pub(crate) subnets: Vec<String>,
+    /// For a Service that is gone altogether: those that were made for it and are at no port any more.
+    pub(crate) leftovers: Vec<FloatingIp>,
 }
 
 /// What was looked up for security groups.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct Security {
-    /// Those of the Service's name.
+    /// Those of the Service's name, or of its description if nobody knows its UID any more.
     pub(crate) groups: Vec<SecurityGroup>,
-    /// The rules of the one.
+    /// The rules of the one, if groups are managed.
     pub(crate) rules: Vec<SecurityGroupRule>,
-    /// Ports that have it, and ports of the nodes.
+    /// The ports that have one of the groups.
     pub(crate) ports: Vec<Port>,
-    /// Where members are.
+    /// The ports of the nodes' servers, if groups are managed.
+    pub(crate) node_ports: Vec<Port>,
+    /// Where members are, if groups are managed.
     pub(crate) member_subnet: Option<Subnet>,
 }
 

@@ -90,6 +90,7 @@ impl Toy {
             node,
             provider_id: machine.and_then(|machine| machine.provider_id.clone()),
             node_addresses: Some(addresses),
+            next_hop: None,
             destination: record.destination,
             blackhole: machine.is_none() && !self.has(Flaw::TheLostLooksWell),
             stamped: ours || self.has(Flaw::StampsEverything) || self.has(Flaw::ListsAllClusters),

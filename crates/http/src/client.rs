@@ -1,0 +1,182 @@
+//! The client.
+
+use std::error::Error as StdError;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::PROXY_AUTHORIZATION;
+use http::{Request, Response, Uri};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use crate::connect::Connector;
+use crate::{BadTls, Failure, Handler, Proxies, Tls};
+
+/// The largest answer that anybody has a use for. A page of a thousand servers is about two million bytes.
+const LARGEST: usize = 64 << 20;
+
+/// How long a connection is kept for the next request.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// How many are kept for one service.
+const KEPT: usize = 8;
+
+/// What a client is made from.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Whom to trust, and with which certificate.
+    pub tls: Tls,
+    /// Through whom to go.
+    pub proxies: Proxies,
+    /// How long a request may take, from the first step of connecting to the last byte of the answer.
+    pub timeout: Duration,
+}
+
+/// Sends requests. Cheap to clone; clones share their connections.
+#[derive(Clone)]
+pub struct Client {
+    transport: Transport,
+    timeout: Duration,
+}
+
+#[derive(Clone)]
+enum Transport {
+    Network(Arc<Network>),
+    InProcess(Arc<dyn Handler>),
+}
+
+type Connections = legacy::Client<Connector, Full<Bytes>>;
+
+/// Two ways over the network, because a server may close a kept connection in the moment in which it is used again, and then
+/// nobody knows whether it took the request. What only reads is simply asked again; what changes something goes over a
+/// connection of its own, which nobody has a reason to close.
+struct Network {
+    kept: Connections,
+    fresh: Connections,
+    proxies: Arc<Proxies>,
+}
+
+impl Client {
+    /// One that asks over the network.
+    pub fn new(options: Options) -> Result<Client, BadTls> {
+        let Options { tls, proxies, timeout } = options;
+        let proxies = Arc::new(proxies);
+        let connector = Connector::new(tls.config()?, proxies.clone());
+        let network = Network {
+            kept: connections(KEPT).build(connector.clone()),
+            fresh: connections(0).build(connector),
+            proxies,
+        };
+        Ok(Client { transport: Transport::Network(Arc::new(network)), timeout })
+    }
+
+    /// One that asks nobody but `handler`, and gives up after `timeout` all the same.
+    pub fn in_process(handler: Arc<dyn Handler>, timeout: Duration) -> Client {
+        Client { transport: Transport::InProcess(handler), timeout }
+    }
+
+    /// Sends this, and waits for the whole answer.
+    pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Failure> {
+        match tokio::time::timeout(self.timeout, self.transport.send(request)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Failure::Timeout(self.timeout)),
+        }
+    }
+}
+
+fn connections(kept: usize) -> legacy::Builder {
+    let mut builder = legacy::Client::builder(TokioExecutor::new());
+    builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).pool_max_idle_per_host(kept);
+    builder
+}
+
+impl Transport {
+    async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Failure> {
+        match self {
+            Transport::Network(network) => network.send(request).await,
+            Transport::InProcess(handler) => handler.handle(request).await,
+        }
+    }
+}
+
+impl Network {
+    async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Failure> {
+        let request = self.prepared(request)?;
+        if !request.method().is_safe() {
+            return whole(self.fresh.request(request).await).await;
+        }
+        match self.kept.request(request.clone()).await {
+            Err(error) if was_closed(&error) => whole(self.fresh.request(request).await).await,
+            outcome => whole(outcome).await,
+        }
+    }
+
+    fn prepared(&self, request: Request<Bytes>) -> Result<Request<Full<Bytes>>, Failure> {
+        let mut request = request.map(Full::new);
+        if !is_absolute(request.uri()) {
+            return Err(Failure::Request(format!("{} is no URL of http or https", request.uri())));
+        }
+        // Of what is not encrypted, the proxy reads the head itself.
+        if request.uri().scheme_str() == Some("http")
+            && let Some(proof) = self.proxies.of(request.uri()).and_then(|proxy| proxy.authorization())
+        {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, proof);
+        }
+        Ok(request)
+    }
+}
+
+fn is_absolute(uri: &Uri) -> bool {
+    matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
+}
+
+/// The answer with all of its body.
+async fn whole(outcome: Result<Response<hyper::body::Incoming>, legacy::Error>) -> Result<Response<Bytes>, Failure> {
+    let (head, body) = outcome.map_err(|error| unanswered(&error))?.into_parts();
+    match Limited::new(body, LARGEST).collect().await {
+        Ok(body) => Ok(Response::from_parts(head, body.to_bytes())),
+        Err(error) if error.is::<LengthLimitError>() => Err(Failure::TooLarge(LARGEST)),
+        Err(error) => Err(Failure::Broken(with_causes(&*error))),
+    }
+}
+
+fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |error: &&'a (dyn StdError + 'static)| (*error).source())
+}
+
+/// Whether the connection ended before an answer began.
+fn was_closed(error: &legacy::Error) -> bool {
+    !error.is_connect()
+        && chain(error).any(|cause| {
+            let is_cut = cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message);
+            let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+            is_cut || matches!(kind, Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe))
+        })
+}
+
+/// Why there is no answer: what the connector says of it, what TLS says of it, or whatever there is.
+fn unanswered(error: &legacy::Error) -> Failure {
+    let known = chain(error).find_map(|cause| match cause.downcast_ref::<Failure>() {
+        Some(failure) => Some(failure.clone()),
+        None => cause.downcast_ref::<io::Error>().and_then(crate::tls::failure).map(Failure::Tls),
+    });
+    known.unwrap_or_else(|| {
+        if error.is_connect() { Failure::Connect(with_causes(error)) } else { Failure::Broken(with_causes(error)) }
+    })
+}
+
+/// What the error says, and what the ones below it say beyond that.
+pub(crate) fn with_causes(error: &(dyn StdError + 'static)) -> String {
+    let mut text = String::new();
+    for cause in chain(error).map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}

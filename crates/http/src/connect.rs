@@ -1,0 +1,181 @@
+//! From a URL to a connection: through a proxy or not, encrypted or not.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio_rustls::TlsConnector;
+use tower::Service;
+
+use crate::client::with_causes;
+use crate::proxy::Proxy;
+use crate::{Failure, Proxies, TlsFailure};
+
+/// The most that a proxy may say before it connects us.
+const PROXY_HEAD: usize = 16 << 10;
+
+/// Connects.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    tcp: HttpConnector,
+    tls: Arc<ClientConfig>,
+    proxies: Arc<Proxies>,
+}
+
+/// A connection, whatever it goes over.
+pub(crate) struct Stream {
+    io: TokioIo<Box<dyn Io>>,
+    /// Requests name their whole URL, because a proxy reads them.
+    is_proxied: bool,
+}
+
+/// What bytes go over.
+trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+impl Connector {
+    pub(crate) fn new(tls: Arc<ClientConfig>, proxies: Arc<Proxies>) -> Connector {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        Connector { tcp, tls, proxies }
+    }
+
+    async fn connect(self, uri: Uri) -> Result<Stream, Failure> {
+        let is_secure = uri.scheme_str() == Some("https");
+        let Some(proxy) = self.proxies.of(&uri).cloned() else {
+            let io = self.tcp(&uri).await?;
+            let io = if is_secure { self.secured(io, host(&uri)).await? } else { io };
+            return Ok(Stream { io: TokioIo::new(io), is_proxied: false });
+        };
+        let io = self.to_proxy(&proxy).await?;
+        if !is_secure {
+            return Ok(Stream { io: TokioIo::new(io), is_proxied: true });
+        }
+        let io = tunnelled(io, &proxy, &uri).await?;
+        Ok(Stream { io: TokioIo::new(self.secured(io, host(&uri)).await?), is_proxied: false })
+    }
+
+    async fn tcp(&self, uri: &Uri) -> Result<Box<dyn Io>, Failure> {
+        let stream = self.tcp.clone().call(uri.clone()).await;
+        let stream = stream.map_err(|error| Failure::Connect(format!("{}: {}", place(uri), with_causes(&error))))?;
+        Ok(Box::new(stream.into_inner()))
+    }
+
+    async fn to_proxy(&self, proxy: &Proxy) -> Result<Box<dyn Io>, Failure> {
+        let wrapped = |failure: Failure| match failure {
+            Failure::Connect(why) => Failure::Connect(format!("the proxy {why}")),
+            other => Failure::Connect(format!("the proxy {}: {other}", place(proxy.uri()))),
+        };
+        let io = self.tcp(proxy.uri()).await.map_err(wrapped)?;
+        if proxy.uri().scheme_str() == Some("https") {
+            return self.secured(io, host(proxy.uri())).await.map_err(wrapped);
+        }
+        Ok(io)
+    }
+
+    async fn secured(&self, io: Box<dyn Io>, host: &str) -> Result<Box<dyn Io>, Failure> {
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.map_err(|error| Failure::Request(format!("{host:?} is no name of a server: {error}")))?;
+        let stream = TlsConnector::from(self.tls.clone()).connect(name, io).await;
+        let failed = |error: std::io::Error| {
+            Failure::Tls(crate::tls::failure(&error).unwrap_or_else(|| TlsFailure::Other(error.to_string())))
+        };
+        Ok(Box::new(stream.map_err(failed)?))
+    }
+}
+
+/// Asks the proxy to let us through.
+async fn tunnelled(mut io: Box<dyn Io>, proxy: &Proxy, uri: &Uri) -> Result<Box<dyn Io>, Failure> {
+    let failed = |why: &dyn std::fmt::Display| Failure::Connect(format!("the proxy {}: {why}", place(proxy.uri())));
+    let target = place(uri);
+    let mut head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n").into_bytes();
+    if let Some(proof) = proxy.authorization() {
+        head.extend_from_slice(b"Proxy-Authorization: ");
+        head.extend_from_slice(proof.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    }
+    head.extend_from_slice(b"\r\n");
+    io.write_all(&head).await.map_err(|error| failed(&error))?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        // Byte by byte: what comes behind the head is not for us. There are few of them.
+        let byte = io.read_u8().await.map_err(|error| failed(&error))?;
+        answer.push(byte);
+        if answer.len() > PROXY_HEAD {
+            return Err(failed(&"its answer does not end"));
+        }
+    }
+    let status = String::from_utf8_lossy(&answer);
+    let status = status.lines().next().unwrap_or_default().trim();
+    match status.split_ascii_whitespace().nth(1) {
+        Some("200") => Ok(io),
+        _ => Err(failed(&format!("it does not connect to {target}: {status}"))),
+    }
+}
+
+/// Without the brackets of an IPv6 address.
+fn host(uri: &Uri) -> &str {
+    uri.host().unwrap_or_default().trim_matches(['[', ']'])
+}
+
+/// `HOST:PORT`.
+pub(crate) fn place(uri: &Uri) -> String {
+    format!("{}:{}", uri.host().unwrap_or_default(), port(uri))
+}
+
+pub(crate) fn port(uri: &Uri) -> u16 {
+    uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 })
+}
+
+impl Service<Uri> for Connector {
+    type Response = Stream;
+    type Error = Failure;
+    type Future = Pin<Box<dyn Future<Output = Result<Stream, Failure>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        Box::pin(self.clone().connect(uri))
+    }
+}
+
+impl Connection for Stream {
+    fn connected(&self) -> Connected {
+        Connected::new().proxy(self.is_proxied)
+    }
+}
+
+impl Read for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(context, buffer)
+    }
+}
+
+impl Write for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,276 @@
+//! Whom to trust, and as whom to appear.
+
+use std::io;
+use std::sync::Arc;
+
+use bowline_config::Secret;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls_platform_verifier::Verifier;
+
+use crate::TlsFailure;
+
+/// Whom to trust, and with which certificate.
+#[derive(Debug, Clone, Default)]
+pub struct Tls {
+    /// Who vouches for servers.
+    pub roots: Roots,
+    /// What we show to servers that ask.
+    pub client: Option<ClientCertificate>,
+    /// Nobody is checked.
+    pub insecure: bool,
+}
+
+/// Who vouches for servers.
+#[derive(Debug, Clone, Default)]
+pub enum Roots {
+    /// Those that the system trusts.
+    #[default]
+    System,
+    /// The certificates in this PEM text, and no others. A server may also show one of them as its own.
+    Pem(String),
+}
+
+/// What we show to servers that ask.
+#[derive(Debug, Clone)]
+pub struct ClientCertificate {
+    /// The certificate, and those between it and its root, as PEM text.
+    pub chain: String,
+    /// Its key, as PEM text.
+    pub key: Secret,
+}
+
+/// Why there is no TLS to be had with this.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadTls {
+    /// For those whom we are to trust.
+    #[error("the certificates to trust cannot be used: {0}")]
+    Roots(String),
+    /// For what we are to show.
+    #[error("the client certificate cannot be used: {0}")]
+    Client(String),
+}
+
+impl Tls {
+    /// As rustls has it.
+    pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, BadTls> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = self.verifier(&provider)?;
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| BadTls::Roots(error.to_string()))?;
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+        let config = match &self.client {
+            None => builder.with_no_client_auth(),
+            Some(client) => {
+                let (chain, key) = client.read()?;
+                builder.with_client_auth_cert(chain, key).map_err(|error| BadTls::Client(error.to_string()))?
+            }
+        };
+        Ok(Arc::new(config))
+    }
+
+    fn verifier(&self, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, BadTls> {
+        match &self.roots {
+            // Whoever is to trust certificates that cannot be read has something else in mind than to trust everybody.
+            Roots::Pem(text) if !self.insecure => Ok(Arc::new(Given::new(text, provider)?)),
+            Roots::Pem(text) => Given::new(text, provider).map(|_| Arc::new(Anybody(provider.clone())) as Arc<_>),
+            Roots::System if self.insecure => Ok(Arc::new(Anybody(provider.clone()))),
+            Roots::System => Ok(system(provider)),
+        }
+    }
+}
+
+/// Those that the system trusts. An image without any can still ask those that do not encrypt.
+fn system(provider: &Arc<CryptoProvider>) -> Arc<dyn ServerCertVerifier> {
+    match Verifier::new(provider.clone()) {
+        Ok(verifier) => Arc::new(verifier),
+        Err(error) => {
+            tracing::warn!(%error, "there are no certificates to trust on this system; https will fail");
+            Arc::new(Nobody(provider.clone()))
+        }
+    }
+}
+
+impl ClientCertificate {
+    fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), BadTls> {
+        let bad = |what: &str, error: &dyn std::fmt::Display| BadTls::Client(format!("{what}: {error}"));
+        let chain = CertificateDer::pem_slice_iter(self.chain.as_bytes()).collect::<Result<Vec<_>, _>>();
+        let chain = chain.map_err(|error| bad("the certificate", &error))?;
+        if chain.is_empty() {
+            return Err(BadTls::Client("the certificate: there is none in the text".to_owned()));
+        }
+        // What is wrong with a key is not quoted.
+        let key = PrivateKeyDer::from_pem_slice(self.key.reveal().as_bytes());
+        let key = key.map_err(|_| bad("the key", &"it is no private key in PEM"))?;
+        Ok((chain, key))
+    }
+}
+
+/// Trusts the certificates that it was given: who they vouch for, and whoever shows one of them.
+///
+/// Many a private cloud has a certificate that vouches for itself, and hands that out as the one to trust. Such a one says of
+/// itself that it is an authority, which webpki does not take from a server, while Go does.
+#[derive(Debug)]
+struct Given {
+    inner: Arc<WebPkiServerVerifier>,
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl Given {
+    fn new(text: &str, provider: &Arc<CryptoProvider>) -> Result<Given, BadTls> {
+        let bad = |error: &dyn std::fmt::Display| BadTls::Roots(error.to_string());
+        let certificates = CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
+        let certificates = certificates.map_err(|error| bad(&error))?;
+        let mut roots = RootCertStore::empty();
+        let (used, unused) = roots.add_parsable_certificates(certificates.iter().cloned());
+        match (used, unused) {
+            (0, 0) => return Err(bad(&"there is no certificate in the text; it must be PEM")),
+            (0, _) => return Err(bad(&"none of them is a certificate that can be read")),
+            _ => {}
+        }
+        let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+        Ok(Given { inner: builder.build().map_err(|error| bad(&error))?, certificates })
+    }
+}
+
+impl ServerCertVerifier for Given {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verdict = self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        match verdict {
+            // Whether it has expired is looked at before whose it is, and has an error of its own.
+            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_)))
+                if self.certificates.iter().any(|given| given == end_entity) =>
+            {
+                rustls::client::verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verdict => verdict,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
+
+/// A verifier that does not look at who it is; only that they have the key.
+macro_rules! blind {
+    ($(#[$doc:meta])* $name:ident: $verdict:expr) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        struct $name(Arc<CryptoProvider>);
+
+        impl ServerCertVerifier for $name {
+            fn verify_server_cert(
+                &self,
+                _: &CertificateDer<'_>,
+                _: &[CertificateDer<'_>],
+                _: &ServerName<'_>,
+                _: &[u8],
+                _: UnixTime,
+            ) -> Result<ServerCertVerified, rustls::Error> {
+                $verdict
+            }
+
+            fn verify_tls12_signature(
+                &self,
+                message: &[u8],
+                cert: &CertificateDer<'_>,
+                dss: &DigitallySignedStruct,
+            ) -> Result<HandshakeSignatureValid, rustls::Error> {
+                verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+            }
+
+            fn verify_tls13_signature(
+                &self,
+                message: &[u8],
+                cert: &CertificateDer<'_>,
+                dss: &DigitallySignedStruct,
+            ) -> Result<HandshakeSignatureValid, rustls::Error> {
+                verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+            }
+
+            fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+                self.0.signature_verification_algorithms.supported_schemes()
+            }
+        }
+    };
+}
+
+blind! {
+    /// Trusts everybody, as the configuration wishes.
+    Anybody: Ok(ServerCertVerified::assertion())
+}
+
+blind! {
+    /// Trusts nobody, having nobody to ask.
+    Nobody: Err(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer))
+}
+
+/// What TLS has to do with this error, if anything.
+pub(crate) fn failure(error: &io::Error) -> Option<TlsFailure> {
+    error.get_ref()?.downcast_ref::<rustls::Error>().map(explained)
+}
+
+fn explained(error: &rustls::Error) -> TlsFailure {
+    use CertificateError as Certificate;
+    match error {
+        rustls::Error::InvalidCertificate(why) => match why {
+            Certificate::UnknownIssuer => TlsFailure::UnknownIssuer,
+            Certificate::Expired | Certificate::ExpiredContext { .. } => TlsFailure::Expired,
+            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => TlsFailure::NotYetValid,
+            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => TlsFailure::WrongName,
+            other => TlsFailure::Other(other.to_string()),
+        },
+        rustls::Error::AlertReceived(alert) if is_about_our_certificate(*alert) => {
+            TlsFailure::Refused(format!("{alert:?}"))
+        }
+        other => TlsFailure::Other(other.to_string()),
+    }
+}
+
+fn is_about_our_certificate(alert: AlertDescription) -> bool {
+    use AlertDescription as Alert;
+    matches!(
+        alert,
+        Alert::CertificateRequired
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+            | Alert::AccessDenied
+    )
+}

@@ -1,0 +1,296 @@
+//! Whether this cloud is the one that the configuration speaks of: at the start, for a check, and for a person who wants to know.
+
+use bowline_cloud::{Error, ErrorKind, Finding, Quota, Result};
+use futures::future::{join_all, try_join_all};
+
+use crate::OpenStack;
+use crate::api::key_manager::Stored;
+use crate::api::{compute, key_manager, network, octavia};
+use crate::config::Class;
+use crate::session::{Access, CallError, Service};
+
+impl OpenStack {
+    /// The services that are needed, with what is asked of each.
+    fn services(&self) -> Vec<Service> {
+        let balancers = self.config.load_balancer.enabled.then_some(Service::LoadBalancer);
+        [Service::Compute, Service::Network].into_iter().chain(balancers).collect()
+    }
+
+    /// What is wrong for good is an error; the rest is said in the log.
+    pub(crate) async fn begin(&self) -> Result<()> {
+        for warning in &self.config.warnings {
+            tracing::warn!("{warning}");
+        }
+        let access = self.session.access().await.map_err(|error| error.explain("authenticate"))?;
+        for service in [Service::Compute, Service::Network, Service::LoadBalancer, Service::KeyManager] {
+            match access.endpoint(service) {
+                Ok(_) => {}
+                Err(error) if service == Service::LoadBalancer && self.config.load_balancer.enabled => {
+                    let hint = "set enabled = false in [LoadBalancer] if there are to be no balancers";
+                    let message = format!("{error}; {hint}");
+                    return Err(Error::new(ErrorKind::InvalidConfig, "find the services", message));
+                }
+                Err(_) if service == Service::LoadBalancer => {}
+                Err(error) => tracing::warn!(%error, "what needs this service will fail"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks every service for the least.
+    pub(crate) async fn ask_everyone(&self) -> Result<()> {
+        try_join_all(self.services().into_iter().map(|service| async move {
+            let operation = format!("ask for the least of type {:?}", service.kind());
+            self.greet(service).await.map_err(|error| error.explain(operation))
+        }))
+        .await
+        .map(drop)
+    }
+
+    async fn greet(&self, service: Service) -> std::result::Result<(), CallError> {
+        match service {
+            Service::Compute => compute::answers(&self.session).await,
+            Service::Network => network::answers(&self.session).await,
+            Service::LoadBalancer | Service::LoadBalancerRoot => octavia::answers(&self.session).await,
+            Service::KeyManager => key_manager::answers(&self.session).await,
+        }
+    }
+
+    /// Everything that the configuration names, one after the other; of a cloud that does not let us in, that alone.
+    pub(crate) async fn look_around(&self) -> Vec<Finding> {
+        let access = match self.session.access().await {
+            Ok(access) => access,
+            Err(error) => return vec![finding("credentials", Err(error.explain("authenticate")))],
+        };
+        let mut findings = vec![finding("credentials", Ok(welcome(&access)))];
+        for service in self.services() {
+            findings.push(self.look_at_service(&access, service).await);
+        }
+        findings.push(self.look_at_keys(&access).await);
+        let answers = |service| findings.iter().any(|f| f.what == endpoint_name(service) && f.outcome.is_ok());
+        let (has_network, has_balancers) = (answers(Service::Network), answers(Service::LoadBalancer));
+        if has_network {
+            findings.extend(self.look_at_routes().await);
+        }
+        if has_network && self.config.load_balancer.enabled {
+            findings.extend(self.look_at_places().await);
+        }
+        if has_balancers {
+            findings.extend(self.look_at_balancers().await);
+        }
+        findings
+    }
+
+    async fn look_at_service(&self, access: &Access, service: Service) -> Finding {
+        let what = endpoint_name(service);
+        let operation = format!("ask for the least of type {:?}", service.kind());
+        let outcome = match access.endpoint(service) {
+            Err(error) => Err(error),
+            Ok(url) => self.greet(service).await.map(|()| format!("{url} answers, and lets us read")),
+        };
+        finding(what, outcome.map_err(|error| error.explain(operation)))
+    }
+
+    /// Without Barbican all is well until somebody wants TLS.
+    async fn look_at_keys(&self, access: &Access) -> Finding {
+        let (what, reference) = (endpoint_name(Service::KeyManager), &self.config.load_balancer.tls_container_ref);
+        if let Err(error) = access.endpoint(Service::KeyManager) {
+            let message = format!("{error}; Services with a TLS container fail");
+            return finding(what, Err(Error::new(ErrorKind::Unsupported, "find the services", message)));
+        }
+        if reference.is_empty() || self.config.load_balancer.container_store != "barbican" {
+            return finding(what, Ok("it is in the catalog".to_owned()));
+        }
+        let what = "default-tls-container-ref in [LoadBalancer]";
+        let outcome = match stored(reference) {
+            Some((kind, id)) => key_manager::exists(&self.session, kind, id).await,
+            None => Err(CallError::NoId(reference.clone())),
+        };
+        finding(what, told(outcome.map(|()| "it is there".to_owned()), "look for the certificate"))
+    }
+
+    async fn look_at_routes(&self) -> Vec<Finding> {
+        let Some(id) = &self.config.router_id else { return Vec::new() };
+        let router = network::router(&self.session, id).await;
+        let router = told(router.map(|router| format!("it has {} routes", router.routes.len())), "look for the router");
+        let extensions = network::extensions(&self.session).await;
+        let has_routes = extensions.map(|all| all.iter().any(|one| one.alias.starts_with("extraroute")));
+        let extension = match told(has_routes, "list the extensions") {
+            Ok(true) => Ok("this Neutron can set routes of routers".to_owned()),
+            Ok(false) => Err(Error::new(
+                ErrorKind::Unsupported,
+                "list the extensions",
+                "this Neutron has no extension \"extraroute\", so there are no routes",
+            )),
+            Err(error) => Err(error),
+        };
+        vec![finding("router-id in [Route]", router), finding("extension extraroute", extension)]
+    }
+
+    /// The networks and subnets that balancers and floating IPs are to be in.
+    async fn look_at_places(&self) -> Vec<Finding> {
+        let classes = self.config.classes.iter().map(|(name, class)| (format!("[LoadBalancerClass {name:?}]"), class));
+        let sections = [("[LoadBalancer]".to_owned(), &self.config.load_balancer.places)].into_iter().chain(classes);
+        let findings = sections.map(|(section, class)| self.look_at_place(section, class));
+        join_all(findings).await.into_iter().flatten().collect()
+    }
+
+    async fn look_at_place(&self, section: String, class: &Class) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        if !class.network_id.is_empty() {
+            let network = network::network(&self.session, &class.network_id).await;
+            let found = network.map(|network| format!("it is {:?}", network.name));
+            findings.push(finding(format!("network-id in {section}"), told(found, "look for the network")));
+        }
+        for (key, id) in [("subnet-id", &class.subnet_id), ("member-subnet-id", &class.member_subnet_id)] {
+            if !id.is_empty() {
+                let subnet = network::subnet(&self.session, id).await;
+                let found = subnet.map(|subnet| format!("it is {:?}, {}", subnet.name, subnet.cidr));
+                findings.push(finding(format!("{key} in {section}"), told(found, "look for the subnet")));
+            }
+        }
+        findings.extend(self.look_at_floating(&section, class).await);
+        findings
+    }
+
+    async fn look_at_floating(&self, section: &str, class: &Class) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let (network_id, subnet_id) = (&class.floating_network_id, &class.floating_subnet.id);
+        if !network_id.is_empty() {
+            let network = told(network::network(&self.session, network_id).await, "look for the network");
+            let outcome = network.and_then(|network| match network.external {
+                true => Ok(format!("it is {:?}, and external", network.name)),
+                false => Err(wrong(format!("the network {:?} is not external (router:external)", network.name))),
+            });
+            findings.push(finding(format!("floating-network-id in {section}"), outcome));
+        }
+        if !subnet_id.is_empty() {
+            let subnet = told(network::subnet(&self.session, subnet_id).await, "look for the subnet");
+            let outcome = subnet.and_then(|subnet| match network_id.is_empty() || subnet.network_id == *network_id {
+                true => Ok(format!("it is {:?}, {}", subnet.name, subnet.cidr)),
+                false => Err(wrong(format!("it is in the network {}, and not in {network_id}", subnet.network_id))),
+            });
+            findings.push(finding(format!("floating-subnet-id in {section}"), outcome));
+        }
+        findings
+    }
+
+    async fn look_at_balancers(&self) -> Vec<Finding> {
+        let settings = &self.config.load_balancer;
+        let mut findings = vec![self.look_at_provider().await];
+        if !settings.flavor_id.is_empty() {
+            let found = octavia::flavor_exists(&self.session, &settings.flavor_id).await;
+            let found = told(found.map(|()| "it is there".to_owned()), "look for the flavor");
+            findings.push(finding("flavor-id in [LoadBalancer]", found));
+        }
+        if !settings.availability_zone.is_empty() {
+            let found = octavia::zone_exists(&self.session, &settings.availability_zone).await;
+            let found = told(found.map(|()| "it is there".to_owned()), "look for the availability zone");
+            findings.push(finding("availability-zone in [LoadBalancer]", found));
+        }
+        findings
+    }
+
+    async fn look_at_provider(&self) -> Finding {
+        let wanted = &self.config.load_balancer.provider;
+        let providers = told(octavia::providers(&self.session).await, "list the providers of balancers");
+        let outcome = providers.and_then(|all| {
+            let names: Vec<_> = all.iter().map(|provider| provider.name.as_str()).collect();
+            match names.contains(&wanted.as_str()) {
+                true => Ok(format!("Octavia has {wanted}")),
+                false => Err(wrong(format!("Octavia has no provider {wanted:?}; it has {}", names.join(", ")))),
+            }
+        });
+        finding("lb-provider in [LoadBalancer]", outcome)
+    }
+
+    /// What is limited of what the manager makes.
+    pub(crate) async fn limits(&self) -> Result<Vec<Quota>> {
+        let access = self.session.access().await.map_err(|error| error.explain("authenticate"))?;
+        if access.project_id.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut quotas = told(self.network_limits(&access.project_id).await, "read the quotas of Neutron")?;
+        if self.config.load_balancer.enabled {
+            quotas.extend(told(self.balancer_limits(&access.project_id).await, "read the quotas of Octavia")?);
+        }
+        Ok(quotas)
+    }
+
+    async fn network_limits(&self, project: &str) -> std::result::Result<Vec<Quota>, CallError> {
+        const KINDS: [(&str, &str); 4] = [
+            ("floatingip", "floating IPs"),
+            ("port", "ports"),
+            ("security_group", "security groups"),
+            ("security_group_rule", "rules of security groups"),
+        ];
+        let usage = network::quotas(&self.session, project).await?;
+        let limited = KINDS.into_iter().filter_map(|(key, what)| {
+            let usage = usage.get(key)?;
+            quota(what, usize::try_from(usage.used).unwrap_or_default(), usage.limit)
+        });
+        Ok(limited.collect())
+    }
+
+    /// Octavia tells limits alone, so what there is is counted, where there is a limit.
+    async fn balancer_limits(&self, project: &str) -> std::result::Result<Vec<Quota>, CallError> {
+        // The second name is that of older releases.
+        const KINDS: [(&str, &str, &str, &str); 3] = [
+            ("load_balancer", "loadbalancer", "loadbalancers", "load balancers"),
+            ("listener", "listener", "listeners", "listeners"),
+            ("pool", "pool", "pools", "pools"),
+        ];
+        let limits = octavia::quotas(&self.session, project).await?;
+        let mut quotas = Vec::new();
+        for (key, older, kind, what) in KINDS {
+            let limit = limits.get(key).or_else(|| limits.get(older)).copied().flatten().filter(|limit| *limit >= 0);
+            if let Some(limit) = limit {
+                quotas.extend(quota(what, octavia::count(&self.session, kind).await?, limit));
+            }
+        }
+        Ok(quotas)
+    }
+}
+
+fn quota(what: &str, used: usize, limit: i64) -> Option<Quota> {
+    let limit = u64::try_from(limit).ok()?;
+    Some(Quota { what: what.to_owned(), used: used as u64, limit })
+}
+
+fn endpoint_name(service: Service) -> String {
+    format!("endpoint {}", service.kind())
+}
+
+fn welcome(access: &Access) -> String {
+    let project = match access.project_id.as_str() {
+        "" => "for no project".to_owned(),
+        id => format!("for the project {id}"),
+    };
+    match access.roles.is_empty() {
+        true => format!("Keystone takes them, {project}"),
+        false => format!("Keystone takes them, {project}, with the roles {}", access.roles.join(", ")),
+    }
+}
+
+/// What a TLS reference leads to, by its last two segments.
+pub(crate) fn stored(reference: &str) -> Option<(Stored, &str)> {
+    let mut segments = reference.rsplit('/');
+    let (id, kind) = (segments.next().filter(|id| !id.is_empty())?, segments.next()?);
+    match kind {
+        "containers" => Some((Stored::Container, id)),
+        "secrets" => Some((Stored::Secret, id)),
+        _ => None,
+    }
+}
+
+fn told<T>(outcome: std::result::Result<T, CallError>, operation: &str) -> Result<T> {
+    outcome.map_err(|error| error.explain(operation))
+}
+
+fn wrong(message: String) -> Error {
+    Error::new(ErrorKind::InvalidConfig, "look at the configuration", message)
+}
+
+fn finding(what: impl Into<String>, outcome: Result<String>) -> Finding {
+    Finding { what: what.into(), outcome }
+}

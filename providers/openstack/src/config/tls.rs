@@ -1,0 +1,57 @@
+//! Whom to trust, and with which certificate of our own. Files are looked at here, so that one that is missing is told
+//! with the rest of what is wrong.
+
+use std::path::{Path, PathBuf};
+
+use bowline_config::ConfigFile;
+
+use super::Tls;
+use super::fields::Fields;
+
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
+const KEY: &str = "PRIVATE KEY-----";
+
+/// What TLS needs. `verify` is that of clouds.yaml.
+pub(super) fn read(fields: &Fields, verify: Option<bool>) -> Tls {
+    let path = |key| fields.get(key).map(PathBuf::from);
+    Tls {
+        ca_file: path("ca-file"),
+        ca_text: fields.get("cafilecontents").filter(|_| fields.get("ca-file").is_none()).map(str::to_owned),
+        // upstream: not even "True" switches it off.
+        insecure: fields.get("tls-insecure").map_or(verify == Some(false), |insecure| insecure == "true"),
+        client: path("cert-file").zip(path("key-file")),
+    }
+}
+
+/// The files that are named.
+pub(super) fn files(tls: &Tls) -> impl Iterator<Item = PathBuf> {
+    named(tls).map(|(_, path, _)| path.to_owned()).collect::<Vec<_>>().into_iter()
+}
+
+/// By their keys, with what has to be in them.
+fn named(tls: &Tls) -> impl Iterator<Item = (&'static str, &Path, &'static str)> {
+    let pair = tls.client.iter();
+    let pair = pair.flat_map(|(cert, key)| [("cert-file", &**cert, CERTIFICATE), ("key-file", &**key, KEY)]);
+    tls.ca_file.iter().map(|ca| ("ca-file", &**ca, CERTIFICATE)).chain(pair)
+}
+
+/// The keys that are no good, with what is wrong and what would be right.
+pub(super) fn mistakes(tls: &Tls) -> Vec<(&'static str, String, String)> {
+    let of_file = |(key, path, wanted)| file_mistake(path, wanted).map(|(message, hint)| (key, message, hint));
+    let text = tls.ca_text.as_ref().filter(|text| !text.contains(CERTIFICATE));
+    let text = text.map(|_| {
+        let hint = "it is a text in PEM, in quotes, with \\n for the ends of its lines";
+        ("cafilecontents", "there is no certificate in it".to_owned(), hint.to_owned())
+    });
+    named(tls).filter_map(of_file).chain(text).collect()
+}
+
+fn file_mistake(path: &Path, wanted: &str) -> Option<(String, String)> {
+    let what = if wanted == KEY { "private key" } else { "certificate" };
+    let told = |message: &str, hint: &str| Some((format!("{}: {message}", path.display()), hint.to_owned()));
+    match ConfigFile::read(path) {
+        Err(problem) => told(&problem.message, problem.hint.as_deref().unwrap_or("name a file in PEM")),
+        Ok(file) if file.text().contains(wanted) => None,
+        Ok(_) => told(&format!("there is no {what} in it"), "name a file in PEM"),
+    }
+}

@@ -1,0 +1,121 @@
+//! The ports of servers, many servers at a time, and what hangs on their trunks.
+
+use std::collections::{BTreeSet, HashMap};
+
+use bowline_cloud::{Error, Result};
+use futures::stream::{self, StreamExt as _};
+
+use super::addresses::TrunkPort;
+use super::search::PARALLEL;
+use crate::OpenStack;
+use crate::api::network::{self, Port};
+
+/// How many IDs one question names. An ID and its key take some 50 bytes, and proxies refuse a line of more than 8,000.
+const IDS: usize = 100;
+
+/// The ports of some servers, and what is known of the trunks among them.
+#[derive(Default)]
+pub(super) struct Ports {
+    /// By server, in the order that Neutron tells them in.
+    by_server: HashMap<String, Vec<Port>>,
+    /// Servers whose ports could not be read.
+    failures: HashMap<String, Error>,
+    /// By the ID of the port.
+    on_trunks: HashMap<String, TrunkPort>,
+}
+
+impl Ports {
+    /// The ports of this server.
+    pub(super) fn of(&self, server: &str) -> Result<Vec<&Port>> {
+        match self.failures.get(server) {
+            Some(error) => Err(error.clone()),
+            None => Ok(self.by_server.get(server).into_iter().flatten().collect()),
+        }
+    }
+
+    /// What hangs on the trunks of this server, as far as it could be read.
+    pub(super) fn on_trunks_of(&self, server: &str) -> Vec<TrunkPort> {
+        let ports = self.by_server.get(server).into_iter().flatten();
+        ports.flat_map(trunk_port_ids).filter_map(|id| self.on_trunks.get(id)).cloned().collect()
+    }
+
+    /// What was asked about these servers, and what came of it.
+    fn take(&mut self, servers: Vec<String>, answer: Result<Vec<Port>>) {
+        match answer {
+            Ok(ports) => {
+                for port in ports {
+                    self.by_server.entry(port.device_id.clone()).or_default().push(port);
+                }
+            }
+            Err(error) => self.failures.extend(servers.into_iter().map(|id| (id, error.clone()))),
+        }
+    }
+
+    fn trunk_port_ids(&self) -> BTreeSet<&str> {
+        self.by_server.values().flatten().flat_map(trunk_port_ids).collect()
+    }
+}
+
+fn trunk_port_ids(port: &Port) -> impl Iterator<Item = &str> {
+    port.trunk_details.sub_ports.iter().map(|sub_port| sub_port.port_id.as_str())
+}
+
+impl OpenStack {
+    /// The ports of these servers.
+    pub(super) async fn ports_of(&self, servers: &[&str]) -> Ports {
+        let chunks: Vec<Vec<String>> =
+            servers.chunks(IDS).map(|chunk| chunk.iter().map(|id| (*id).to_owned()).collect()).collect();
+        let read = stream::iter(chunks).map(|chunk| async move {
+            let answer = self.with("device_id", chunk.iter().map(String::as_str)).await;
+            (chunk, answer)
+        });
+        let mut ports = Ports::default();
+        // In the order of the questions: that of the answers would change from one time to the next.
+        for (chunk, answer) in read.buffered(PARALLEL).collect::<Vec<_>>().await {
+            ports.take(chunk, answer);
+        }
+        ports.on_trunks = self.on_trunks(&ports.trunk_port_ids().into_iter().collect::<Vec<_>>()).await;
+        ports
+    }
+
+    /// The ports of which this attribute is one of these IDs.
+    async fn with<'a>(&self, attribute: &str, ids: impl Iterator<Item = &'a str>) -> Result<Vec<Port>> {
+        let query: Vec<_> = ids.map(|id| (attribute, id)).collect();
+        network::ports(&self.session, &query).await.map_err(|error| error.explain("list ports"))
+    }
+
+    /// These ports with the names of their networks. What cannot be read is told in the log and left out: the server has
+    /// other addresses.
+    async fn on_trunks(&self, ids: &[&str]) -> HashMap<String, TrunkPort> {
+        let mut found = Vec::new();
+        for chunk in ids.chunks(IDS) {
+            match self.with("id", chunk.iter().copied()).await {
+                Ok(ports) => found.extend(ports),
+                Err(error) => tracing::warn!(%error, ports = ?chunk, "could not read ports of a trunk"),
+            }
+        }
+        let networks = self.network_names(&found).await;
+        let named = |port: Port| {
+            let network = networks.get(&port.network_id)?.clone();
+            Some((port.id.clone(), TrunkPort { network, port }))
+        };
+        let named: HashMap<_, _> = found.into_iter().filter_map(named).collect();
+        for id in ids.iter().filter(|id| !named.contains_key(**id)) {
+            tracing::warn!(port = id, "a port of a trunk, or its network, is not found: its addresses are left out");
+        }
+        named
+    }
+
+    async fn network_names(&self, ports: &[Port]) -> HashMap<String, String> {
+        let ids: BTreeSet<_> = ports.iter().map(|port| port.network_id.as_str()).collect();
+        let mut names = HashMap::new();
+        for chunk in ids.into_iter().collect::<Vec<_>>().chunks(IDS) {
+            let query: Vec<_> = chunk.iter().map(|id| ("id", *id)).collect();
+            match network::networks(&self.session, &query).await {
+                Ok(found) => names.extend(found.into_iter().map(|network| (network.id, network.name))),
+                Err(error) => tracing::warn!(%error, "could not read the networks of a trunk's ports"),
+            }
+        }
+        names
+    }
+}

@@ -1,0 +1,264 @@
+//! Which servers are meant: asked for one by one, or looked for in a listing, whichever is less work.
+//!
+//! ```text
+//!  few questions ──────────────────────────────────► GET servers/ID, or servers?name=^NAME$, each
+//!  many ──► pages of all servers ──► found there        ▲
+//!                  └─ not found, or not for certain ────┘
+//! ```
+//!
+//! That a listing leaves a server out proves nothing: one that is to be deleted later, or that belongs to another project, is
+//! not listed and yet is there. Nova is asked about that very server before it is called gone.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bowline_cloud::{Error, ErrorKind, Identity, Result, Retry};
+use futures::stream::{self, StreamExt as _};
+
+use super::FIND;
+use crate::OpenStack;
+use crate::api::compute::{self, Server};
+
+/// How many servers one page of a listing has: what Nova gives at most, unless it is set otherwise.
+pub(crate) const PAGE: usize = 1000;
+
+/// How many calls are under way at once for one question.
+pub(super) const PARALLEL: usize = 4;
+
+/// So many single questions are less work than one page.
+const SINGLY: usize = 4;
+
+/// What came of looking for servers; `None` if there is no such server.
+pub(super) type Found = HashMap<Identity, Result<Option<Server>>>;
+
+/// How many servers the project had when they were last listed.
+#[derive(Debug, Default)]
+pub(crate) struct Census(AtomicUsize);
+
+impl Census {
+    /// As many questions as this are asked one by one.
+    fn few(&self) -> usize {
+        SINGLY * self.0.load(Ordering::Relaxed).div_ceil(PAGE).max(1)
+    }
+
+    fn take(&self, servers: usize) {
+        self.0.store(servers, Ordering::Relaxed);
+    }
+}
+
+impl OpenStack {
+    /// Looks for all of these, each once.
+    pub(super) async fn search(&self, sought: HashSet<Identity>) -> Found {
+        let mut found = Found::new();
+        let mut open: Vec<_> = sought.into_iter().collect();
+        if open.len() > self.census.few() {
+            open = match self.search_listing(open, &mut found).await {
+                Ok(open) => open,
+                Err((open, error)) => {
+                    found.extend(open.into_iter().map(|identity| (identity, Err(error.clone()))));
+                    return found;
+                }
+            };
+        }
+        let answers = stream::iter(open).map(|identity| async move {
+            let answer = self.server_of(&identity).await;
+            (identity, answer)
+        });
+        found.extend(answers.buffer_unordered(PARALLEL).collect::<Vec<_>>().await);
+        found
+    }
+
+    /// Looks through pages until few are left to look for. Returns those, or, with a page that cannot be read, all that are
+    /// not found yet.
+    async fn search_listing(
+        &self,
+        mut open: Vec<Identity>,
+        found: &mut Found,
+    ) -> std::result::Result<Vec<Identity>, (Vec<Identity>, Error)> {
+        let (mut listed, mut next) = (Listed::default(), None);
+        loop {
+            let page = match self.page(next.as_deref()).await {
+                Ok(page) => page,
+                Err(error) => return Err((open, error)),
+            };
+            listed.add(page.items);
+            open = listed.settle(open, found, page.next.is_none());
+            match page.next {
+                Some(further) if open.len() > SINGLY => next = Some(further),
+                Some(_) => return Ok(open),
+                None => {
+                    self.census.take(listed.servers);
+                    return Ok(open);
+                }
+            }
+        }
+    }
+
+    /// One page of all servers.
+    pub(super) async fn page(&self, after: Option<&str>) -> Result<crate::session::Page<Server>> {
+        let limit = PAGE.to_string();
+        let page = compute::servers_page(&self.session, &[("limit", &limit)], after).await;
+        let page = page.map_err(|error| error.explain("list servers"))?;
+        match page.items.iter().find(|server| server.id.is_empty()) {
+            Some(server) => Err(nameless(server)),
+            None => Ok(page),
+        }
+    }
+
+    /// Asks about this one alone.
+    async fn server_of(&self, identity: &Identity) -> Result<Option<Server>> {
+        match identity {
+            Identity::Id(id) => self.server_of_id(id).await,
+            Identity::Name(name) => self.server_of_name(name).await,
+            Identity::NotMine => Ok(None),
+        }
+    }
+
+    async fn server_of_id(&self, id: &str) -> Result<Option<Server>> {
+        match compute::server(&self.session, id).await {
+            Ok(server) if server.id.is_empty() => Err(nameless(&server)),
+            Ok(server) => Ok(Some(server)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.explain(FIND).context("server", id)),
+        }
+    }
+
+    async fn server_of_name(&self, name: &str) -> Result<Option<Server>> {
+        let pattern = format!("^{}$", escaped(name));
+        let found = compute::servers(&self.session, &[("name", &pattern)]).await;
+        let mut found = found.map_err(|error| error.explain(FIND).context("name", name))?;
+        match found.len() {
+            0 if self.config.regional => Err(elsewhere(name)),
+            0 | 1 => found.pop().map_or(Ok(None), |server| match server.id.as_str() {
+                "" => Err(nameless(&server)),
+                _ => Ok(Some(server)),
+            }),
+            _ => Err(ambiguous(name, &found)),
+        }
+    }
+}
+
+/// What the pages so far have.
+#[derive(Default)]
+struct Listed {
+    by_id: HashMap<String, Server>,
+    /// IDs by name in small letters, because Nova's own search does not tell capitals from small letters everywhere.
+    by_name: HashMap<String, Vec<String>>,
+    servers: usize,
+}
+
+impl Listed {
+    fn add(&mut self, servers: Vec<Server>) {
+        for server in servers {
+            let id = server.id.clone();
+            let named = self.by_name.entry(server.name.to_lowercase()).or_default();
+            // Pages that move while they are read show a server twice.
+            if self.by_id.insert(id.clone(), server).is_none() {
+                named.push(id);
+                self.servers += 1;
+            }
+        }
+    }
+
+    /// Moves what is certain to `found`, and returns the rest. A name is certain on the last page alone, and only if Nova
+    /// could not take it for another one.
+    fn settle(&self, open: Vec<Identity>, found: &mut Found, is_last: bool) -> Vec<Identity> {
+        let (settled, open): (Vec<_>, Vec<_>) = open.into_iter().partition(|identity| self.has(identity, is_last));
+        let server = |identity: &Identity| self.server(identity).cloned();
+        found.extend(settled.into_iter().map(|identity| (identity.clone(), Ok(server(&identity)))));
+        open
+    }
+
+    fn has(&self, identity: &Identity, is_last: bool) -> bool {
+        self.server(identity).is_some() && (is_last || matches!(identity, Identity::Id(_)))
+    }
+
+    fn server(&self, identity: &Identity) -> Option<&Server> {
+        match identity {
+            Identity::Id(id) => self.by_id.get(id),
+            Identity::Name(name) => match self.by_name.get(&name.to_lowercase())?.as_slice() {
+                [only] => self.by_id.get(only).filter(|server| server.name == *name),
+                _ => None,
+            },
+            Identity::NotMine => None,
+        }
+    }
+}
+
+/// The name as a regular expression that fits nothing else.
+fn escaped(name: &str) -> String {
+    let mut pattern = String::with_capacity(name.len());
+    for c in name.chars() {
+        if r"\.+*?()|[]{}^$".contains(c) {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
+/// Nova tells of a server without saying which: whatever that is, it is no answer.
+fn nameless(server: &Server) -> Error {
+    Error::new(ErrorKind::Unexpected, FIND, format!("Nova tells of a server {:?} without an ID", server.name))
+}
+
+/// In a cluster of several regions, a server that is not here may be elsewhere.
+fn elsewhere(name: &str) -> Error {
+    let message = format!(
+        "no server is named {name:?} in this region, and with OS_CCM_REGIONAL=true it may be in another one: the node is \
+         left alone; set spec.providerID, or delete the node by hand"
+    );
+    // Nothing tells us when such a server comes.
+    Error::new(ErrorKind::InvalidConfig, FIND, message).retry(Retry::Backoff)
+}
+
+fn ambiguous(name: &str, servers: &[Server]) -> Error {
+    let ids: Vec<_> = servers.iter().map(|server| server.id.as_str()).collect();
+    let message = format!("multiple results: {} servers are named {name:?}: {}", ids.len(), ids.join(", "));
+    // A person mends it in the cloud, where nothing tells us: so look again now and then.
+    Error::new(ErrorKind::InvalidConfig, FIND, message).retry(Retry::Backoff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(id: &str, name: &str) -> Server {
+        Server { id: id.to_owned(), name: name.to_owned(), ..Server::default() }
+    }
+
+    #[test]
+    fn case_039_a_name_stands_for_itself_alone() {
+        assert_eq!(escaped("n1.example"), r"n1\.example");
+        assert_eq!(escaped(r"a+b(c)|[d]{e}^$*?\"), r"a\+b\(c\)\|\[d\]\{e\}\^\$\*\?\\");
+        assert_eq!(escaped("node-1"), "node-1");
+    }
+
+    #[test]
+    fn an_id_is_settled_at_once_and_a_name_by_the_last_page() {
+        let (id, name) = (Identity::Id("1".to_owned()), Identity::Name("b".to_owned()));
+        let (mut listed, mut found) = (Listed::default(), Found::new());
+        listed.add(vec![server("1", "a"), server("2", "b")]);
+        let open = listed.settle(vec![id.clone(), name.clone()], &mut found, false);
+        assert_eq!((open.as_slice(), found.contains_key(&id)), ([name].as_slice(), true));
+        listed.add(vec![server("2", "b")]);
+        assert!(listed.settle(open, &mut found, true).is_empty(), "a page that moved shows it twice");
+        assert_eq!(listed.servers, 2);
+    }
+
+    #[test]
+    fn a_name_that_nova_could_take_for_another_is_not_settled_by_a_listing() {
+        let open: Vec<_> = ["twin", "case", "absent"].map(|name| Identity::Name(name.to_owned())).into();
+        let (mut listed, mut found) = (Listed::default(), Found::new());
+        listed.add(vec![server("1", "twin"), server("2", "Twin"), server("3", "Case")]);
+        assert_eq!(listed.settle(open.clone(), &mut found, true), open);
+    }
+
+    #[test]
+    fn the_more_servers_there_are_the_more_questions_are_few() {
+        let census = Census::default();
+        assert_eq!(census.few(), SINGLY);
+        census.take(2 * PAGE + 1);
+        assert_eq!(census.few(), 3 * SINGLY);
+    }
+}

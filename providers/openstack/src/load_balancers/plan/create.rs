@@ -1,0 +1,98 @@
+//! A new balancer: one request with all that hangs on it. Providers that cannot take that get one thing after the other.
+
+use bowline_cloud::Result;
+use bowline_core::{FieldChange, IpFamily, PortSpec, Verb};
+use serde_json::{Map, Value};
+
+use super::super::change::Change;
+use super::super::names::Part;
+use super::{Context, Draft, field, listeners, members, monitors, pools};
+
+pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
+    listeners::check_ports(context)?;
+    let serial = context.config.load_balancer.serial;
+    let mut body = balancer(context);
+    let mut changes = described(&body);
+    if !serial {
+        draft.warn(members::skipped(context));
+        let ports = context.spec.ports.iter().enumerate();
+        let trees: Vec<Value> = ports.map(|(index, port)| Value::Object(tree(context, index, port))).collect();
+        changes.extend(context.spec.ports.iter().map(|port| described_port(context, port)));
+        body.insert("listeners".to_owned(), Value::Array(trees));
+    }
+    let change = Change::CreateLoadBalancer { body: Value::Object(body) };
+    // Nobody waits for what is not there yet.
+    draft.push(None, Verb::Create, "load balancer", &context.names.balancer(), changes, change);
+    if serial { listeners::steps(context, draft) } else { Ok(()) }
+}
+
+/// The balancer alone. What is empty is left out.
+fn balancer(context: &Context<'_>) -> Map<String, Value> {
+    let (settings, features, places) = (context.settings, context.seen.features, &context.seen.places);
+    let mut body = Map::new();
+    let mut put = |key: &str, value: &str| {
+        if !value.is_empty() {
+            body.insert(key.to_owned(), Value::from(value));
+        }
+    };
+    put("name", &context.names.balancer());
+    put("description", &context.names.balancer_description());
+    put("provider", &context.config.load_balancer.provider);
+    if features.flavors {
+        put("flavor_id", &settings.flavor_id);
+    }
+    if features.availability_zones {
+        put("availability_zone", &settings.availability_zone);
+    }
+    if settings.places.vip_port_id.is_empty() {
+        put("vip_subnet_id", &places.vip_subnet_id);
+        put("vip_network_id", &places.vip_network_id);
+    } else {
+        put("vip_port_id", &settings.places.vip_port_id);
+    }
+    // The address of an external balancer for IPv4 is that of its floating IP.
+    if settings.internal || settings.family == Some(IpFamily::IPv6) {
+        put("vip_address", context.spec.requested_address.as_deref().unwrap_or_default());
+    }
+    if features.tags {
+        body.insert("tags".to_owned(), Value::from(vec![context.names.balancer()]));
+    }
+    body
+}
+
+/// The listener of a port with all that is behind it.
+fn tree(context: &Context<'_>, index: usize, port: &PortSpec) -> Map<String, Value> {
+    let mut pool = pools::body(context, index, port);
+    let members: Vec<Value> = members::wanted(context, port).iter().map(members::Wanted::body).collect();
+    if !members.is_empty() {
+        pool.insert("members".to_owned(), Value::Array(members));
+    }
+    if let Some(wanted) = monitors::wanted(context, port) {
+        let monitor = wanted.body(&context.names.part(Part::Monitor, index));
+        pool.insert("healthmonitor".to_owned(), Value::Object(monitor));
+    }
+    let mut listener = listeners::body(context, index, port);
+    listener.insert("default_pool".to_owned(), Value::Object(pool));
+    listener
+}
+
+// ---- for people
+
+/// What somebody chose; not what is always the same.
+fn described(body: &Map<String, Value>) -> Vec<FieldChange> {
+    let told = body.iter().filter(|(key, _)| !matches!(key.as_str(), "name" | "description" | "tags"));
+    told.map(|(key, value)| field(key, None, value.as_str().map(str::to_owned))).collect()
+}
+
+fn described_port(context: &Context<'_>, port: &PortSpec) -> FieldChange {
+    let members = members::wanted(context, port);
+    let monitor = monitors::wanted(context, port);
+    let monitor = monitor.map_or_else(|| "no health monitor".to_owned(), |wanted| wanted.to_string());
+    let text = format!(
+        "pool {} {}, {}, {monitor}",
+        context.settings.pool_protocol(port.protocol),
+        context.settings.method,
+        members::shown(&members)
+    );
+    field(&format!("listener {}:{}", context.settings.listener_protocol(port.protocol), port.port), None, Some(text))
+}

@@ -1,0 +1,258 @@
+//! What a balancer listens on. Octavia has one listener for each port and family of protocols: TCP and all that is spoken over it,
+//! UDP, SCTP.
+
+use std::collections::BTreeSet;
+
+use bowline_cloud::{Error, ErrorKind, Result, Retry};
+use bowline_core::{FieldChange, PortSpec, Verb};
+use ipnet::IpNet;
+use serde_json::{Map, Value, json};
+
+use super::super::change::{Change, ListenerRef};
+use super::super::names::Part;
+use super::{Context, Draft, PLAN, field, members, pools};
+use crate::api::octavia::Listener;
+
+pub(super) const KIND: &str = "listener";
+
+/// The header that tells the client's address.
+const FORWARDED_FOR: &str = "X-Forwarded-For";
+
+/// What stands between listeners: two in one of these cannot have the same port.
+fn family(protocol: &str) -> &str {
+    match protocol {
+        "UDP" | "SCTP" => protocol,
+        _ => "TCP",
+    }
+}
+
+/// One step after the other for each port, then what is left over goes.
+pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
+    check_ports(context)?;
+    check_conflicts(context)?;
+    draft.warn(members::skipped(context));
+    let mut served = BTreeSet::new();
+    for (index, port) in context.spec.ports.iter().enumerate() {
+        let (fitting, stale) = at(context, port);
+        // Octavia would refuse the new one as long as the old one is there.
+        for listener in &stale {
+            remove(context, listener, draft)?;
+        }
+        served.extend(stale.iter().chain(&fitting).map(|listener| listener.id.clone()));
+        let reference = match fitting {
+            Some(listener) => {
+                update(context, listener, draft);
+                ListenerRef::Id(listener.id.clone())
+            }
+            None => create(context, index, port, draft),
+        };
+        pools::steps(context, index, port, fitting, reference, draft)?;
+    }
+    let left_over = context.seen.listeners.iter().filter(|listener| !served.contains(&listener.id));
+    for listener in left_over.filter(|listener| is_ours(context, listener)) {
+        remove(context, listener, draft)?;
+    }
+    Ok(())
+}
+
+/// The listener that fits a port, and those that are in its place.
+fn at<'a>(context: &Context<'a>, port: &PortSpec) -> (Option<&'a Listener>, Vec<&'a Listener>) {
+    let protocol = context.settings.listener_protocol(port.protocol);
+    let seen: &'a [Listener] = &context.seen.listeners;
+    let there = seen.iter().filter(|one| one.protocol_port == port.port && family(&one.protocol) == family(protocol));
+    let (fitting, stale): (Vec<_>, Vec<_>) = there.partition(|listener| listener.protocol == protocol);
+    (fitting.into_iter().next(), stale)
+}
+
+/// It was made for this Service, or before anybody marked whose they are.
+fn is_ours(context: &Context<'_>, listener: &Listener) -> bool {
+    let mut tags = listener.tags.iter().filter(|tag| !tag.is_empty()).peekable();
+    if tags.peek().is_none() { context.owner } else { tags.any(|tag| *tag == context.names.balancer()) }
+}
+
+// ---- what stands in the way
+
+/// Two ports that come to the same listener cannot both be had.
+pub(super) fn check_ports(context: &Context<'_>) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    let place = |port: &PortSpec| (family(context.settings.listener_protocol(port.protocol)), port.port);
+    let Some(port) = context.spec.ports.iter().find(|port| !seen.insert(place(port))) else { return Ok(()) };
+    let protocol = context.settings.listener_protocol(port.protocol);
+    let message = format!(
+        "two ports of the Service come to one listener, {protocol} on port {}: with TLS or X-Forwarded-For all ports are of HTTP",
+        port.port
+    );
+    Err(Error::new(ErrorKind::InvalidConfig, PLAN, message))
+}
+
+fn check_conflicts(context: &Context<'_>) -> Result<()> {
+    for port in &context.spec.ports {
+        let (fitting, stale) = at(context, port);
+        let taken = fitting.into_iter().chain(stale).find(|listener| !is_ours(context, listener));
+        if let Some(listener) = taken {
+            return Err(conflict(context, port, listener));
+        }
+    }
+    Ok(())
+}
+
+fn conflict(context: &Context<'_>, port: &PortSpec, listener: &Listener) -> Error {
+    let Listener { id, protocol, tags, .. } = listener;
+    let owner = tags.iter().find(|tag| !tag.is_empty()).map_or("nobody who says so", String::as_str);
+    let balancer = context.balancer.map(|balancer| balancer.id.as_str()).unwrap_or_default();
+    let message = format!(
+        "the listener port {} already exists on load balancer {balancer}: {protocol} listener {id} belongs to {owner}; choose \
+         another port, or another load balancer",
+        port.port
+    );
+    Error::new(ErrorKind::AlreadyExists, PLAN, message).retry(Retry::Backoff)
+}
+
+// ---- making, changing, removing
+
+/// All that a new one is made of, without what is behind it.
+pub(super) fn body(context: &Context<'_>, index: usize, port: &PortSpec) -> Map<String, Value> {
+    let (settings, features) = (context.settings, context.seen.features);
+    let mut body = Map::new();
+    let mut put = |key: &str, value: Value| drop(body.insert(key.to_owned(), value));
+    put("name", json!(context.names.part(Part::Listener, index)));
+    put("protocol", json!(settings.listener_protocol(port.protocol)));
+    put("protocol_port", json!(port.port));
+    put("connection_limit", json!(settings.connection_limit));
+    if features.tags {
+        put("tags", json!([context.names.balancer()]));
+    }
+    if features.timeouts {
+        timeouts(context).into_iter().for_each(|(key, value)| put(key, json!(value)));
+    }
+    if settings.x_forwarded_for {
+        put("insert_headers", json!({FORWARDED_FOR: "true"}));
+    }
+    if !settings.tls_container_ref.is_empty() {
+        put("default_tls_container_ref", json!(settings.tls_container_ref));
+    }
+    if features.allowed_cidrs {
+        put("allowed_cidrs", json!(settings.allowed_cidrs()));
+    }
+    body
+}
+
+fn timeouts(context: &Context<'_>) -> [(&'static str, i64); 4] {
+    let timeouts = context.settings.timeouts;
+    [
+        ("timeout_client_data", timeouts.client_data),
+        ("timeout_member_connect", timeouts.member_connect),
+        ("timeout_member_data", timeouts.member_data),
+        ("timeout_tcp_inspect", timeouts.tcp_inspect),
+    ]
+}
+
+fn create(context: &Context<'_>, index: usize, port: &PortSpec, draft: &mut Draft) -> ListenerRef {
+    let body = body(context, index, port);
+    let told = body.iter().filter(|(key, _)| !matches!(key.as_str(), "name" | "tags"));
+    let changes = told.map(|(key, value)| field(key, None, Some(text(value)))).collect();
+    let name = context.names.part(Part::Listener, index);
+    draft.octavia(Verb::Create, KIND, &name, changes, Change::CreateListener { body: Value::Object(body) });
+    let protocol = context.settings.listener_protocol(port.protocol).to_owned();
+    ListenerRef::At { protocol, port: port.port }
+}
+
+/// One call with what differs.
+fn update(context: &Context<'_>, listener: &Listener, draft: &mut Draft) {
+    let differing: Vec<(&str, Value, Value)> =
+        wanted(context, listener).into_iter().filter(|(_, now, then)| now != then).collect();
+    if differing.is_empty() {
+        return;
+    }
+    let changes: Vec<FieldChange> =
+        differing.iter().map(|(key, now, then)| field(key, Some(text(now)), Some(text(then)))).collect();
+    let body = differing.into_iter().map(|(key, _, then)| (key.to_owned(), then)).collect();
+    let change = Change::UpdateListener { id: listener.id.clone(), body: Value::Object(body) };
+    draft.octavia(Verb::Update, KIND, &listener.name, changes, change);
+}
+
+/// Every field that can be changed, as it is and as it is to be. What is a set is in order in both.
+fn wanted(context: &Context<'_>, listener: &Listener) -> Vec<(&'static str, Value, Value)> {
+    let (settings, features) = (context.settings, context.seen.features);
+    let mut all = vec![("connection_limit", json!(listener.connection_limit), json!(settings.connection_limit))];
+    all.push(("insert_headers", json!(listener.insert_headers), json!(headers(context, listener))));
+    let (now, then) = (&listener.default_tls_container_ref, &settings.tls_container_ref);
+    all.push(("default_tls_container_ref", json!(now), json!(then)));
+    if features.tags {
+        all.push(("tags", json!(listener.tags), json!(tags(context, listener))));
+    }
+    if features.timeouts {
+        let now = [
+            listener.timeout_client_data,
+            listener.timeout_member_connect,
+            listener.timeout_member_data,
+            listener.timeout_tcp_inspect,
+        ];
+        let pairs = timeouts(context).into_iter().zip(now);
+        all.extend(pairs.map(|((key, then), now)| (key, json!(now), json!(then))));
+    }
+    if features.allowed_cidrs {
+        let then: Vec<String> = settings.allowed_cidrs().iter().map(ToString::to_string).collect();
+        all.push(("allowed_cidrs", json!(ranges(&listener.allowed_cidrs)), json!(ranges(&then))));
+    }
+    all
+}
+
+/// Those that are there, and the Service's.
+fn tags(context: &Context<'_>, listener: &Listener) -> Vec<String> {
+    let own = context.names.balancer();
+    if listener.tags.contains(&own) {
+        return listener.tags.clone();
+    }
+    listener.tags.iter().filter(|tag| !tag.is_empty()).cloned().chain([own]).collect()
+}
+
+/// Those that are there, with the one that is ours to set.
+fn headers(context: &Context<'_>, listener: &Listener) -> std::collections::BTreeMap<String, String> {
+    let mut headers = listener.insert_headers.clone();
+    let is_told = headers.get(FORWARDED_FOR).is_some_and(|value| value == "true");
+    match context.settings.x_forwarded_for {
+        wanted if wanted == is_told => {}
+        true => drop(headers.insert(FORWARDED_FOR.to_owned(), "true".to_owned())),
+        false => drop(headers.remove(FORWARDED_FOR)),
+    }
+    headers
+}
+
+/// In one order and one spelling.
+fn ranges(texts: &[String]) -> BTreeSet<String> {
+    let canonical =
+        |text: &String| text.parse().map_or_else(|_| text.clone(), |range: IpNet| range.trunc().to_string());
+    texts.iter().map(canonical).collect()
+}
+
+/// With the pool behind it, unless others use that as well.
+fn remove(context: &Context<'_>, listener: &Listener, draft: &mut Draft) -> Result<()> {
+    if let Some(seen) = pools::of_listener(context, listener)? {
+        let is_shared = seen.pool.listeners.iter().any(|other| other.id != listener.id);
+        if !is_shared {
+            let change = Change::DeletePool { id: seen.pool.id.clone() };
+            draft.octavia(Verb::Delete, pools::KIND, &seen.pool.name, Vec::new(), change);
+        }
+    }
+    let changes = vec![field("port", Some(format!("{}:{}", listener.protocol, listener.protocol_port)), None)];
+    let change = Change::DeleteListener { id: listener.id.clone() };
+    draft.octavia(Verb::Delete, KIND, &listener.name, changes, change);
+    Ok(())
+}
+
+/// A value for people: without quotes and braces as far as that goes.
+pub(super) fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) if text.is_empty() => "none".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.is_empty() => "none".to_owned(),
+        Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(", "),
+        Value::Object(fields) if fields.is_empty() => "none".to_owned(),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| format!("{key}: {}", text(value))).collect::<Vec<_>>().join(", ")
+        }
+        Value::Null => "none".to_owned(),
+        other => other.to_string(),
+    }
+}

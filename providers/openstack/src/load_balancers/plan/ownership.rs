@@ -1,0 +1,94 @@
+//! Whose the balancer is, and whether the Service may use it.
+
+use bowline_cloud::{Error, ErrorKind, Result, Retry};
+use bowline_core::Verb;
+use serde_json::{Map, Value, json};
+
+use super::super::change::{BalancerRef, Change};
+use super::super::names::{Names, SERVICE_PREFIX};
+use super::super::observation::{Found, Observation};
+use super::super::settings::Settings;
+use super::{Draft, PLAN, field, rename};
+use crate::Config;
+use crate::api::octavia::LoadBalancer;
+
+/// Whether the balancer that was found is the Service's own. What makes it so is done, or why the Service cannot use it.
+pub(super) fn settle(
+    config: &Config,
+    settings: &Settings,
+    names: Names<'_>,
+    seen: &mut Observation,
+    draft: &mut Draft,
+) -> Result<bool> {
+    let Found::One { balancer, by_id, adopted, .. } = &mut seen.found else { return Ok(true) };
+    draft.balancer = Some(BalancerRef::Id(balancer.id.clone()));
+    if *adopted {
+        adopt(names, seen.features.tags, balancer, draft)?;
+        return Ok(true);
+    }
+    if !*by_id {
+        return Ok(true);
+    }
+    rename::steps(names, seen, draft);
+    let Some(balancer) = seen.balancer() else { return Ok(true) };
+    // upstream: one of the old name is taken for another's as soon as the annotation names it.
+    if balancer.name == names.balancer() || names.legacy_balancer().is_some_and(|legacy| balancer.name == legacy) {
+        return Ok(true);
+    }
+    check_sharing(config, settings, names, seen.features.tags, balancer)?;
+    Ok(false)
+}
+
+/// The Service's name, description and tag.
+fn adopt(names: Names<'_>, with_tags: bool, balancer: &mut LoadBalancer, draft: &mut Draft) -> Result<()> {
+    let own = names.balancer();
+    let marks = balancer.tags.iter().chain([&balancer.name]);
+    if let Some(owner) = marks.into_iter().find(|mark| mark.starts_with(SERVICE_PREFIX) && **mark != own) {
+        let message =
+            format!("load balancer {} ({}) cannot be adopted: it belongs to {owner}", balancer.name, balancer.id);
+        return Err(Error::new(ErrorKind::AlreadyExists, PLAN, message));
+    }
+    let mut changes = vec![field("name", Some(balancer.name.clone()), Some(own.clone()))];
+    let mut body = Map::new();
+    body.insert("name".to_owned(), json!(own));
+    body.insert("description".to_owned(), json!(names.balancer_description()));
+    let mut tags: Vec<String> = balancer.tags.iter().filter(|tag| !tag.is_empty() && **tag != own).cloned().collect();
+    if with_tags {
+        tags.push(own.clone());
+        changes.push(field("tags", None, Some(own.clone())));
+        body.insert("tags".to_owned(), json!(tags));
+    }
+    let change = Change::UpdateLoadBalancer { id: balancer.id.clone(), body: Value::Object(body) };
+    draft.octavia(Verb::Update, "load balancer", &balancer.name, changes, change);
+    (balancer.name, balancer.tags) = (own, tags);
+    Ok(())
+}
+
+/// Whether the Service may use a balancer that is another's, or was made by hand.
+fn check_sharing(
+    config: &Config,
+    settings: &Settings,
+    names: Names<'_>,
+    with_tags: bool,
+    balancer: &LoadBalancer,
+) -> Result<()> {
+    let id = &balancer.id;
+    if !with_tags {
+        let message = format!("load balancer {id} cannot be shared: that needs tags, which Octavia has since 2.5");
+        return Err(Error::new(ErrorKind::Unsupported, PLAN, message));
+    }
+    let sharers = balancer.tags.iter().filter(|tag| tag.starts_with(SERVICE_PREFIX)).count();
+    let most = config.load_balancer.max_shared;
+    let is_full = i64::try_from(sharers).is_ok_and(|sharers| sharers + 1 > most);
+    if !balancer.tags.contains(&names.balancer()) && is_full {
+        let message = format!(
+            "load balancer {id} already shared with {sharers} Services; max-shared-lb in [LoadBalancer] allows {most} in all"
+        );
+        return Err(Error::new(ErrorKind::InvalidConfig, PLAN, message).retry(Retry::Backoff));
+    }
+    if settings.internal {
+        let message = format!("internal Service cannot share a load balancer: {id} belongs to {}", balancer.name);
+        return Err(Error::new(ErrorKind::InvalidConfig, PLAN, message));
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! A balancer that stays when its Service goes: our name, tags and descriptions are taken off, and nothing else is changed.
+//!
+//! The balancer is the last of it: all else is found through it, by whoever is interrupted.
+
+use bowline_cloud::Result;
+use bowline_core::{FieldChange, LoadBalancerWish, Verb};
+use serde_json::{Map, Value, json};
+
+use super::super::change::{BalancerRef, Change};
+use super::super::names::{FLOATING_IP_MARK, Names, SECURITY_GROUP_PREFIX, SERVICE_PREFIX};
+use super::super::observation::Observation;
+use super::super::waiting::check_at_rest;
+use super::{Draft, PLAN, field};
+use crate::api::network::FloatingIp;
+use crate::api::octavia::LoadBalancer;
+
+pub(super) fn steps(wish: &LoadBalancerWish, seen: &Observation, draft: &mut Draft) -> Result<()> {
+    let names = Names::of(&wish.key);
+    let own = names.balancer();
+    if let Some(balancer) = seen.balancer() {
+        check_at_rest(PLAN, balancer, seen.wait)?;
+        draft.balancer = Some(BalancerRef::Id(balancer.id.clone()));
+        let is_owner = balancer.name == own;
+        listeners(seen, &own, draft);
+        if is_owner {
+            seen.floating.attached.iter().for_each(|address| floating_ip(address, draft));
+        }
+        groups(seen, draft);
+        release(balancer, &own, is_owner, draft);
+    } else {
+        groups(seen, draft);
+    }
+    seen.floating.leftovers.iter().for_each(|address| floating_ip(address, draft));
+    Ok(())
+}
+
+fn listeners(seen: &Observation, own: &str, draft: &mut Draft) {
+    for listener in seen.listeners.iter().filter(|listener| listener.tags.iter().any(|tag| tag == own)) {
+        let body = json!({"tags": without(&listener.tags, own)});
+        let change = Change::UpdateListener { id: listener.id.clone(), body };
+        draft.octavia(Verb::Update, "listener", &listener.name, released("tags", own), change);
+    }
+}
+
+fn floating_ip(address: &FloatingIp, draft: &mut Draft) {
+    if !address.description.contains(FLOATING_IP_MARK) {
+        return;
+    }
+    let change = Change::UpdateFloatingIp { id: address.id.clone(), body: json!({"description": ""}) };
+    let changes = released("description", &address.description);
+    draft.push(None, Verb::Update, "floating IP", &address.floating_ip_address, changes, change);
+}
+
+/// The nodes go on letting the balancer's traffic in.
+fn groups(seen: &Observation, draft: &mut Draft) {
+    for group in &seen.security.groups {
+        let name = group.name.strip_prefix(SECURITY_GROUP_PREFIX).unwrap_or(&group.name);
+        let body = json!({"name": name, "description": ""});
+        let change = Change::UpdateSecurityGroup { id: group.id.clone(), body };
+        draft.push(
+            None,
+            Verb::Update,
+            "security group",
+            &group.name,
+            released("description", &group.description),
+            change,
+        );
+    }
+}
+
+/// Of a balancer that is another's, only the tag was ours.
+fn release(balancer: &LoadBalancer, own: &str, is_owner: bool, draft: &mut Draft) {
+    let is_tagged = balancer.tags.iter().any(|tag| tag == own);
+    if !is_owner && !is_tagged {
+        return;
+    }
+    let mut body = Map::new();
+    let mut changes = Vec::new();
+    if is_owner {
+        let name = own.strip_prefix(SERVICE_PREFIX).unwrap_or(own);
+        body.insert("name".to_owned(), json!(name));
+        body.insert("description".to_owned(), json!(""));
+        changes.push(field("name", Some(own.to_owned()), Some(name.to_owned())));
+    }
+    if is_tagged {
+        body.insert("tags".to_owned(), json!(without(&balancer.tags, own)));
+        changes.extend(released("tags", own));
+    }
+    let change = Change::UpdateLoadBalancer { id: balancer.id.clone(), body: Value::Object(body) };
+    draft.octavia(Verb::Update, "load balancer", &balancer.name, changes, change);
+}
+
+/// Some releases of Octavia take an empty list for none at all.
+fn without(tags: &[String], own: &str) -> Vec<String> {
+    let rest: Vec<String> = tags.iter().filter(|tag| *tag != own).cloned().collect();
+    if rest.is_empty() { vec![String::new()] } else { rest }
+}
+
+fn released(name: &str, from: &str) -> Vec<FieldChange> {
+    vec![field(name, Some(from.to_owned()), None)]
+}

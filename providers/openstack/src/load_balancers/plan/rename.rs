@@ -1,0 +1,101 @@
+//! The cluster has got another name: all names and tags with the old one follow, the balancer's last, so that whoever is
+//! interrupted goes on where he was.
+//!
+//! A balancer of another cluster that a Service shares looks just the same. It is left alone: only what is this Service's under
+//! the old name is renamed.
+
+use bowline_core::Verb;
+use serde_json::{Map, Value, json};
+
+use super::super::change::Change;
+use super::super::names::{Names, Part, cluster_of, moved};
+use super::super::observation::{Found, Observation};
+use super::super::settings::notice;
+use super::{Draft, field};
+use crate::api::octavia::{Listener, LoadBalancer};
+
+/// A change of names.
+struct Move<'a> {
+    names: Names<'a>,
+    old: String,
+    new: &'a str,
+    with_tags: bool,
+}
+
+/// Renames what has the old name of the cluster, and sees it as if that were done.
+pub(super) fn steps(names: Names<'_>, seen: &mut Observation, draft: &mut Draft) {
+    let with_tags = seen.features.tags;
+    let Some(old) = seen.balancer().and_then(|balancer| old_cluster(names, balancer)) else { return };
+    let renaming = Move { names, old, new: names.cluster(), with_tags };
+    for listener in &mut seen.listeners {
+        for pool in seen.pools.iter_mut().filter(|seen| seen.pool.listeners.iter().any(|one| one.id == listener.id)) {
+            if let Some(monitor) = &mut pool.monitor {
+                let change = |body| Change::UpdateMonitor { id: monitor.id.clone(), body };
+                renaming.part(Part::Monitor, "health monitor", &mut monitor.name, change, draft);
+            }
+            let id = pool.pool.id.clone();
+            renaming.part(Part::Pool, "pool", &mut pool.pool.name, |body| Change::UpdatePool { id, body }, draft);
+        }
+        renaming.listener(listener, draft);
+    }
+    if let Found::One { balancer, .. } = &mut seen.found {
+        renaming.balancer(balancer, draft);
+    }
+}
+
+/// The name that the cluster had when the balancer was made for this Service, if it is another now.
+fn old_cluster(names: Names<'_>, balancer: &LoadBalancer) -> Option<String> {
+    let old = cluster_of(&balancer.name).filter(|cluster| *cluster != names.cluster())?;
+    let own = names.balancer_in(old);
+    let is_own = balancer.name == own || balancer.tags.contains(&own);
+    is_own.then(|| old.to_owned())
+}
+
+impl Move<'_> {
+    fn part(&self, part: Part, kind: &str, name: &mut String, change: impl FnOnce(Value) -> Change, draft: &mut Draft) {
+        let Some(then) = part.moved(name, &self.old, self.new) else { return };
+        let changes = vec![field("name", Some(name.clone()), Some(then.clone()))];
+        draft.octavia(Verb::Update, kind, name, changes, change(json!({"name": then})));
+        *name = then;
+    }
+
+    fn listener(&self, listener: &mut Listener, draft: &mut Draft) {
+        let Some(then) = Part::Listener.moved(&listener.name, &self.old, self.new) else { return };
+        let tags = self.tags(&listener.tags);
+        let change = Change::UpdateListener { id: listener.id.clone(), body: self.body(&then, &tags) };
+        let changes = vec![field("name", Some(listener.name.clone()), Some(then.clone()))];
+        draft.octavia(Verb::Update, "listener", &listener.name, changes, change);
+        (listener.name, listener.tags) = (then, tags);
+    }
+
+    fn balancer(&self, balancer: &mut LoadBalancer, draft: &mut Draft) {
+        // Where another Service of the cluster has made it, it keeps that one's name.
+        let own = self.names.balancer();
+        let is_own = balancer.name == self.names.balancer_in(&self.old);
+        let then = if is_own { own } else { moved(&balancer.name, &self.old, self.new).unwrap_or(own) };
+        let tags = self.tags(&balancer.tags);
+        let message = format!(
+            "load balancer {} has the name {} with another cluster in it than {}; it is renamed to {then}",
+            balancer.id, balancer.name, self.new
+        );
+        draft.warn([notice("LoadBalancerRename", &message)]);
+        let change = Change::UpdateLoadBalancer { id: balancer.id.clone(), body: self.body(&then, &tags) };
+        let changes = vec![field("name", Some(balancer.name.clone()), Some(then.clone()))];
+        draft.octavia(Verb::Update, "load balancer", &balancer.name, changes, change);
+        (balancer.name, balancer.tags) = (then, tags);
+    }
+
+    fn body(&self, name: &str, tags: &[String]) -> Value {
+        let mut body = Map::new();
+        body.insert("name".to_owned(), json!(name));
+        if self.with_tags {
+            body.insert("tags".to_owned(), json!(tags));
+        }
+        Value::Object(body)
+    }
+
+    /// One by one; those of others stay.
+    fn tags(&self, tags: &[String]) -> Vec<String> {
+        tags.iter().map(|tag| moved(tag, &self.old, self.new).unwrap_or_else(|| tag.clone())).collect()
+    }
+}

@@ -1,0 +1,193 @@
+//! What a Service wishes in terms of Octavia, as far as that is known without a call.
+//!
+//! ```text
+//!  this cloud's annotations > annotations of all clouds > cloud.conf ──► Settings, or what is wrong with them
+//! ```
+//!
+//! Where things are has an order of its own, with classes in it: see `places`.
+
+mod common;
+mod monitor;
+mod places;
+mod warnings;
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use bowline_cloud::{Error, ErrorKind, Result};
+use bowline_core::annotations::{LoadBalancerSettings, ProxyProtocol};
+use bowline_core::{IpFamily, LoadBalancerSpec, LoadBalancerWish, Notice, Protocol, SessionAffinity, TrafficPolicy};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+use super::annotations::{self as known, Reader};
+use crate::Config;
+
+pub(crate) use common::common_settings;
+pub(crate) use monitor::{MonitorKind, MonitorWish};
+pub(crate) use places::{FloatingWish, PlacesWish};
+pub(crate) use warnings::notice;
+
+const SETTLE: &str = "read the settings of a balancer";
+
+/// What a Service wishes.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Settings {
+    /// Without a floating IP.
+    pub(crate) internal: bool,
+    /// The family of the balancer's address, if the Service says.
+    pub(crate) family: Option<IpFamily>,
+    /// `load-balancer-id`.
+    pub(crate) balancer_id: Option<String>,
+    /// An existing balancer that is to become the Service's, by name or ID.
+    pub(crate) adopt: Option<String>,
+    pub(crate) places: PlacesWish,
+    pub(crate) floating: FloatingWish,
+    /// `default-tls-container-ref`; empty for none.
+    pub(crate) tls_container_ref: String,
+    pub(crate) x_forwarded_for: bool,
+    pub(crate) proxy_protocol: Option<ProxyProtocol>,
+    pub(crate) connection_limit: i64,
+    pub(crate) timeouts: Timeouts,
+    /// The algorithm of pools.
+    pub(crate) method: String,
+    /// Connections of one client stay together.
+    pub(crate) sticky: bool,
+    /// Only nodes with a pod of the Service are to get traffic.
+    pub(crate) local: bool,
+    /// How members are watched; `None` if they are not.
+    pub(crate) monitor: Option<MonitorWish>,
+    /// Empty for none.
+    pub(crate) flavor_id: String,
+    /// Empty for none.
+    pub(crate) availability_zone: String,
+    /// Who may connect; empty if nobody asked for a limit.
+    pub(crate) source_ranges: BTreeSet<IpNet>,
+    /// Nodes are left out on purpose, which may be all.
+    pub(crate) selects_nodes: bool,
+    /// What the status of the Service says instead of the address; empty for nothing.
+    pub(crate) hostname: String,
+    /// What is passed over.
+    pub(crate) notices: Vec<Notice>,
+}
+
+/// In milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Timeouts {
+    pub(crate) client_data: i64,
+    pub(crate) member_connect: i64,
+    pub(crate) member_data: i64,
+    pub(crate) tcp_inspect: i64,
+}
+
+impl Settings {
+    /// What this wish says, or what is wrong with it.
+    pub(crate) fn of(wish: &LoadBalancerWish, spec: &LoadBalancerSpec, config: &Config) -> Result<Settings> {
+        let cfg = &config.load_balancer;
+        let shared = common_settings(config, &wish.annotations, LoadBalancerSettings::clone(&wish.settings));
+        let mut reader = Reader::new(&wish.annotations);
+        let class = places::class(&reader, config)?;
+        let settings = Settings {
+            internal: shared.internal,
+            family: spec.ip_families.first().copied(),
+            balancer_id: reader.something(known::LOAD_BALANCER_ID).map(str::to_owned),
+            adopt: shared.adopt.clone(),
+            places: PlacesWish::of(&reader, class, cfg, shared.internal),
+            floating: FloatingWish::of(&mut reader, class, cfg),
+            tls_container_ref: reader.text(known::TLS_CONTAINER_REF).unwrap_or(&cfg.tls_container_ref).to_owned(),
+            x_forwarded_for: reader.boolean(known::X_FORWARDED_FOR).unwrap_or_default(),
+            proxy_protocol: shared.proxy_protocol,
+            connection_limit: reader.integer(known::CONNECTION_LIMIT).unwrap_or(-1),
+            timeouts: Timeouts::of(&mut reader, &shared),
+            // upstream: an empty method is that of the configuration.
+            method: reader.something(known::LB_METHOD).unwrap_or(&cfg.method).to_owned(),
+            sticky: matches!(spec.session_affinity, SessionAffinity::ClientIp { .. }),
+            local: spec.traffic_policy == TrafficPolicy::Local,
+            monitor: MonitorWish::of(&mut reader, &shared, spec, cfg)?,
+            flavor_id: reader.text(known::FLAVOR_ID).unwrap_or(&cfg.flavor_id).to_owned(),
+            availability_zone: reader.text(known::AVAILABILITY_ZONE).unwrap_or(&cfg.availability_zone).to_owned(),
+            source_ranges: spec.source_ranges.iter().map(IpNet::trunc).collect(),
+            selects_nodes: shared.target_nodes.is_some(),
+            hostname: reader.text(known::HOSTNAME).unwrap_or_default().to_owned(),
+            notices: reader.into_notices(),
+        };
+        settings.checked(spec)
+    }
+
+    fn checked(self, spec: &LoadBalancerSpec) -> Result<Settings> {
+        if spec.ports.is_empty() {
+            return Err(wrong("the Service has no ports; a balancer needs at least one"));
+        }
+        if self.proxy_protocol.is_some() && self.x_forwarded_for {
+            let (proxy, forwarded) = (known::PROXY_PROTOCOL.key, known::X_FORWARDED_FOR.key);
+            return Err(wrong(format!("the annotations {proxy} and {forwarded} cannot be used together; remove one")));
+        }
+        Ok(self)
+    }
+
+    /// What a listener for this protocol of a Service speaks.
+    pub(crate) fn listener_protocol(&self, protocol: Protocol) -> &'static str {
+        match protocol {
+            _ if !self.tls_container_ref.is_empty() => "TERMINATED_HTTPS",
+            _ if self.x_forwarded_for => "HTTP",
+            Protocol::Tcp => "TCP",
+            Protocol::Udp => "UDP",
+            Protocol::Sctp => "SCTP",
+        }
+    }
+
+    /// What is spoken to the members behind it.
+    pub(crate) fn pool_protocol(&self, protocol: Protocol) -> &'static str {
+        match self.proxy_protocol {
+            Some(ProxyProtocol::V1) => "PROXY",
+            Some(ProxyProtocol::V2) => "PROXYV2",
+            None if self.x_forwarded_for || !self.tls_container_ref.is_empty() => "HTTP",
+            None => self.listener_protocol(protocol),
+        }
+    }
+
+    /// Who may connect, as Octavia wants it told: everybody, of the balancer's family, where nobody is kept out.
+    pub(crate) fn allowed_cidrs(&self) -> BTreeSet<IpNet> {
+        let family = self.family.unwrap_or(IpFamily::IPv4);
+        if self.source_ranges.is_empty() {
+            return BTreeSet::from([everybody(family)]);
+        }
+        // Octavia refuses ranges of another family than the address has, and a Service of two families has ranges of both.
+        let fitting: BTreeSet<IpNet> =
+            self.source_ranges.iter().copied().filter(|range| family_of(range) == family).collect();
+        // None of them would let everybody in.
+        if fitting.is_empty() { self.source_ranges.clone() } else { fitting }
+    }
+}
+
+impl Timeouts {
+    fn of(reader: &mut Reader<'_>, shared: &LoadBalancerSettings) -> Timeouts {
+        let idle = shared.idle_timeout.and_then(|idle| i64::try_from(idle.as_millis()).ok());
+        Timeouts {
+            client_data: reader.integer(known::TIMEOUT_CLIENT_DATA).or(idle).unwrap_or(50_000),
+            member_connect: reader.integer(known::TIMEOUT_MEMBER_CONNECT).unwrap_or(5_000),
+            member_data: reader.integer(known::TIMEOUT_MEMBER_DATA).or(idle).unwrap_or(50_000),
+            tcp_inspect: reader.integer(known::TIMEOUT_TCP_INSPECT).unwrap_or(0),
+        }
+    }
+}
+
+fn everybody(family: IpFamily) -> IpNet {
+    match family {
+        IpFamily::IPv4 => IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0)),
+        IpFamily::IPv6 => IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0)),
+    }
+}
+
+fn family_of(range: &IpNet) -> IpFamily {
+    match range {
+        IpNet::V4(_) => IpFamily::IPv4,
+        IpNet::V6(_) => IpFamily::IPv6,
+    }
+}
+
+fn wrong(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidConfig, SETTLE, message)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+//! What is asked for and cannot be had, in warnings that become Events.
+
+use bowline_core::Notice;
+
+use super::super::annotations::ENABLE_HEALTH_MONITOR;
+use super::super::features::OVN;
+use super::super::observation::Features;
+use super::Settings;
+use crate::Config;
+
+impl Settings {
+    /// All that the owner of the Service should know of what was asked for.
+    pub(crate) fn warnings(&self, features: Features, config: &Config) -> Vec<Notice> {
+        let found = [self.ignored_ranges(features, config), self.ignored_zone(features), self.unwatched()];
+        self.notices.iter().cloned().chain(found.into_iter().flatten()).collect()
+    }
+
+    // upstream: tells this in every pass, also of the range that lets everybody in.
+    fn ignored_ranges(&self, features: Features, config: &Config) -> Option<Notice> {
+        let cfg = &config.load_balancer;
+        let are_applied = features.allowed_cidrs || cfg.provider == OVN && cfg.manage_security_groups;
+        let message = "source ranges are passed over, and everybody may connect: this needs Octavia 2.12 or newer and a provider \
+                       other than ovn; with ovn, manage-security-groups in [LoadBalancer] limits who may connect";
+        (!self.source_ranges.is_empty() && !are_applied).then(|| notice("LoadBalancerSourceRangesIgnored", message))
+    }
+
+    fn ignored_zone(&self, features: Features) -> Option<Notice> {
+        let zone = &self.availability_zone;
+        let message = format!(
+            "the availability zone {zone:?} is passed over: this needs Octavia 2.14 or newer and a provider other than ovn"
+        );
+        let is_ignored = !zone.is_empty() && !features.availability_zones;
+        is_ignored.then(|| notice("LoadBalancerAvailabilityZonesIgnored", &message))
+    }
+
+    /// Nothing keeps traffic from nodes that would drop it.
+    fn unwatched(&self) -> Option<Notice> {
+        let message = format!(
+            "externalTrafficPolicy is Local and members are not watched: nodes without a pod of the Service get traffic, too, and \
+             drop it. Set the annotation {} to \"true\", or create-monitor in [LoadBalancer]",
+            ENABLE_HEALTH_MONITOR.key
+        );
+        (self.local && self.monitor.is_none()).then(|| notice("LoadBalancerHealthMonitorMissing", &message))
+    }
+}
+
+pub(crate) fn notice(reason: &str, message: &str) -> Notice {
+    Notice { reason: reason.to_owned(), message: message.to_owned() }
+}

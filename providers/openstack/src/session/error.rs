@@ -1,0 +1,150 @@
+//! What went wrong with a call, and what that means.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use bowline_cloud::{Error, ErrorKind, Retry};
+use bowline_http::{Failure, TlsFailure};
+use bytes::Bytes;
+use http::{Method, Response};
+use serde_json::Value;
+
+/// What went wrong with a call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CallError {
+    /// The service answered that it did not.
+    #[error("{method} {url}: HTTP {status}: {body}")]
+    Status {
+        method: String,
+        url: String,
+        status: u16,
+        /// The fault, as the service words it, on one line.
+        body: String,
+        retry_after: Option<Duration>,
+    },
+    /// Nobody answered, or not in time.
+    #[error("{method} {url}: {message}")]
+    Unreachable { method: String, url: String, message: String },
+    /// Whoever answers cannot show that it is the cloud, or does not take our certificate.
+    #[error("{method} {url}: {message}; see ca-file, cert-file and key-file in [Global]")]
+    Untrusted { method: String, url: String, message: String },
+    /// The answer makes no sense.
+    #[error("{method} {url}: the answer is not understood: {message}")]
+    Garbled { method: String, url: String, message: String },
+    /// Keystone knows no such service here.
+    #[error("{0}")]
+    NoEndpoint(String),
+    /// Keystone does not take the credentials.
+    #[error("{0}")]
+    Refused(String),
+    /// What is in the place of an ID can be none.
+    #[error("{0:?} is no ID")]
+    NoId(String),
+}
+
+impl CallError {
+    /// An answer that is no success.
+    pub(super) fn answered(method: &Method, url: &str, answer: &Response<Bytes>) -> CallError {
+        CallError::Status {
+            method: method.to_string(),
+            url: url.to_owned(),
+            status: answer.status().as_u16(),
+            body: line(&String::from_utf8_lossy(answer.body())),
+            retry_after: super::retry_after(answer),
+        }
+    }
+
+    pub(super) fn unreachable(method: &Method, url: &str, failure: &Failure) -> CallError {
+        let (method, url, message) = (method.to_string(), url.to_owned(), failure.to_string());
+        match failure {
+            Failure::Tls(why) if !matches!(why, TlsFailure::Other(_)) => CallError::Untrusted { method, url, message },
+            _ => CallError::Unreachable { method, url, message },
+        }
+    }
+
+    pub(super) fn garbled(method: &Method, url: &str, why: &dyn Display) -> CallError {
+        let message = why.to_string();
+        CallError::Garbled { method: method.to_string(), url: url.to_owned(), message }
+    }
+
+    /// The status of the answer, if there was one.
+    pub(crate) fn status(&self) -> Option<u16> {
+        match self {
+            CallError::Status { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// There is no such thing.
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.status() == Some(404)
+    }
+
+    /// It exists already, or is not to be changed just now.
+    pub(crate) fn is_conflict(&self) -> bool {
+        self.status() == Some(409)
+    }
+
+    /// In the words of the contract: what was being done, what came of it, and what that means.
+    pub(crate) fn explain(self, operation: impl Into<String>) -> Error {
+        let error = Error::new(self.kind(), operation, self.to_string());
+        match self {
+            CallError::Status { retry_after: Some(wish), status: 429 | 413 | 503, .. } => {
+                error.retry(Retry::After(wish))
+            }
+            // What is refused may be taken later, without a change here: a network is made, a certificate renewed.
+            CallError::Status { .. } | CallError::Untrusted { .. } | CallError::NoEndpoint(_) => {
+                error.retry(Retry::Backoff)
+            }
+            _ => error,
+        }
+    }
+
+    fn kind(&self) -> ErrorKind {
+        match self {
+            CallError::Status { status, body, retry_after, .. } => {
+                by_fault(*status, body).unwrap_or_else(|| Error::from_status("", *status, "", *retry_after).kind())
+            }
+            CallError::Unreachable { .. } => ErrorKind::Unavailable,
+            CallError::Garbled { .. } => ErrorKind::Unexpected,
+            CallError::Untrusted { .. } | CallError::NoEndpoint(_) | CallError::NoId(_) => ErrorKind::InvalidConfig,
+            CallError::Refused(_) => ErrorKind::Unauthenticated,
+        }
+    }
+}
+
+/// Faults of Neutron that say that there is no more of something.
+const EXHAUSTED: [&str; 6] = [
+    "OverQuota",
+    "RoutesExhausted",
+    "IpAddressGenerationFailure",
+    "IpAddressGenerationFailureAllSubnets",
+    "ExternalIpAddressExhausted",
+    "NoMoreIpsException",
+];
+
+/// What the fault in the body says beyond the status.
+fn by_fault(status: u16, body: &str) -> Option<ErrorKind> {
+    let fault: Value = serde_json::from_str(body).ok()?;
+    if let Some(kind) = fault.pointer("/NeutronError/type").and_then(Value::as_str) {
+        return EXHAUSTED.contains(&kind).then_some(ErrorKind::QuotaExceeded);
+    }
+    let words = fault.get("faultstring").and_then(Value::as_str)?;
+    // Octavia's faults have no type, and quotas share their status with policies. A person is told to look for the one or the
+    // other; nothing else comes of it.
+    (status == 403 && words.starts_with("Quota has been met")).then_some(ErrorKind::QuotaExceeded)
+}
+
+/// The longest fault that is kept.
+const LONGEST: usize = 2000;
+
+/// On one line, and not endless.
+fn line(text: &str) -> String {
+    let words: Vec<_> = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
+    let mut line = words.join(" ");
+    if line.len() > LONGEST {
+        line.truncate(line.floor_char_boundary(LONGEST));
+        line.push('…');
+    }
+    line
+}
