@@ -18,6 +18,9 @@ impl OpenStack {
 
     /// What is wrong for good is an error; the rest is said in the log.
     pub(crate) async fn begin(&self) -> Result<()> {
+        for warning in &self.config.warnings {
+            tracing::warn!("{warning}");
+        }
         let access = self.session.access().await.map_err(|error| error.explain("authenticate"))?;
         for service in [Service::Compute, Service::Network, Service::LoadBalancer, Service::KeyManager] {
             match access.endpoint(service) {

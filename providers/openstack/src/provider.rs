@@ -1,17 +1,20 @@
 //! The provider: what it is, what it can do, and how it is made.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    BuildContext, Capabilities, CloudProvider, Factory, Finding, InstanceCapabilities, Instances,
+    BuildContext, Capabilities, CloudProvider, ConfigPlace, Factory, Finding, InstanceCapabilities, Instances,
     LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Quota, Result, RouteCapabilities, Routes,
 };
 use bowline_config::{Problem, Problems};
 use bowline_core::{IpFamily, ProviderId};
 use bowline_http::Client;
+use http::HeaderValue;
 
 use crate::Config;
+use crate::config::TEMPLATE;
 use crate::instances::{Census, Flavors, PAGE};
 use crate::load_balancers::Memory;
 use crate::metrics::Metrics;
@@ -23,6 +26,9 @@ pub(crate) const NAME: &str = "openstack";
 
 /// Who speaks in Events, as in the Go manager.
 const EVENT_COMPONENT: &str = "cloud-provider-openstack";
+
+/// Where installations of the Go manager have the configuration.
+const PLACE: ConfigPlace = ConfigPlace { secret: "cloud-config", folder: "/etc/config", file: "cloud.conf" };
 
 /// An OpenStack cloud.
 pub struct OpenStack {
@@ -37,18 +43,37 @@ pub struct OpenStack {
     pub(crate) balancers: Memory,
 }
 
-/// Makes providers of this kind.
+/// Makes providers of this kind. All that one factory makes are counted together.
 pub fn factory() -> Factory {
-    let build = |_: &BuildContext<'_>| -> std::result::Result<Arc<dyn CloudProvider>, Problems> {
-        Err(Problem::new("not there yet").into())
+    let metrics = Metrics::new();
+    let build = move |context: &BuildContext<'_>| -> std::result::Result<Arc<dyn CloudProvider>, Problems> {
+        let provider = OpenStack::build(context, &metrics)?;
+        Ok(Arc::new(provider))
     };
-    Factory { name: NAME, summary: "OpenStack, with Octavia", template: "", build: Box::new(build) }
+    Factory {
+        name: NAME,
+        summary: "OpenStack, with Octavia",
+        template: TEMPLATE,
+        place: Some(PLACE),
+        build: Box::new(build),
+    }
 }
 
 impl OpenStack {
     /// With this configuration, asking through `http`, and counting for nobody. No call is made.
     pub fn over(config: Config, http: Client) -> OpenStack {
         OpenStack::new(config, http, &[], Metrics::new())
+    }
+
+    fn build(context: &BuildContext<'_>, metrics: &Metrics) -> std::result::Result<OpenStack, Problems> {
+        let config = Config::read(context)?;
+        let http = crate::transport::client(&config, context.environment)?;
+        if HeaderValue::try_from(user_agent(context.user_agents)).is_err() {
+            let message = "it has characters in it that no header may have";
+            return Err(Problem::flag("user-agent", message).hint("leave out what is not printed").into());
+        }
+        metrics.register(context.metrics);
+        Ok(OpenStack::new(config, http, context.user_agents, metrics.clone()))
     }
 
     /// With this configuration; no call is made.
@@ -161,6 +186,10 @@ impl CloudProvider for OpenStack {
 
     fn routes(&self) -> Option<&dyn Routes> {
         self.capabilities.routes.as_ref().map(|_| self as &dyn Routes)
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.config.files.clone()
     }
 
     fn event_component(&self) -> Option<&'static str> {

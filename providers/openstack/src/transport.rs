@@ -11,7 +11,8 @@ use crate::config::Config;
 pub(crate) fn client(config: &Config, environment: &Environment) -> Result<Client, Problems> {
     let mut problems = Problems::new();
     let tls = tls(&config.global.tls, &mut problems);
-    let proxies = Proxies::from_environment(environment).map_err(|error| problems.push(Problem::new(error.to_string())));
+    let proxies =
+        Proxies::from_environment(environment).map_err(|error| problems.push(Problem::new(error.to_string())));
     if let (Ok(proxies), true) = (proxies, problems.is_empty()) {
         let options = Options { tls, proxies, timeout: config.request_timeout };
         return Client::new(options).map_err(|error| problem(&error).into());
@@ -33,10 +34,10 @@ fn tls(tls: &crate::config::Tls, problems: &mut Problems) -> Tls {
         (None, Some(text)) => Roots::Pem(text.clone()),
         (None, None) => Roots::System,
     };
-    let client = tls.client.as_ref().map(|(chain, key)| ClientCertificate {
-        chain: read("cert-file", chain),
-        key: read("key-file", key).into(),
-    });
+    let client = tls
+        .client
+        .as_ref()
+        .map(|(chain, key)| ClientCertificate { chain: read("cert-file", chain), key: read("key-file", key).into() });
     Tls { roots, client, insecure: tls.insecure }
 }
 

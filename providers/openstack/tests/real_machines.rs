@@ -1,12 +1,10 @@
 //! Machines and routes of a real OpenStack: with `BOWLINE_OPENSTACK` naming the folder that `tests/openstack/up` has filled.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use bowline_cloud::{CloudProvider, ErrorKind, Instances, Routes};
 use bowline_core::{ClusterName, Instance, InstanceRef, InstanceState, ProviderId, Route, RouteSpec};
-use bowline_openstack::config::{Credential, Domain, Global, LoadBalancer, Networking, Scope, User};
+use bowline_openstack::config::{Credential, Domain, Global, LoadBalancer, Scope, User};
 use bowline_openstack::{Config, OpenStack};
 use serde_json::Value;
 
@@ -32,12 +30,8 @@ fn cloud() -> Option<(OpenStack, Value)> {
             ..Global::default()
         },
         load_balancer: LoadBalancer { enabled: false, ..LoadBalancer::default() },
-        classes: BTreeMap::new(),
-        networking: Networking::default(),
         router_id: ids["router"].as_str().map(str::to_owned),
-        request_timeout: Duration::from_secs(60),
-        regional: false,
-        wait_active_steps: 23,
+        ..Config::default()
     };
     let options = bowline_http::Options {
         tls: bowline_http::Tls::default(),

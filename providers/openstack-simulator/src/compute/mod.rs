@@ -20,7 +20,7 @@ pub(crate) fn answer(state: &mut State, call: &Call) -> Outcome {
     match (call.method.as_str(), resource.as_slice()) {
         ("GET", ["servers", "detail"]) => servers(state, call),
         ("GET", ["servers", id]) => server(state, call, id),
-        ("GET", ["flavors", "detail"]) => Ok(flavors(state, call)),
+        ("GET", ["flavors"] | ["flavors", "detail"]) => Ok(flavors(state, call)),
         ("GET", ["flavors", id]) => flavor(state, call, id),
         _ => Err(Reply::text(404, "404 Not Found\n\nThe resource could not be found.\n\n   ")),
     }
