@@ -31,7 +31,7 @@ pub struct Options {
     /// Whether a project may choose the address of a floating IP, which most clouds leave to administrators.
     pub floating_address_choice: bool,
     /// The most of each kind that the project may have, by the services' own names: `floatingip`, `port`,
-    /// `security_group`, `security_group_rule` in Neutron; `load_balancer`, `listener`, `pool`, `member`,
+    /// `security_group`, `security_group_rule` in Neutron, and `routes` of a router; `load_balancer`, `listener`, `pool`, `member`,
     /// `health_monitor` in Octavia. What is not named has no limit.
     pub quotas: Vec<(String, u64)>,
     /// Whether a connection is closed after each answer, as behind uWSGI.

@@ -20,7 +20,8 @@ pub(crate) fn answer(state: &mut State, call: &Call) -> Outcome {
     match (call.method.as_str(), resource.as_slice()) {
         ("GET", ["servers", "detail"]) => servers(state, call),
         ("GET", ["servers", id]) => server(state, call, id),
-        ("GET", ["flavors"] | ["flavors", "detail"]) => Ok(flavors(state, call)),
+        ("GET", ["flavors" | "servers"]) => Ok(brief(state, call, resource.contains(&"servers"))),
+        ("GET", ["flavors", "detail"]) => Ok(flavors(state, call)),
         ("GET", ["flavors", id]) => flavor(state, call, id),
         _ => Err(Reply::text(404, "404 Not Found\n\nThe resource could not be found.\n\n   ")),
     }
@@ -62,6 +63,17 @@ fn server(state: &State, call: &Call, id: &str) -> Outcome {
 fn flavors(state: &State, call: &Call) -> Reply {
     let flavors = state.records.of(Kind::Flavor).iter().map(|row| with_links(call, &row.record, "flavors").into());
     Reply::json(200, json!({"flavors": flavors.collect::<Vec<Value>>()}))
+}
+
+/// Only IDs and names.
+fn brief(state: &State, call: &Call, servers: bool) -> Reply {
+    let (kind, many) = if servers { (Kind::Server, "servers") } else { (Kind::Flavor, "flavors") };
+    let rows = state.records.of(kind).oldest_first().into_iter().map(|row| {
+        let mut shown = with_links(call, &row.record, many);
+        shown.retain(|field, _| ["id", "name", "links"].contains(&field.as_str()));
+        shown.into()
+    });
+    one(200, many, rows.collect::<Vec<Value>>())
 }
 
 fn flavor(state: &State, call: &Call, id: &str) -> Outcome {

@@ -65,6 +65,10 @@ fn write(state: &mut State, id: &str, change: Record) -> Outcome {
 
 /// Every next hop must be in a subnet of the router, and not be the router itself.
 fn check_routes(state: &State, id: &str, routes: &[Value]) -> Result<(), Reply> {
+    if state.quota("routes").is_some_and(|limit| routes.len() as u64 > limit) {
+        let message = format!("Unable to complete operation for {id}. The number of routes exceeds the maximum.");
+        return Err(fault(400, "RoutesExhausted", &message));
+    }
     let interfaces: Vec<&Record> = interfaces(state, id).collect();
     let subnets = interfaces.iter().flat_map(|port| addresses::subnets_of_port(port));
     let nets: Vec<IpNet> = subnets.filter_map(|id| addresses::net(state.records.get(Kind::Subnet, id)?)).collect();

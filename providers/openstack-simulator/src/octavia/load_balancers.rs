@@ -14,7 +14,11 @@ use crate::wire::{Call, Outcome, Reply};
 
 /// Makes one, and in the same request what is below it. Either all is made or nothing.
 pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
-    let mut sent = sent(call, Kind::LoadBalancer)?;
+    add(state, sent(call, Kind::LoadBalancer)?)
+}
+
+/// Makes one of what was sent.
+pub(crate) fn add(state: &mut State, mut sent: Record) -> Outcome {
     checks::new_fields(state, Kind::LoadBalancer, &sent)?;
     check_choices(state, &sent)?;
     let vip = check_vip(state, &sent)?;

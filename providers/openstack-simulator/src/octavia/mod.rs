@@ -19,6 +19,7 @@ use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
 
+pub(crate) use load_balancers::add as add_balancer;
 pub(crate) use views::view;
 pub(crate) use work::{Workload, finish_all, settle};
 
