@@ -46,6 +46,8 @@ pub(super) fn config() -> Config {
         request_timeout: Duration::from_secs(60),
         regional: false,
         wait_active_steps: 23,
+        files: Vec::new(),
+        warnings: Vec::new(),
     }
 }
 
