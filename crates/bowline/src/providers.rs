@@ -259,7 +259,7 @@ mod tests {
         let build = move |_: &BuildContext<'_>| -> Result<Arc<dyn CloudProvider>, Problems> {
             Ok(Arc::new(Idle(info.clone(), Capabilities::default())))
         };
-        Factory { name, summary: "for tests", template: "", build: Box::new(build) }
+        Factory { name, summary: "for tests", template: "", place: None, build: Box::new(build) }
     }
 
     fn built(names: &[&str]) -> Result<Vec<String>, String> {

@@ -43,7 +43,7 @@ pub use error::{Error, ErrorKind, Result, Retry};
 pub use instances::{Freshness, Identity, InstancePage, Instances, OneByOne, PageToken};
 pub use load_balancers::{Applied, LoadBalancers};
 pub use provider::{CloudProvider, Finding, ProviderInfo, Quota};
-pub use registry::{Build, BuildContext, Factory, Registry, Surroundings};
+pub use registry::{Build, BuildContext, ConfigPlace, Factory, Registry, Surroundings};
 pub use reload::Reloading;
 pub use routes::Routes;
 

@@ -52,8 +52,21 @@ pub struct Factory {
     pub summary: &'static str,
     /// A configuration file to start from, with what a person has to know in its comments; it is one that works.
     pub template: &'static str,
+    /// Where installations that are there already keep it; `None` puts it beside the manager's own files.
+    pub place: Option<ConfigPlace>,
     /// Makes one.
     pub build: Box<Build>,
+}
+
+/// Where a cluster has a provider's configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConfigPlace {
+    /// The Secret that it is in.
+    pub secret: &'static str,
+    /// The folder where the manager's container has that Secret.
+    pub folder: &'static str,
+    /// The file in it, which is the key of the Secret.
+    pub file: &'static str,
 }
 
 /// The kinds of providers that this program has.
@@ -91,6 +104,7 @@ mod tests {
             name,
             summary: "for tests",
             template: "",
+            place: None,
             build: Box::new(move |_| Ok(Arc::new(Fake::new(provider)))),
         }
     }

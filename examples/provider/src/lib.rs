@@ -34,7 +34,8 @@ pub struct Acme {
 /// What the program puts into its registry.
 pub fn factory() -> Factory {
     let build = |context: &BuildContext<'_>| Ok(Arc::new(Acme::new(Config::read(context.config)?)) as _);
-    Factory { name: NAME, summary: "servers of the Acme cloud", template: Config::TEMPLATE, build: Box::new(build) }
+    let (summary, template) = ("servers of the Acme cloud", Config::TEMPLATE);
+    Factory { name: NAME, summary, template, place: None, build: Box::new(build) }
 }
 
 impl Acme {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    BuildContext, Capabilities, CloudProvider, Factory, Finding, InstanceCapabilities, Instances,
+    BuildContext, Capabilities, CloudProvider, ConfigPlace, Factory, Finding, InstanceCapabilities, Instances,
     LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Quota, Result, RouteCapabilities, Routes,
 };
 use bowline_config::{Problem, Problems};
@@ -16,6 +16,7 @@ use http::HeaderValue;
 use crate::Config;
 use crate::config::TEMPLATE;
 use crate::instances::{Census, Flavors, PAGE};
+use crate::load_balancers::Memory;
 use crate::metrics::Metrics;
 use crate::routes::RouterMemory;
 use crate::session::Session;
@@ -25,6 +26,9 @@ pub(crate) const NAME: &str = "openstack";
 
 /// Who speaks in Events, as in the Go manager.
 const EVENT_COMPONENT: &str = "cloud-provider-openstack";
+
+/// Where installations of the Go manager have the configuration.
+const PLACE: ConfigPlace = ConfigPlace { secret: "cloud-config", folder: "/etc/config", file: "cloud.conf" };
 
 /// An OpenStack cloud.
 pub struct OpenStack {
@@ -36,6 +40,7 @@ pub struct OpenStack {
     pub(crate) census: Census,
     pub(crate) flavors: Flavors,
     pub(crate) routing: RouterMemory,
+    pub(crate) balancers: Memory,
 }
 
 /// Makes providers of this kind. All that one factory makes are counted together.
@@ -45,7 +50,13 @@ pub fn factory() -> Factory {
         let provider = OpenStack::build(context, &metrics)?;
         Ok(Arc::new(provider))
     };
-    Factory { name: NAME, summary: "OpenStack, with Octavia", template: TEMPLATE, build: Box::new(build) }
+    Factory {
+        name: NAME,
+        summary: "OpenStack, with Octavia",
+        template: TEMPLATE,
+        place: Some(PLACE),
+        build: Box::new(build),
+    }
 }
 
 impl OpenStack {
@@ -81,6 +92,7 @@ impl OpenStack {
             routes: config.router_id.as_ref().map(|_| route_capabilities()),
         };
         let session = Session::new(http, &config.global, user_agent(user_agents), metrics.clone());
+        let balancers = Memory::new(&config);
         OpenStack {
             info,
             capabilities,
@@ -90,6 +102,7 @@ impl OpenStack {
             census: Census::default(),
             flavors: Flavors::default(),
             routing: RouterMemory::default(),
+            balancers,
         }
     }
 }

@@ -12,7 +12,8 @@ pub(crate) struct ManifestsArgs {
     pub(crate) cloud_provider: Vec<String>,
 
     /// The provider's configuration file on this machine, which goes into a Secret; written as for the manager itself.
-    /// Without it, the Secret has a template to fill in.
+    /// Without it, the Secret has a template to fill in; where clusters have had a Secret for it (OpenStack's cloud-config), that
+    /// one is used and not printed.
     #[arg(long, value_name = "FILE")]
     pub(crate) cloud_config: Vec<String>,
 

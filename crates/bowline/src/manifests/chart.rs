@@ -6,7 +6,7 @@ use bowline_controllers::{node, node_ipam, node_lifecycle, route, service};
 use bowline_kube::{EventSink, LeaseOptions, Right, WATCH_NODES, WATCH_SERVICES, account_rights, roles};
 
 use super::fill::{Fillings, scalar};
-use super::objects::{ACCOUNT, LABELS, MOUNTS, rule};
+use super::objects::{ACCOUNT, LABELS, rule};
 use crate::rights::{self, SYSTEM};
 
 /// A controller, as the chart's values name it.
@@ -34,7 +34,8 @@ fn switches() -> [Switch; 5] {
 /// The files of the chart, by their paths in it.
 pub(super) fn files() -> Vec<(&'static str, String)> {
     let fillings = Fillings::default().with("namespace", "{{ .Release.Namespace }}").with("labels", LABELS);
-    let config = fillings.clone().with("files", "cloud.yaml: {{ quote .Values.cloudConfig }}");
+    let config = fillings.clone().with("secret", "bowline");
+    let config = config.with("files", "{{ quote .Values.cloudConfigKey }}: {{ quote .Values.cloudConfig }}");
     let config = config.fill(include_str!("templates/config.yaml"));
     vec![
         ("Chart.yaml", chart()),
@@ -146,7 +147,7 @@ fn workload(fillings: &Fillings) -> String {
         .with("serving", serving)
         .with("cpu", "{{ .Values.resources.requests.cpu }}")
         .with("memory", "{{ .Values.resources.requests.memory }}")
-        .with("mounts", when("or .Values.cloudConfig .Values.cloudConfigSecret", MOUNTS))
+        .with("mounts", include_str!("templates/chart/mounts.yaml"))
         .with("volumes", include_str!("templates/chart/volumes.yaml"));
     fillings.fill(include_str!("templates/workload.yaml"))
 }

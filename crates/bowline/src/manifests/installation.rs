@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use bowline_cloud::Registry;
+use bowline_cloud::{ConfigPlace, Registry};
 use bowline_config::{ConfigFile, Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
 use clap::Parser as _;
@@ -19,8 +19,8 @@ use crate::rights::{SYSTEM, Surroundings};
 use crate::settings::Settings;
 use crate::{argv, reach};
 
-/// Where the provider's files are in the container.
-const FILES: &str = "/etc/bowline";
+/// Where files are that have no place of their own: in the Secret of the installation.
+const OWN: ConfigPlace = ConfigPlace { secret: "bowline", folder: "/etc/bowline", file: "" };
 
 /// All that the manifests say.
 #[derive(Debug)]
@@ -36,14 +36,23 @@ pub(super) struct Installation {
     pub(super) api_server: Option<(String, u16)>,
     /// The manager's flags.
     pub(super) flags: Vec<String>,
-    /// What the Secret has: the providers' configuration, and what the flags name; names and texts.
-    pub(super) files: Vec<(String, String)>,
+    /// What the pods find in Secrets: the providers' configuration, and what the flags name.
+    pub(super) secrets: Vec<Secret>,
     /// Where the manager answers; `None` if it does not.
     pub(super) serving: Option<Serving>,
     pub(super) manager: ManagerOptions,
     pub(super) surroundings: Surroundings,
     /// What a person should know.
     pub(super) remarks: Vec<String>,
+}
+
+/// A Secret, and where the pods have it.
+#[derive(Debug)]
+pub(super) struct Secret {
+    pub(super) name: &'static str,
+    pub(super) folder: &'static str,
+    /// Names and texts; none if somebody else makes the Secret.
+    pub(super) files: Vec<(String, String)>,
 }
 
 /// What runs the pods.
@@ -83,6 +92,7 @@ impl Installation {
         }
         remarks.extend(settings.remarks.iter().cloned());
         remarks.extend(own_remarks(args, &settings));
+        remarks.extend(files.iter().filter_map(|file| file.missing(&args.namespace)));
         Ok(Installation {
             namespace: args.namespace.clone(),
             image: args.image.clone(),
@@ -91,7 +101,7 @@ impl Installation {
             node_selector: args.node_selector.clone(),
             api_server: args.api_server.clone(),
             flags: flags(&arguments, &files),
-            files: files.into_iter().map(|file| (file.name, file.text)).collect(),
+            secrets: secrets(files),
             serving: serving(&settings),
             surroundings: Surroundings::of(&settings),
             manager: settings.manager,
@@ -151,8 +161,10 @@ struct File {
     flag: String,
     /// The provider whose configuration it is.
     provider: Option<String>,
+    place: ConfigPlace,
     name: String,
-    text: String,
+    /// `None` if it is in the cluster already.
+    text: Option<String>,
 }
 
 impl File {
@@ -165,9 +177,26 @@ impl File {
     fn flag(&self, all: &[File]) -> String {
         let is_only_one = all.iter().filter(|file| file.flag == self.flag).count() == 1;
         match self.provider.as_ref().filter(|_| !is_only_one) {
-            None => format!("--{}={FILES}/{}", self.flag, self.name),
-            Some(provider) => format!("--{}={provider}={FILES}/{}", self.flag, self.name),
+            None => format!("--{}={}", self.flag, self.path()),
+            Some(provider) => format!("--{}={provider}={}", self.flag, self.path()),
         }
+    }
+
+    /// Where the container has it.
+    fn path(&self) -> String {
+        format!("{}/{}", self.place.folder, self.name)
+    }
+
+    /// What is to be done for a file that is not printed.
+    fn missing(&self, namespace: &str) -> Option<String> {
+        let (secret, name) = (self.place.secret, &self.name);
+        self.text.is_none().then(|| {
+            format!(
+                "the Secret {secret} in {namespace} has to have {name}, which is not printed, so that one that is there \
+                 stays as it is; make it with kubectl -n {namespace} create secret generic {secret} --from-file={name}, or \
+                 give --cloud-config"
+            )
+        })
     }
 }
 
@@ -182,7 +211,7 @@ fn named_files(flags: &EffectiveFlags, problems: &mut Problems) -> Vec<File> {
         match ConfigFile::read(Path::new(&path)) {
             Ok(file) => {
                 let (flag, text) = (name.to_owned(), file.text().to_owned());
-                files.push(File { name: flag.clone(), flag, provider: None, text });
+                files.push(File { name: flag.clone(), flag, provider: None, place: OWN, text: Some(text) });
             }
             Err(problem) if is_first => problems.push(problem.hint(format!("--{name}: {READ_HERE}"))),
             Err(_) => {}
@@ -259,7 +288,7 @@ const NO_FOLDER: &str = "name one certificate and its key with the flags that en
 const LARGEST_SECRET: usize = 1024 * 1024;
 
 fn check_size(files: &[File], problems: &mut Problems) {
-    if files.iter().map(|file| file.text.len()).sum::<usize>() > LARGEST_SECRET {
+    if files.iter().filter_map(|file| file.text.as_ref()).map(String::len).sum::<usize>() > LARGEST_SECRET {
         problems.push(Problem::new("the files of all flags are more than the 1 MiB that a Secret can hold"));
     }
 }
@@ -294,14 +323,15 @@ fn files(wanted: &[Wanted], registry: &Registry, problems: &mut Problems) -> Vec
     let mut files: Vec<File> = Vec::new();
     for wanted in wanted {
         let earlier = files.iter().filter(|file| file.provider.as_ref() == Some(&wanted.name)).count();
-        let name = match earlier {
-            0 => format!("{}.yaml", wanted.name),
-            _ => format!("{}-{}.yaml", wanted.name, earlier + 1),
-        };
+        let conventional = registry.get(&wanted.name).and_then(|factory| factory.place);
+        let place = conventional.unwrap_or(OWN);
         match read(wanted, registry) {
             Ok(Some(config)) => {
+                // A template would take the place of what clusters may have there already.
+                let is_printed = conventional.is_none() || wanted.config.is_some();
+                let text = is_printed.then(|| config.text().to_owned());
                 let (flag, provider) = ("cloud-config".to_owned(), Some(wanted.name.clone()));
-                files.push(File { flag, provider, name, text: config.text().to_owned() });
+                files.push(File { flag, provider, place, name: file_name(&wanted.name, &place, earlier), text });
             }
             Ok(None) => {}
             // Told already, when the provider was made.
@@ -310,6 +340,29 @@ fn files(wanted: &[Wanted], registry: &Registry, problems: &mut Problems) -> Vec
         }
     }
     files
+}
+
+/// The second cloud of a kind has a second file.
+fn file_name(provider: &str, place: &ConfigPlace, earlier: usize) -> String {
+    let (stem, ending) = place.file.rsplit_once('.').unwrap_or((provider, "yaml"));
+    match earlier {
+        0 => format!("{stem}.{ending}"),
+        _ => format!("{stem}-{}.{ending}", earlier + 1),
+    }
+}
+
+/// The Secrets that these files are in.
+fn secrets(files: Vec<File>) -> Vec<Secret> {
+    let mut secrets: Vec<Secret> = Vec::new();
+    for file in files {
+        let ConfigPlace { secret: name, folder, .. } = file.place;
+        let entry = file.text.map(|text| (file.name, text));
+        match secrets.iter_mut().find(|secret| (secret.name, secret.folder) == (name, folder)) {
+            Some(secret) => secret.files.extend(entry),
+            None => secrets.push(Secret { name, folder, files: entry.into_iter().collect() }),
+        }
+    }
+    secrets
 }
 
 /// The file that was given, or else the template of the provider, if it has one.

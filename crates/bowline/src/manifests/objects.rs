@@ -3,7 +3,7 @@
 use bowline_kube::{Right, Role, Rule, roles};
 
 use super::fill::{Fillings, block, scalar};
-use super::installation::{Installation, Workload};
+use super::installation::{Installation, Secret, Workload};
 use crate::rights::{self, SYSTEM};
 
 /// The service account of the pods.
@@ -22,9 +22,10 @@ pub(super) fn all(installation: &Installation) -> Vec<String> {
     }
     objects.push(fillings.fill(include_str!("templates/account.yaml")));
     objects.extend(granted(installation));
-    if !installation.files.is_empty() {
-        let files: Vec<String> = installation.files.iter().map(|(name, text)| block(name, text)).collect();
-        objects.push(fillings.clone().with("files", files.join("\n")).fill(include_str!("templates/config.yaml")));
+    for secret in installation.secrets.iter().filter(|secret| !secret.files.is_empty()) {
+        let files: Vec<String> = secret.files.iter().map(|(name, text)| block(name, text)).collect();
+        let fillings = fillings.clone().with("secret", secret.name).with("files", files.join("\n"));
+        objects.push(fillings.fill(include_str!("templates/config.yaml")));
     }
     objects.push(workload(installation, &fillings));
     objects
@@ -95,10 +96,9 @@ fn workload(installation: &Installation, fillings: &Fillings) -> String {
         .with("serving", serving(installation))
         .with("cpu", "20m")
         .with("memory", "32Mi");
-    let fillings = match installation.files.is_empty() {
-        true => fillings,
-        false => fillings.with("mounts", MOUNTS).with("volumes", VOLUMES),
-    };
+    let fillings = fillings
+        .with("mounts", listed("volumeMounts:", &installation.secrets, mount))
+        .with("volumes", listed("volumes:", &installation.secrets, volume));
     let fillings = match installation.workload {
         Workload::DaemonSet => {
             fillings.with("kind", "DaemonSet").with("rollout", include_str!("templates/daemonset.yaml"))
@@ -130,20 +130,25 @@ fn pull_secrets(names: &[String]) -> String {
     if names.is_empty() { names } else { format!("imagePullSecrets:{names}") }
 }
 
-/// Where the container has the providers' files.
-pub(super) const MOUNTS: &str = "\
-volumeMounts:
-  - name: config
-    mountPath: /etc/bowline
-    readOnly: true";
+/// Nothing at all if there is nothing.
+fn listed(head: &str, secrets: &[Secret], item: impl Fn(&Secret) -> String) -> String {
+    let items: String = secrets.iter().map(|secret| format!("\n{}", item(secret))).collect();
+    if items.is_empty() { items } else { format!("{head}{items}") }
+}
+
+fn mount(secret: &Secret) -> String {
+    format!("  - name: {}\n    mountPath: {}\n    readOnly: true", volume_name(secret), secret.folder)
+}
 
 /// Readable by the group that the pod's files belong to, and by nobody else. The mode is 0440, which not all read alike.
-const VOLUMES: &str = "\
-volumes:
-  - name: config
-    secret:
-      secretName: bowline
-      defaultMode: 288";
+fn volume(secret: &Secret) -> String {
+    let (name, secret_name) = (volume_name(secret), secret.name);
+    format!("  - name: {name}\n    secret:\n      secretName: {secret_name}\n      defaultMode: 288")
+}
+
+fn volume_name(secret: &Secret) -> &str {
+    if secret.name == "bowline" { "config" } else { secret.name }
+}
 
 fn selector((key, value): &(String, String)) -> String {
     format!("{}: {}", scalar(key), scalar(value))

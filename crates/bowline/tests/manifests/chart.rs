@@ -145,6 +145,8 @@ async fn whatever_its_values_are_everything_is_taken_strictly() {
         json!({"cloudConfigSecret": "mine", "flags": ["--v=4", "--cluster-name=it's"], "nodeSelector": {"a": "true"}}),
         json!({"controllers": {"route": true, "nodeIpam": true, "service": false}, "clusterCidr": "10.244.0.0/16"}),
         json!({"leaderElection": false, "useServiceAccountCredentials": true, "kind": "Deployment"}),
+        json!({"cloudProvider": "openstack", "cloudConfigSecret": "cloud-config", "cloudConfigKey": "cloud.conf"}),
+        json!({"environment": {"OS_CCM_REGIONAL": "true"}, "cloudConfig": "[Global]\n", "cloudConfigFolder": "/etc/config"}),
         json!({"imagePullSecrets": ["registry", "1e3"], "leaseName": "mine", "cloudProvider": "local"}),
     ];
     for values in cases {
@@ -159,6 +161,21 @@ async fn without_an_election_one_pod_works_and_is_gone_before_the_next() {
     let objects = create(&server().await, &rendered(values, "kube-system")).await;
     let spec = &objects.last().unwrap()["spec"];
     assert_eq!((&spec["replicas"], &spec["strategy"]["type"]), (&json!(1), &json!("Recreate")));
+}
+
+#[tokio::test]
+async fn the_secret_of_the_go_manager_for_openstack_is_found_where_it_was() {
+    let values = json!({
+        "cloudProvider": "openstack", "cloudConfigSecret": "cloud-config", "cloudConfigKey": "cloud.conf",
+        "cloudConfigFolder": "/etc/config", "environment": {"OS_CCM_REGIONAL": "true"},
+    });
+    let objects = create(&server().await, &rendered(values, "kube-system")).await;
+    let pod = &objects.last().unwrap()["spec"]["template"]["spec"];
+    assert_eq!(pod["volumes"][0]["secret"]["secretName"], "cloud-config");
+    let container = &pod["containers"][0];
+    assert_eq!(container["volumeMounts"][0]["mountPath"], "/etc/config");
+    assert_eq!(container["env"], json!([{"name": "OS_CCM_REGIONAL", "value": "true"}]));
+    assert!(container["args"].to_string().contains("--cloud-config=/etc/config/cloud.conf"), "{container}");
 }
 
 #[tokio::test]

@@ -168,6 +168,47 @@ async fn a_configuration_goes_into_the_secret_as_it_is_and_the_manager_finds_it(
 }
 
 #[tokio::test]
+async fn an_openstack_manager_has_the_secret_that_the_go_one_had() {
+    let scratch = Scratch::new("manifests-openstack");
+    let openstack = |flags: &[&str]| {
+        let output = bowline(&[&["manifests", "--cloud-provider=openstack"], flags].concat());
+        assert!(output.status.success(), "{output:?}");
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (without, remarks) = openstack(&[]);
+    assert!(remarks.contains("create secret generic cloud-config --from-file=cloud.conf"), "{remarks}");
+    let objects = create(&server().await, &without).await;
+    assert!(objects.iter().all(|object| object["kind"] != "Secret"), "one that is there is not to be overwritten");
+    let pod = pod(&objects);
+    assert_eq!(pod["volumes"][0]["secret"]["secretName"], "cloud-config");
+    assert_eq!(pod["containers"][0]["volumeMounts"][0]["mountPath"], "/etc/config");
+    assert_eq!(pod["containers"][0]["args"][1], "--cloud-config=/etc/config/cloud.conf");
+
+    let text = "[Global]\nauth-url = https://keystone.example.com\nuser-id = u\npassword = \"a#b\"\ntenant-id = t\n";
+    let file = scratch.file("mine.conf", text);
+    let (with, remarks) = openstack(&["--cloud-config", file.to_str().unwrap()]);
+    assert!(!remarks.contains("cloud-config"), "{remarks}");
+    let objects = create(&server().await, &with).await;
+    let secret = objects.iter().find(|object| object["kind"] == "Secret").unwrap();
+    assert_eq!(secret["metadata"]["name"], "cloud-config");
+    let data = secret["data"]["cloud.conf"].as_str().unwrap();
+    let data = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data).unwrap();
+    assert_eq!(String::from_utf8(data).unwrap(), text);
+
+    let local = scratch.file("local.yaml", "idPrefix: other\n");
+    let both = format!("local={}", local.display());
+    let (both, _) = openstack(&["--cloud-provider=local", "--cloud-config", &both]);
+    let objects = create(&server().await, &both).await;
+    let names: Vec<_> =
+        objects.iter().filter(|object| object["kind"] == "Secret").map(|one| &one["metadata"]["name"]).collect();
+    assert_eq!(names, ["bowline"]);
+    let args = objects.last().unwrap()["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
+    for flag in ["openstack=/etc/config/cloud.conf", "local=/etc/bowline/local.yaml"] {
+        assert!(args.contains(&format!("--cloud-config={flag}")), "{args}");
+    }
+}
+
+#[tokio::test]
 async fn the_files_that_flags_name_go_into_the_secret_and_the_flags_follow() {
     let scratch = Scratch::new("manifests-files");
     let migration = "kind: LeaderMigrationConfiguration\napiVersion: controllermanager.config.k8s.io/v1\n\
