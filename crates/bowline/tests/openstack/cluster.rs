@@ -55,6 +55,8 @@ impl Cluster {
                 "--allocate-node-cidrs=false",
                 "--route-reconciliation-period=2s",
                 "--node-monitor-period=1s",
+                // The last node goes, too.
+                "--route-deletion-max-share=1",
             ],
         );
         let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();

@@ -150,6 +150,11 @@ impl Bench for RealBench {
         provider(&self.project, &self.wire)
     }
 
+    fn patience(&self) -> Duration {
+        // Each change takes Octavia seconds, and minutes on a busy machine.
+        Duration::from_secs(900)
+    }
+
     fn balancers(&self) -> Option<&dyn BalancerBench> {
         Some(self)
     }

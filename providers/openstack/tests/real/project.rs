@@ -35,9 +35,8 @@ impl Projects {
         }
     }
 
-    /// Clears it for the next.
-    pub(crate) async fn give_back(&self, project: Arc<Project>) {
-        project.clear().await;
+    /// Keeps it, clear as it is, for the next.
+    pub(crate) fn keep(&self, project: Arc<Project>) {
         self.clear.lock().unwrap().push(project);
     }
 
