@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use clap::Command;
 
 /// Flags of other programs that the pages speak of.
-const OF_OTHERS: [(&str, &[&str]); 7] = [
+const OF_OTHERS: [(&str, &[&str]); 8] = [
     ("cargo", &["bench", "release", "test", "workspace"]),
     ("curl", &["cacert"]),
     ("docker and podman", &["file", "input"]),
     ("helm", &["set", "set-file"]),
     ("kubectl", &["all", "as", "raw", "server-side", "validate", "watch"]),
     ("kubelet", &["hostname-override", "node-ip", "provider-id"]),
+    ("tests/openstack/down", &["purge"]),
     // Given to all of ours without being declared.
     ("clap", &["help"]),
 ];
