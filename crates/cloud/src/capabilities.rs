@@ -111,6 +111,13 @@ pub struct RouteCapabilities {
     pub max_parallel: usize,
 }
 
+impl LoadBalancerCapabilities {
+    /// Of the families that a Service wants, only the first one counts.
+    pub fn serves_first_family(&self) -> bool {
+        self.first_family && !self.dual_stack
+    }
+}
+
 impl Default for InstanceCapabilities {
     /// The least that is of use: one by one, by ID.
     fn default() -> InstanceCapabilities {

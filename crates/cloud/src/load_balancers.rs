@@ -27,10 +27,19 @@ pub enum Applied {
 /// ```
 ///
 /// Nobody waits in here. A cloud that is still at work on an earlier change makes `plan` or `apply` fail with `InProgress`
-/// and advice on when to look again; what follows is then planned from what is there.
+/// and advice on when to come back. A step that says so has written nothing: it comes again then, and the rest of the plan
+/// after it, without a look in between as long as the wish is the same. After the last step, and after any other error, all is
+/// observed and planned anew.
+///
+/// What a state says that the Service's annotations are to say is written to the Service at the end of a pass, also if it
+/// fails, and so is what a step [notes](Applied::Noted). Before a balancer is removed whose Service stays, those that the
+/// state of the wish without spec names are taken off it: what leads to something that is about to go. An annotation that
+/// the user put there to name a balancer that stays is not among them.
 ///
 /// Rules, each with a conformance case of the same name. About questions:
-/// - `one_state_each`: `observe` gives one answer for each wish, in their order; `None` only if the cloud has nothing.
+/// - `one_state_each`: `observe` gives one answer for each wish, in their order. For a wish without spec it is `None` if, and
+///   only if, the cloud has nothing. For one with spec there may be a state before anything is made: what was looked up for
+///   the plan, with an empty status and without annotations.
 /// - `observing_many_saves_calls`: where `batch_observe` is more than one, several at once take fewer calls than each alone.
 /// - `list_names_what_is_ours`: `list` names each key of this cluster once for which there is anything, half-built or whole.
 /// - `failed_observation_is_no_answer`: a cloud that does not answer, or answers nonsense, is an error, never "nothing".
@@ -44,6 +53,10 @@ pub enum Applied {
 ///   off at any time and come again.
 /// - `one_write_per_step`: a step makes at most one writing call.
 /// - `seen_is_what_observe_says`: what [`Applied::Seen`] tells is what `observe` would.
+/// - `annotations_lead_back`: a Service that says what its state says is to be said has the same balancer and nothing to do;
+///   once those are taken off that its removal takes off, it gets a new one.
+/// - `remarks_can_be_told`: reasons of notices and of dispensable steps are CamelCase words, notices have a message, and
+///   annotations have a prefix.
 /// - `in_progress_is_told`: while the cloud is at work, there is no plan and no empty plan but `InProgress`.
 /// - `nothing_left_is_nothing_to_do`: for a wish without spec and a state of `None` the plan is empty.
 /// - `type_changes_and_back`: a balancer that is removed and wished again is made again, and others do not notice.
@@ -78,6 +91,7 @@ pub enum Applied {
 /// - `ipv4_address_is_given`: a Service of this family has such an address.
 /// - `ipv6_address_is_given`: a Service of this family has such an address.
 /// - `dual_stack_has_both`: a Service of two families has an address of each.
+/// - `first_family_is_served`: where `first_family` is claimed, a Service of two families has an address of the first.
 /// - `requested_address_is_given`: the address that the user asked for is given; if it is another's, that is
 ///   `AlreadyExists`.
 /// - `a_group_shares_an_address`: Services of a share group have one address, which stays until the last one goes.
@@ -86,11 +100,13 @@ pub enum Applied {
 ///
 /// About owners:
 /// - `foreign_is_untouched`: a thing without our mark appears in no plan.
-/// - `clash_names_the_owner`: if such a thing stands in the way, `plan` fails with `AlreadyExists` and names its owner or,
+/// - `clash_names_the_owner`: where UIDs are marked: if such a thing stands in the way, `plan` fails with `AlreadyExists` and names its owner or,
 ///   if it has none, the thing.
 /// - `clusters_do_not_meet`: a Service of the same name and UID in another cluster is another. Nothing is told of its
 ///   balancer, and if the name is taken by it, that is `AlreadyExists`.
-/// - `a_new_service_of_the_name_is_another`: so is a Service of the same name with another UID.
+/// - `a_new_service_of_the_name_is_another`: where UIDs are marked, so is a Service of the same name with another UID.
+/// - `without_uid_marks_the_name_is_the_owner`: where they are not, a Service of the same name has what an earlier one left,
+///   and what is listed has no UID.
 /// - `only_adoption_takes_over`: an existing thing without an owner becomes ours only if `settings.adopt` names it.
 /// - `the_owned_is_not_adopted`: one that carries another owner's mark never does: that is `AlreadyExists`; to adopt what
 ///   does not exist is `NotFound` or `InvalidConfig`.
@@ -123,7 +139,8 @@ pub trait LoadBalancers: Send + Sync {
         Ok(common)
     }
 
-    /// What the cloud has for these; `None` if nothing at all is left or was ever made. Half-built counts as something.
+    /// What the cloud has for these; `None` if nothing at all is left or was ever made. Half-built counts as something. What
+    /// was looked up for a plan may be told before there is anything, if a balancer is wished.
     ///
     /// The wish is there for what has to be looked up because of it: a network or flavour that an annotation names, the
     /// subnets of the machines. All that `plan` has to know is in the state. There are at most as many wishes as

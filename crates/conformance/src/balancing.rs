@@ -4,7 +4,7 @@
 //!  check what is wished ──► observe ──► plan ──► empty? ──► done
 //!                              ▲         │ steps
 //!                 settle ◄─────┤         ▼
-//!            (InProgress)      └──── apply, one by one
+//!            (InProgress)      └──── apply, one by one ──► settle (InProgress), and the same step again
 //! ```
 
 mod looks;
@@ -17,12 +17,14 @@ use bowline_cloud::layers::capability::check_load_balancer;
 use bowline_cloud::{
     Applied, CloudProvider, Error, ErrorKind, LoadBalancerCapabilities, LoadBalancers, Result as Answer,
 };
-use bowline_core::{Address, AddressType, Instance, LoadBalancerState, LoadBalancerWish, NodeName, Plan, TargetNode};
+use bowline_core::{
+    Address, AddressType, Instance, LoadBalancerState, LoadBalancerWish, NodeName, Plan, Step, TargetNode,
+};
 
 use crate::bench::{BalancerBench, Hand, WantedMachine};
 use crate::scene::{Scene, Stop, Verdict, broken, require};
 
-pub(crate) use wishes::{change, gone, key, local, port, range, set};
+pub(crate) use wishes::{annotated, change, gone, key, local, port, range, set};
 
 /// A provider that is not done after so many rounds never will be.
 const ROUNDS: usize = 60;
@@ -35,6 +37,9 @@ pub(crate) struct Balancing<'a> {
     /// The ID of each machine, by the name of its node.
     machines: Mutex<BTreeMap<NodeName, String>>,
 }
+
+/// A cloud that is still at work on the same thing after so many looks is at work on nothing.
+const LOOKS: usize = 20;
 
 /// What a round came to.
 enum Round {
@@ -122,11 +127,19 @@ impl<'a> Balancing<'a> {
         self.observe(wish).await?.or_else(|error| broken(format!("an error from a sound cloud: {error}")))
     }
 
-    /// Looks and plans, in a sound cloud.
+    /// Looks and plans, in a sound cloud that is at rest.
     pub(crate) async fn plan(&self, wish: &LoadBalancerWish) -> Verdict<Plan> {
-        let state = self.state(wish).await?;
-        let plan = self.provider()?.plan(wish, state.as_ref());
-        plan.or_else(|error| broken(format!("no plan in a sound cloud: {error}")))
+        let mut last = None;
+        for _ in 0..LOOKS {
+            let state = self.state(wish).await?;
+            match self.provider()?.plan(wish, state.as_ref()) {
+                Ok(plan) => return Ok(plan),
+                Err(error) if error.kind() == ErrorKind::InProgress => self.hands.settle().await,
+                Err(error) => return broken(format!("no plan in a sound cloud: {error}")),
+            }
+            last = Some(state);
+        }
+        broken(format!("after {LOOKS} looks the cloud is still at work: {last:?}"))
     }
 
     /// Does what the controller does until there is nothing left to do; an error ends it.
@@ -134,9 +147,9 @@ impl<'a> Balancing<'a> {
         if let Err(error) = self.check(wish)? {
             return Ok(Err(error));
         }
-        let mut last = Plan::default();
+        let (mut last, mut refused) = (Plan::default(), Vec::new());
         for _ in 0..ROUNDS {
-            match self.round(wish).await? {
+            match self.round(wish, &mut refused).await? {
                 Ok(Round::Empty(state)) => return Ok(Ok(state)),
                 // The same again: what was done is not shown yet, and the controller would come back later.
                 Ok(Round::Worked(plan)) if plan == last => self.hands.settle().await,
@@ -150,19 +163,24 @@ impl<'a> Balancing<'a> {
         broken(format!("after {ROUNDS} rounds there is still something to do: {last}"))
     }
 
-    async fn round(&self, wish: &LoadBalancerWish) -> Verdict<Answer<Round>> {
+    async fn round(&self, wish: &LoadBalancerWish, refused: &mut Vec<Step>) -> Verdict<Answer<Round>> {
         let state = match self.observe(wish).await? {
             Ok(state) => state,
             Err(error) => return Ok(Err(error)),
         };
-        let plan = match self.provider()?.plan(wish, state.as_ref()) {
-            Ok(plan) if plan.is_empty() => return Ok(Ok(Round::Empty(state))),
+        let mut plan = match self.provider()?.plan(wish, state.as_ref()) {
             Ok(plan) => plan,
             Err(error) => return Ok(Err(error)),
         };
+        plan.steps.retain(|step| !refused.contains(step));
+        if plan.is_empty() {
+            return Ok(Ok(Round::Empty(state)));
+        }
         for step in &plan.steps {
-            if let Err(error) = self.provider()?.apply(&wish.key, step).await {
-                return Ok(Err(error));
+            match self.apply(wish, step).await {
+                Ok(_) => {}
+                Err(error) if is_refused(step, &error) => refused.push(step.clone()),
+                Err(error) => return Ok(Err(error)),
             }
         }
         Ok(Ok(Round::Worked(plan)))
@@ -193,26 +211,20 @@ impl<'a> Balancing<'a> {
 
     /// Carries out at most so many steps; `true` if there were no more.
     pub(crate) async fn go(&self, wish: &LoadBalancerWish, Steps(most): Steps) -> Verdict<bool> {
-        let mut done = 0;
+        let (mut done, mut refused) = (0, Vec::new());
         for _ in 0..ROUNDS {
-            let plan = match self.provider()?.plan(wish, self.state(wish).await?.as_ref()) {
-                Ok(plan) => plan,
-                Err(error) if error.kind() == ErrorKind::InProgress => {
-                    self.hands.settle().await;
-                    continue;
-                }
-                Err(error) => return broken(format!("no plan in a sound cloud: {error}")),
-            };
+            let mut plan = self.plan(wish).await?;
+            plan.steps.retain(|step| !refused.contains(step));
             if plan.is_empty() {
                 return Ok(true);
             }
-            for step in &plan.steps {
+            for step in plan.steps {
                 if done == most {
                     return Ok(false);
                 }
                 done += 1;
-                match self.apply(wish, step).await {
-                    Err(error) if error.kind() == ErrorKind::InProgress => self.hands.settle().await,
+                match self.apply(wish, &step).await {
+                    Err(error) if is_refused(&step, &error) => refused.push(step),
                     Err(error) => return broken(format!("an error from a sound cloud: {error}")),
                     Ok(_) => {}
                 }
@@ -221,10 +233,35 @@ impl<'a> Balancing<'a> {
         broken(format!("after {ROUNDS} rounds there is still something to do"))
     }
 
-    /// Carries out one step.
-    pub(crate) async fn apply(&self, wish: &LoadBalancerWish, step: &bowline_core::Step) -> Answer<Applied> {
+    /// Carries out one step; while the cloud is at work, it comes again, as it does from the controller.
+    pub(crate) async fn apply(&self, wish: &LoadBalancerWish, step: &Step) -> Answer<Applied> {
+        for _ in 1..LOOKS {
+            match self.apply_once(wish, step).await {
+                Err(error) if error.kind() == ErrorKind::InProgress => self.hands.settle().await,
+                applied => return applied,
+            }
+        }
+        self.apply_once(wish, step).await
+    }
+
+    /// Carries out one step, if the cloud does so at once.
+    pub(crate) async fn apply_once(&self, wish: &LoadBalancerWish, step: &Step) -> Answer<Applied> {
         let missing = || Error::new(ErrorKind::Unsupported, "apply", "it hands out no LoadBalancers");
         self.provider.load_balancers().ok_or_else(missing)?.apply(&wish.key, step).await
+    }
+
+    /// Carries out all that is planned, in a sound cloud; what is noted on the way.
+    pub(crate) async fn noting(&self, wish: &LoadBalancerWish) -> Verdict<BTreeMap<String, String>> {
+        let mut notes = BTreeMap::new();
+        for step in self.plan(wish).await?.steps {
+            match self.apply(wish, &step).await {
+                Ok(Applied::Noted(annotations)) => notes.extend(annotations),
+                Ok(_) => {}
+                Err(error) if is_refused(&step, &error) => {}
+                Err(error) => return broken(format!("an error from a sound cloud: {error}")),
+            }
+        }
+        Ok(notes)
     }
 
     /// Writing calls so far.
@@ -256,6 +293,11 @@ pub(crate) fn happens(hand: Hand, what: &str) -> Verdict<bool> {
         Hand::Never => Ok(false),
         Hand::Cannot => Err(Stop::BenchCannot(what.to_owned())),
     }
+}
+
+/// It is not done, and need not be.
+pub(crate) fn is_refused(step: &Step, error: &Error) -> bool {
+    step.dispensable.is_some() && error.kind().is_refusal()
 }
 
 /// The target that the Node of this machine is.

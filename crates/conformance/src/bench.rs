@@ -62,6 +62,11 @@ pub trait Bench: Send + Sync {
     /// The provider, without layers.
     fn provider(&self) -> Arc<dyn CloudProvider>;
 
+    /// How long one case may take. A cloud that really makes things needs more than one that only says so.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(120)
+    }
+
     /// A new provider of the same configuration, on the same cloud: what a manager has after a restart.
     async fn restarted(&self) -> Arc<dyn CloudProvider> {
         self.provider()

@@ -83,6 +83,10 @@ pub enum Capability {
     Ipv6,
     /// Two families on one balancer.
     DualStack,
+    /// A Service that wants two families gets its first one.
+    FirstFamily,
+    /// Balancers are marked with the UID of their Service.
+    UidMarks,
     /// It looks at several balancers at once.
     BatchObserve,
     /// It says how many ports a balancer may have.
@@ -112,7 +116,7 @@ pub enum Need {
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Capability; 40] = [
+    pub const ALL: [Capability; 42] = [
         Capability::Instances,
         Capability::BatchLookup,
         Capability::Listing,
@@ -145,6 +149,8 @@ impl Capability {
         Capability::Ipv4,
         Capability::Ipv6,
         Capability::DualStack,
+        Capability::FirstFamily,
+        Capability::UidMarks,
         Capability::BatchObserve,
         Capability::MaxPorts,
         Capability::MaxTargets,
@@ -214,6 +220,8 @@ impl Capability {
             Capability::Ipv4 => balancers.ip_families.contains(&IpFamily::IPv4),
             Capability::Ipv6 => balancers.ip_families.contains(&IpFamily::IPv6),
             Capability::DualStack => balancers.dual_stack,
+            Capability::FirstFamily => balancers.serves_first_family(),
+            Capability::UidMarks => balancers.marks_uid,
             Capability::BatchObserve => balancers.batch_observe > 1,
             Capability::MaxPorts => balancers.max_ports.is_some(),
             Capability::MaxTargets => balancers.max_targets.is_some(),
@@ -302,6 +310,8 @@ impl fmt::Display for Capability {
             Capability::Ipv4 => "IPv4",
             Capability::Ipv6 => "IPv6",
             Capability::DualStack => "dual stack",
+            Capability::FirstFamily => "first of two families",
+            Capability::UidMarks => "marks with the UID",
             Capability::BatchObserve => "batch observation",
             Capability::MaxPorts => "limit of ports",
             Capability::MaxTargets => "limit of targets",

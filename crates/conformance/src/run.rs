@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::time::Duration;
 
 use futures::FutureExt;
 
@@ -10,9 +9,6 @@ use crate::bench::Bench;
 use crate::cases::{Case, cases};
 use crate::report::{Outcome, Report};
 use crate::scene::{Scene, Stop};
-
-/// A case that takes longer than this waits for something that will not come.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs all cases; `bench` makes a new bench, with an empty cloud, for each.
 pub async fn run<F, B>(bench: F) -> Report
@@ -49,8 +45,10 @@ where
 async fn run_case(case: &Case, scene: Scene) -> Outcome {
     // A provider that panics breaks a rule like any other, and must not hide what the other cases say.
     let guarded = AssertUnwindSafe((case.run)(&scene)).catch_unwind();
-    match tokio::time::timeout(PATIENCE, guarded).await {
-        Err(_) => Outcome::Failed(format!("it did not end within {PATIENCE:?}")),
+    // A case that takes longer waits for something that will not come.
+    let patience = scene.bench().patience();
+    match tokio::time::timeout(patience, guarded).await {
+        Err(_) => Outcome::Failed(format!("it did not end within {patience:?}")),
         Ok(Err(_)) => Outcome::Failed("it panicked".to_owned()),
         Ok(Ok(Err(Stop::Broken(why)))) => Outcome::Failed(why),
         Ok(Ok(Err(Stop::BenchCannot(what)))) => Outcome::BenchCannot(what),

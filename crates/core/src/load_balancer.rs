@@ -31,6 +31,11 @@ impl LoadBalancerKey {
         let is_named = self.namespace == namespace && self.service == service;
         if self.uid.is_empty() { is_named } else { self.uid == uid }
     }
+
+    /// As a mark in a cloud, it is that of this key: of the same cluster, and [its](LoadBalancerKey::belongs_to) Service's.
+    pub fn marks(&self, key: &LoadBalancerKey) -> bool {
+        self.cluster == key.cluster && self.belongs_to(&key.namespace, &key.service, &key.uid)
+    }
 }
 
 /// What is wanted for a Service, which may be that nothing is left. Cheap to clone.

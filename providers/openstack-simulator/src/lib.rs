@@ -9,3 +9,44 @@
 //!      ▲                                                              key-manager ──► State ──► Response<Bytes>
 //!      └─ in this process, or over HTTP with Simulator::serve
 //! ```
+//!
+//! A service is the first segment of the path: `http://anything/identity/v3/auth/tokens`. The host is whatever the client
+//! calls it; the catalog and all links repeat it.
+//!
+//! ```
+//! use bowline_openstack_simulator::{Kind, NewServer, Options, Simulator};
+//!
+//! let cloud = Simulator::new(Options::default());
+//! let id = cloud.add_server(NewServer::named("node-1"));
+//! cloud.stop_server(&id);
+//! assert_eq!(cloud.records(Kind::Server).len(), 1);
+//! ```
+
+mod clock;
+mod compute;
+mod faults;
+mod fixture;
+mod hands;
+mod identity;
+mod journal;
+mod listing;
+mod network;
+mod octavia;
+mod options;
+mod records;
+mod secrets;
+mod serve;
+mod servers;
+mod simulator;
+mod wire;
+
+pub use faults::{Fault, FaultSpec};
+pub use fixture::Fixture;
+pub use identity::{ApplicationCredential, Domain, Identity, Project, Trust, User};
+pub use journal::Entry;
+pub use options::{Endpoint, Options, REGION, Work, catalog};
+pub use records::{Kind, Record};
+pub use serve::Server;
+pub use servers::{NewPort, NewServer};
+pub use simulator::{Lost, Simulator};
+pub use wire::Service;

@@ -16,6 +16,7 @@ use http::HeaderValue;
 use crate::Config;
 use crate::config::TEMPLATE;
 use crate::instances::{Census, Flavors, PAGE};
+use crate::load_balancers::Memory;
 use crate::metrics::Metrics;
 use crate::routes::RouterMemory;
 use crate::session::Session;
@@ -39,6 +40,7 @@ pub struct OpenStack {
     pub(crate) census: Census,
     pub(crate) flavors: Flavors,
     pub(crate) routing: RouterMemory,
+    pub(crate) balancers: Memory,
 }
 
 /// Makes providers of this kind. All that one factory makes are counted together.
@@ -90,6 +92,7 @@ impl OpenStack {
             routes: config.router_id.as_ref().map(|_| route_capabilities()),
         };
         let session = Session::new(http, &config.global, user_agent(user_agents), metrics.clone());
+        let balancers = Memory::new(&config);
         OpenStack {
             info,
             capabilities,
@@ -99,6 +102,7 @@ impl OpenStack {
             census: Census::default(),
             flavors: Flavors::default(),
             routing: RouterMemory::default(),
+            balancers,
         }
     }
 }

@@ -63,11 +63,11 @@ fn ports(spec: &LoadBalancerSpec, caps: &LoadBalancerCapabilities) -> Vec<String
 
 fn families(wanted: &[IpFamily], caps: &LoadBalancerCapabilities) -> Vec<String> {
     let mut refused = Vec::new();
-    let served = if caps.first_family && !caps.dual_stack { 1 } else { wanted.len() };
+    let served = if caps.serves_first_family() { 1 } else { wanted.len() };
     for family in wanted.iter().take(served) {
         refuse(&mut refused, !caps.ip_families.contains(family), || format!("spec.ipFamilies: {family:?}"));
     }
-    let dual = wanted.len() > 1 && !caps.dual_stack && !caps.first_family;
+    let dual = served > 1 && !caps.dual_stack;
     refuse(&mut refused, dual, || "spec.ipFamilies: two families on one balancer".to_owned());
     refused
 }

@@ -24,7 +24,7 @@ impl Balancing<'_> {
     /// What bears the mark of this Service.
     pub(crate) async fn owned(&self, key: &LoadBalancerKey) -> Vec<SeenResource> {
         let mut all = self.resources().await;
-        all.retain(|resource| resource.owners.contains(key));
+        all.retain(|resource| resource.owners.iter().any(|mark| mark.marks(key)));
         all
     }
 
@@ -66,7 +66,8 @@ impl Balancing<'_> {
         same("affinity", seen.affinity.unwrap_or(SessionAffinity::None), spec.session_affinity)?;
         health_check_is_as_wished(&seen, wish, spec)?;
         settings_are_as_wished(&seen, wish)?;
-        addresses_are_as_wished(&seen, spec, state)
+        let families = if self.caps()?.serves_first_family() { 1 } else { spec.ip_families.len() };
+        addresses_are_as_wished(&seen, spec, families, state)
     }
 
     fn targets(&self, spec: &LoadBalancerSpec) -> Verdict<Vec<SeenTarget>> {
@@ -128,10 +129,17 @@ fn settings_are_as_wished(seen: &SeenBalancer, wish: &LoadBalancerWish) -> Verdi
     })
 }
 
-fn addresses_are_as_wished(seen: &SeenBalancer, spec: &LoadBalancerSpec, state: &LoadBalancerState) -> Verdict {
+/// Of the families that are wished, the first so many are served.
+fn addresses_are_as_wished(
+    seen: &SeenBalancer,
+    spec: &LoadBalancerSpec,
+    served: usize,
+    state: &LoadBalancerState,
+) -> Verdict {
     let family = |address: &IpAddr| if address.is_ipv4() { IpFamily::IPv4 } else { IpFamily::IPv6 };
     let families: Vec<_> = seen.addresses.iter().map(family).collect();
-    same("families of its addresses", set(&families), set(&spec.ip_families))?;
+    let wished = spec.ip_families.get(..served).unwrap_or(&spec.ip_families);
+    same("families of its addresses", set(&families), set(wished))?;
     let ingress = &state.status.ingress;
     let told: BTreeSet<IpAddr> = ingress.iter().filter_map(|entry| entry.ip.as_ref()?.parse().ok()).collect();
     if told.is_empty() {

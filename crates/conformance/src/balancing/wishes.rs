@@ -1,5 +1,6 @@
 //! What is wished: small Services, and the largest that a provider claims to do.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +49,13 @@ pub(crate) fn change(wish: &LoadBalancerWish, change: impl FnOnce(&mut LoadBalan
 pub(crate) fn set(wish: &LoadBalancerWish, set: impl FnOnce(&mut LoadBalancerSettings)) -> LoadBalancerWish {
     let mut wish = wish.clone();
     set(Arc::make_mut(&mut wish.settings));
+    wish
+}
+
+/// The same Service, which says this as well.
+pub(crate) fn annotated(wish: &LoadBalancerWish, annotations: &BTreeMap<String, String>) -> LoadBalancerWish {
+    let mut wish = wish.clone();
+    Arc::make_mut(&mut wish.annotations).extend(annotations.clone());
     wish
 }
 

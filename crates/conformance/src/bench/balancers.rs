@@ -22,8 +22,8 @@ pub struct SeenResource {
     pub id: String,
     /// Its name; may be empty.
     pub name: String,
-    /// Whose mark it bears: nobody's, one balancer's, or those of all that share it. A thing that cannot be marked has the
-    /// owners of what it hangs on.
+    /// Whose mark it bears: nobody's, one balancer's, or those of all that share it; without UID where marks do not tell it. A
+    /// thing that cannot be marked has the owners of what it hangs on.
     pub owners: Vec<LoadBalancerKey>,
     /// All else about it, as text, without the marks: two looks differ if anything was changed in between.
     pub summary: String,
@@ -98,7 +98,8 @@ pub struct ForeignBalancer {
     pub address: Option<IpAddr>,
 }
 
-/// Hands for balancers. As long as nothing else is said, the cloud is fast and shows at once what it has.
+/// Hands for balancers. As long as nothing else is said, the cloud shows at once what it has. It need not be fast: whenever the
+/// provider says `InProgress`, the suite lets it [settle](BalancerBench::settle) and goes on where it was.
 #[async_trait]
 pub trait BalancerBench: Send + Sync {
     /// Everything that the cloud has for balancers, whoever made it and in whatever state it is.

@@ -12,11 +12,11 @@ use bowline_cloud::Capabilities;
 use futures::future::BoxFuture;
 
 use crate::capability::Capability::{
-    AdditionalLabels, Adoption, AssignPodRanges, BatchLookup, BatchObserve, Drain, DualStack, HealthCheckSettings,
-    IdleTimeout, Instances, Internal, Ipv4, Ipv6, Listing, LoadBalancers, LocalTrafficPolicy, LookupByName, MaxPorts,
-    MaxRoutes, MaxTargets, MixedProtocols, Parallel, ParallelRoutes, PodRanges, ProxyProtocol, RequestedAddress,
-    Retention, RouteIpv4, RouteIpv6, Routes, Sctp, SessionAffinity, Shared, ShutdownState, SourceRanges, Tcp, Udp,
-    UniqueIds, WithoutNodePorts, Zones,
+    AdditionalLabels, Adoption, AssignPodRanges, BatchLookup, BatchObserve, Drain, DualStack, FirstFamily,
+    HealthCheckSettings, IdleTimeout, Instances, Internal, Ipv4, Ipv6, Listing, LoadBalancers, LocalTrafficPolicy,
+    LookupByName, MaxPorts, MaxRoutes, MaxTargets, MixedProtocols, Parallel, ParallelRoutes, PodRanges, ProxyProtocol,
+    RequestedAddress, Retention, RouteIpv4, RouteIpv6, Routes, Sctp, SessionAffinity, Shared, ShutdownState,
+    SourceRanges, Tcp, Udp, UidMarks, UniqueIds, WithoutNodePorts, Zones,
 };
 use crate::capability::Need::{self, Has, Lacks};
 use crate::scene::{Scene, Verdict};
@@ -97,6 +97,8 @@ static CASES: &[Case] = &[
     case!(balancers::life::apply_is_repeatable, [Has(LoadBalancers)]),
     case!(balancers::life::one_write_per_step, [Has(LoadBalancers)]),
     case!(balancers::life::seen_is_what_observe_says, [Has(LoadBalancers)]),
+    case!(balancers::notes::annotations_lead_back, [Has(LoadBalancers)]),
+    case!(balancers::notes::remarks_can_be_told, [Has(LoadBalancers)]),
     case!(balancers::life::in_progress_is_told, [Has(LoadBalancers)]),
     case!(balancers::life::nothing_left_is_nothing_to_do, [Has(LoadBalancers)]),
     case!(balancers::life::type_changes_and_back, [Has(LoadBalancers)]),
@@ -128,14 +130,16 @@ static CASES: &[Case] = &[
     case!(balancers::settings::ipv4_address_is_given, [Has(Ipv4)]),
     case!(balancers::settings::ipv6_address_is_given, [Has(Ipv6)]),
     case!(balancers::settings::dual_stack_has_both, [Has(DualStack)]),
+    case!(balancers::settings::first_family_is_served, [Has(FirstFamily)]),
     case!(balancers::settings::requested_address_is_given, [Has(RequestedAddress)]),
     case!(balancers::settings::a_group_shares_an_address, [Has(Shared)]),
     case!(balancers::settings::a_group_has_a_port_once, [Has(Shared)]),
     case!(balancers::settings::unclaimed_is_refused_without_a_call, [Has(LoadBalancers)]),
     case!(balancers::owners::foreign_is_untouched, [Has(LoadBalancers)]),
-    case!(balancers::owners::clash_names_the_owner, [Has(LoadBalancers)]),
+    case!(balancers::owners::clash_names_the_owner, [Has(UidMarks)]),
     case!(balancers::owners::clusters_do_not_meet, [Has(LoadBalancers)]),
-    case!(balancers::owners::a_new_service_of_the_name_is_another, [Has(LoadBalancers)]),
+    case!(balancers::owners::a_new_service_of_the_name_is_another, [Has(UidMarks)]),
+    case!(balancers::owners::without_uid_marks_the_name_is_the_owner, [Lacks(UidMarks)]),
     case!(balancers::owners::only_adoption_takes_over, [Has(Adoption)]),
     case!(balancers::owners::the_owned_is_not_adopted, [Has(Adoption)]),
     case!(balancers::owners::retained_is_released, [Has(Retention)]),

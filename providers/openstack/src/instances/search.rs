@@ -61,7 +61,7 @@ impl OpenStack {
             };
         }
         let answers = stream::iter(open).map(|identity| async move {
-            let answer = self.ask(&identity).await;
+            let answer = self.server_of(&identity).await;
             (identity, answer)
         });
         found.extend(answers.buffer_unordered(PARALLEL).collect::<Vec<_>>().await);
@@ -106,7 +106,7 @@ impl OpenStack {
     }
 
     /// Asks about this one alone.
-    async fn ask(&self, identity: &Identity) -> Result<Option<Server>> {
+    async fn server_of(&self, identity: &Identity) -> Result<Option<Server>> {
         match identity {
             Identity::Id(id) => self.server_of_id(id).await,
             Identity::Name(name) => self.server_of_name(name).await,

@@ -139,22 +139,21 @@ pub(crate) enum Change {
     DeleteSecurityGroup {
         id: String,
     },
-    /// Into the group of this name, which an earlier step may make.
     CreateSecurityGroupRule {
-        group: String,
+        group: GroupRef,
         body: Value,
     },
     DeleteSecurityGroupRule {
         id: String,
     },
-    /// Adds the group of this name to a port.
+    /// Adds a group to those that the port has.
     JoinSecurityGroup {
-        port: String,
-        group: String,
+        port: SeenPort,
+        group: GroupRef,
     },
-    /// Takes the group of this ID from a port.
+    /// Takes a group from those that the port has.
     LeaveSecurityGroup {
-        port: String,
+        port: SeenPort,
         group: String,
     },
     DeletePortTag {
@@ -165,4 +164,21 @@ pub(crate) enum Change {
     Refuse {
         message: String,
     },
+}
+
+/// Which security group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum GroupRef {
+    Id(String),
+    /// One that an earlier step makes.
+    Name(String),
+}
+
+/// A port and the groups that it had when it was seen. Others change them, too: the revision tells whether they have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SeenPort {
+    pub(crate) id: String,
+    pub(crate) groups: Vec<String>,
+    pub(crate) revision: Option<u64>,
 }

@@ -7,14 +7,21 @@
 //! ```
 
 mod annotations;
+mod apply;
 mod change;
 mod features;
+mod list;
 mod names;
 mod nodes;
 mod observation;
+mod observe;
 mod plan;
+mod servers;
 mod settings;
+mod status;
 mod subnets;
+#[cfg(test)]
+mod testing;
 mod waiting;
 
 use std::collections::BTreeMap;
@@ -23,13 +30,53 @@ use async_trait::async_trait;
 use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancers, Result};
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, Step};
+use futures::try_join;
+use serde::de::DeserializeOwned;
+use tokio::sync::OnceCell;
 
-use crate::OpenStack;
+use crate::api::{network, octavia};
+use crate::session::CallError;
+use crate::{Config, OpenStack};
+
+use apply::{APPLY, Writer};
+use observation::Features;
+use observe::{OBSERVE, Observer};
+use waiting::Waiting;
 
 pub use annotations::reference as annotation_reference;
 
-fn missing(operation: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, operation, "not there yet")
+const LIST: &str = "list balancers";
+
+/// What this process remembers about balancers. All of it can be asked for again.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    waiting: Waiting,
+    /// What Octavia can do, once it has said so.
+    features: OnceCell<Features>,
+}
+
+impl Memory {
+    pub(crate) fn new(config: &Config) -> Memory {
+        Memory { waiting: Waiting::new(config.wait_active_steps), features: OnceCell::new() }
+    }
+}
+
+impl OpenStack {
+    /// What this Octavia can do. One that refuses to list its versions is one of which nothing is expected; one that does not
+    /// answer at all is an error, or else a balancer would be made that is open to everybody.
+    async fn features(&self) -> Result<Features> {
+        let ask = || async {
+            let versions = octavia::versions(&self.session).await?;
+            let versions = versions.iter().map(|version| version.id.as_str());
+            Ok(Features::of(versions, &self.config.load_balancer.provider))
+        };
+        let asked: std::result::Result<&Features, CallError> = self.balancers.features.get_or_try_init(ask).await;
+        match asked {
+            Ok(features) => Ok(*features),
+            Err(error) if matches!(error.status(), Some(400 | 403 | 404 | 405 | 406)) => Ok(Features::default()),
+            Err(error) => Err(error.explain(OBSERVE)),
+        }
+    }
 }
 
 #[async_trait]
@@ -43,16 +90,28 @@ impl LoadBalancers for OpenStack {
     }
 
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
-        wishes.iter().map(|_| Err(missing("observe balancers"))).collect()
+        let features = match self.features().await {
+            Ok(features) => features,
+            Err(error) => return wishes.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let (session, config, waiting) = (&self.session, &self.config, &self.balancers.waiting);
+        Observer { session, config, waiting, features }.observe(wishes).await
     }
 
-    async fn list(&self, _: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
-        Err(missing("list balancers"))
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
+        let session = &self.session;
+        let listed = try_join!(
+            octavia::load_balancers(session, &[]),
+            network::floating_ips(session, &[]),
+            network::security_groups(session, &[])
+        );
+        let (balancers, floating_ips, groups) = listed.map_err(|error| error.explain(LIST))?;
+        Ok(list::owners(cluster, &balancers, &floating_ips, &groups))
     }
 
     fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
         match (state, &wish.spec) {
-            (Some(state), _) => plan::plan(&self.config, wish, read(state)?),
+            (Some(state), _) => plan::plan(&self.config, wish, read(plan::PLAN, state.resources.clone())?),
             (None, None) => Ok(Plan::default()),
             (None, Some(_)) => {
                 Err(Error::new(ErrorKind::Unexpected, plan::PLAN, "nothing was looked up for this balancer"))
@@ -60,13 +119,15 @@ impl LoadBalancers for OpenStack {
         }
     }
 
-    async fn apply(&self, _: &LoadBalancerKey, _: &Step) -> Result<Applied> {
-        Err(missing("change a balancer"))
+    async fn apply(&self, _: &LoadBalancerKey, step: &Step) -> Result<Applied> {
+        let payload = read(APPLY, step.payload.clone())?;
+        Writer { session: &self.session, waiting: &self.balancers.waiting }.write(payload).await
     }
 }
 
-fn read(state: &LoadBalancerState) -> Result<observation::Observation> {
-    serde_json::from_value(state.resources.clone()).map_err(|error| {
-        Error::new(ErrorKind::Unexpected, plan::PLAN, format!("this is not what this provider wrote: {error}"))
+/// What this provider wrote down itself.
+fn read<T: DeserializeOwned>(operation: &str, written: serde_json::Value) -> Result<T> {
+    serde_json::from_value(written).map_err(|error| {
+        Error::new(ErrorKind::Unexpected, operation, format!("this is not what this provider wrote: {error}"))
     })
 }

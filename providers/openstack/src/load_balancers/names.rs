@@ -70,7 +70,7 @@ impl<'a> Names<'a> {
 
     // upstream: also of balancers that are internal.
     pub(crate) fn balancer_description(&self) -> String {
-        format!("Kubernetes external service {}", self.from_cluster())
+        format!("Kubernetes external service {}", self.whose())
     }
 
     /// The name of what belongs to the port with this place in the Service.
@@ -79,7 +79,7 @@ impl<'a> Names<'a> {
     }
 
     pub(crate) fn floating_ip_description(&self) -> String {
-        format!("{FLOATING_IP_MARK} {}", self.from_cluster())
+        format!("{FLOATING_IP_MARK} {}", self.whose())
     }
 
     pub(crate) fn security_group(&self) -> String {
@@ -91,7 +91,7 @@ impl<'a> Names<'a> {
         format!("Security Group for {namespace}/{service} Service LoadBalancer in cluster {cluster}")
     }
 
-    fn from_cluster(&self) -> String {
+    fn whose(&self) -> String {
         let LoadBalancerKey { cluster, namespace, service, .. } = self.key;
         format!("{namespace}/{service} from cluster {cluster}")
     }

@@ -67,6 +67,8 @@ struct Busy {
     written: bool,
     /// This process made it, and has not seen it in service yet.
     fresh: bool,
+    /// The name that it was made with.
+    name: String,
     looks: u32,
     waited: Duration,
     last_look: Option<Instant>,
@@ -85,9 +87,15 @@ impl Waiting {
         turn.lock_owned().await
     }
 
-    /// A balancer was made by this process.
-    pub(crate) fn made(&self, id: &str) {
-        self.with(id, |busy| (busy.fresh, busy.written) = (true, true));
+    /// A balancer of this name was made by this process.
+    pub(crate) fn made(&self, name: &str, id: &str) {
+        self.with(id, |busy| (busy.fresh, busy.written, busy.name) = (true, true, name.to_owned()));
+    }
+
+    /// The ID of the balancer that this process made with this name, and that may not be in a listing yet.
+    pub(crate) fn made_as(&self, name: &str) -> Option<String> {
+        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        busy.iter().find(|(_, known)| known.fresh && known.name == name).map(|(id, _)| id.clone())
     }
 
     /// It was changed by this process, and so is at work.
@@ -114,7 +122,12 @@ impl Waiting {
             }
             ERROR => {
                 self.with(&balancer.id, |busy| {
-                    *busy = Busy { fresh: busy.fresh, turn: busy.turn.clone(), ..Busy::default() }
+                    *busy = Busy {
+                        fresh: busy.fresh,
+                        name: std::mem::take(&mut busy.name),
+                        turn: busy.turn.clone(),
+                        ..Busy::default()
+                    }
                 });
                 None
             }
@@ -255,7 +268,8 @@ mod tests {
     #[tokio::test]
     async fn what_is_remembered_of_a_balancer_goes_when_it_is_at_rest() {
         let waiting = Waiting::new(23);
-        waiting.made("b1");
+        waiting.made("web", "b1");
+        assert_eq!((waiting.made_as("web").as_deref(), waiting.made_as("other")), (Some("b1"), None));
         waiting.wrote("b2");
         assert!(
             waiting.is_fresh("b1") && waiting.is_written("b1") && waiting.is_written("b2") && !waiting.is_fresh("b2")

@@ -1,6 +1,7 @@
 //! Rules about balancers.
 
 pub(super) mod life;
+pub(super) mod notes;
 pub(super) mod owners;
 pub(super) mod ports;
 pub(super) mod questions;

@@ -104,7 +104,8 @@ async fn both_clusters_have_their_own(
     require(one != other, || format!("two clusters have the same addresses: {addresses:?}"))?;
     for wish in [here, there] {
         let listed = keys(work, &wish.key.cluster).await?;
-        require(listed == [wish.key.clone()], || format!("the balancers of {} are {listed:?}", wish.key.cluster))?;
+        let is_alone = matches!(listed.as_slice(), [mark] if mark.marks(&wish.key));
+        require(is_alone, || format!("the balancers of {} are {listed:?}", wish.key.cluster))?;
     }
     Ok(())
 }
@@ -130,12 +131,17 @@ async fn keys(work: &Balancing<'_>, cluster: &ClusterName) -> Verdict<Vec<LoadBa
     keys.or_else(|error| broken(format!("an error from a sound cloud: {error}")))
 }
 
+/// A later Service of the same name.
+fn successor(old: &LoadBalancerWish) -> LoadBalancerWish {
+    let uid = "99999999-0000-4000-8000-000000000000".to_owned();
+    LoadBalancerWish { key: LoadBalancerKey { uid, ..old.key.clone() }, ..old.clone() }
+}
+
 pub(in crate::cases) async fn a_new_service_of_the_name_is_another(scene: &Scene) -> Verdict {
     let work = Balancing::of(scene)?;
     let nodes = [work.node("node-1").await];
     let old = work.wish("web", &nodes)?;
-    let uid = "99999999-0000-4000-8000-000000000000".to_owned();
-    let new = LoadBalancerWish { key: LoadBalancerKey { uid, ..old.key.clone() }, ..old.clone() };
+    let new = successor(&old);
     work.fulfil(&old).await?;
     let before = work.owned(&old.key).await;
     has_nothing(&work, &new, "a new Service of the name").await?;
@@ -144,6 +150,28 @@ pub(in crate::cases) async fn a_new_service_of_the_name_is_another(scene: &Scene
     let made = work.owned(&new.key).await;
     work.remove(&old).await?;
     work.nothing_changed_since(&made).await
+}
+
+pub(in crate::cases) async fn without_uid_marks_the_name_is_the_owner(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    let before = work.resources().await;
+    let old = work.wish("web", &nodes)?;
+    let (new, other) = (successor(&old), work.wish("web-2", &nodes)?);
+    work.fulfil(&old).await?;
+    work.fulfil(&other).await?;
+    let (left, others) = (work.seen(&old.key).await?, work.owned(&other.key).await);
+    work.rests(&new).await?;
+    work.fulfil(&new).await?;
+    let taken = work.seen(&new.key).await?;
+    require(taken.id == left.id, || format!("the Service of the name has {}, and a new one {}", left.id, taken.id))?;
+    let listed = keys(&work, &old.key.cluster).await?;
+    let is_nameless = |mark: &LoadBalancerKey| mark.uid.is_empty();
+    require(listed.iter().all(is_nameless), || format!("no UID is marked, and these are listed: {listed:?}"))?;
+    work.remove(&new).await?;
+    untouched(&work, &others).await?;
+    work.remove(&other).await?;
+    work.nothing_changed_since(&before).await
 }
 
 pub(in crate::cases) async fn only_adoption_takes_over(scene: &Scene) -> Verdict {
@@ -161,7 +189,8 @@ pub(in crate::cases) async fn only_adoption_takes_over(scene: &Scene) -> Verdict
     require(id == lonely.id, || format!("{} was to be adopted, and it took {id}", lonely.id))?;
     let owners: Vec<_> =
         work.resources().await.into_iter().filter(|one| one.id == id && one.kind == lonely.kind).collect();
-    require(owners.iter().all(|one| one.owners == [adopting.key.clone()]), || format!("it is not marked: {owners:?}"))?;
+    let is_marked = |one: &SeenResource| matches!(one.owners.as_slice(), [mark] if mark.marks(&adopting.key));
+    require(owners.iter().all(is_marked), || format!("it is not marked: {owners:?}"))?;
     work.remove(&adopting).await
 }
 
@@ -197,7 +226,7 @@ pub(in crate::cases) async fn retained_is_released(scene: &Scene) -> Verdict {
     let (mut before, name) = (work.resources().await, work.seen(&kept.key).await?.name);
     let state = work.converge(&gone(&kept)).await?;
     require(state.is_none(), || format!("it was let go, and is still ours: {state:?}"))?;
-    before.iter_mut().for_each(|resource| resource.owners.retain(|owner| *owner != kept.key));
+    before.iter_mut().for_each(|resource| resource.owners.retain(|mark| !mark.marks(&kept.key)));
     work.nothing_changed_since(&before).await?;
     let listed = keys(&work, &kept.key.cluster).await?;
     require(listed.is_empty(), || format!("it was let go, and is still listed: {listed:?}"))?;

@@ -97,6 +97,15 @@ pub(in crate::cases) async fn dual_stack_has_both(scene: &Scene) -> Verdict {
     families(scene, &[IpFamily::IPv4, IpFamily::IPv6]).await
 }
 
+pub(in crate::cases) async fn first_family_is_served(scene: &Scene) -> Verdict {
+    let served = scene.provider().capabilities().load_balancers.as_ref().map(|caps| caps.ip_families.clone());
+    for family in served.unwrap_or_default() {
+        let other = if family == IpFamily::IPv4 { IpFamily::IPv6 } else { IpFamily::IPv4 };
+        families(scene, &[family, other]).await?;
+    }
+    Ok(())
+}
+
 async fn families(scene: &Scene, families: &[IpFamily]) -> Verdict {
     let work = Balancing::of(scene)?;
     let wish = change(&plain(&work).await?, |spec| spec.ip_families = families.to_vec());
@@ -188,7 +197,11 @@ pub(in crate::cases) async fn unclaimed_is_refused_without_a_call(scene: &Scene)
     let capabilities = scene.provider().capabilities();
     let before = work.calls().await?;
     for (capability, wish) in unclaimed(&work, &plain)? {
-        if capability.is_some_and(|capability| capability.is_claimed(capabilities)) {
+        let is_served = |capability: Capability| match capability {
+            Capability::DualStack if Capability::FirstFamily.is_claimed(capabilities) => true,
+            capability => capability.is_claimed(capabilities),
+        };
+        if capability.is_some_and(is_served) {
             continue;
         }
         let what = capability.map_or("more than the limit".to_owned(), |capability| capability.to_string());

@@ -20,6 +20,7 @@ const NINE: Duration = Duration::from_secs(9);
 
 pub(in crate::cases) async fn creation_survives_every_crash(scene: &Scene) -> Verdict {
     let mut work = Balancing::of(scene)?;
+    can_crash(&work).await?;
     let nodes = [work.node("node-1").await, work.node("node-2").await];
     let before = work.resources().await;
     let wish = work.everything("web", &nodes)?;
@@ -42,6 +43,7 @@ pub(in crate::cases) async fn creation_survives_every_crash(scene: &Scene) -> Ve
 
 pub(in crate::cases) async fn update_survives_every_crash(scene: &Scene) -> Verdict {
     let mut work = Balancing::of(scene)?;
+    can_crash(&work).await?;
     let nodes = [work.node("node-1").await, work.node("node-2").await, work.node("node-3").await];
     let one = work.everything("web", nodes.get(..2).unwrap_or_default())?;
     let other = work.otherwise(&one, nodes.get(1..).unwrap_or_default())?;
@@ -65,6 +67,7 @@ pub(in crate::cases) async fn update_survives_every_crash(scene: &Scene) -> Verd
 
 pub(in crate::cases) async fn deletion_survives_every_crash(scene: &Scene) -> Verdict {
     let mut work = Balancing::of(scene)?;
+    can_crash(&work).await?;
     let nodes = [work.node("node-1").await, work.node("node-2").await];
     let before = work.resources().await;
     let wish = work.everything("web", &nodes)?;
@@ -82,6 +85,7 @@ pub(in crate::cases) async fn deletion_survives_every_crash(scene: &Scene) -> Ve
 
 pub(in crate::cases) async fn release_survives_every_crash(scene: &Scene) -> Verdict {
     let mut work = Balancing::of(scene)?;
+    can_crash(&work).await?;
     let nodes = [work.node("node-1").await];
     for calls in 1..MANY_CALLS {
         // Another Service each time: what is let go keeps its name.
@@ -89,7 +93,7 @@ pub(in crate::cases) async fn release_survives_every_crash(scene: &Scene) -> Ver
         let kept = set(&wish, |settings| settings.policy = DeletionPolicy::Retain);
         work.fulfil(&kept).await?;
         let mut released = work.resources().await;
-        released.iter_mut().for_each(|resource| resource.owners.retain(|owner| *owner != kept.key));
+        released.iter_mut().for_each(|resource| resource.owners.retain(|mark| !mark.marks(&kept.key)));
         let unharmed = crashes(&mut work, &gone(&kept), calls).await?;
         work.converge(&gone(&kept)).await?;
         work.nothing_changed_since(&released).await?;
@@ -102,6 +106,7 @@ pub(in crate::cases) async fn release_survives_every_crash(scene: &Scene) -> Ver
 
 pub(in crate::cases) async fn adoption_survives_every_crash(scene: &Scene) -> Verdict {
     let mut work = Balancing::of(scene)?;
+    can_crash(&work).await?;
     let nodes = [work.node("node-1").await];
     let before = work.resources().await;
     let wish = work.wish("heir", &nodes)?;
@@ -122,6 +127,11 @@ pub(in crate::cases) async fn adoption_survives_every_crash(scene: &Scene) -> Ve
         }
     }
     broken(format!("it takes more than {MANY_CALLS} calls"))
+}
+
+/// Whether there is anything to show, before anything is made for it.
+async fn can_crash(work: &Balancing<'_>) -> Verdict {
+    happens(work.scene().bench().crash_after(None).await, "crash after a number of calls").map(drop)
 }
 
 /// The manager crashes after so many calls and starts anew; `true` if it was done before.
@@ -264,7 +274,7 @@ async fn hurried(work: &Balancing<'_>, wish: &LoadBalancerWish) -> Verdict {
         let Ok(state) = work.observe(wish).await? else { continue };
         let Ok(plan) = work.provider()?.plan(wish, state.as_ref()) else { continue };
         for step in &plan.steps {
-            if work.apply(wish, step).await.is_err() {
+            if work.apply_once(wish, step).await.is_err() {
                 break;
             }
         }

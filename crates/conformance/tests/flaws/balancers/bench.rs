@@ -102,8 +102,9 @@ impl BalancerBench for ToyBench {
 
     async fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenBalancer> {
         let (balancers, listeners) = self.cloud().everything();
-        let balancer = balancers.into_iter().find(|one| one.owners.contains(key))?;
-        let listeners: Vec<_> = listeners.into_iter().filter(|one| one.owner.as_ref() == Some(key)).collect();
+        let balancer = balancers.into_iter().find(|one| one.owners.iter().any(|mark| mark.marks(key)))?;
+        let listeners: Vec<_> =
+            listeners.into_iter().filter(|one| one.owner.as_ref().is_some_and(|mark| mark.marks(key))).collect();
         let settings: Vec<_> = listeners.into_iter().map(|one| one.settings).collect();
         let mut seen = SeenBalancer {
             id: balancer.id,
@@ -135,7 +136,7 @@ impl BalancerBench for ToyBench {
     async fn put_foreign(&self, foreign: &ForeignBalancer) -> Option<SeenResource> {
         let new = NewBalancer {
             name: foreign.name.clone(),
-            owners: foreign.owner.iter().cloned().collect(),
+            owners: foreign.owner.iter().map(|owner| self.toy.mark(owner)).collect(),
             address: foreign.address,
             families: vec![IpFamily::IPv4],
             internal: false,

@@ -84,6 +84,11 @@ enum Flaw {
     StaysBusy,
     ReleasesFromTheTop,
     ForgetsWhatItAdopted,
+    LeadsToTheGone,
+    NotesSomethingElse,
+    Mumbles,
+    MarksTheUid,
+    GivesTheLastFamily,
 }
 
 fn everything() -> LoadBalancerCapabilities {
@@ -115,9 +120,19 @@ fn everything() -> LoadBalancerCapabilities {
     }
 }
 
+/// As some clouds are: what things are called is whose they are, and of two families the first is served.
+fn by_name() -> LoadBalancerCapabilities {
+    LoadBalancerCapabilities { dual_stack: false, first_family: true, marks_uid: false, ..everything() }
+}
+
 /// TCP to node ports on an IPv4 address, and nothing else.
 fn least() -> LoadBalancerCapabilities {
-    LoadBalancerCapabilities { tcp: true, ip_families: vec![IpFamily::IPv4], ..LoadBalancerCapabilities::default() }
+    LoadBalancerCapabilities {
+        tcp: true,
+        ip_families: vec![IpFamily::IPv4],
+        marks_uid: true,
+        ..LoadBalancerCapabilities::default()
+    }
 }
 
 async fn bench(flaw: Flaw, numbers: LoadBalancerCapabilities, can: bool) -> Box<dyn Bench> {
@@ -129,7 +144,7 @@ async fn report(flaw: Flaw, numbers: LoadBalancerCapabilities) -> Report {
 }
 
 /// Each flaw of a provider that claims everything, and a case that is there to catch it.
-const CAUGHT: [(Flaw, &str); 68] = [
+const CAUGHT: [(Flaw, &str); 71] = [
     (Flaw::AnswersInItsOwnOrder, "one_state_each"),
     (Flaw::ObservesOneByOne, "observing_many_saves_calls"),
     (Flaw::ListsOnlyWhole, "list_names_what_is_ours"),
@@ -198,11 +213,20 @@ const CAUGHT: [(Flaw, &str); 68] = [
     (Flaw::StaysBusy, "a_dropped_call_is_forgotten"),
     (Flaw::ReleasesFromTheTop, "release_survives_every_crash"),
     (Flaw::ForgetsWhatItAdopted, "adoption_survives_every_crash"),
+    (Flaw::LeadsToTheGone, "annotations_lead_back"),
+    (Flaw::NotesSomethingElse, "annotations_lead_back"),
+    (Flaw::Mumbles, "remarks_can_be_told"),
+];
+
+/// The same of a provider that goes by names.
+const CAUGHT_BY_NAME: [(Flaw, &str); 2] = [
+    (Flaw::MarksTheUid, "without_uid_marks_the_name_is_the_owner"),
+    (Flaw::GivesTheLastFamily, "first_family_is_served"),
 ];
 
 #[tokio::test]
 async fn a_sound_provider_has_nothing_to_answer_for() {
-    for numbers in [everything(), least()] {
+    for numbers in [everything(), by_name(), least()] {
         let report = report(Flaw::None, numbers).await;
         assert_eq!(report.complaints(), [], "{report}");
     }
@@ -214,13 +238,17 @@ async fn each_flaw_is_caught_by_the_case_for_it() {
         let outcome = run_one(case, || bench(flaw, everything(), true)).await;
         assert!(matches!(outcome, Some(Outcome::Failed(_))), "{flaw:?} gets past {case}: {outcome:?}");
     }
+    for (flaw, case) in CAUGHT_BY_NAME {
+        let outcome = run_one(case, || bench(flaw, by_name(), true)).await;
+        assert!(matches!(outcome, Some(Outcome::Failed(_))), "{flaw:?} gets past {case}: {outcome:?}");
+    }
     let report = report(Flaw::DrainsWithoutClaim, least()).await;
     assert_eq!(report.failed(), ["without_draining_a_leaving_node_goes"], "{report}");
 }
 
 #[test]
 fn every_case_about_balancers_has_a_flaw_that_it_catches() {
-    let caught: Vec<_> = CAUGHT.iter().map(|(_, case)| *case).collect();
+    let caught: Vec<_> = CAUGHT.iter().chain(&CAUGHT_BY_NAME).map(|(_, case)| *case).collect();
     let about = cases().iter().filter(|case| case.needs.iter().any(|need| need.group() == Group::LoadBalancers));
     let uncaught: Vec<_> = about.map(|case| case.name).filter(|name| !caught.contains(name)).collect();
     // The first is tried on a provider that claims less. The second is about the check that stands before all providers.
@@ -258,7 +286,10 @@ async fn the_least_of_providers_skips_what_it_does_not_claim() {
         .iter()
         .filter(|case| case.needs.iter().any(|need| need.group() == Group::LoadBalancers))
         .filter(|case| {
-            !matches!(case.needs, [Need::Has(Capability::LoadBalancers | Capability::Tcp | Capability::Ipv4)])
+            !matches!(
+                case.needs,
+                [Need::Has(Capability::LoadBalancers | Capability::Tcp | Capability::Ipv4 | Capability::UidMarks)]
+            )
         })
         .map(|case| case.name)
         .filter(|name| *name != "without_draining_a_leaving_node_goes")

@@ -3,8 +3,8 @@
 use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::annotations::DeletionPolicy;
 use bowline_core::{
-    IpFamily, LoadBalancerKey, LoadBalancerSpec, LoadBalancerWish, Plan, PortSpec, Protocol, SessionAffinity, Step,
-    TargetNode, Verb,
+    IpFamily, LoadBalancerKey, LoadBalancerSpec, LoadBalancerWish, Notice, Plan, PortSpec, Protocol, SessionAffinity,
+    Step, TargetNode, Verb,
 };
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +42,7 @@ pub(super) fn balancer_name(wish: &LoadBalancerWish, toy: &Toy) -> String {
     match wish.settings.share_group.as_deref().filter(|_| !toy.has(Flaw::SharesNothing)) {
         Some(group) if toy.has(Flaw::SharesWithOtherNamespaces) => format!("{}-{group}", key.cluster),
         Some(group) => format!("{}-{}-{group}", key.cluster, key.namespace),
+        None if key.uid.is_empty() => format!("{}-{}-{}", key.cluster, key.namespace, key.service),
         None => format!("{}-{}", key.cluster, key.uid),
     }
 }
@@ -49,6 +50,13 @@ pub(super) fn balancer_name(wish: &LoadBalancerWish, toy: &Toy) -> String {
 pub(super) fn plan(toy: &Toy, wish: &LoadBalancerWish, view: &View) -> Result<Plan> {
     if view.balancer.as_ref().is_some_and(|balancer| balancer.busy) && !toy.has(Flaw::IgnoresWork) {
         return Err(Error::new(ErrorKind::InProgress, "toy", "the balancer is being changed"));
+    }
+    if let Some(missing) = &view.missing {
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            "plan",
+            format!("the annotation leads to {missing}: there is none"),
+        ));
     }
     let ops = match wish.spec.as_deref() {
         None if wish.settings.policy == DeletionPolicy::Retain && !toy.has(Flaw::RetainDeletes) => {
@@ -61,7 +69,9 @@ pub(super) fn plan(toy: &Toy, wish: &LoadBalancerWish, view: &View) -> Result<Pl
             ops
         }
     };
-    Ok(Plan::of(ops.into_iter().map(step).collect()))
+    let reason = if toy.has(Flaw::Mumbles) { "well, maybe" } else { "ToyIsAToy" };
+    let notices = vec![Notice { reason: reason.to_owned(), message: "It balances nothing.".to_owned() }];
+    Ok(Plan { steps: ops.into_iter().map(step).collect(), notices })
 }
 
 fn release(toy: &Toy, view: &View, key: &LoadBalancerKey) -> Vec<Op> {
@@ -141,6 +151,8 @@ fn housing(toy: &Toy, wish: &LoadBalancerWish, spec: &LoadBalancerSpec, view: &V
     let families = match toy.flaw {
         Flaw::GivesIpv4Only => vec![IpFamily::IPv4],
         Flaw::GivesIpv6Only => vec![IpFamily::IPv6],
+        Flaw::GivesTheLastFamily => spec.ip_families.last().copied().into_iter().collect(),
+        _ if toy.numbers().serves_first_family() => spec.ip_families.first().copied().into_iter().collect(),
         _ => spec.ip_families.clone(),
     };
     let new = NewBalancer {
@@ -202,7 +214,7 @@ fn listening(toy: &Toy, wish: &LoadBalancerWish, spec: &LoadBalancerSpec, view: 
 }
 
 fn listener_name(toy: &Toy, wish: &LoadBalancerWish, port: &PortSpec, home: &str) -> String {
-    let plain = format!("{home}/{}/{:?}-{}", wish.key.uid, port.protocol, port.port);
+    let plain = format!("{home}/{}{}/{:?}-{}", wish.key.service, wish.key.uid, port.protocol, port.port);
     if toy.has(Flaw::BuildsAnewForNames) { format!("{plain}-{}", port.name) } else { plain }
 }
 

@@ -1,5 +1,6 @@
 //! The toy's provider, with whatever flaw is put into it.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -28,6 +29,9 @@ pub(super) struct Toy {
     busy: AtomicBool,
 }
 
+/// Where the toy notes the ID of a Service's balancer.
+const NOTE: &str = "toy.example/balancer";
+
 /// What a plan is made from: what is ours, and what may stand in the way of something new.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct View {
@@ -37,6 +41,8 @@ pub(super) struct View {
     pub(super) others: Vec<(Protocol, u16)>,
     /// What has the name that ours would have.
     pub(super) named: Option<Balancer>,
+    /// The Service's annotation leads to it, and it is not there.
+    pub(super) missing: Option<String>,
     /// What is to be adopted.
     pub(super) adoptable: Option<Balancer>,
     /// Who has the address that is asked for.
@@ -80,6 +86,16 @@ impl Toy {
         self.memory.lock().unwrap().clear();
     }
 
+    /// What things are marked with for this key.
+    pub(super) fn mark(&self, key: &LoadBalancerKey) -> LoadBalancerKey {
+        let tells_uid = self.numbers().marks_uid || self.has(Flaw::MarksTheUid);
+        LoadBalancerKey { uid: if tells_uid { key.uid.clone() } else { String::new() }, ..key.clone() }
+    }
+
+    fn marked(&self, wish: &LoadBalancerWish) -> LoadBalancerWish {
+        LoadBalancerWish { key: self.mark(&wish.key), ..wish.clone() }
+    }
+
     /// Whether this mark is that of the key.
     pub(super) fn is(&self, mark: &LoadBalancerKey, key: &LoadBalancerKey) -> bool {
         match self.flaw {
@@ -110,7 +126,11 @@ impl Toy {
         let ours = |one: &&Balancer| one.owners.iter().any(|mark| self.is(mark, key));
         let remembered =
             |one: &&Balancer| !self.has(Flaw::Remembers) || self.memory.lock().unwrap().contains(&one.name);
-        let mut view = View { balancer: balancers.iter().filter(ours).find(remembered).cloned(), ..View::default() };
+        let noted = wish.and_then(|wish| wish.annotations.get(NOTE).filter(|_| wish.spec.is_some()));
+        let leads = |one: &&Balancer| noted.is_none_or(|id| one.id == *id);
+        let balancer = balancers.iter().filter(ours).filter(leads).find(remembered).cloned();
+        let missing = noted.filter(|_| balancer.is_none()).cloned();
+        let mut view = View { balancer, missing, ..View::default() };
         let wish = wish.filter(|wish| wish.spec.is_some() && view.balancer.is_none());
         if let Some(wish) = wish {
             self.look_around(&mut view, wish, balancers);
@@ -145,17 +165,19 @@ impl Toy {
         }
     }
 
-    fn state(&self, view: View) -> LoadBalancerState {
+    fn notes(&self, view: &View, is_wished: bool) -> BTreeMap<String, String> {
+        let is_told = is_wished || !self.has(Flaw::LeadsToTheGone);
+        let balancer = view.balancer.as_ref().filter(|_| is_told);
+        balancer.map(|balancer| (NOTE.to_owned(), balancer.id.clone())).into_iter().collect()
+    }
+
+    fn state(&self, view: View, is_wished: bool) -> LoadBalancerState {
         let addresses = view.balancer.iter().flat_map(|balancer| &balancer.addresses);
         let ingress =
             addresses.map(|address| Ingress { ip: Some(address.to_string()), ..Ingress::default() }).collect();
+        let annotations = self.notes(&view, is_wished);
         let resources = serde_json::to_value(view).unwrap();
-        LoadBalancerState {
-            status: LoadBalancerStatus { ingress },
-            problems: Vec::new(),
-            annotations: Default::default(),
-            resources,
-        }
+        LoadBalancerState { status: LoadBalancerStatus { ingress }, problems: Vec::new(), annotations, resources }
     }
 
     async fn look(&self) -> Result<(Vec<Balancer>, Vec<Listener>)> {
@@ -242,7 +264,10 @@ impl LoadBalancers for Toy {
         }
         let all = self.look().await;
         let answer = |wish: &LoadBalancerWish| match &all {
-            Ok(all) => Ok(self.view(&wish.key, Some(wish), all).map(|view| self.state(view))),
+            Ok(all) => {
+                let wish = self.marked(wish);
+                Ok(self.view(&wish.key, Some(&wish), all).map(|view| self.state(view, wish.spec.is_some())))
+            }
             Err(_) if self.has(Flaw::ErrorIsNothing) => Ok(None),
             Err(error) => Err(error.clone()),
         };
@@ -272,16 +297,17 @@ impl LoadBalancers for Toy {
             self.cloud.count_a_call();
         }
         let view = state.map(|state| serde_json::from_value(state.resources.clone()).unwrap()).unwrap_or_default();
-        plan(self, wish, &view)
+        plan(self, &self.marked(wish), &view)
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
-        let op: Op = serde_json::from_value(step.payload.clone()).unwrap();
+        let (key, op) = (&self.mark(key), serde_json::from_value::<Op>(step.payload.clone()).unwrap());
         let before = self.cloud.everything();
         if self.has(Flaw::StaysBusy) && self.busy.swap(true, Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::InProgress, "toy", "another call is under way"));
         }
         let deletes = matches!(op, Op::Delete { .. } | Op::Silence { .. });
+        let creates = matches!(op, Op::Create(_));
         if self.has(Flaw::WritesTwice) {
             self.act(key, op.clone()).await?;
         }
@@ -297,6 +323,14 @@ impl LoadBalancers for Toy {
             other => other?,
         }
         let seen = if self.has(Flaw::SeesTooEarly) { before } else { self.cloud.everything() };
-        Ok(Applied::Seen(self.view(key, None, &seen).map(|view| self.state(view))))
+        let view = self.view(key, None, &seen);
+        if creates {
+            let mut notes = view.map(|view| self.notes(&view, true)).unwrap_or_default();
+            if self.has(Flaw::NotesSomethingElse) {
+                notes.values_mut().for_each(|id| id.push('?'));
+            }
+            return Ok(Applied::Noted(notes));
+        }
+        Ok(Applied::Seen(view.map(|view| self.state(view, true))))
     }
 }

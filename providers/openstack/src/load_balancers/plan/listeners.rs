@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use bowline_core::{FieldChange, PortSpec, Verb};
+use ipnet::IpNet;
 use serde_json::{Map, Value, json};
 
 use super::super::change::{Change, ListenerRef};
@@ -191,7 +192,7 @@ fn wanted(context: &Context<'_>, listener: &Listener) -> Vec<(&'static str, Valu
         all.extend(pairs.map(|((key, then), now)| (key, json!(now), json!(then))));
     }
     if features.allowed_cidrs {
-        let then = settings.allowed_cidrs().iter().map(ToString::to_string).collect();
+        let then: Vec<String> = settings.allowed_cidrs().iter().map(ToString::to_string).collect();
         all.push(("allowed_cidrs", json!(ranges(&listener.allowed_cidrs)), json!(ranges(&then))));
     }
     all
@@ -218,9 +219,11 @@ fn headers(context: &Context<'_>, listener: &Listener) -> std::collections::BTre
     headers
 }
 
-/// In one order.
-fn ranges(ranges: &Vec<String>) -> BTreeSet<&String> {
-    ranges.iter().collect()
+/// In one order and one spelling.
+fn ranges(texts: &[String]) -> BTreeSet<String> {
+    let canonical =
+        |text: &String| text.parse().map_or_else(|_| text.clone(), |range: IpNet| range.trunc().to_string());
+    texts.iter().map(canonical).collect()
 }
 
 /// With the pool behind it, unless others use that as well.

@@ -94,7 +94,7 @@ fn update(context: &Context<'_>, pool: &Pool, draft: &mut Draft) {
     }
     let kind =
         pool.session_persistence.as_ref().map(|persistence| persistence.kind.as_str()).filter(|kind| !kind.is_empty());
-    let then = context.settings.sticky.then(|| json!({"type": BY_ADDRESS})).unwrap_or_default();
+    let then = if context.settings.sticky { json!({"type": BY_ADDRESS}) } else { Value::Null };
     // Cookies that somebody set up by hand are left alone: the Service says nothing against them.
     if context.settings.sticky && kind != Some(BY_ADDRESS) || !context.settings.sticky && kind == Some(BY_ADDRESS) {
         let now = kind.map(|kind| json!({"type": kind})).unwrap_or_default();

@@ -1,16 +1,136 @@
-//! How a balancer goes.
+//! How the balancer of a Service goes.
+//!
+//! ```text
+//!  made for a Service, and used by no other ──► floating IP (if it was made for one, and is not to be kept)
+//!                                               ──► the whole balancer at once, or one part after the other
+//!  shared, or made by hand ──────────────────► the Service's listeners, and its tag
+//!  either way ───────────────────────────────► its security group
+//! ```
 
-use bowline_cloud::Result;
-use bowline_core::LoadBalancerWish;
+use bowline_cloud::{Error, ErrorKind, Result};
+use bowline_core::{LoadBalancerWish, Verb};
 
-use super::super::observation::Observation;
-use super::Draft;
+use super::super::annotations::{KEEP_FLOATING_IP, Reader};
+use super::super::change::{BalancerRef, Change};
+use super::super::names::{Names, SERVICE_PREFIX};
+use super::super::observation::{Found, Observation, SeenPool};
+use super::super::waiting::{ERROR, check_at_rest};
+use super::{Draft, PLAN, field, floating, security};
 use crate::Config;
-use crate::api::octavia::LoadBalancer;
+use crate::api::octavia::{Listener, LoadBalancer};
 
-pub(super) fn steps(_: &Config, _: &LoadBalancerWish, _: &Observation, _: &mut Draft) -> Result<()> {
+const BALANCER: &str = "load balancer";
+
+pub(super) fn steps(config: &Config, wish: &LoadBalancerWish, seen: &Observation, draft: &mut Draft) -> Result<()> {
+    match &seen.found {
+        Found::Nothing | Found::Missing(_) => {}
+        Found::Several(ids) => return Err(several(wish, ids)),
+        Found::One { balancer, .. } if goes_with(wish, balancer) => delete(config, wish, balancer, seen, draft)?,
+        Found::One { balancer, .. } => leave(wish, balancer, seen, draft)?,
+    }
+    for leftover in &seen.floating.leftovers {
+        floating::delete(leftover, draft);
+    }
+    security::removal(&seen.security, draft);
     Ok(())
 }
 
-/// One that has failed before it was ever in service.
-pub(super) fn discard(_: &Config, _: &LoadBalancer, _: &mut Draft) {}
+/// The balancer goes with the Service: it was made for one, and no other uses it.
+pub(in super::super) fn goes_with(wish: &LoadBalancerWish, balancer: &LoadBalancer) -> bool {
+    let own = Names::of(&wish.key).balancer();
+    let is_shared = balancer.tags.iter().any(|tag| tag.starts_with(SERVICE_PREFIX) && *tag != own);
+    balancer.name.starts_with(SERVICE_PREFIX) && !is_shared
+}
+
+/// One that has failed before it was ever in service. Nothing of it can be changed any more, so it goes as a whole.
+pub(super) fn discard(_: &Config, balancer: &LoadBalancer, draft: &mut Draft) {
+    draft.balancer = Some(BalancerRef::Id(balancer.id.clone()));
+    let changes = vec![field("provisioning_status", Some(ERROR.to_owned()), None)];
+    let change = Change::DiscardLoadBalancer { id: balancer.id.clone(), cascade: true };
+    draft.octavia(Verb::Delete, BALANCER, &balancer.name, changes, change);
+}
+
+// ---- the whole of it
+
+fn delete(
+    config: &Config,
+    wish: &LoadBalancerWish,
+    balancer: &LoadBalancer,
+    seen: &Observation,
+    draft: &mut Draft,
+) -> Result<()> {
+    let has_failed = balancer.provisioning_status == ERROR;
+    if !has_failed {
+        check_at_rest(PLAN, balancer, seen.wait)?;
+    }
+    draft.balancer = Some(BalancerRef::Id(balancer.id.clone()));
+    let keep = Reader::new(&wish.annotations).boolean(KEEP_FLOATING_IP).unwrap_or_default();
+    if let Some(attached) = seen.floating.attached.as_ref().filter(|attached| floating::is_ours(attached) && !keep) {
+        floating::delete(attached, draft);
+    }
+    // One that has failed can only go as a whole.
+    let cascade = config.load_balancer.cascade_delete || has_failed;
+    if !cascade {
+        let all: Vec<_> = seen.listeners.iter().collect();
+        delete_parts(&all, &seen.pools, draft);
+        let serves_nobody = |pool: &&SeenPool| pool.pool.listeners.is_empty();
+        seen.pools.iter().filter(serves_nobody).for_each(|pool| delete_pool(pool, draft));
+    }
+    let change = Change::DeleteLoadBalancer { id: balancer.id.clone(), cascade };
+    draft.octavia(Verb::Delete, BALANCER, &balancer.name, Vec::new(), change);
+    Ok(())
+}
+
+/// Monitors first, as upstream does, then each listener after its pool.
+fn delete_parts(listeners: &[&Listener], pools: &[SeenPool], draft: &mut Draft) {
+    let is_served = |pool: &SeenPool| {
+        // A pool that somebody else's listener uses as well is not this Service's alone.
+        let all_go = pool.pool.listeners.iter().all(|served| listeners.iter().any(|listener| listener.id == served.id));
+        !pool.pool.listeners.is_empty() && all_go
+    };
+    let going: Vec<&SeenPool> = pools.iter().filter(|pool| is_served(pool)).collect();
+    for monitor in going.iter().filter_map(|pool| pool.monitor.as_ref()) {
+        let change = Change::DeleteMonitor { id: monitor.id.clone() };
+        draft.octavia(Verb::Delete, "health monitor", &monitor.name, Vec::new(), change);
+    }
+    for listener in listeners {
+        let of_listener = |pool: &&&SeenPool| pool.pool.listeners.first().is_some_and(|first| first.id == listener.id);
+        going.iter().filter(of_listener).for_each(|pool| delete_pool(pool, draft));
+        let change = Change::DeleteListener { id: listener.id.clone() };
+        draft.octavia(Verb::Delete, "listener", &listener.name, Vec::new(), change);
+    }
+}
+
+fn delete_pool(pool: &SeenPool, draft: &mut Draft) {
+    let change = Change::DeletePool { id: pool.pool.id.clone() };
+    draft.octavia(Verb::Delete, "pool", &pool.pool.name, Vec::new(), change);
+}
+
+// ---- the Service's part of it
+
+fn leave(wish: &LoadBalancerWish, balancer: &LoadBalancer, seen: &Observation, draft: &mut Draft) -> Result<()> {
+    let own = Names::of(&wish.key).balancer();
+    let listeners: Vec<_> = seen.listeners.iter().filter(|listener| listener.tags.contains(&own)).collect();
+    let is_tagged = balancer.tags.contains(&own);
+    if listeners.is_empty() && !is_tagged {
+        return Ok(());
+    }
+    check_at_rest(PLAN, balancer, seen.wait)?;
+    draft.balancer = Some(BalancerRef::Id(balancer.id.clone()));
+    delete_parts(&listeners, &seen.pools, draft);
+    if is_tagged {
+        let changes = vec![field("tags", Some(own.clone()), None)];
+        let change = Change::TagLoadBalancer { id: balancer.id.clone(), add: Vec::new(), remove: vec![own] };
+        draft.octavia(Verb::Update, BALANCER, &balancer.name, changes, change);
+    }
+    Ok(())
+}
+
+fn several(wish: &LoadBalancerWish, ids: &[String]) -> Error {
+    let message = format!(
+        "there are several load balancers named {}, and nobody can tell which one is meant: {}; delete all but one",
+        Names::of(&wish.key).balancer(),
+        ids.join(", ")
+    );
+    Error::new(ErrorKind::Conflict, PLAN, message)
+}

@@ -24,7 +24,7 @@ use crate::Config;
 
 pub(crate) use common::common_settings;
 pub(crate) use monitor::{MonitorKind, MonitorWish};
-pub(crate) use places::{FloatingWish, PlacesWish, TlsSecret};
+pub(crate) use places::{FloatingWish, PlacesWish};
 pub(crate) use warnings::notice;
 
 const SETTLE: &str = "read the settings of a balancer";

@@ -1,0 +1,148 @@
+//! How the cloud goes wrong on purpose.
+
+use std::time::Duration;
+
+use http::Method;
+
+use crate::wire::{Call, Service};
+
+/// What goes wrong, for which calls, and how many times.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FaultSpec {
+    fault: Fault,
+    service: Option<Service>,
+    method: Option<Method>,
+    template: Option<String>,
+    writes_only: bool,
+    after: u64,
+    times: Option<u64>,
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fault {
+    /// It takes this much longer.
+    Slow(Duration),
+    /// This status with this body, and nothing is done.
+    Answer(u16, String),
+    /// 429, with this in Retry-After if given.
+    Throttled(Option<Duration>),
+    /// The connection breaks before anything is done.
+    Lost,
+    /// It is done, and the connection breaks before the answer.
+    AnswerLost,
+    /// It is done, and the answer makes no sense.
+    Garbled,
+    /// Lists are empty and nothing is found.
+    Empty,
+    /// There is never an answer.
+    Hanging,
+}
+
+impl FaultSpec {
+    /// This fault, for all calls, for ever.
+    pub fn always(fault: Fault) -> FaultSpec {
+        FaultSpec { fault, service: None, method: None, template: None, writes_only: false, after: 0, times: None }
+    }
+
+    /// For one service only.
+    pub fn of(mut self, service: Service) -> FaultSpec {
+        self.service = Some(service);
+        self
+    }
+
+    /// For one kind of call only: the method, and the path below the version with `{id}` for IDs, as in
+    /// `pools/{id}/members`.
+    pub fn on(mut self, method: Method, template: &str) -> FaultSpec {
+        (self.method, self.template) = (Some(method), Some(template.to_owned()));
+        self
+    }
+
+    /// For calls only that would change something; authentication is none.
+    pub fn on_writes(mut self) -> FaultSpec {
+        self.writes_only = true;
+        self
+    }
+
+    /// Only once so many such calls have passed.
+    pub fn after(mut self, calls: u64) -> FaultSpec {
+        self.after = calls;
+        self
+    }
+
+    /// This many times at most.
+    pub fn times(mut self, times: u64) -> FaultSpec {
+        self.times = Some(times);
+        self
+    }
+
+    fn is_about(&self, call: &Call, template: &str) -> bool {
+        self.times != Some(0)
+            && self.service.is_none_or(|service| service == call.service)
+            && self.method.as_ref().is_none_or(|method| *method == call.method)
+            && self.template.as_ref().is_none_or(|wanted| wanted == template)
+            && (!self.writes_only || is_write(call))
+    }
+
+    /// Whether it strikes this call; it counts those that it lets pass, and those that it strikes.
+    fn strikes(&mut self) -> bool {
+        if self.after > 0 {
+            self.after -= 1;
+            return false;
+        }
+        self.times = self.times.map(|times| times.saturating_sub(1));
+        true
+    }
+}
+
+/// Whether a call changes something in the cloud. Getting a token does not.
+pub(crate) fn is_write(call: &Call) -> bool {
+    !call.is_read() && call.service != Service::Identity
+}
+
+/// All faults in force, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    injected: Vec<(u64, FaultSpec)>,
+    last: u64,
+}
+
+/// What becomes of one call.
+#[derive(Debug, Default)]
+pub(crate) struct Mishap {
+    pub(crate) delay: Duration,
+    pub(crate) ending: Option<Fault>,
+}
+
+impl Faults {
+    pub(crate) fn inject(&mut self, spec: FaultSpec) -> u64 {
+        self.last += 1;
+        self.injected.push((self.last, spec));
+        self.last
+    }
+
+    pub(crate) fn repair(&mut self, number: u64) {
+        self.injected.retain(|(injected, _)| *injected != number);
+    }
+
+    pub(crate) fn repair_all(&mut self) {
+        self.injected.clear();
+    }
+
+    /// What becomes of this call: delays add up, and the oldest fault that ends it wins.
+    pub(crate) fn strike(&mut self, call: &Call, template: &str) -> Mishap {
+        let mut mishap = Mishap::default();
+        for (_, spec) in &mut self.injected {
+            // Each counts the calls that it lets pass, whatever the others make of them.
+            if !spec.is_about(call, template) || mishap.ending.is_some() && spec.after == 0 || !spec.strikes() {
+                continue;
+            }
+            match &spec.fault {
+                Fault::Slow(delay) => mishap.delay = mishap.delay.saturating_add(*delay),
+                fault => mishap.ending = mishap.ending.or_else(|| Some(fault.clone())),
+            }
+        }
+        self.injected.retain(|(_, spec)| spec.times != Some(0));
+        mishap
+    }
+}

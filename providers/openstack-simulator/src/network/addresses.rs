@@ -1,0 +1,95 @@
+//! Which addresses of a subnet are free.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde_json::{Value, json};
+
+use crate::records::{Fields, Kind, Record, Records};
+
+/// Why a subnet gives no address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// None is left.
+    Exhausted,
+    /// Somebody has it.
+    Taken,
+    /// It is not one of this subnet.
+    Outside,
+}
+
+/// A free address of the subnet, or this one if it is free.
+pub(crate) fn allocate(records: &Records, subnet: &Record, wanted: Option<IpAddr>) -> Result<IpAddr, Refused> {
+    let taken = taken(records, subnet);
+    if let Some(wanted) = wanted {
+        let is_inside = net(subnet).is_some_and(|net| net.contains(&wanted));
+        return match (is_inside, taken.contains(&wanted)) {
+            (false, _) => Err(Refused::Outside),
+            (true, true) => Err(Refused::Taken),
+            (true, false) => Ok(wanted),
+        };
+    }
+    if records.exhausted.contains(subnet.text("id")) {
+        return Err(Refused::Exhausted);
+    }
+    pools(subnet).into_iter().flat_map(hosts).find(|ip| !taken.contains(ip)).ok_or(Refused::Exhausted)
+}
+
+/// The fixed IP of a port, as it is written.
+pub(crate) fn fixed_ip(subnet: &Record, ip: IpAddr) -> Value {
+    json!({"subnet_id": subnet.text("id"), "ip_address": ip.to_string()})
+}
+
+/// The addresses of a port.
+pub(crate) fn of_port(port: &Record) -> impl Iterator<Item = IpAddr> + '_ {
+    let ips = port.get("fixed_ips").and_then(Value::as_array).into_iter().flatten();
+    ips.filter_map(|ip| ip.get("ip_address")?.as_str()?.parse().ok())
+}
+
+/// The subnets of a port.
+pub(crate) fn subnets_of_port(port: &Record) -> impl Iterator<Item = &str> + '_ {
+    let ips = port.get("fixed_ips").and_then(Value::as_array).into_iter().flatten();
+    ips.filter_map(|ip| ip.get("subnet_id")?.as_str())
+}
+
+/// The range of a subnet.
+pub(crate) fn net(subnet: &Record) -> Option<IpNet> {
+    subnet.text("cidr").parse().ok()
+}
+
+fn taken(records: &Records, subnet: &Record) -> BTreeSet<IpAddr> {
+    let network = subnet.text("network_id");
+    let on_network = |row: &&crate::records::Row| row.record.text("network_id") == network;
+    let ports = records.of(Kind::Port).iter().filter(on_network).flat_map(|row| of_port(&row.record));
+    let floating =
+        records.of(Kind::FloatingIp).iter().filter_map(|row| row.record.text("floating_ip_address").parse().ok());
+    let gateways = records.of(Kind::Router).iter().flat_map(|row| gateway_addresses(&row.record));
+    let own = subnet.text("gateway_ip").parse().ok();
+    ports.chain(floating).chain(gateways).chain(own).collect()
+}
+
+/// The addresses that a router has outside.
+fn gateway_addresses(router: &Record) -> Vec<IpAddr> {
+    let ips = router.get("external_gateway_info").and_then(|info| info.get("external_fixed_ips")?.as_array());
+    ips.into_iter().flatten().filter_map(|ip| ip.get("ip_address")?.as_str()?.parse().ok()).collect()
+}
+
+fn pools(subnet: &Record) -> Vec<(IpAddr, IpAddr)> {
+    let pools = subnet.get("allocation_pools").and_then(Value::as_array).into_iter().flatten();
+    let end = |pool: &Value, end| pool.get(end)?.as_str()?.parse().ok();
+    pools.filter_map(|pool| Some((end(pool, "start")?, end(pool, "end")?))).collect()
+}
+
+/// All addresses from one to another; those of a pool with mixed families are none.
+fn hosts((start, end): (IpAddr, IpAddr)) -> Box<dyn Iterator<Item = IpAddr>> {
+    match (start, end) {
+        (IpAddr::V4(start), IpAddr::V4(end)) => {
+            Box::new((start.to_bits()..=end.to_bits()).map(|bits| IpAddr::V4(bits.into())))
+        }
+        (IpAddr::V6(start), IpAddr::V6(end)) => {
+            Box::new((start.to_bits()..=end.to_bits()).map(|bits| IpAddr::V6(bits.into())))
+        }
+        _ => Box::new(std::iter::empty()),
+    }
+}

@@ -1,0 +1,98 @@
+//! Routers and their extra routes.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde_json::Value;
+
+use super::addresses;
+use super::{check_fields, check_revision, fault, not_found, sent, touch, view};
+use crate::listing::one;
+use crate::records::{Fields, Kind, Record};
+use crate::simulator::State;
+use crate::wire::{Call, Outcome, Reply};
+
+/// Writes all routes anew; other fields of a router are taken as they come.
+pub(super) fn replace_routes(state: &mut State, call: &Call, id: &str) -> Outcome {
+    let sent = sent(call, "router")?;
+    check_fields(Kind::Router, &sent)?;
+    let router = state.records.get(Kind::Router, id).ok_or_else(|| not_found(Kind::Router, id))?;
+    check_revision(call, router)?;
+    if let Some(Value::Array(routes)) = sent.get("routes") {
+        check_routes(state, id, routes)?;
+    }
+    write(state, id, sent)
+}
+
+pub(super) fn add_routes(state: &mut State, call: &Call, id: &str) -> Outcome {
+    let (mut routes, named) = routes_and_named(state, call, id)?;
+    let new: Vec<_> = named.into_iter().filter(|route| !routes.contains(route)).collect();
+    routes.extend(new);
+    check_routes(state, id, &routes)?;
+    write_routes(state, id, routes)
+}
+
+pub(super) fn remove_routes(state: &mut State, call: &Call, id: &str) -> Outcome {
+    let (mut routes, named) = routes_and_named(state, call, id)?;
+    routes.retain(|route| !named.contains(route));
+    write_routes(state, id, routes)
+}
+
+/// The routes that there are, and those that the call names.
+fn routes_and_named(state: &State, call: &Call, id: &str) -> Result<(Vec<Value>, Vec<Value>), Reply> {
+    let atomic = state.options.extensions.iter().any(|alias| alias == "extraroute-atomic");
+    let router = state.records.get(Kind::Router, id).filter(|_| atomic).ok_or_else(|| not_found(Kind::Router, id))?;
+    let list = |record: &Record| record.get("routes").and_then(Value::as_array).cloned().unwrap_or_default();
+    Ok((list(router), list(&sent(call, "router")?)))
+}
+
+fn write_routes(state: &mut State, id: &str, routes: Vec<Value>) -> Outcome {
+    let mut change = Record::new();
+    change.set("routes", routes);
+    write(state, id, change)
+}
+
+fn write(state: &mut State, id: &str, change: Record) -> Outcome {
+    let date = state.clock.with_zone();
+    let Some(router) = state.records.get_mut(Kind::Router, id) else { return Err(not_found(Kind::Router, id)) };
+    if change.iter().any(|(field, value)| router.get(field) != Some(value)) {
+        router.extend(change);
+        touch(router, &date);
+    }
+    let router = router.clone();
+    Ok(one(200, "router", view(state, Kind::Router, &router)))
+}
+
+/// Every next hop must be in a subnet of the router, and not be the router itself.
+fn check_routes(state: &State, id: &str, routes: &[Value]) -> Result<(), Reply> {
+    let interfaces: Vec<&Record> = interfaces(state, id).collect();
+    let subnets = interfaces.iter().flat_map(|port| addresses::subnets_of_port(port));
+    let nets: Vec<IpNet> = subnets.filter_map(|id| addresses::net(state.records.get(Kind::Subnet, id)?)).collect();
+    let own: Vec<IpAddr> = interfaces.iter().flat_map(|port| addresses::of_port(port)).collect();
+    for route in routes {
+        let hop = route.get("nexthop").and_then(Value::as_str).and_then(|hop| hop.parse::<IpAddr>().ok());
+        let connected = hop.is_some_and(|hop| nets.iter().any(|net| net.contains(&hop)));
+        if !connected {
+            return Err(invalid_routes(routes, "the nexthop is not connected with router"));
+        }
+        if hop.is_some_and(|hop| own.contains(&hop)) {
+            return Err(invalid_routes(routes, "the nexthop is used by router"));
+        }
+    }
+    Ok(())
+}
+
+/// The ports with which a router is in its networks.
+pub(super) fn interfaces<'a>(state: &'a State, router: &'a str) -> impl Iterator<Item = &'a Record> {
+    let ports = state.records.of(Kind::Port).iter().map(|row| &row.record);
+    ports.filter(move |port| port.text("device_id") == router)
+}
+
+fn invalid_routes(routes: &[Value], why: &str) -> Reply {
+    let route = |route: &Value| {
+        let text = |field| route.get(field).and_then(Value::as_str).unwrap_or_default();
+        format!("{{'destination': '{}', 'nexthop': '{}'}}", text("destination"), text("nexthop"))
+    };
+    let routes: Vec<_> = routes.iter().map(route).collect();
+    fault(400, "InvalidRoutes", &format!("Invalid format for routes: [{}], {why}", routes.join(", ")))
+}

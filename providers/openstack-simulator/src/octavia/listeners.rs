@@ -1,0 +1,107 @@
+//! Listeners.
+
+use serde_json::{Value, json};
+
+use super::{checks, fault, not_found, pools, quotas, sent, skeletons, view, work};
+use crate::listing::one;
+use crate::records::{Fields, Kind, Record, object};
+use crate::simulator::State;
+use crate::wire::{Call, Outcome, Reply};
+
+pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
+    let mut sent = sent(call, Kind::Listener)?;
+    checks::new_fields(state, Kind::Listener, &sent)?;
+    let balancer = owner(&mut sent)?;
+    state.records.get(Kind::LoadBalancer, &balancer).ok_or_else(|| not_found(Kind::LoadBalancer, &balancer))?;
+    checks::listener(state, &sent, &provider(state, &balancer))?;
+    check_port(state, &balancer, &sent)?;
+    work::check_mutable(state, &balancer, (Kind::LoadBalancer, &balancer))?;
+    quotas::check(state, Kind::Listener, 1)?;
+    let before = state.records.clone();
+    let listener = add(state, &balancer, sent).inspect_err(|_| state.records = before)?;
+    work::begin(state, &balancer, &[], "PENDING_CREATE");
+    Ok(one(201, "listener", view(state, Kind::Listener, &listener)))
+}
+
+fn owner(sent: &mut Record) -> Result<String, Reply> {
+    let missing =
+        || fault(400, "Invalid input for field/attribute loadbalancer_id. Value: 'None'. Mandatory field missing.");
+    sent.remove("loadbalancer_id").and_then(|id| id.as_str().map(str::to_owned)).ok_or_else(missing)
+}
+
+/// What the balancer is made with.
+pub(super) fn provider(state: &State, balancer: &str) -> String {
+    state.records.get(Kind::LoadBalancer, balancer).map_or("", |found| found.text("provider")).to_owned()
+}
+
+/// Makes a listener of a balancer, and its pool if it comes with one.
+pub(super) fn add(state: &mut State, balancer: &str, mut sent: Record) -> Result<Record, Reply> {
+    check_port(state, balancer, &sent)?;
+    let pool = sent.remove("default_pool").map(object);
+    let mut listener = skeletons::new(state, Kind::Listener);
+    listener.extend(sent);
+    if let Some(pool) = pool {
+        listener.set("default_pool_id", pool_of(state, balancer, listener.text("protocol"), pool)?);
+    }
+    state.records.of_mut(Kind::Listener).insert(balancer, listener.clone());
+    Ok(listener)
+}
+
+/// The pool that a listener comes with: a new one, or one of the same request by its name.
+fn pool_of(state: &mut State, balancer: &str, protocol: &str, pool: Record) -> Result<String, Reply> {
+    if pool.contains_key("protocol") {
+        checks::pair(protocol, pool.text("protocol"))?;
+        return Ok(pools::add(state, balancer, pool)?.text("id").to_owned());
+    }
+    let name = pool.text("name");
+    let pools = state.records.of(Kind::Pool).owned_by(balancer).into_iter();
+    let named = pools.map(|row| &row.record).find(|found| found.text("name") == name);
+    let missing = || fault(400, &format!("Pool '{name}' not found."));
+    named.map(|found| found.text("id").to_owned()).ok_or_else(missing)
+}
+
+/// One listener on a port, whatever it speaks above TCP, UDP or SCTP.
+fn check_port(state: &State, balancer: &str, sent: &Record) -> Result<(), Reply> {
+    let port = sent.get("protocol_port").cloned().unwrap_or_default();
+    let taken = state.records.of(Kind::Listener).owned_by(balancer).into_iter().map(|row| &row.record).find(|other| {
+        family(other.text("protocol")) == family(sent.text("protocol")) && other.get("protocol_port") == Some(&port)
+    });
+    taken.map_or(Ok(()), |other| {
+        let protocol = other.text("protocol");
+        let message = "Another Listener on this Load Balancer is already using protocol";
+        Err(fault(409, &format!("{message} {protocol} and protocol_port {port}")))
+    })
+}
+
+fn family(protocol: &str) -> &str {
+    if ["UDP", "SCTP"].contains(&protocol) { protocol } else { "TCP" }
+}
+
+pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
+    let sent = sent(call, Kind::Listener)?;
+    checks::changed_fields(state, Kind::Listener, &sent)?;
+    let balancer = balancer_of(state, id)?;
+    checks::listener(state, &sent, &provider(state, &balancer))?;
+    work::check_mutable(state, &balancer, (Kind::LoadBalancer, &balancer))?;
+    work::begin(state, &balancer, &[(Kind::Listener, id)], "PENDING_UPDATE");
+    let Some(listener) = state.records.get_mut(Kind::Listener, id) else { return Err(not_found(Kind::Listener, id)) };
+    listener.extend(sent);
+    // Nothing allowed in particular is everything allowed.
+    if listener.get("allowed_cidrs") == Some(&json!([])) {
+        listener.set("allowed_cidrs", Value::Null);
+    }
+    let listener = listener.clone();
+    Ok(one(200, "listener", view(state, Kind::Listener, &listener)))
+}
+
+pub(super) fn delete(state: &mut State, id: &str) -> Outcome {
+    let balancer = balancer_of(state, id)?;
+    work::check_mutable(state, &balancer, (Kind::LoadBalancer, &balancer))?;
+    work::begin(state, &balancer, &[(Kind::Listener, id)], "PENDING_DELETE");
+    Ok(Reply::empty(204))
+}
+
+fn balancer_of(state: &State, id: &str) -> Result<String, Reply> {
+    let row = state.records.of(Kind::Listener).row(id);
+    row.map(|row| row.owner.clone()).ok_or_else(|| not_found(Kind::Listener, id))
+}

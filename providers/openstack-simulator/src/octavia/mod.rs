@@ -1,0 +1,183 @@
+//! Octavia.
+
+mod checks;
+mod listeners;
+mod load_balancers;
+mod members;
+mod monitors;
+mod pools;
+mod quotas;
+mod skeletons;
+mod views;
+mod work;
+
+use serde_json::{Value, json};
+
+use crate::identity;
+use crate::listing;
+use crate::records::{Fields, Kind, Record};
+use crate::simulator::State;
+use crate::wire::{Call, Outcome, Reply};
+
+pub(crate) use views::view;
+pub(crate) use work::{Workload, finish_all, settle};
+
+/// The role without which Octavia talks to nobody.
+const ROLE: &str = "load-balancer_member";
+
+pub(crate) fn answer(state: &mut State, call: &Call) -> Outcome {
+    if call.path.is_empty() {
+        return Ok(versions(state, call));
+    }
+    let roles = identity::check_token(state, call)?;
+    if !roles.iter().any(|role| role == ROLE) {
+        return Err(fault(403, "Policy does not allow this request to be performed."));
+    }
+    route(state, call)
+}
+
+fn route(state: &mut State, call: &Call) -> Outcome {
+    let resource = call.resource();
+    match (call.method.as_str(), resource.as_slice()) {
+        ("GET", ["providers"]) => Ok(providers(state)),
+        ("GET", ["quotas", _]) => Ok(quotas::limits(state)),
+        ("POST", ["loadbalancers"]) => load_balancers::create(state, call),
+        ("PUT", ["loadbalancers", id]) => load_balancers::update(state, call, id),
+        ("DELETE", ["loadbalancers", id]) => load_balancers::delete(state, call, id),
+        ("POST", ["listeners"]) => listeners::create(state, call),
+        ("PUT", ["listeners", id]) => listeners::update(state, call, id),
+        ("DELETE", ["listeners", id]) => listeners::delete(state, id),
+        ("POST", ["pools"]) => pools::create(state, call),
+        ("PUT", ["pools", id]) => pools::update(state, call, id),
+        ("DELETE", ["pools", id]) => pools::delete(state, id),
+        ("POST", ["healthmonitors"]) => monitors::create(state, call),
+        ("PUT", ["healthmonitors", id]) => monitors::update(state, call, id),
+        ("DELETE", ["healthmonitors", id]) => monitors::delete(state, id),
+        (_, ["pools", pool, "members", rest @ ..]) => members::answer(state, call, pool, rest),
+        ("GET", [many]) => list(state, call, kind(many)?, None),
+        ("GET", [many, id]) => get(state, call, kind(many)?, id),
+        _ => Err(no_such_path()),
+    }
+}
+
+fn kind(many: &str) -> Result<Kind, Reply> {
+    match many {
+        "loadbalancers" => Ok(Kind::LoadBalancer),
+        "listeners" => Ok(Kind::Listener),
+        "pools" => Ok(Kind::Pool),
+        "healthmonitors" => Ok(Kind::HealthMonitor),
+        _ => Err(no_such_path()),
+    }
+}
+
+/// What one of this kind is called in bodies, and in prose.
+fn words(kind: Kind) -> (&'static str, &'static str) {
+    match kind {
+        Kind::LoadBalancer => ("loadbalancer", "Load Balancer"),
+        Kind::Listener => ("listener", "Listener"),
+        Kind::Pool => ("pool", "Pool"),
+        Kind::Member => ("member", "Member"),
+        _ => ("healthmonitor", "Health Monitor"),
+    }
+}
+
+fn versions(state: &State, call: &Call) -> Reply {
+    let newest = state.options.octavia_minor;
+    let version = |minor: u32| {
+        let status = if minor == newest { "CURRENT" } else { "SUPPORTED" };
+        let links = json!([{"href": call.url("v2"), "rel": "self"}]);
+        json!({"id": format!("v2.{minor}"), "status": status, "updated": "2020-04-29T00:00:00Z", "links": links})
+    };
+    Reply::json(200, json!({"versions": (0..=newest).map(version).collect::<Vec<_>>()}))
+}
+
+fn providers(state: &State) -> Reply {
+    let provider = |name: &String| json!({"name": name, "description": name});
+    Reply::json(200, json!({"providers": state.options.octavia_providers.iter().map(provider).collect::<Vec<_>>()}))
+}
+
+/// All of a kind, or those of one owner.
+fn list(state: &State, call: &Call, kind: Kind, owner: Option<&str>) -> Outcome {
+    check_filters(state, call, kind)?;
+    let invalid = |limit| format!("Supplied pagination limit '{limit}' is not valid.");
+    let limit = listing::limit(call, None)
+        .map_err(|limit| Reply::text(400, format!("400 Bad Request\n\n{}", invalid(limit))))?;
+    let rows = state.records.of(kind).oldest_first().into_iter();
+    let rows = rows.filter(|row| owner.is_none_or(|owner| row.owner == owner));
+    let passes = |record: &Record, owner: &str| {
+        listing::filters(call).all(|(field, values)| match field {
+            "loadbalancer_id" | "pool_id" => values.contains(&owner),
+            _ => listing::passes(record, field, &values),
+        })
+    };
+    let shown = rows.map(|row| (view(state, kind, &row.record), row.owner.as_str()));
+    let records = shown.filter(|(record, owner)| passes(record, owner)).map(|(record, _)| record).collect();
+    let invalid = |marker| fault(400, &format!("Supplied pagination marker '{marker}' is not valid."));
+    let page = listing::page(call, records, limit).map_err(invalid)?;
+    let many = format!("{}s", words(kind).0);
+    // Its links forget the filters.
+    let links: Vec<Value> =
+        page.next.map(|last| listing::link(call, "next", &last, false, false)).into_iter().collect();
+    let mut body = Record::new();
+    body.set(&many, page.items);
+    body.set(&format!("{many}_links"), links);
+    Ok(Reply::json(200, Value::Object(body)))
+}
+
+fn check_filters(state: &State, call: &Call, kind: Kind) -> Result<(), Reply> {
+    let by_owner = match kind {
+        Kind::Listener | Kind::Pool => "loadbalancer_id",
+        Kind::HealthMonitor => "pool_id",
+        _ => "",
+    };
+    let known = skeletons::of(state, kind);
+    for (field, values) in listing::filters(call) {
+        let is_tags = listing::ABOUT_TAGS.contains(&field);
+        if !known.contains_key(field) && field != by_owner && !is_tags {
+            return Err(fault(400, "One or more arguments are either duplicate or invalid"));
+        }
+        if values.len() > 1 && !is_tags {
+            let message = "(pymysql.err.OperationalError) (4078, \"Illegal parameter data types varchar and row for operation '='\")";
+            return Err(server_fault(message));
+        }
+    }
+    Ok(())
+}
+
+fn get(state: &State, call: &Call, kind: Kind, id: &str) -> Outcome {
+    let record = state.records.get(kind, id).ok_or_else(|| not_found(kind, id))?;
+    let shown = listing::shown(call, view(state, kind, record));
+    Ok(listing::one(200, words(kind).0, shown))
+}
+
+/// A fault of the caller's, as Octavia words it.
+pub(crate) fn fault(status: u16, message: &str) -> Reply {
+    Reply::json(status, json!({"faultcode": "Client", "faultstring": message, "debuginfo": null}))
+}
+
+fn server_fault(message: &str) -> Reply {
+    Reply::json(500, json!({"faultcode": "Server", "faultstring": message, "debuginfo": null}))
+}
+
+fn not_found(kind: Kind, id: &str) -> Reply {
+    fault(404, &format!("{} {id} not found.", words(kind).1))
+}
+
+fn no_such_path() -> Reply {
+    Reply::text(404, "404 Not Found\n\nThe resource could not be found.\n\n   ")
+}
+
+/// What a call sends about one thing of this kind.
+fn sent(call: &Call, kind: Kind) -> Result<Record, Reply> {
+    if call.json().is_none() {
+        return Err(fault(400, "Request is not in valid JSON format"));
+    }
+    let nothing = || server_fault("'UnsetType' object has no attribute 'project_id'");
+    let mut sent = call.object(words(kind).0).ok_or_else(nothing)?;
+    // What is null is as if it were not there, but where null says something.
+    sent.retain(|field, value| !value.is_null() || MEANT_NULL.contains(&field.as_str()));
+    Ok(sent)
+}
+
+/// Fields that are emptied with null.
+const MEANT_NULL: [&str; 3] = ["session_persistence", "allowed_cidrs", "default_tls_container_ref"];

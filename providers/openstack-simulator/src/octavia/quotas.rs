@@ -1,0 +1,31 @@
+//! How much of each kind the project may have.
+
+use serde_json::json;
+
+use super::fault;
+use crate::records::{Kind, Record};
+use crate::simulator::State;
+use crate::wire::Reply;
+
+const COUNTED: [&str; 7] = ["load_balancer", "listener", "member", "pool", "health_monitor", "l7policy", "l7rule"];
+
+pub(super) fn limits(state: &State) -> Reply {
+    let limit = |name: &&str| ((*name).to_owned(), state.quota(name).map_or(json!(-1), |limit| json!(limit)));
+    Reply::json(200, json!({"quota": COUNTED.iter().map(limit).collect::<Record>()}))
+}
+
+/// Refuses more than there may be.
+pub(super) fn check(state: &State, kind: Kind, more: usize) -> Result<(), Reply> {
+    let name = match kind {
+        Kind::LoadBalancer => "load_balancer",
+        Kind::Listener => "listener",
+        Kind::Pool => "pool",
+        Kind::Member => "member",
+        _ => "health_monitor",
+    };
+    let wanted = state.records.of(kind).len() + more;
+    if more > 0 && state.quota(name).is_some_and(|limit| wanted as u64 > limit) {
+        return Err(fault(403, &format!("Quota has been met for resources: {name}")));
+    }
+    Ok(())
+}

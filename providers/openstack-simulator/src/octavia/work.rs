@@ -1,0 +1,163 @@
+//! What Octavia is at work on: a change is accepted at once and done later, and nothing else is accepted meanwhile.
+
+use tokio::time::Instant;
+
+use super::fault;
+use crate::network;
+use crate::options::Work;
+use crate::records::{Fields, Kind, Record};
+use crate::simulator::State;
+use crate::wire::Reply;
+
+/// All that is under way.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Workload {
+    jobs: Vec<Job>,
+    /// How many of the next changes go wrong.
+    pub(crate) failures: u64,
+}
+
+/// A change of one balancer, or of something below it.
+#[derive(Debug, Clone)]
+struct Job {
+    balancer: String,
+    /// When it is done; `None` if somebody has to say so.
+    due: Option<Instant>,
+    fails: bool,
+    /// It is never done, as happens when the worker loses it.
+    forever: bool,
+}
+
+/// Refuses to change a balancer, or what is below it, while something is under way, or after something went wrong.
+pub(super) fn check_mutable(state: &State, balancer: &str, named: (Kind, &str)) -> Result<(), Reply> {
+    if status(state, balancer) == "ACTIVE" {
+        return Ok(());
+    }
+    let (kind, id) = named;
+    Err(fault(409, &format!("{} {id} is immutable and cannot be updated.", super::words(kind).1)))
+}
+
+/// As for a change, but that what went wrong can be deleted.
+pub(super) fn check_deletable(state: &State, balancer: &str) -> Result<(), Reply> {
+    match status(state, balancer) {
+        "ERROR" => Ok(()),
+        _ => check_mutable(state, balancer, (Kind::LoadBalancer, balancer)),
+    }
+}
+
+fn status<'a>(state: &'a State, balancer: &str) -> &'a str {
+    state.records.get(Kind::LoadBalancer, balancer).map_or("", |found| found.text("provisioning_status"))
+}
+
+/// Octavia is at work on the balancer from now on, and on these below it.
+pub(super) fn begin(state: &mut State, balancer: &str, below: &[(Kind, &str)], status: &str) {
+    mark(state, Kind::LoadBalancer, balancer, "PENDING_UPDATE");
+    for (kind, id) in below {
+        mark(state, *kind, id, status);
+    }
+    let due = match state.options.work {
+        Work::Instantly => Some(Instant::now()),
+        Work::Taking(time) => Some(Instant::now() + time),
+        Work::UntilTold => None,
+    };
+    let fails = state.work.failures > 0;
+    state.work.failures = state.work.failures.saturating_sub(1);
+    state.work.jobs.push(Job { balancer: balancer.to_owned(), due, fails, forever: false });
+}
+
+/// The change of this balancer that was begun last is never done.
+pub(super) fn lose(state: &mut State, balancer: &str) {
+    if let Some(job) = state.work.jobs.iter_mut().rfind(|job| job.balancer == balancer) {
+        job.forever = true;
+    }
+}
+
+/// Sets the status of a record.
+pub(super) fn mark(state: &mut State, kind: Kind, id: &str, status: &str) {
+    let date = state.clock.without_zone();
+    if let Some(record) = state.records.get_mut(kind, id) {
+        // What is being made stays so until it is.
+        if record.text("provisioning_status") != "PENDING_CREATE" || status == "PENDING_DELETE" {
+            record.set("provisioning_status", status);
+        }
+        record.set("updated_at", date);
+    }
+}
+
+/// Ends what is due.
+pub(crate) fn settle(state: &mut State) {
+    let now = Instant::now();
+    end(state, |job| !job.forever && job.due.is_some_and(|due| due <= now));
+}
+
+/// Ends all that is under way, but for what was lost.
+pub(crate) fn finish_all(state: &mut State) {
+    end(state, |job| !job.forever);
+}
+
+fn end(state: &mut State, is_over: impl Fn(&Job) -> bool) {
+    let (over, going): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut state.work.jobs).into_iter().partition(|job| is_over(job));
+    state.work.jobs = going;
+    for job in over {
+        finish(state, &job);
+    }
+}
+
+fn finish(state: &mut State, job: &Job) {
+    let end = if job.fails { "ERROR" } else { "ACTIVE" };
+    let deleted = status(state, &job.balancer) == "PENDING_DELETE" && !job.fails;
+    let pools: Vec<String> = ids_owned(state, Kind::Pool, &job.balancer);
+    for pool in &pools {
+        for kind in [Kind::Member, Kind::HealthMonitor] {
+            finish_owned(state, kind, pool, end, deleted);
+        }
+    }
+    finish_owned(state, Kind::Pool, &job.balancer, end, deleted);
+    finish_owned(state, Kind::Listener, &job.balancer, end, deleted);
+    forget_pools(state, &job.balancer);
+    if deleted {
+        remove_balancer(state, &job.balancer);
+    } else if let Some(record) = state.records.get_mut(Kind::LoadBalancer, &job.balancer) {
+        record.set("provisioning_status", end);
+    }
+}
+
+fn ids_owned(state: &State, kind: Kind, owner: &str) -> Vec<String> {
+    let rows = state.records.of(kind).owned_by(owner);
+    rows.into_iter().map(|row| row.record.text("id").to_owned()).collect()
+}
+
+/// What was to be deleted is gone, and what else was under way is done.
+fn finish_owned(state: &mut State, kind: Kind, owner: &str, end: &str, all_go: bool) {
+    let goes = |record: &Record| all_go || end == "ACTIVE" && record.text("provisioning_status") == "PENDING_DELETE";
+    let table = state.records.of_mut(kind);
+    table.retain(|row| row.owner != owner || !goes(&row.record));
+    for row in table.iter_mut().filter(|row| row.owner == owner) {
+        if row.record.text("provisioning_status").starts_with("PENDING") {
+            row.record.set("provisioning_status", end);
+        }
+    }
+}
+
+/// Listeners lose pools that are gone, and what hung on those goes with them.
+fn forget_pools(state: &mut State, balancer: &str) {
+    let pools: Vec<String> = state.records.of(Kind::Pool).iter().map(|row| row.record.text("id").to_owned()).collect();
+    for row in state.records.of_mut(Kind::Listener).iter_mut().filter(|row| row.owner == balancer) {
+        if !pools.iter().any(|pool| pool == row.record.text("default_pool_id")) {
+            row.record.set("default_pool_id", serde_json::Value::Null);
+        }
+    }
+    for kind in [Kind::Member, Kind::HealthMonitor] {
+        state.records.of_mut(kind).retain(|row| pools.contains(&row.owner));
+    }
+}
+
+fn remove_balancer(state: &mut State, id: &str) {
+    let Some(balancer) = state.records.of_mut(Kind::LoadBalancer).remove(id) else { return };
+    let port = balancer.text("vip_port_id");
+    let is_octavias = |port: &Record| port.text("device_owner") == "Octavia";
+    if state.records.get(Kind::Port, port).is_some_and(is_octavias) {
+        network::remove_port(state, port);
+    }
+}

@@ -1,0 +1,137 @@
+//! The services, as a client meets them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod client;
+
+use std::time::Duration;
+
+use bowline_openstack_simulator::{Fault, FaultSpec, Kind, NewServer, Options, Service, Simulator, Work};
+use client::Client;
+use http::Method;
+use serde_json::{Value, json};
+
+fn balancer(cloud: &Simulator) -> Value {
+    let subnet = cloud.fixture().subnet;
+    json!({"loadbalancer": {
+        "name": "web", "provider": "amphora", "tags": ["x"], "vip_subnet_id": subnet,
+        "listeners": [{"name": "l0", "protocol": "TCP", "protocol_port": 80, "tags": ["x"],
+            "default_pool": {"name": "p0", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN",
+                "members": [{"name": "n1", "address": "10.10.0.9", "protocol_port": 30080, "subnet_id": subnet}],
+                "healthmonitor": {"name": "m0", "type": "TCP", "delay": 5, "timeout": 3, "max_retries": 1}}}],
+    }})
+}
+
+#[tokio::test]
+async fn a_token_comes_with_a_catalog_and_expires() {
+    tokio::time::pause();
+    let cloud = Simulator::new(Options::default());
+    let client = Client::new(&cloud).await;
+    assert_eq!(client.catalog.len(), 5);
+    assert_eq!(client.get(Service::Compute, "/v2.1/servers/detail").await.0, 200);
+    tokio::time::advance(Duration::from_secs(3601)).await;
+    assert_eq!(client.get(Service::Compute, "/v2.1/servers/detail").await.0, 401);
+    assert_eq!(cloud.authentications(), 1);
+}
+
+#[tokio::test]
+async fn servers_come_in_pages_with_links() {
+    let cloud = Simulator::new(Options { servers_per_page: 2, ..Options::default() });
+    for number in 0..5 {
+        cloud.add_server(NewServer::named(&format!("node-{number}")));
+    }
+    let client = Client::new(&cloud).await;
+    let mut path = "/v2.1/servers/detail?limit=1000".to_owned();
+    let mut names = Vec::new();
+    loop {
+        let (_, page) = client.get(Service::Compute, &path).await;
+        names.extend(
+            page["servers"].as_array().unwrap().iter().map(|server| server["name"].as_str().unwrap().to_owned()),
+        );
+        let Some(next) = page["servers_links"][0]["href"].as_str() else { break };
+        path = next.split_once("/compute").unwrap().1.to_owned();
+    }
+    assert_eq!(names, ["node-4", "node-3", "node-2", "node-1", "node-0"]);
+}
+
+#[tokio::test]
+async fn a_populated_balancer_is_pending_and_then_active() {
+    let cloud = Simulator::new(Options { work: Work::UntilTold, ..Options::default() });
+    let client = Client::new(&cloud).await;
+    let (status, made) =
+        client.call(Method::POST, Service::LoadBalancer, "/v2.0/lbaas/loadbalancers", balancer(&cloud)).await;
+    assert_eq!((status, &made["loadbalancer"]["provisioning_status"]), (201, &json!("PENDING_CREATE")));
+    let id = made["loadbalancer"]["id"].as_str().unwrap();
+    let path = format!("/v2.0/lbaas/loadbalancers/{id}");
+    let change = json!({"loadbalancer": {"tags": [""]}});
+    let (status, refused) = client.call(Method::PUT, Service::LoadBalancer, &path, change.clone()).await;
+    let message = format!("Load Balancer {id} is immutable and cannot be updated.");
+    assert_eq!((status, &refused["faultstring"]), (409, &json!(message)));
+    cloud.finish_work();
+    let (_, shown) = client.get(Service::LoadBalancer, &path).await;
+    assert_eq!(shown["loadbalancer"]["provisioning_status"], "ACTIVE");
+    assert_eq!(client.call(Method::PUT, Service::LoadBalancer, &path, change).await.0, 200);
+    cloud.finish_work();
+    assert_eq!(client.call(Method::DELETE, Service::LoadBalancer, &path, Value::Null).await.0, 400);
+    let cascade = format!("{path}?cascade=true");
+    assert_eq!(client.call(Method::DELETE, Service::LoadBalancer, &cascade, Value::Null).await.0, 204);
+    cloud.finish_work();
+    assert_eq!(client.get(Service::LoadBalancer, &path).await.0, 404);
+    for kind in [Kind::Listener, Kind::Pool, Kind::Member, Kind::HealthMonitor] {
+        assert_eq!(cloud.records(kind).len(), 0, "{kind:?}");
+    }
+    // The router's stays.
+    assert_eq!(cloud.records(Kind::Port).len(), 1);
+}
+
+#[tokio::test]
+async fn a_floating_ip_needs_a_router_and_is_one_for_each_port() {
+    let cloud = Simulator::new(Options::default());
+    let server = cloud.add_server(NewServer::named("node-1"));
+    let client = Client::new(&cloud).await;
+    let (_, ports) = client.get(Service::Network, &format!("/v2.0/ports?device_id={server}")).await;
+    let port = ports["ports"][0]["id"].as_str().unwrap();
+    let body = json!({"floatingip": {"floating_network_id": cloud.fixture().external_network, "port_id": port}});
+    let (status, made) = client.call(Method::POST, Service::Network, "/v2.0/floatingips", body.clone()).await;
+    assert_eq!((status, &made["floatingip"]["router_id"]), (201, &json!(cloud.fixture().router)));
+    let (status, refused) = client.call(Method::POST, Service::Network, "/v2.0/floatingips", body).await;
+    assert_eq!((status, &refused["NeutronError"]["type"]), (409, &json!("FloatingIPPortAlreadyAssociated")));
+}
+
+#[tokio::test]
+async fn a_crash_carries_out_so_many_calls_and_no_more() {
+    let cloud = Simulator::new(Options::default());
+    let client = Client::new(&cloud).await;
+    cloud.crash_after(2);
+    let group = |name: &str| json!({"security_group": {"name": name}});
+    let path = "/v2.0/security-groups";
+    assert!(client.send(Method::POST, Service::Network, path, group("a")).await.is_ok());
+    assert!(client.send(Method::POST, Service::Network, path, group("b")).await.is_err());
+    assert!(client.send(Method::POST, Service::Network, path, group("c")).await.is_err());
+    cloud.repair_all();
+    let names: Vec<_> = cloud.records(Kind::SecurityGroup).iter().map(|group| group["name"].clone()).collect();
+    assert_eq!(names, ["default", "k8s-nodes", "a", "b"]);
+}
+
+#[tokio::test]
+async fn a_fault_strikes_the_calls_that_it_is_about() {
+    let cloud = Simulator::new(Options::default());
+    let client = Client::new(&cloud).await;
+    cloud.inject(FaultSpec::always(Fault::Answer(503, String::new())).on(Method::GET, "ports/{id}").times(1));
+    assert_eq!(client.get(Service::Network, "/v2.0/ports").await.0, 200);
+    assert_eq!(client.get(Service::Network, "/v2.0/ports/x").await.0, 503);
+    assert_eq!(client.get(Service::Network, "/v2.0/ports/x").await.0, 404);
+    assert_eq!(cloud.counts()["GET ports/{id}"], 2);
+}
+
+#[tokio::test]
+async fn it_is_served_over_http() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let cloud = Simulator::new(Options { close_connections: true, ..Options::default() });
+    let server = cloud.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let mut stream = tokio::net::TcpStream::connect(server.address()).await.unwrap();
+    stream.write_all(b"GET /load-balancer/ HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("connection: close"), "{answer}");
+    assert!(answer.contains("\"v2.26\"") && answer.contains("http://here/load-balancer/v2"), "{answer}");
+}

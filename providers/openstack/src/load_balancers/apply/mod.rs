@@ -1,0 +1,222 @@
+//! Carries out one step: one writing call, and the looks that it needs.
+//!
+//! ```text
+//!  Payload ──► which balancer? ──► its turn ──► written since it was last at rest? ──no──► write
+//!                                                   │yes                                    ▲
+//!                                                   └──► look: at rest ─────────────────────┘
+//!                                                              at work ──► InProgress, nothing is written
+//! ```
+//!
+//! A step may come again after it was carried out, and may have been cut off before its outcome was known. So what is there
+//! already in the way that is wished, and what is gone already, is a success.
+
+mod neutron;
+mod octavia;
+
+use bowline_cloud::{Applied, Error, ErrorKind, Result, Retry};
+use serde_json::Value;
+
+use super::change::{BalancerRef, Change, Payload};
+use super::observe::is_leaving;
+use super::waiting::{ACTIVE, ERROR, PENDING_DELETE, Waiting, check_at_rest};
+use crate::api::octavia::{self as api, LoadBalancer};
+use crate::session::{CallError, Session};
+
+pub(super) const APPLY: &str = "change a balancer";
+
+/// Writes to the cloud.
+#[derive(Clone, Copy)]
+pub(super) struct Writer<'a> {
+    pub(super) session: &'a Session,
+    pub(super) waiting: &'a Waiting,
+}
+
+impl Writer<'_> {
+    /// Carries out what a step says.
+    pub(super) async fn write(&self, payload: Payload) -> Result<Applied> {
+        let Payload { balancer, change } = payload;
+        if let Change::Refuse { message } = change {
+            return Err(refused(message));
+        }
+        match balancer {
+            None => self.write_freely(change).await?,
+            Some(balancer) => self.write_at_rest(&self.id_of(balancer).await?, change).await?,
+        }
+        Ok(Applied::Done)
+    }
+
+    /// What needs no balancer at rest: there is none yet, or Octavia has no part in it.
+    async fn write_freely(&self, change: Change) -> Result<()> {
+        match change {
+            Change::CreateLoadBalancer { body } => self.create_balancer(&body).await,
+            change => self.write_to_neutron(change, None).await,
+        }
+    }
+
+    /// What is done to a balancer, or at its address, while nobody else does anything to it.
+    async fn write_at_rest(&self, id: &str, change: Change) -> Result<()> {
+        let _turn = self.waiting.turn(id).await;
+        let seen = match self.waiting.is_written(id) || change.needs_address() {
+            true => match self.look(id, &change).await? {
+                // There are no floating IPs of IPv6, and which family a new balancer gets is not always known before.
+                Sight::Rest(balancer) if change.needs_address() && is_ipv6(&balancer) => return Ok(()),
+                Sight::Rest(balancer) => Some(balancer),
+                Sight::NothingToDo => return Ok(()),
+            },
+            false => None,
+        };
+        match change.is_of_octavia() {
+            true => {
+                // Before the call, because it may be cut off; a look too many does no harm.
+                self.waiting.wrote(id);
+                self.write_to_octavia(id, seen.as_deref(), change).await
+            }
+            false => self.write_to_neutron(change, seen.as_deref()).await,
+        }
+    }
+
+    /// Whether the balancer can be changed now.
+    async fn look(&self, id: &str, change: &Change) -> Result<Sight> {
+        let balancer = match api::load_balancer(self.session, id).await {
+            Ok(balancer) => Box::new(balancer),
+            Err(error) if error.is_not_found() && change.is_farewell() => {
+                self.waiting.forget(id);
+                return Ok(Sight::NothingToDo);
+            }
+            Err(error) => return Err(told(error)),
+        };
+        let wait = self.waiting.saw(&balancer);
+        match balancer.provisioning_status.as_str() {
+            ACTIVE => Ok(Sight::Rest(balancer)),
+            ERROR if change.deletes_balancer() => Ok(Sight::Rest(balancer)),
+            PENDING_DELETE if change.deletes_balancer() => Ok(Sight::NothingToDo),
+            _ => check_at_rest(APPLY, &balancer, wait).map(|()| Sight::Rest(balancer)),
+        }
+    }
+
+    async fn id_of(&self, balancer: BalancerRef) -> Result<String> {
+        let name = match balancer {
+            BalancerRef::Id(id) => return Ok(id),
+            BalancerRef::Name(name) => name,
+        };
+        if let Some(id) = self.waiting.made_as(&name) {
+            return Ok(id);
+        }
+        match self.named(&name).await?.as_slice() {
+            [one] => Ok(one.id.clone()),
+            // Whoever plans anew sees what there is.
+            others => {
+                let message =
+                    format!("there are {} load balancers named {name}, where there was to be one", others.len());
+                Err(Error::new(ErrorKind::Conflict, APPLY, message))
+            }
+        }
+    }
+
+    /// Those of this name that are there to stay.
+    async fn named(&self, name: &str) -> Result<Vec<LoadBalancer>> {
+        let mut found = api::load_balancers(self.session, &[("name", name)]).await.map_err(told)?;
+        found.retain(|balancer| balancer.name == name && !is_leaving(balancer));
+        Ok(found)
+    }
+}
+
+/// What a look at a balancer tells whoever wants to change it.
+enum Sight {
+    /// It can be changed.
+    Rest(Box<LoadBalancer>),
+    /// It is as is wished already: gone, or going.
+    NothingToDo,
+}
+
+impl Change {
+    /// It deletes the whole balancer.
+    fn deletes_balancer(&self) -> bool {
+        matches!(self, Change::DeleteLoadBalancer { .. } | Change::DiscardLoadBalancer { .. })
+    }
+
+    /// It takes something away: if the balancer is gone, that is gone, too.
+    fn is_farewell(&self) -> bool {
+        let untags = matches!(self, Change::TagLoadBalancer { add, .. } if add.is_empty());
+        let deletes = matches!(
+            self,
+            Change::DeleteListener { .. }
+                | Change::DeletePool { .. }
+                | Change::DeleteMember { .. }
+                | Change::DeleteMonitor { .. }
+        );
+        untags || deletes || self.deletes_balancer()
+    }
+
+    /// It needs the balancer's port.
+    fn needs_address(&self) -> bool {
+        matches!(self, Change::CreateFloatingIp { .. } | Change::AttachFloatingIp { .. })
+    }
+
+    fn is_of_octavia(&self) -> bool {
+        match self {
+            Change::CreateLoadBalancer { .. }
+            | Change::UpdateLoadBalancer { .. }
+            | Change::DeleteLoadBalancer { .. }
+            | Change::DiscardLoadBalancer { .. }
+            | Change::TagLoadBalancer { .. }
+            | Change::CreateListener { .. }
+            | Change::UpdateListener { .. }
+            | Change::DeleteListener { .. }
+            | Change::CreatePool { .. }
+            | Change::UpdatePool { .. }
+            | Change::DeletePool { .. }
+            | Change::SetMembers { .. }
+            | Change::CreateMember { .. }
+            | Change::DeleteMember { .. }
+            | Change::CreateMonitor { .. }
+            | Change::UpdateMonitor { .. }
+            | Change::DeleteMonitor { .. } => true,
+            Change::CreateFloatingIp { .. }
+            | Change::AttachFloatingIp { .. }
+            | Change::UpdateFloatingIp { .. }
+            | Change::DeleteFloatingIp { .. }
+            | Change::CreateSecurityGroup { .. }
+            | Change::UpdateSecurityGroup { .. }
+            | Change::DeleteSecurityGroup { .. }
+            | Change::CreateSecurityGroupRule { .. }
+            | Change::DeleteSecurityGroupRule { .. }
+            | Change::JoinSecurityGroup { .. }
+            | Change::LeaveSecurityGroup { .. }
+            | Change::DeletePortTag { .. }
+            | Change::Refuse { .. } => false,
+        }
+    }
+}
+
+/// What the plan knew to be wrong, after all that can be done all the same. Others may put it right.
+fn refused(message: String) -> Error {
+    Error::new(ErrorKind::InvalidConfig, APPLY, message).retry(Retry::Backoff)
+}
+
+/// In the words of the contract.
+fn told(error: CallError) -> Error {
+    error.explain(APPLY)
+}
+
+fn is_ipv6(balancer: &LoadBalancer) -> bool {
+    balancer.vip_address.parse().is_ok_and(|address: std::net::IpAddr| address.is_ipv6())
+}
+
+/// A step that its kind of payload does not fit.
+fn misplaced(change: &Change) -> Error {
+    Error::new(ErrorKind::Unexpected, APPLY, format!("this step is not understood: {change:?}"))
+}
+
+/// The body with one more field.
+fn with(mut body: Value, field: &str, value: &str) -> Value {
+    if let Some(fields) = body.as_object_mut() {
+        fields.insert(field.to_owned(), value.into());
+    }
+    body
+}
+
+/// The text of a field of a body that was planned.
+fn text<'a>(body: &'a Value, field: &str) -> &'a str {
+    body.get(field).and_then(Value::as_str).unwrap_or_default()
+}

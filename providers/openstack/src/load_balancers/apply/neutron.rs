@@ -1,0 +1,194 @@
+//! What is written to Neutron: floating IPs, security groups, and the ports that have them.
+
+use bowline_cloud::{Error, ErrorKind, Result};
+use serde_json::{Value, json};
+
+use super::{APPLY, Writer, misplaced, text, told, with};
+use crate::api::network as api;
+use crate::api::octavia::LoadBalancer;
+use crate::load_balancers::change::{Change, GroupRef, SeenPort};
+use crate::session::CallError;
+
+/// How often a change of a port is tried that others change at the same time.
+const TRIES: u32 = 4;
+/// Somebody has changed it since it was looked at.
+const PRECONDITION_FAILED: u16 = 412;
+
+impl Writer<'_> {
+    /// `seen` is the balancer whose address it is about, where the plan could not know that.
+    pub(super) async fn write_to_neutron(&self, change: Change, seen: Option<&LoadBalancer>) -> Result<()> {
+        let session = self.session;
+        match change {
+            Change::CreateFloatingIp { body, subnets } => {
+                let body =
+                    seen.map_or_else(|| body.clone(), |balancer| with(body.clone(), "port_id", &balancer.vip_port_id));
+                self.create_floating_ip(body, &subnets).await
+            }
+            Change::AttachFloatingIp { id } => {
+                let body = json!({ "port_id": seen.map(|balancer| &balancer.vip_port_id) });
+                api::update_floating_ip(session, &id, &body).await.map_err(told)
+            }
+            Change::UpdateFloatingIp { id, body } => api::update_floating_ip(session, &id, &body).await.map_err(told),
+            Change::DeleteFloatingIp { id } => api::delete_floating_ip(session, &id).await.map_err(told),
+            change => self.write_security(change).await,
+        }
+    }
+
+    async fn write_security(&self, change: Change) -> Result<()> {
+        let session = self.session;
+        match change {
+            Change::CreateSecurityGroup { body } => self.create_group(&body).await,
+            Change::UpdateSecurityGroup { id, body } => {
+                api::update_security_group(session, &id, &body).await.map_err(told)
+            }
+            Change::DeleteSecurityGroup { id } => api::delete_security_group(session, &id).await.map_err(told),
+            Change::CreateSecurityGroupRule { group, body } => self.create_rule(&group, body).await,
+            Change::DeleteSecurityGroupRule { id } => api::delete_security_group_rule(session, &id).await.map_err(told),
+            Change::JoinSecurityGroup { port, group } => {
+                let group = self.group_id(&group).await?;
+                self.change_groups(port, |groups| joined(groups, &group)).await
+            }
+            Change::LeaveSecurityGroup { port, group } => self.change_groups(port, |groups| left(groups, &group)).await,
+            Change::DeletePortTag { port, tag } => api::delete_port_tag(session, &port, &tag).await.map_err(told),
+            change => Err(misplaced(&change)),
+        }
+    }
+
+    // ---- floating IPs
+
+    /// From the first of the subnets that has one to give.
+    async fn create_floating_ip(&self, body: Value, subnets: &[String]) -> Result<()> {
+        if subnets.is_empty() {
+            let made = self.try_floating_ip(&body).await?;
+            return made.map_err(told);
+        }
+        let mut last = None;
+        for subnet in subnets {
+            match self.try_floating_ip(&with(body.clone(), "subnet_id", subnet)).await? {
+                Ok(()) => return Ok(()),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.map_or_else(|| misplaced(&Change::CreateFloatingIp { body, subnets: subnets.to_vec() }), told))
+    }
+
+    /// The inner error is a refusal, which another subnet may not have. A port has one floating IP at most, so that the second
+    /// attempt is refused if the first one came through.
+    async fn try_floating_ip(&self, body: &Value) -> Result<std::result::Result<(), CallError>> {
+        match api::create_floating_ip(self.session, body).await {
+            Ok(_) => Ok(Ok(())),
+            Err(error) if error.is_conflict() && self.has_floating_ip(text(body, "port_id")).await? => Ok(Ok(())),
+            Err(error) if matches!(error.status(), Some(400 | 404 | 409)) => Ok(Err(error)),
+            Err(error) => Err(told(error)),
+        }
+    }
+
+    async fn has_floating_ip(&self, port: &str) -> Result<bool> {
+        let there = api::floating_ips(self.session, &[("port_id", port)]).await.map_err(told)?;
+        Ok(!port.is_empty() && there.iter().any(|floating| floating.port_id == port))
+    }
+
+    // ---- security groups
+
+    /// Neutron makes any number of groups of a name, so whether this one was made already has to be asked.
+    async fn create_group(&self, body: &Value) -> Result<()> {
+        if !self.groups_named(text(body, "name")).await?.is_empty() {
+            return Ok(());
+        }
+        api::create_security_group(self.session, body).await.map(drop).map_err(told)
+    }
+
+    async fn create_rule(&self, group: &GroupRef, body: Value) -> Result<()> {
+        let group = self.group_id(group).await?;
+        match api::create_security_group_rule(self.session, &with(body, "security_group_id", &group)).await {
+            Ok(_) => Ok(()),
+            // There is such a rule already; of quotas and the like Neutron says so in the fault.
+            Err(error) if error.is_conflict() && error.clone().explain(APPLY).kind() == ErrorKind::Conflict => Ok(()),
+            Err(error) => Err(told(error)),
+        }
+    }
+
+    async fn group_id(&self, group: &GroupRef) -> Result<String> {
+        let name = match group {
+            GroupRef::Id(id) => return Ok(id.clone()),
+            GroupRef::Name(name) => name,
+        };
+        match self.groups_named(name).await?.as_slice() {
+            [id] => Ok(id.clone()),
+            others => {
+                let count = others.len();
+                let message = format!("there are {count} security groups named {name}, where there was to be one");
+                Err(Error::new(ErrorKind::Conflict, APPLY, message))
+            }
+        }
+    }
+
+    async fn groups_named(&self, name: &str) -> Result<Vec<String>> {
+        let found = api::security_groups(self.session, &[("name", name)]).await.map_err(told)?;
+        Ok(found.into_iter().filter(|group| group.name == name).map(|group| group.id).collect())
+    }
+
+    // ---- ports
+
+    /// Groups are written all at once, and are of several Services: a change on the ground of what is no longer so is refused,
+    /// and decided anew.
+    async fn change_groups(&self, port: SeenPort, wanted: impl Fn(&[String]) -> Option<Vec<String>>) -> Result<()> {
+        let id = port.id.clone();
+        let mut seen = Some(port).filter(|port| port.revision.is_some());
+        for _ in 0..TRIES {
+            let port = match seen.take() {
+                Some(port) => port,
+                None => match self.port(&id).await? {
+                    Some(port) => port,
+                    None => return Ok(()),
+                },
+            };
+            let Some(groups) = wanted(&port.groups) else { return Ok(()) };
+            match api::update_port(self.session, &id, &json!({ "security_groups": groups }), port.revision).await {
+                Err(error) if error.status() == Some(PRECONDITION_FAILED) => {}
+                Err(error) if error.is_not_found() => return Ok(()),
+                written => return written.map_err(told),
+            }
+        }
+        let message = format!("port {id} is being changed by others all the time");
+        Err(Error::new(ErrorKind::Conflict, APPLY, message))
+    }
+
+    /// `None` if it is gone: with the machine, as a rule.
+    async fn port(&self, id: &str) -> Result<Option<SeenPort>> {
+        match api::port(self.session, id).await {
+            Ok(port) => {
+                Ok(Some(SeenPort { id: port.id, groups: port.security_groups, revision: port.revision_number }))
+            }
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(told(error)),
+        }
+    }
+}
+
+/// With the group; `None` if it is among them already.
+fn joined(groups: &[String], group: &str) -> Option<Vec<String>> {
+    let is_in = groups.iter().any(|there| there == group);
+    (!is_in).then(|| groups.iter().cloned().chain([group.to_owned()]).collect())
+}
+
+/// Without the group; `None` if it is not among them.
+fn left(groups: &[String], group: &str) -> Option<Vec<String>> {
+    let is_in = groups.iter().any(|there| there == group);
+    is_in.then(|| groups.iter().filter(|there| *there != group).cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_joined_and_left_once() {
+        let groups = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        assert_eq!(joined(&groups(&["a"]), "b"), Some(groups(&["a", "b"])));
+        assert_eq!(joined(&groups(&["a", "b"]), "b"), None);
+        assert_eq!(left(&groups(&["a", "b", "c"]), "b"), Some(groups(&["a", "c"])));
+        assert_eq!(left(&groups(&["a"]), "b"), None);
+        assert_eq!(left(&groups(&["a"]), "a"), Some(Vec::new()));
+    }
+}

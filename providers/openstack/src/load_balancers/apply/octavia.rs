@@ -1,0 +1,246 @@
+//! What is written to Octavia. After each call the balancer is at work.
+
+use bowline_cloud::{Error, ErrorKind, Result};
+use serde_json::{Value, json};
+
+use super::{APPLY, Writer, misplaced, text, told, with};
+use crate::api::octavia::{self as api, Listener, LoadBalancer, Pool};
+use crate::load_balancers::change::{Change, ListenerRef, PoolRef};
+use crate::load_balancers::waiting::{DELETED, PENDING_DELETE};
+
+impl Writer<'_> {
+    pub(super) async fn write_to_octavia(&self, id: &str, seen: Option<&LoadBalancer>, change: Change) -> Result<()> {
+        let session = self.session;
+        match change {
+            Change::UpdateLoadBalancer { body, .. } => {
+                api::update_load_balancer(session, id, &body).await.map_err(told)
+            }
+            Change::TagLoadBalancer { add, remove, .. } => self.tag(id, seen, &add, &remove).await,
+            Change::DeleteLoadBalancer { cascade, .. } => self.delete_balancer(id, cascade).await,
+            Change::DiscardLoadBalancer { cascade, .. } => {
+                self.delete_balancer(id, cascade).await?;
+                Err(discarded(id))
+            }
+            Change::CreateListener { body } => self.create_listener(id, body).await,
+            Change::UpdateListener { id, body } => api::update_listener(session, &id, &body).await.map_err(told),
+            Change::DeleteListener { id } => api::delete_listener(session, &id).await.map_err(told),
+            Change::CreatePool { listener, body } => self.create_pool(id, &listener, body).await,
+            Change::UpdatePool { id, body } => api::update_pool(session, &id, &body).await.map_err(told),
+            Change::DeletePool { id } => api::delete_pool(session, &id).await.map_err(told),
+            change => self.write_behind_pool(id, change).await,
+        }
+    }
+
+    /// Members and monitors.
+    async fn write_behind_pool(&self, balancer: &str, change: Change) -> Result<()> {
+        let session = self.session;
+        match change {
+            Change::SetMembers { pool, members } => {
+                let pool = self.pool_id(balancer, &pool).await?;
+                api::set_members(session, &pool, &members).await.map_err(told)
+            }
+            Change::CreateMember { pool, body } => {
+                let pool = self.pool_id(balancer, &pool).await?;
+                self.create_member(&pool, &body).await
+            }
+            Change::DeleteMember { pool, id } => api::delete_member(session, &pool, &id).await.map_err(told),
+            Change::CreateMonitor { pool, body } => {
+                let pool = self.pool_id(balancer, &pool).await?;
+                self.create_monitor(&pool, body).await
+            }
+            Change::UpdateMonitor { id, body } => api::update_health_monitor(session, &id, &body).await.map_err(told),
+            Change::DeleteMonitor { id } => api::delete_health_monitor(session, &id).await.map_err(told),
+            change => Err(misplaced(&change)),
+        }
+    }
+
+    // ---- the balancer itself
+
+    /// Octavia makes any number of balancers of a name, so whether this one was made already has to be asked.
+    pub(super) async fn create_balancer(&self, body: &Value) -> Result<()> {
+        let name = text(body, "name");
+        if self.waiting.made_as(name).is_some() || !self.named(name).await?.is_empty() {
+            return Ok(());
+        }
+        let made = api::create_load_balancer(self.session, body).await.map_err(told)?;
+        self.waiting.made(name, &made.id);
+        Ok(())
+    }
+
+    async fn delete_balancer(&self, id: &str, cascade: bool) -> Result<()> {
+        let error = match api::delete_load_balancer(self.session, id, cascade).await {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        match error.is_conflict() && self.is_going(id).await? {
+            true => Ok(()),
+            false => Err(told(error)),
+        }
+    }
+
+    async fn is_going(&self, id: &str) -> Result<bool> {
+        match api::load_balancer(self.session, id).await {
+            Ok(balancer) => Ok([PENDING_DELETE, DELETED].contains(&balancer.provisioning_status.as_str())),
+            Err(error) if error.is_not_found() => Ok(true),
+            Err(error) => Err(told(error)),
+        }
+    }
+
+    /// Tags are written all at once, and are of several Services: what counts is what there is now.
+    async fn tag(&self, id: &str, seen: Option<&LoadBalancer>, add: &[String], remove: &[String]) -> Result<()> {
+        let now = match seen {
+            Some(seen) => seen.tags.clone(),
+            None => match api::load_balancer(self.session, id).await {
+                Ok(balancer) => balancer.tags,
+                Err(error) if error.is_not_found() && add.is_empty() => return Ok(()),
+                Err(error) => return Err(told(error)),
+            },
+        };
+        let then = retagged(&now, add, remove);
+        match then == now {
+            true => Ok(()),
+            false => api::update_load_balancer(self.session, id, &json!({ "tags": then })).await.map_err(told),
+        }
+    }
+
+    // ---- what hangs on it
+
+    async fn create_listener(&self, balancer: &str, body: Value) -> Result<()> {
+        let wanted = with(body, "loadbalancer_id", balancer);
+        let error = match api::create_listener(self.session, &wanted).await {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        let is_it = |there: &Listener| {
+            let port = wanted.get("protocol_port").and_then(Value::as_u64);
+            there.protocol == text(&wanted, "protocol")
+                && Some(u64::from(there.protocol_port)) == port
+                && there.name == text(&wanted, "name")
+        };
+        match error.is_conflict() && self.listeners(balancer).await?.iter().any(is_it) {
+            true => Ok(()),
+            false => Err(told(error)),
+        }
+    }
+
+    async fn create_pool(&self, balancer: &str, listener: &ListenerRef, body: Value) -> Result<()> {
+        let listener = self.listener_id(balancer, listener).await?;
+        let wanted = with(body, "listener_id", &listener);
+        let error = match api::create_pool(self.session, &wanted).await {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        let is_it = |there: &Pool| there.protocol == text(&wanted, "protocol") && there.name == text(&wanted, "name");
+        match error.is_conflict() && self.pool_of(balancer, &listener).await?.as_ref().is_some_and(is_it) {
+            true => Ok(()),
+            false => Err(told(error)),
+        }
+    }
+
+    async fn create_member(&self, pool: &str, wanted: &Value) -> Result<()> {
+        let error = match api::create_member(self.session, pool, wanted).await {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        if !error.is_conflict() {
+            return Err(told(error));
+        }
+        let members = api::members(self.session, pool).await.map_err(told)?;
+        let port = wanted.get("protocol_port").and_then(Value::as_u64);
+        let is_it = |address: &str, there: u16| address == text(wanted, "address") && Some(u64::from(there)) == port;
+        match members.iter().any(|there| is_it(&there.address, there.protocol_port)) {
+            true => Ok(()),
+            false => Err(told(error)),
+        }
+    }
+
+    async fn create_monitor(&self, pool: &str, body: Value) -> Result<()> {
+        let wanted = with(body, "pool_id", pool);
+        let error = match api::create_health_monitor(self.session, &wanted).await {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        if !error.is_conflict() {
+            return Err(told(error));
+        }
+        let monitors = api::health_monitors(self.session, &[("pool_id", pool)]).await.map_err(told)?;
+        match monitors.iter().any(|there| there.kind == text(&wanted, "type")) {
+            true => Ok(()),
+            false => Err(told(error)),
+        }
+    }
+
+    // ---- what earlier steps have made
+
+    async fn listeners(&self, balancer: &str) -> Result<Vec<Listener>> {
+        api::listeners(self.session, &[("loadbalancer_id", balancer)]).await.map_err(told)
+    }
+
+    async fn listener_id(&self, balancer: &str, listener: &ListenerRef) -> Result<String> {
+        let (protocol, port) = match listener {
+            ListenerRef::Id(id) => return Ok(id.clone()),
+            ListenerRef::At { protocol, port } => (protocol, *port),
+        };
+        let listeners = self.listeners(balancer).await?;
+        let found = listeners.into_iter().find(|there| there.protocol == *protocol && there.protocol_port == port);
+        found.map(|there| there.id).ok_or_else(|| vanished(format!("a listener {protocol}:{port}")))
+    }
+
+    async fn pool_id(&self, balancer: &str, pool: &PoolRef) -> Result<String> {
+        let listener = match pool {
+            PoolRef::Id(id) => return Ok(id.clone()),
+            PoolRef::Of(listener) => self.listener_id(balancer, listener).await?,
+        };
+        let pool = self.pool_of(balancer, &listener).await?;
+        pool.map(|pool| pool.id).ok_or_else(|| vanished(format!("a pool of the listener {listener}")))
+    }
+
+    async fn pool_of(&self, balancer: &str, listener: &str) -> Result<Option<Pool>> {
+        let pools = api::pools(self.session, &[("loadbalancer_id", balancer)]).await.map_err(told)?;
+        Ok(pools.into_iter().find(|pool| pool.listeners.iter().any(|served| served.id == listener)))
+    }
+}
+
+/// Some releases of Octavia take an empty list for no list at all, so one that is to be empty has an empty tag.
+fn retagged(now: &[String], add: &[String], remove: &[String]) -> Vec<String> {
+    let mut then: Vec<String> = now.iter().filter(|tag| !remove.contains(tag)).cloned().collect();
+    then.extend(add.iter().filter(|tag| !now.contains(tag)).cloned());
+    match then.is_empty() && !now.is_empty() {
+        true => vec![String::new()],
+        false => then,
+    }
+}
+
+/// An earlier step was to make it, and somebody has removed it since.
+fn vanished(what: String) -> Error {
+    Error::new(ErrorKind::Conflict, APPLY, format!("{what} was to be there by now and is not"))
+}
+
+fn discarded(id: &str) -> Error {
+    let message = format!(
+        "load balancer {id} went to ERROR while it was being made, Octavia's log says why; it was deleted, and its creation \
+         will be tried again"
+    );
+    Error::new(ErrorKind::Unavailable, APPLY, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_082_tags_of_others_stay_and_the_last_one_leaves_an_empty_one() {
+        let owned = |tags: &[&str]| tags.iter().map(|&tag| tag.to_owned()).collect::<Vec<_>>();
+        let table = [
+            [&["a"][..], &["b"], &[], &["a", "b"]],
+            [&["a", "b"], &["b"], &[], &["a", "b"]],
+            [&["a", "b"], &[], &["a"], &["b"]],
+            [&["a"], &[], &["a"], &[""]],
+            [&[], &[], &["a"], &[]],
+            [&["a", "x"], &["b"], &["a"], &["x", "b"]],
+        ];
+        for [now, add, remove, then] in table {
+            assert_eq!(retagged(&owned(now), &owned(add), &owned(remove)), owned(then), "{now:?} {add:?} {remove:?}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Whose things the cloud has: all Services of a cluster for which there is a balancer, a part of one, a floating IP or a security
+//! group.
+//!
+//! ```text
+//!  balancer ───────► its tags kube_service_…; without such a tag its name, or its description where the name is cut
+//!  floating IP ────► its description, if it is at no port: else it is its balancer's
+//!  security group ─► its description
+//! ```
+//!
+//! None of these says which Service of the name it was, so that a new one of the name owns what the old one left.
+
+use std::collections::BTreeSet;
+
+use bowline_core::{ClusterName, LoadBalancerKey};
+
+use super::names::{Names, SERVICE_PREFIX, described};
+use super::waiting::DELETED;
+use crate::api::network::{FloatingIp, SecurityGroup};
+use crate::api::octavia::LoadBalancer;
+
+/// What the names of security groups of Services start with.
+const GROUP_PREFIX: &str = "lb-sg-";
+
+/// The owners of all of these, each once.
+pub(super) fn owners(
+    cluster: &ClusterName,
+    balancers: &[LoadBalancer],
+    floating_ips: &[FloatingIp],
+    groups: &[SecurityGroup],
+) -> Vec<LoadBalancerKey> {
+    let balancers = balancers.iter().filter(|balancer| balancer.provisioning_status != DELETED);
+    let of_balancers = balancers.flat_map(|balancer| owners_of(cluster, balancer));
+    let unused = floating_ips.iter().filter(|floating| floating.port_id.is_empty());
+    let groups = groups.iter().filter(|group| group.name.starts_with(GROUP_PREFIX));
+    let descriptions = unused.map(|floating| &floating.description).chain(groups.map(|group| &group.description));
+    let of_others = descriptions.filter_map(|description| by_description(cluster, description));
+    let owners: BTreeSet<(String, String)> = of_balancers.chain(of_others).collect();
+    owners.into_iter().map(|(namespace, service)| key(cluster, namespace, service)).collect()
+}
+
+/// Namespace and name of the Services that use it.
+fn owners_of(cluster: &ClusterName, balancer: &LoadBalancer) -> Vec<(String, String)> {
+    let marks: Vec<_> = balancer.tags.iter().filter(|tag| tag.starts_with(SERVICE_PREFIX)).collect();
+    // A balancer keeps the name of the Service that it was made for when that one goes before others who share it.
+    let marks = if marks.is_empty() { vec![&balancer.name] } else { marks };
+    marks.into_iter().filter_map(|mark| by_mark(cluster, mark, &balancer.description)).collect()
+}
+
+/// Neither a namespace nor a name has `_` in it. Of a mark that was cut off nobody knows how it went on, except from the
+/// description that was made together with it.
+fn by_mark(cluster: &ClusterName, mark: &str, description: &str) -> Option<(String, String)> {
+    if let Some((namespace, service)) = by_description(cluster, description)
+        && Names::of(&key(cluster, namespace.clone(), service.clone())).balancer() == mark
+    {
+        return Some((namespace, service));
+    }
+    let rest = mark.strip_prefix(SERVICE_PREFIX)?.strip_prefix(cluster.as_str())?.strip_prefix('_')?;
+    let (namespace, service) = rest.split_once('_')?;
+    let is_whole = !namespace.is_empty() && !service.is_empty() && !service.contains('_') && mark.len() < 255;
+    is_whole.then(|| (namespace.to_owned(), service.to_owned()))
+}
+
+fn by_description(cluster: &ClusterName, description: &str) -> Option<(String, String)> {
+    let owner = described(description).filter(|owner| *cluster == owner.cluster)?;
+    Some((owner.namespace.to_owned(), owner.service.to_owned()))
+}
+
+fn key(cluster: &ClusterName, namespace: String, service: String) -> LoadBalancerKey {
+    LoadBalancerKey { cluster: cluster.clone(), namespace, service, uid: String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster() -> ClusterName {
+        ClusterName::from("kubernetes")
+    }
+
+    fn balancer(name: &str, tags: &[&str], description: &str) -> LoadBalancer {
+        LoadBalancer {
+            name: name.to_owned(),
+            tags: tags.iter().map(|&tag| tag.to_owned()).collect(),
+            description: description.to_owned(),
+            ..LoadBalancer::default()
+        }
+    }
+
+    fn names(balancers: &[LoadBalancer], floating_ips: &[FloatingIp], groups: &[SecurityGroup]) -> Vec<String> {
+        let keys = owners(&cluster(), balancers, floating_ips, groups);
+        assert!(keys.iter().all(|key| key.uid.is_empty() && key.cluster == cluster()));
+        keys.into_iter().map(|key| format!("{}/{}", key.namespace, key.service)).collect()
+    }
+
+    #[test]
+    fn a_balancer_is_of_all_whose_tags_it_has_else_of_its_name() {
+        let table = [
+            (balancer("kube_service_kubernetes_default_web", &[], ""), &["default/web"][..]),
+            (
+                balancer("kube_service_kubernetes_default_web", &["kube_service_kubernetes_default_web"], ""),
+                &["default/web"],
+            ),
+            (
+                balancer(
+                    "kube_service_kubernetes_a_x",
+                    &["kube_service_kubernetes_a_x", "kube_service_kubernetes_b_y"],
+                    "",
+                ),
+                &["a/x", "b/y"],
+            ),
+            // The one that it was made for is gone.
+            (balancer("kube_service_kubernetes_a_x", &["kube_service_kubernetes_b_y"], ""), &["b/y"]),
+            (balancer("corp-lb", &["kube_service_kubernetes_b_y", "mine"], ""), &["b/y"]),
+            (balancer("kube_service_kubernetes_a_x", &["mine", ""], ""), &["a/x"]),
+            (balancer("corp-lb", &[], "Kubernetes external service a/x from cluster kubernetes"), &[]),
+            (balancer("kube_service_other_a_x", &[], ""), &[]),
+            (balancer("kube_service_kubernetes_two_a_x", &[], ""), &[]),
+            (balancer("kube_service_kubernetes_a", &[], ""), &[]),
+            (balancer("kube_service_kubernetes__x", &[], ""), &[]),
+            (balancer("listener_0_kube_service_kubernetes_a_x", &[], ""), &[]),
+        ];
+        for (balancer, expected) in table {
+            assert_eq!(names(std::slice::from_ref(&balancer), &[], &[]), expected, "{balancer:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_was_cut_is_told_by_the_description() {
+        let key = key(&cluster(), "n".repeat(63), "s".repeat(253));
+        let names_of = Names::of(&key);
+        let whole = balancer(&names_of.balancer(), &[&names_of.balancer()], &names_of.balancer_description());
+        assert_eq!(names(&[whole], &[], &[]), [format!("{}/{}", key.namespace, key.service)]);
+        let bare = balancer(&names_of.balancer(), &[], "");
+        assert!(names(&[bare], &[], &[]).is_empty());
+    }
+
+    #[test]
+    fn a_leftover_of_each_kind_alone_is_found_and_all_of_one_service_count_once() {
+        let key = key(&cluster(), "default".to_owned(), "web".to_owned());
+        let names_of = Names::of(&key);
+        let floating = FloatingIp { description: names_of.floating_ip_description(), ..FloatingIp::default() };
+        let used = FloatingIp { port_id: "p1".to_owned(), ..floating.clone() };
+        let group = SecurityGroup {
+            name: "lb-sg-0123-default-web".to_owned(),
+            description: names_of.security_group_description(),
+            ..SecurityGroup::default()
+        };
+        let whole = balancer(&names_of.balancer(), &[], "");
+        assert_eq!(names(&[], std::slice::from_ref(&floating), &[]), ["default/web"]);
+        assert_eq!(names(&[], &[], std::slice::from_ref(&group)), ["default/web"]);
+        assert!(names(&[], &[used], &[]).is_empty());
+        assert_eq!(names(&[whole], &[floating], &[group]), ["default/web"]);
+    }
+
+    #[test]
+    fn what_is_gone_is_nobodys() {
+        let gone = LoadBalancer {
+            provisioning_status: DELETED.to_owned(),
+            ..balancer("kube_service_kubernetes_default_web", &[], "")
+        };
+        assert!(names(&[gone], &[], &[]).is_empty());
+    }
+}

@@ -1,0 +1,131 @@
+//! Which balancer is a Service's.
+//!
+//! ```text
+//!  the annotation load-balancer-id ──► that one or none: a user who names one wants no other
+//!  else its name ──► else the name that very old managers gave ──► else the one that is to be adopted
+//!  one that is to go is looked for in all of these ways, and by its tag
+//! ```
+
+use bowline_cloud::Result;
+
+use super::super::names::Names;
+use super::super::observation::Found;
+use super::super::waiting::DELETED;
+use super::sight::Sight;
+use super::{Observer, is_leaving, told};
+use crate::api::octavia::LoadBalancer;
+
+/// What leads to a balancer.
+#[derive(Clone, Copy)]
+pub(super) struct Marks<'a> {
+    pub(super) names: Names<'a>,
+    /// `load-balancer-id`.
+    pub(super) id: Option<&'a str>,
+    /// `adopt`: name or ID.
+    pub(super) adopt: Option<&'a str>,
+}
+
+impl Observer<'_> {
+    pub(super) async fn find(&self, sight: &Sight<'_>, marks: Marks<'_>) -> Result<Found> {
+        if let Some(id) = marks.id {
+            let found = sight.balancer(id).await.map_err(told)?;
+            return Ok(found.map_or_else(|| Found::Missing(id.to_owned()), |found| self.one(found, true)));
+        }
+        let named =
+            self.named(sight, &marks.names, |balancer| !is_leaving(balancer) || self.waiting.is_fresh(&balancer.id));
+        match (named.await?, marks.adopt) {
+            (Found::Nothing, Some(adopt)) => self.adoptee(sight, adopt).await,
+            (found, _) => Ok(found),
+        }
+    }
+
+    /// One that is going is not gone: should that fail, it has to be told to go once more.
+    pub(super) async fn find_for_removal(&self, sight: &Sight<'_>, marks: Marks<'_>) -> Result<Found> {
+        if let Some(id) = marks.id
+            && let Some(found) = sight.balancer(id).await.map_err(told)?
+            && found.provisioning_status != DELETED
+        {
+            return Ok(self.one(found, true));
+        }
+        for staying in [true, false] {
+            let counts = |balancer: &LoadBalancer| {
+                balancer.provisioning_status != DELETED && (!staying || !is_leaving(balancer))
+            };
+            let found = self.named(sight, &marks.names, counts).await?;
+            if found != Found::Nothing {
+                return Ok(found);
+            }
+        }
+        match self.features.tags {
+            true => self.tagged(sight, &marks.names.balancer()).await,
+            false => Ok(Found::Nothing),
+        }
+    }
+
+    /// By name, or by the name of old.
+    async fn named(
+        &self,
+        sight: &Sight<'_>,
+        names: &Names<'_>,
+        counts: impl Fn(&LoadBalancer) -> bool,
+    ) -> Result<Found> {
+        let name = names.balancer();
+        let found = self.only(sight.balancers_named(&name).await.map_err(told)?, &counts);
+        if found != Found::Nothing {
+            return Ok(found);
+        }
+        // What was made a moment ago may not be in a listing yet.
+        if let Some(id) = self.waiting.made_as(&name) {
+            match sight.balancer(&id).await.map_err(told)? {
+                Some(made) if counts(&made) => return Ok(self.one(made, false)),
+                Some(_) => {}
+                None => self.waiting.forget(&id),
+            }
+        }
+        match names.legacy_balancer() {
+            Some(legacy) => Ok(self.only(sight.balancers_named(&legacy).await.map_err(told)?, &counts)),
+            None => Ok(Found::Nothing),
+        }
+    }
+
+    /// A Service that shares a balancer with others has its tag there, whatever the balancer's name.
+    async fn tagged(&self, sight: &Sight<'_>, tag: &str) -> Result<Found> {
+        let found = sight.balancers_tagged(tag).await.map_err(told)?;
+        Ok(self.only(found, |balancer| balancer.provisioning_status != DELETED))
+    }
+
+    async fn adoptee(&self, sight: &Sight<'_>, adopt: &str) -> Result<Found> {
+        let named = sight.balancers_named(adopt).await.map_err(told)?;
+        let found = match self.only(named, |balancer| !is_leaving(balancer)) {
+            Found::Nothing => self.by_id(sight, adopt).await?,
+            found => found,
+        };
+        Ok(match found {
+            Found::One { balancer, fresh, .. } => Found::One { balancer, by_id: false, adopted: true, fresh },
+            found => found,
+        })
+    }
+
+    /// A name may be no ID at all, which some services answer with 400.
+    async fn by_id(&self, sight: &Sight<'_>, id: &str) -> Result<Found> {
+        let found = match sight.balancer(id).await {
+            Err(error) if error.status() == Some(400) => None,
+            asked => asked.map_err(told)?,
+        };
+        let found = found.filter(|balancer| !is_leaving(balancer));
+        Ok(found.map_or(Found::Nothing, |balancer| self.one(balancer, false)))
+    }
+
+    fn only(&self, mut found: Vec<LoadBalancer>, counts: impl Fn(&LoadBalancer) -> bool) -> Found {
+        found.retain(counts);
+        match found.len() {
+            0 | 1 => found.pop().map_or(Found::Nothing, |balancer| self.one(balancer, false)),
+            _ => Found::Several(found.into_iter().map(|balancer| balancer.id).collect()),
+        }
+    }
+
+    fn one(&self, balancer: LoadBalancer, by_id: bool) -> Found {
+        let fresh = self.waiting.is_fresh(&balancer.id);
+        Found::One { balancer, by_id, adopted: false, fresh }
+    }
+}

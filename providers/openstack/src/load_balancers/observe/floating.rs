@@ -1,0 +1,191 @@
+//! The floating IP that there is, and where another one would come from.
+
+use bowline_cloud::{Error, ErrorKind, Result, Retry};
+use bowline_core::{IpFamily, LoadBalancerSpec, Notice};
+
+use super::super::names::Names;
+use super::super::observation::Floating;
+use super::super::settings::Settings;
+use super::super::subnets::SubnetPattern;
+use super::sight::Sight;
+use super::{OBSERVE, Observer, told};
+use crate::api::network::{FloatingIp, Network, Subnet};
+use crate::api::octavia::LoadBalancer;
+
+impl Observer<'_> {
+    /// Where there is one, nobody looks for another.
+    pub(super) async fn floating(
+        &self,
+        sight: &Sight<'_>,
+        spec: &LoadBalancerSpec,
+        settings: &Settings,
+        balancer: Option<&LoadBalancer>,
+    ) -> Result<(Floating, Vec<Notice>)> {
+        let mut floating = Floating { attached: self.attached(sight, balancer).await?, ..Floating::default() };
+        let is_ipv6 = match balancer {
+            Some(balancer) => is_ipv6(&balancer.vip_address),
+            None => settings.family == Some(IpFamily::IPv6),
+        };
+        if settings.internal || is_ipv6 || floating.attached.is_some() {
+            return Ok((floating, Vec::new()));
+        }
+        let address = spec.requested_address.as_deref().filter(|address| !address.is_empty());
+        if let Some(address) = address {
+            floating.requested = sight.floating_ip_of(address).await.map_err(told)?;
+        }
+        let network = match settings.floating.network_id.as_str() {
+            "" => detected(sight).await?,
+            id => Some(id.to_owned()),
+        };
+        let Some(network) = network else { return Ok((floating, vec![no_network()])) };
+        floating.subnets = self.floating_subnets(sight, settings, &network, address.is_some()).await?;
+        floating.network_id = Some(network);
+        Ok((floating, Vec::new()))
+    }
+
+    /// What goes with a balancer, and what is left of one if the Service is forgotten.
+    pub(super) async fn floating_to_remove(
+        &self,
+        sight: &Sight<'_>,
+        names: &Names<'_>,
+        balancer: Option<&LoadBalancer>,
+        is_forgotten: bool,
+    ) -> Result<Floating> {
+        let attached = self.attached(sight, balancer).await?;
+        let mut leftovers = match is_forgotten {
+            true => sight.floating_ips_described(&names.floating_ip_description()).await.map_err(told)?,
+            false => Vec::new(),
+        };
+        // One at a port is in use, whatever its description says.
+        leftovers.retain(|floating| floating.port_id.is_empty());
+        Ok(Floating { attached, leftovers, ..Floating::default() })
+    }
+
+    async fn attached(&self, sight: &Sight<'_>, balancer: Option<&LoadBalancer>) -> Result<Option<FloatingIp>> {
+        match balancer {
+            Some(balancer) if !balancer.vip_port_id.is_empty() && !is_ipv6(&balancer.vip_address) => {
+                sight.floating_ip_at(&balancer.vip_port_id).await.map_err(told)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Those that are to be tried, in this order; none leaves it to Neutron.
+    async fn floating_subnets(
+        &self,
+        sight: &Sight<'_>,
+        settings: &Settings,
+        network: &str,
+        has_address: bool,
+    ) -> Result<Vec<String>> {
+        let written = &settings.floating.subnet;
+        if !written.id.is_empty() {
+            check_subnet(sight, &written.id, network).await?;
+            return Ok(vec![written.id.clone()]);
+        }
+        let pattern = SubnetPattern::parse(written).map_err(|error| wrong(error.to_string()).retry(Retry::Never))?;
+        let Some(pattern) = pattern.filter(|_| !has_address) else { return Ok(Vec::new()) };
+        let all = sight.subnets_of(network).await.map_err(told)?;
+        let fitting: Vec<_> = all.iter().filter(|subnet| pattern.matches(subnet)).map(|it| it.id.clone()).collect();
+        match fitting.is_empty() {
+            true => Err(no_subnet(&written.name, &written.tags, network, all.len())),
+            false => Ok(fitting),
+        }
+    }
+}
+
+/// The first external network that has a subnet for IPv4, or one of which we are not told what it is for.
+async fn detected(sight: &Sight<'_>) -> Result<Option<String>> {
+    for network in sight.external_networks().await.map_err(told)? {
+        if network.subnets.is_empty() {
+            continue;
+        }
+        let visible = sight.subnets_of(&network.id).await.map_err(told)?;
+        if serves_ipv4(network, &visible) {
+            return Ok(Some(network.id.clone()));
+        }
+    }
+    Ok(None)
+}
+
+fn serves_ipv4(network: &Network, visible: &[Subnet]) -> bool {
+    let is_for_ipv4 = |id: &String| visible.iter().find(|subnet| subnet.id == *id).is_none_or(|it| it.ip_version == 4);
+    network.subnets.iter().any(is_for_ipv4)
+}
+
+fn is_ipv6(address: &str) -> bool {
+    address.parse().is_ok_and(|address: std::net::IpAddr| address.is_ipv6())
+}
+
+// ---- what is wrong
+
+/// Subnets of an external network are often somebody else's and not to be seen; the network tells which it has all the same.
+async fn check_subnet(sight: &Sight<'_>, id: &str, network: &str) -> Result<()> {
+    if let Some(subnet) = sight.subnet(id).await.map_err(told)? {
+        return is_in(&subnet.network_id, id, network);
+    }
+    let known = sight.network(network).await.map_err(told)?;
+    match known.is_some_and(|known| known.subnets.iter().any(|subnet| subnet == id)) {
+        true => Ok(()),
+        false => Err(wrong(format!("floating-subnet-id: the network {network} has no subnet {id}"))),
+    }
+}
+
+fn is_in(of: &str, id: &str, network: &str) -> Result<()> {
+    match of == network {
+        true => Ok(()),
+        false => {
+            Err(wrong(format!("floating-subnet-id: the subnet {id} is in the network {of}, and not in {network}")))
+        }
+    }
+}
+
+fn no_subnet(name: &str, tags: &str, network: &str, others: usize) -> Error {
+    let pattern = match (name, tags) {
+        (name, "") => format!("floating-subnet {name:?}"),
+        ("", tags) => format!("floating-subnet-tags {tags:?}"),
+        (name, tags) => format!("floating-subnet {name:?} and floating-subnet-tags {tags:?}"),
+    };
+    wrong(format!("{pattern}: none of the {others} subnets of the network {network} that are visible fits"))
+}
+
+/// The cloud may be put right without a change of the Service.
+fn wrong(message: String) -> Error {
+    Error::new(ErrorKind::InvalidConfig, OBSERVE, message).retry(Retry::Backoff)
+}
+
+fn no_network() -> Notice {
+    let message = "there is no external network with a subnet for IPv4 that floating IPs could come from; set \
+                   floating-network-id in cloud.conf, in the class or as an annotation";
+    Notice { reason: "LoadBalancerExternalNetworkSearchFailed".to_owned(), message: message.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(subnets: &[&str]) -> Network {
+        Network { subnets: subnets.iter().map(|&id| id.to_owned()).collect(), ..Network::default() }
+    }
+
+    fn subnet(id: &str, ip_version: u8) -> Subnet {
+        Subnet { id: id.to_owned(), ip_version, network_id: "n1".to_owned(), ..Subnet::default() }
+    }
+
+    #[test]
+    fn case_131_a_network_for_ipv6_alone_is_not_chosen() {
+        let visible = [subnet("s4", 4), subnet("s6", 6)];
+        assert!(serves_ipv4(&network(&["s6", "s4"]), &visible));
+        assert!(!serves_ipv4(&network(&["s6"]), &visible));
+        assert!(serves_ipv4(&network(&["s6", "hidden"]), &visible));
+        assert!(!serves_ipv4(&network(&[]), &visible));
+    }
+
+    #[test]
+    fn case_129_a_subnet_of_another_network_is_an_error_that_names_both() {
+        assert!(is_in("n1", "s4", "n1").is_ok());
+        let error = is_in("n1", "s4", "n2").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+        assert!(error.message().contains("n1") && error.message().contains("n2"), "{error}");
+    }
+}

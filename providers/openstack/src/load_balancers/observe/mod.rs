@@ -1,0 +1,135 @@
+//! Looks at what the cloud has for Services, and at what their wishes name.
+//!
+//! ```text
+//!  one wish ──► asked narrowly: by ID, by name     ┐
+//!  several ───► listings of the project, shared    ┴─► Found ──► listeners, pools, members, monitors ┐
+//!                                                        places, floating IPs, security groups ──────┴─► Observation
+//! ```
+//!
+//! A wish without spec is about removal, and only what that needs is looked at.
+
+mod find;
+mod floating;
+mod parts;
+mod places;
+mod security;
+mod sight;
+
+use bowline_cloud::{Error, Result};
+use bowline_core::{LoadBalancerSpec, LoadBalancerState, LoadBalancerWish};
+use futures::{StreamExt as _, stream, try_join};
+
+use super::annotations::{LOAD_BALANCER_ID, Reader};
+use super::names::Names;
+use super::observation::{Features, Found, Observation};
+use super::settings::Settings;
+use super::status;
+use super::waiting::{DELETED, PENDING_DELETE, Waiting};
+use crate::Config;
+use crate::api::octavia::LoadBalancer;
+use crate::session::{CallError, Session};
+
+use find::Marks;
+use sight::Sight;
+
+pub(super) const OBSERVE: &str = "observe balancers";
+
+/// How many questions are asked at the same time.
+const AT_ONCE: usize = 8;
+
+/// It is on its way out, or out already.
+pub(super) fn is_leaving(balancer: &LoadBalancer) -> bool {
+    [DELETED, PENDING_DELETE].contains(&balancer.provisioning_status.as_str())
+}
+
+/// Looks at the cloud.
+#[derive(Clone, Copy)]
+pub(super) struct Observer<'a> {
+    pub(super) session: &'a Session,
+    pub(super) config: &'a Config,
+    pub(super) waiting: &'a Waiting,
+    pub(super) features: Features,
+}
+
+impl Observer<'_> {
+    /// What there is for each of these, in their order.
+    pub(super) async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
+        let sight = match Sight::for_wishes(self.session, wishes).await {
+            Ok(sight) => sight,
+            Err(error) => {
+                let error = told(error);
+                return wishes.iter().map(|_| Err(error.clone())).collect();
+            }
+        };
+        let looks: Vec<_> = wishes.iter().map(|wish| self.look(&sight, wish)).collect();
+        stream::iter(looks).buffered(AT_ONCE).collect().await
+    }
+
+    async fn look(&self, sight: &Sight<'_>, wish: &LoadBalancerWish) -> Result<Option<LoadBalancerState>> {
+        match &wish.spec {
+            Some(spec) => self.look_for_service(sight, wish, spec).await.map(Some),
+            None => self.look_for_removal(sight, wish).await,
+        }
+    }
+
+    /// All that there is, and all that the wish names.
+    async fn look_for_service(
+        &self,
+        sight: &Sight<'_>,
+        wish: &LoadBalancerWish,
+        spec: &LoadBalancerSpec,
+    ) -> Result<LoadBalancerState> {
+        let settings = Settings::of(wish, spec, self.config)?;
+        let marks = Marks {
+            names: Names::of(&wish.key),
+            id: settings.balancer_id.as_deref(),
+            adopt: settings.adopt.as_deref(),
+        };
+        let (found, places, ()) =
+            try_join!(self.find(sight, marks), self.places(sight, spec, &settings), self.check_certificate(&settings))?;
+        let balancer = found.balancer();
+        let ((listeners, pools), (floating, notices), security) = try_join!(
+            self.parts(sight, &marks.names, balancer),
+            self.floating(sight, spec, &settings, balancer),
+            self.security(sight, &marks.names, spec, &settings, &places, balancer)
+        )?;
+        let wait = balancer.and_then(|balancer| self.waiting.saw(balancer));
+        let features = self.features;
+        let seen = Observation { features, found, wait, listeners, pools, floating, security, places, notices };
+        status::of_service(self.config, &settings, seen)
+    }
+
+    /// What is left; `None` if that is nothing.
+    async fn look_for_removal(&self, sight: &Sight<'_>, wish: &LoadBalancerWish) -> Result<Option<LoadBalancerState>> {
+        let names = Names::of(&wish.key);
+        let marks = Marks { names, id: Reader::new(&wish.annotations).something(LOAD_BALANCER_ID), adopt: None };
+        let found = self.find_for_removal(sight, marks).await?;
+        let balancer = found.balancer();
+        let is_forgotten = wish.key.uid.is_empty();
+        let ((listeners, pools), floating, security) = try_join!(
+            self.parts_to_remove(sight, balancer),
+            self.floating_to_remove(sight, &names, balancer, is_forgotten),
+            self.security_to_remove(sight, &names, is_forgotten)
+        )?;
+        let wait = balancer.and_then(|balancer| self.waiting.saw(balancer));
+        let features = self.features;
+        let seen =
+            Observation { features, found, wait, listeners, pools, floating, security, ..Observation::default() };
+        status::of_removal(wish, seen)
+    }
+}
+
+impl Found {
+    /// The balancer, if there is exactly one.
+    pub(crate) fn balancer(&self) -> Option<&LoadBalancer> {
+        match self {
+            Found::One { balancer, .. } => Some(balancer),
+            Found::Nothing | Found::Missing(_) | Found::Several(_) => None,
+        }
+    }
+}
+
+/// In the words of the contract.
+fn told(error: CallError) -> Error {
+    error.explain(OBSERVE)
+}

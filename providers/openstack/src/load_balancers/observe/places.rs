@@ -1,0 +1,62 @@
+//! Where the balancer and its members are, and whether the certificate is there.
+
+use bowline_cloud::{Error, ErrorKind, Result, Retry};
+use bowline_core::LoadBalancerSpec;
+
+use super::super::observation::Places;
+use super::super::servers::{self, Backend};
+use super::super::settings::Settings;
+use super::sight::Sight;
+use super::{OBSERVE, Observer, told};
+use crate::api::key_manager::{self, Stored};
+
+impl Observer<'_> {
+    /// What is configured; where nothing is, the subnet of the first node.
+    pub(super) async fn places(
+        &self,
+        sight: &Sight<'_>,
+        spec: &LoadBalancerSpec,
+        settings: &Settings,
+    ) -> Result<Places> {
+        if !settings.places.detect {
+            return Ok(settings.places.with(None));
+        }
+        let backends = servers::behind(self.config, &spec.targets, settings.family)?;
+        let detected = match backends.first() {
+            Some(first) => Some(self.subnet_of(sight, first).await?),
+            None if spec.targets.iter().all(|target| target.draining) => None,
+            None => return Err(nowhere("no node has an address and a provider ID".to_owned())),
+        };
+        Ok(settings.places.with(detected.as_deref()))
+    }
+
+    /// Through the ports of the node's own server: the same address may be in use in another network of the project.
+    async fn subnet_of(&self, sight: &Sight<'_>, backend: &Backend<'_>) -> Result<String> {
+        let ports = sight.ports_of(&backend.server).await.map_err(told)?;
+        let mut addresses = ports.into_iter().flat_map(|port| port.fixed_ips);
+        let found = addresses.find(|ip| ip.ip_address == backend.address);
+        found.map(|ip| ip.subnet_id).ok_or_else(|| {
+            nowhere(format!("server {} has no port with the address {} of its node", backend.server, backend.address))
+        })
+    }
+
+    /// An error if the certificate that is named is not there.
+    pub(super) async fn check_certificate(&self, settings: &Settings) -> Result<()> {
+        let Some(secret) = settings.tls_secret(self.config)? else { return Ok(()) };
+        let stored = if secret.kind == "containers" { Stored::Container } else { Stored::Secret };
+        key_manager::exists(self.session, stored, &secret.id).await.map_err(|error| {
+            let error = told(error);
+            let reference = &settings.tls_container_ref;
+            error.context("default-tls-container-ref", reference.clone())
+        })
+    }
+}
+
+/// It may be otherwise once the nodes are ready, so that is no reason to give up.
+fn nowhere(why: String) -> Error {
+    let message = format!(
+        "neither subnet-id nor network-id is configured, and the subnet of the nodes cannot be told: {why}; set subnet-id in \
+         cloud.conf"
+    );
+    Error::new(ErrorKind::InvalidConfig, OBSERVE, message).retry(Retry::Backoff)
+}

@@ -1,0 +1,115 @@
+//! What must hold whatever there is: the order of things does not matter, and a plan that was carried out leaves nothing to do.
+
+use bowline_core::Protocol;
+use proptest::prelude::*;
+
+use crate::load_balancers::testing::Scene;
+
+/// What people do to a Service.
+fn scenes() -> impl Strategy<Value = Scene> {
+    let port = (prop_oneof![Just(Protocol::Tcp), Just(Protocol::Udp), Just(Protocol::Sctp)], 80_u16..84);
+    let ports = prop::collection::btree_set(port, 1..5);
+    let nodes = prop::collection::btree_set(1_u8..6, 0..5);
+    let annotation = prop_oneof![
+        Just(("proxy-protocol", "v2")),
+        Just(("lb-method", "LEAST_CONNECTIONS")),
+        Just(("connection-limit", "7")),
+        Just(("timeout-member-data", "9000")),
+        Just(("enable-health-monitor", "true")),
+        Just(("health-monitor-delay", "9")),
+        Just(("bowline.dev/health-check-path", "/ready")),
+        Just(("bowline.dev/idle-timeout", "9s")),
+        Just(("node-selector", "env")),
+    ];
+    let annotations = prop::collection::vec(annotation, 0..4);
+    let version = prop_oneof![Just("v2.0"), Just("v2.4"), Just("v2.11"), Just("v2.15"), Just("v2.26")];
+    let provider = prop_oneof![3 => Just("amphora"), 1 => Just("ovn")];
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (ports, nodes, annotations, version, provider, flags).prop_map(scene)
+}
+
+type Parts = (
+    std::collections::BTreeSet<(Protocol, u16)>,
+    std::collections::BTreeSet<u8>,
+    Vec<(&'static str, &'static str)>,
+    &'static str,
+    &'static str,
+    (bool, bool, bool, bool),
+);
+
+fn scene((ports, nodes, annotations, version, provider, flags): Parts) -> Scene {
+    let (serial, monitored, local, sticky) = flags;
+    let ports: Vec<_> = ports.into_iter().collect();
+    let addresses: Vec<_> = nodes.into_iter().map(|node| (format!("n{node}"), format!("I10.0.0.{node}"))).collect();
+    let nodes: Vec<_> = addresses.iter().map(|(name, address)| (name.as_str(), address.as_str())).collect();
+    let scene = Scene::new().provider(provider).octavia(version).ports(&ports).nodes(&nodes).configured(|section| {
+        section.serial = serial;
+        section.create_monitor = monitored;
+    });
+    let scene = if local { scene.local(31000) } else { scene };
+    let scene = if sticky { scene.sticky() } else { scene };
+    annotations.iter().fold(scene, |scene, (key, value)| scene.with(key, value))
+}
+
+/// This Service in the cloud of that one.
+fn after(now: &Scene, then: &Scene) -> Scene {
+    let mut then = then.clone();
+    // Octavia and the way of speaking to it stay what they are.
+    then.config.load_balancer.provider.clone_from(&now.config.load_balancer.provider);
+    then.config.load_balancer.serial = now.config.load_balancer.serial;
+    then.seen = now.seen.clone();
+    then
+}
+
+fn turned(scene: &Scene) -> Scene {
+    let mut scene = scene.clone();
+    scene.nodes.reverse();
+    scene.seen.listeners.reverse();
+    scene.seen.pools.reverse();
+    scene.seen.pools.iter_mut().for_each(|pool| pool.members.reverse());
+    scene
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn whatever_is_wished_next_its_plan_leaves_nothing_to_do(first in scenes(), second in scenes()) {
+        prop_assume!(first.planned().is_ok());
+        let first = first.made();
+        prop_assert_eq!(first.steps(), Vec::<String>::new());
+        let second = after(&first, &second).made();
+        prop_assert_eq!(second.steps(), Vec::<String>::new());
+        let third = after(&second, &first).made();
+        prop_assert_eq!(third.steps(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn nodes_and_what_is_there_may_be_in_any_order(first in scenes(), second in scenes()) {
+        prop_assume!(first.planned().is_ok());
+        let first = first.made();
+        let second = after(&first, &second);
+        let sorted = |scene: &Scene| {
+            let mut steps = scene.steps();
+            steps.sort();
+            steps
+        };
+        prop_assert_eq!(sorted(&second), sorted(&turned(&second)));
+        prop_assert_eq!(turned(&second).made().steps(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn ports_may_change_their_places(scene in scenes()) {
+        prop_assume!(scene.planned().is_ok());
+        let turned = scene.made().changed(|service| service.ports.reverse());
+        prop_assert_eq!(turned.steps(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn whoever_is_interrupted_goes_on(first in scenes(), second in scenes(), done in 0_usize..12) {
+        prop_assume!(first.planned().is_ok());
+        let first = first.made();
+        let second = after(&first, &second).made_in_part(done).made();
+        prop_assert_eq!(second.steps(), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,81 @@
+//! What a Service is told of its balancer: its status, and the annotations that lead back to the balancer.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use bowline_cloud::{Error, ErrorKind, Result};
+use bowline_core::{Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish};
+
+use super::annotations::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
+use super::observation::{Found, Observation};
+use super::observe::OBSERVE;
+use super::plan::goes_with;
+use super::settings::Settings;
+use super::waiting::ACTIVE;
+use crate::Config;
+
+/// The state of a balancer that is wished.
+pub(super) fn of_service(config: &Config, settings: &Settings, seen: Observation) -> Result<LoadBalancerState> {
+    let address = address(settings.internal, &seen);
+    let ingress = address.map(|address| ingress(config, settings, address));
+    let status = LoadBalancerStatus { ingress: ingress.into_iter().collect() };
+    // One that fails before it is in service is deleted, and an annotation would then lead nowhere for ever.
+    let is_lasting =
+        matches!(&seen.found, Found::One { fresh, balancer, .. } if !fresh || balancer.provisioning_status == ACTIVE);
+    let annotations = if is_lasting { annotations(&seen, address) } else { BTreeMap::new() };
+    state(status, annotations, &seen)
+}
+
+/// The state of one that is to go; `None` if nothing is left. The annotations are those that would lead nowhere.
+pub(super) fn of_removal(wish: &LoadBalancerWish, seen: Observation) -> Result<Option<LoadBalancerState>> {
+    if seen.is_nothing() {
+        return Ok(None);
+    }
+    let goes = seen.balancer().is_some_and(|balancer| goes_with(wish, balancer));
+    let annotations = if goes { annotations(&seen, address(false, &seen)) } else { BTreeMap::new() };
+    state(LoadBalancerStatus::default(), annotations, &seen).map(Some)
+}
+
+fn state(
+    status: LoadBalancerStatus,
+    annotations: BTreeMap<String, String>,
+    seen: &Observation,
+) -> Result<LoadBalancerState> {
+    let resources = serde_json::to_value(seen)
+        .map_err(|error| Error::new(ErrorKind::Unexpected, OBSERVE, format!("this cannot be written down: {error}")))?;
+    Ok(LoadBalancerState { status, problems: Vec::new(), annotations, resources })
+}
+
+/// Where clients connect; `None` if they cannot yet.
+fn address(internal: bool, seen: &Observation) -> Option<&str> {
+    let balancer = seen.balancer()?;
+    let vip = Some(balancer.vip_address.as_str()).filter(|address| !address.is_empty());
+    let is_ipv6 = vip.and_then(|vip| vip.parse().ok()).is_some_and(|address: IpAddr| address.is_ipv6());
+    match &seen.floating.attached {
+        _ if internal || is_ipv6 => vip,
+        Some(attached) => Some(&attached.floating_ip_address),
+        // There will be one.
+        None if seen.floating.network_id.is_some() || seen.floating.requested.is_some() => None,
+        None => vip,
+    }
+}
+
+fn annotations(seen: &Observation, address: Option<&str>) -> BTreeMap<String, String> {
+    let id = seen.balancer().map(|balancer| (LOAD_BALANCER_ID.key, balancer.id.as_str()));
+    let address = address.map(|address| (LOAD_BALANCER_ADDRESS.key, address));
+    id.into_iter().chain(address).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+fn ingress(config: &Config, settings: &Settings, address: &str) -> Ingress {
+    let named = |hostname: String| Ingress { hostname: Some(hostname), ..Ingress::default() };
+    let cfg = &config.load_balancer;
+    let is_proxied = settings.proxy_protocol.is_some();
+    match settings.hostname.as_str() {
+        "" if is_proxied && cfg.ingress_hostname => named(format!("{address}.{}", cfg.ingress_hostname_suffix)),
+        "" => {
+            let mode = if is_proxied { IpMode::Proxy } else { IpMode::Vip };
+            Ingress { ip: Some(address.to_owned()), ip_mode: Some(mode), ..Ingress::default() }
+        }
+        hostname => named(hostname.to_owned()),
+    }
+}

@@ -1,0 +1,169 @@
+//! What Octavia would have after a step, as far as a plan looks at it.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::super::change::{Change, ListenerRef, Payload, PoolRef};
+use super::super::observation::{Found, Observation, SeenPool};
+use crate::api::Named;
+use crate::api::network::FloatingIp;
+use crate::api::octavia::{HealthMonitor, Listener, LoadBalancer, Member, Pool};
+
+/// Carries a step out.
+pub(super) fn apply(seen: &mut Observation, payload: Payload) {
+    match payload.change {
+        Change::CreateLoadBalancer { body } => create_balancer(seen, &body),
+        Change::UpdateLoadBalancer { body, .. } => merge(balancer(seen), &body),
+        Change::TagLoadBalancer { add, remove, .. } => {
+            balancer(seen).tags.retain(|tag| !remove.contains(tag));
+            balancer(seen).tags.extend(add);
+        }
+        Change::CreateListener { body } => drop(create_listener(seen, &body)),
+        Change::UpdateListener { id, body } => merge(find(&mut seen.listeners, |one| one.id == id), &body),
+        Change::DeleteListener { id } => seen.listeners.retain(|one| one.id != id),
+        Change::CreatePool { listener, body } => {
+            let listener = listener_id(seen, &listener);
+            assert!(pool_of(seen, &listener).is_none(), "Octavia has one pool for a listener");
+            create_pool(seen, listener, &body);
+        }
+        Change::UpdatePool { id, body } => merge(&mut pool(seen, &id).pool, &body),
+        Change::DeletePool { id } => seen.pools.retain(|one| one.pool.id != id),
+        Change::SetMembers { pool: reference, members } => {
+            let members = members.iter().map(member).collect();
+            let id = pool_id(seen, &reference);
+            pool(seen, &id).members = members;
+        }
+        Change::CreateMember { pool: reference, body } => {
+            let id = pool_id(seen, &reference);
+            pool(seen, &id).members.push(member(&body));
+        }
+        Change::DeleteMember { pool: of, id } => pool(seen, &of).members.retain(|one| one.id != id),
+        Change::CreateMonitor { pool: reference, body } => {
+            let id = pool_id(seen, &reference);
+            pool(seen, &id).monitor = Some(monitor(&id, &body));
+        }
+        Change::UpdateMonitor { id, body } => {
+            let monitors = seen.pools.iter_mut().filter_map(|one| one.monitor.as_mut());
+            merge(monitors.into_iter().find(|one| one.id == id).unwrap(), &body);
+        }
+        Change::DeleteMonitor { id } => {
+            let has_it = |one: &&mut SeenPool| one.monitor.as_ref().is_some_and(|monitor| monitor.id == id);
+            seen.pools.iter_mut().find(has_it).unwrap().monitor = None;
+        }
+        Change::CreateFloatingIp { body, .. } => {
+            let mut made: FloatingIp = read(&body);
+            made.id = "fip".to_owned();
+            made.floating_ip_address = "203.0.113.10".to_owned();
+            seen.floating.attached = Some(made);
+        }
+        Change::Refuse { .. } => {}
+        other => panic!("the model knows no such step: {other:?}"),
+    }
+}
+
+fn create_balancer(seen: &mut Observation, body: &Value) {
+    let mut made: LoadBalancer = read(body);
+    made.id = "lb".to_owned();
+    made.provisioning_status = "ACTIVE".to_owned();
+    made.vip_port_id = "vip-port".to_owned();
+    if made.vip_address.is_empty() {
+        made.vip_address = "10.0.0.100".to_owned();
+    }
+    seen.found = Found::One { balancer: made, by_id: false, adopted: false, fresh: false };
+    for tree in body["listeners"].as_array().into_iter().flatten() {
+        let listener = create_listener(seen, tree);
+        let default_pool = &tree["default_pool"];
+        let id = create_pool(seen, listener, default_pool);
+        let pool = pool(seen, &id);
+        pool.members = default_pool["members"].as_array().into_iter().flatten().map(member).collect();
+        pool.monitor = default_pool.get("healthmonitor").map(|body| monitor(&id, body));
+    }
+}
+
+fn create_listener(seen: &mut Observation, body: &Value) -> String {
+    let mut made: Listener = read(body);
+    made.id = format!("listener-{}-{}", made.protocol, made.protocol_port);
+    let family =
+        |protocol: &str| if matches!(protocol, "UDP" | "SCTP") { protocol.to_owned() } else { "TCP".to_owned() };
+    let place = |one: &Listener| (family(&one.protocol), one.protocol_port);
+    let taken = seen.listeners.iter().any(|one| place(one) == place(&made));
+    assert!(!taken, "Octavia has one listener for a port: {made:?}");
+    let id = made.id.clone();
+    seen.listeners.push(made);
+    id
+}
+
+fn create_pool(seen: &mut Observation, listener: String, body: &Value) -> String {
+    let mut pool: Pool = read(body);
+    pool.id = format!("pool-of-{listener}");
+    pool.listeners = vec![Named { id: listener }];
+    let id = pool.id.clone();
+    seen.pools.push(SeenPool { pool, members: Vec::new(), monitor: None });
+    id
+}
+
+fn member(body: &Value) -> Member {
+    let made: Member = read(body);
+    Member { id: format!("member-{}-{}", made.address, made.protocol_port), ..made }
+}
+
+fn monitor(pool: &str, body: &Value) -> HealthMonitor {
+    HealthMonitor { id: format!("monitor-of-{pool}"), ..read(body) }
+}
+
+// ---- finding
+
+fn balancer(seen: &mut Observation) -> &mut LoadBalancer {
+    match &mut seen.found {
+        Found::One { balancer, .. } => balancer,
+        other => panic!("there is no balancer: {other:?}"),
+    }
+}
+
+fn listener_id(seen: &Observation, reference: &ListenerRef) -> String {
+    match reference {
+        ListenerRef::Id(id) => id.clone(),
+        ListenerRef::At { protocol, port } => {
+            let at = |one: &&Listener| one.protocol == *protocol && one.protocol_port == *port;
+            seen.listeners.iter().find(at).unwrap().id.clone()
+        }
+    }
+}
+
+fn pool_of(seen: &Observation, listener: &str) -> Option<String> {
+    let of = |one: &&SeenPool| one.pool.listeners.iter().any(|of| of.id == listener);
+    seen.pools.iter().find(of).map(|one| one.pool.id.clone())
+}
+
+fn pool_id(seen: &Observation, reference: &PoolRef) -> String {
+    match reference {
+        PoolRef::Id(id) => id.clone(),
+        PoolRef::Of(listener) => pool_of(seen, &listener_id(seen, listener)).unwrap(),
+    }
+}
+
+fn pool<'a>(seen: &'a mut Observation, id: &str) -> &'a mut SeenPool {
+    find(&mut seen.pools, |one| one.pool.id == id)
+}
+
+fn find<T>(all: &mut [T], is_it: impl Fn(&T) -> bool) -> &mut T {
+    all.iter_mut().find(|one| is_it(one)).unwrap()
+}
+
+// ---- bodies
+
+fn read<T: DeserializeOwned>(body: &Value) -> T {
+    let mut body = body.clone();
+    // Of a tree, only what belongs to the thing itself.
+    body.as_object_mut()
+        .unwrap()
+        .retain(|key, _| !matches!(key.as_str(), "listeners" | "default_pool" | "healthmonitor"));
+    serde_json::from_value(body).unwrap()
+}
+
+fn merge<T: Serialize + DeserializeOwned>(thing: &mut T, body: &Value) {
+    let mut whole = json!(thing);
+    whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
+    *thing = serde_json::from_value(whole).unwrap();
+}

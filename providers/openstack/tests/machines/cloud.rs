@@ -1,0 +1,90 @@
+//! A provider on a simulated cloud, in this process.
+
+use std::sync::Arc;
+
+use bowline_cloud::Instances as _;
+use bowline_core::{Instance, InstanceRef, InstanceState, ProviderId};
+use bowline_http::{Client, Failure};
+use bowline_openstack::config::{Credential, Global, Scope, User};
+use bowline_openstack::{Config, OpenStack};
+use bowline_openstack_simulator::{Options, Simulator};
+
+/// A cloud, and the provider that works with it.
+pub(crate) struct Cloud {
+    pub(crate) simulator: Simulator,
+    pub(crate) provider: OpenStack,
+}
+
+impl Cloud {
+    /// The usual cloud, and a provider of the usual configuration.
+    pub(crate) fn new() -> Cloud {
+        Cloud::with(Options::default(), |_| {})
+    }
+
+    /// With a configuration that differs from the usual one.
+    pub(crate) fn configured(change: impl FnOnce(&mut Config)) -> Cloud {
+        Cloud::with(Options::default(), change)
+    }
+
+    pub(crate) fn with(options: Options, change: impl FnOnce(&mut Config)) -> Cloud {
+        let simulator = Simulator::new(options);
+        let provider = provider(&simulator, change);
+        Cloud { simulator, provider }
+    }
+
+    /// The only answer to one question.
+    pub(crate) async fn find(&self, asked: InstanceRef) -> bowline_cloud::Result<InstanceState> {
+        self.provider.find(&[asked]).await.remove(0)
+    }
+
+    /// What is told of a server that is there.
+    pub(crate) async fn instance(&self, id: &str) -> Instance {
+        let state = self.find(with_id("node", &format!("openstack:///{id}"))).await.unwrap();
+        Instance::clone(state.instance().unwrap())
+    }
+
+    /// How many calls were made since they were last counted, without those to Keystone.
+    pub(crate) fn calls(&self) -> u64 {
+        let counts = self.simulator.counts();
+        self.simulator.forget_calls();
+        counts.into_iter().filter(|(call, _)| !call.contains("auth/tokens")).map(|(_, count)| count).sum()
+    }
+}
+
+/// A provider for this cloud.
+pub(crate) fn provider(simulator: &Simulator, change: impl FnOnce(&mut Config)) -> OpenStack {
+    let fixture = simulator.fixture();
+    let mut config = Config {
+        global: Global {
+            auth_url: "http://cloud.example/identity".to_owned(),
+            credential: Credential::Password { user: User::Id(fixture.user), password: fixture.password.into() },
+            scope: Scope::ProjectId(fixture.project),
+            region: "RegionOne".to_owned(),
+            interface: "public".to_owned(),
+            ..Global::default()
+        },
+        router_id: Some(fixture.router),
+        ..Config::default()
+    };
+    change(&mut config);
+    let timeout = config.request_timeout;
+    let cloud = simulator.clone();
+    let handler = move |request| {
+        let cloud = cloud.clone();
+        async move { cloud.answer(request).await.map_err(|lost| Failure::Broken(lost.to_string())) }
+    };
+    OpenStack::over(config, Client::in_process(Arc::new(handler), timeout))
+}
+
+pub(crate) fn named(node: &str) -> InstanceRef {
+    InstanceRef { node: node.into(), provider_id: None, system_uuid: None }
+}
+
+pub(crate) fn with_id(node: &str, id: &str) -> InstanceRef {
+    InstanceRef { provider_id: ProviderId::new(id), ..named(node) }
+}
+
+/// The addresses of a machine, as text.
+pub(crate) fn addresses(instance: &Instance) -> Vec<String> {
+    instance.addresses.iter().map(|address| address.to_string()).collect()
+}

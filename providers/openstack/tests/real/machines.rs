@@ -1,0 +1,242 @@
+//! Hands for machines: servers of the real Nova, on ports of the real Neutron.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bowline_cloud::{
+    Capabilities, CloudProvider, Finding, Instances, LoadBalancers, ProviderInfo, Quota, Result, Routes,
+};
+use bowline_conformance::{BalancerBench, Bench, RouteBench, Trouble, WantedMachine};
+use bowline_core::{Address, AddressType, Instance, ProviderId};
+use bowline_openstack::OpenStack;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::cloud::Service::{Compute, Network};
+use super::cloud::{list, text, until};
+use super::project::Project;
+use super::wire::Wire;
+
+/// Longer than any request takes on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A project of the real cloud, and a provider for it.
+pub(crate) struct RealBench {
+    pub(crate) project: Arc<Project>,
+    pub(crate) wire: Arc<Wire>,
+    provider: Arc<Modest>,
+}
+
+/// The provider, with smaller numbers: a case makes as many machines as a page has, and real ones take their time.
+struct Modest {
+    provider: OpenStack,
+    capabilities: Capabilities,
+}
+
+impl RealBench {
+    pub(crate) fn new(project: Arc<Project>) -> RealBench {
+        let wire = Wire::new(PATIENCE);
+        let provider = provider(&project, &wire);
+        RealBench { project, wire, provider }
+    }
+
+    /// The address to ask for, if nobody has it yet.
+    async fn fixed_ip(&self, address: &Address) -> Option<Value> {
+        let internal = address.kind == AddressType::InternalIP;
+        let family = usize::from(address.address.contains(':'));
+        let subnet = self.project.subnets.get(family).filter(|_| internal)?;
+        let taken = self.project.cloud.list(Network, &format!("/ports?fixed_ips=ip_address={}", address.address)).await;
+        Some(match taken.is_empty() {
+            true => json!({"subnet_id": subnet, "ip_address": address.address}),
+            false => json!({"subnet_id": subnet}),
+        })
+    }
+
+    /// A port with the addresses that were asked for, or with one of Neutron's choice.
+    async fn port(&self, machine: &WantedMachine) -> Value {
+        let mut fixed_ips = Vec::new();
+        for address in &machine.addresses {
+            fixed_ips.extend(self.fixed_ip(address).await);
+        }
+        if fixed_ips.is_empty() {
+            fixed_ips.push(json!({"subnet_id": self.project.subnets[0]}));
+        }
+        let port = json!({"port": {"network_id": self.project.network, "fixed_ips": fixed_ips}});
+        self.project.cloud.post(Network, "/ports", port).await["port"].clone()
+    }
+
+    async fn server(&self, machine: &WantedMachine, port: &Value) -> Value {
+        let cloud = &self.project.cloud;
+        let hostname = machine.addresses.iter().find(|address| address.kind == AddressType::Hostname);
+        let metadata = hostname.map_or(json!({}), |hostname| json!({"hostname": hostname.address}));
+        let server = json!({"server": {"name": machine.name, "imageRef": cloud.id("image"), "flavorRef": cloud.id("flavor"),
+            "networks": [{"port": port["id"]}], "availability_zone": "az-1", "metadata": metadata}});
+        let id = text(&cloud.post(Compute, "/servers", server).await["server"]["id"]);
+        self.reaches(&id, "ACTIVE").await
+    }
+
+    /// Waits until the server has this status and rests.
+    async fn reaches(&self, id: &str, status: &str) -> Value {
+        until(&format!("server {id} to be {status}"), || async {
+            let server = self.project.cloud.get(Compute, &format!("/servers/{id}")).await["server"].clone();
+            assert!(status == "ERROR" || server["status"] != "ERROR", "{server}");
+            let rests = server["OS-EXT-STS:task_state"].is_null() && server["status"] == status;
+            (rests && !list(&server["addresses"]["nodes"]).is_empty()).then_some(server)
+        })
+        .await
+    }
+
+    async fn act(&self, instance: &Instance, action: &str, status: &str) {
+        let path = format!("/servers/{}/action", instance.id);
+        let body = json!({action: null});
+        let answer = self.project.cloud.try_call(Method::POST, Compute, &path, Some(&body)).await;
+        // It may be so already.
+        assert!(matches!(answer.status, 202 | 409), "{action}: {} {}", answer.status, answer.body);
+        self.reaches(&instance.id, status).await;
+    }
+}
+
+fn provider(project: &Project, wire: &Arc<Wire>) -> Arc<Modest> {
+    let provider = OpenStack::over(project.config(), wire.client(PATIENCE));
+    let mut capabilities = provider.capabilities().clone();
+    if let Some(instances) = &mut capabilities.instances {
+        instances.batch_lookup = 3;
+        instances.list_page = Some(2);
+        instances.max_parallel = 3;
+    }
+    if let Some(balancers) = &mut capabilities.load_balancers {
+        balancers.batch_observe = 3;
+    }
+    Arc::new(Modest { provider, capabilities })
+}
+
+/// What the provider should say of a server with this port.
+fn expected(server: &Value, port: &Value) -> Instance {
+    let fixed =
+        list(&port["fixed_ips"]).iter().map(|ip| Address::new(AddressType::InternalIP, text(&ip["ip_address"])));
+    let hostname = server["metadata"]["hostname"].as_str();
+    let id = text(&server["id"]);
+    Instance {
+        provider_id: Some(ProviderId::of("openstack", &format!("/{id}"))),
+        id,
+        name: text(&server["name"]),
+        instance_type: "m1.tiny".to_owned(),
+        zone: "az-1".to_owned(),
+        region: "RegionOne".to_owned(),
+        addresses: fixed.chain(hostname.map(|name| Address::new(AddressType::Hostname, name))).collect(),
+        ..Instance::default()
+    }
+}
+
+#[async_trait]
+impl Bench for RealBench {
+    fn provider(&self) -> Arc<dyn CloudProvider> {
+        self.provider.clone()
+    }
+
+    async fn restarted(&self) -> Arc<dyn CloudProvider> {
+        provider(&self.project, &self.wire)
+    }
+
+    fn balancers(&self) -> Option<&dyn BalancerBench> {
+        Some(self)
+    }
+
+    fn routes(&self) -> Option<&dyn RouteBench> {
+        Some(self)
+    }
+
+    async fn add(&self, machine: &WantedMachine) -> Instance {
+        let port = self.port(machine).await;
+        expected(&self.server(machine, &port).await, &port)
+    }
+
+    async fn stop(&self, instance: &Instance) {
+        self.act(instance, "os-stop", "SHUTOFF").await;
+    }
+
+    async fn start(&self, instance: &Instance) {
+        self.act(instance, "os-start", "ACTIVE").await;
+    }
+
+    async fn delete(&self, instance: &Instance) {
+        let (cloud, path) = (&self.project.cloud, format!("/servers/{}", instance.id));
+        let ports = cloud.list(Network, &format!("/ports?device_id={}", instance.id)).await;
+        cloud.delete(Compute, &path).await;
+        until("a server to go", || async {
+            (cloud.try_call(Method::GET, Compute, &path, None).await.status == 404).then_some(())
+        })
+        .await;
+        // A port that Nova was given outlives its server.
+        for port in ports {
+            cloud.delete(Network, &format!("/ports/{}", text(&port["id"]))).await;
+        }
+    }
+
+    async fn rename(&self, instance: &Instance, name: &str) -> bool {
+        let path = format!("/servers/{}", instance.id);
+        self.project.cloud.put(Compute, &path, json!({"server": {"name": name}})).await;
+        true
+    }
+
+    async fn trouble(&self, trouble: Option<Trouble>) -> bool {
+        self.wire.make(trouble);
+        true
+    }
+
+    async fn calls(&self) -> Option<u64> {
+        Some(self.wire.calls())
+    }
+
+    fn spellings(&self, instance: &Instance) -> Vec<ProviderId> {
+        vec![ProviderId::of("openstack", &format!("RegionOne/{}", instance.id))]
+    }
+
+    fn malformed_ids(&self) -> Vec<ProviderId> {
+        ["", "/", "a/b/c", "/a/b"].map(|rest| ProviderId::of("openstack", rest)).into()
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Modest {
+    fn info(&self) -> &ProviderInfo {
+        self.provider.info()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn owns(&self, id: &ProviderId) -> bool {
+        self.provider.owns(id)
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        self.provider.instances()
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        self.provider.load_balancers()
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        self.provider.routes()
+    }
+
+    async fn start(&self) -> Result<()> {
+        self.provider.start().await
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.provider.check().await
+    }
+
+    async fn examine(&self) -> Vec<Finding> {
+        self.provider.examine().await
+    }
+
+    async fn quotas(&self) -> Result<Vec<Quota>> {
+        self.provider.quotas().await
+    }
+}

@@ -1,0 +1,72 @@
+//! The provider on the real services: Keystone, Nova, Neutron and Octavia as `tests/openstack/up` starts them.
+//!
+//! These tests run where `BOWLINE_OPENSTACK` names the folder that it filled, and are skipped elsewhere. Each case of the
+//! behaviour suite has a project to itself, so several run at once.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+mod balancers;
+mod cloud;
+mod machines;
+mod project;
+mod routes;
+mod wire;
+
+use std::time::Instant;
+
+use bowline_conformance::{Bench, Outcome, cases, run_one};
+use futures::StreamExt;
+use futures::stream;
+
+use cloud::Cloud;
+use machines::RealBench;
+use project::Projects;
+
+/// How many cases are under way at once: most of their time is spent waiting for the cloud's workers.
+const AT_ONCE: usize = 4;
+
+/// What nobody can do to a cloud that is not one's own simulator.
+const CANNOT: [&str; 1] = ["crash"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_provider_conforms_on_the_real_services() {
+    let Some(folder) = Cloud::folder() else {
+        eprintln!("SKIPPED: no real OpenStack, BOWLINE_OPENSTACK is not set");
+        return;
+    };
+    let projects = Projects::new(Cloud::open(&folder).await);
+    let only = std::env::var("BOWLINE_CASE").ok();
+    let wanted = cases().iter().filter(|case| only.as_ref().is_none_or(|only| case.name.contains(only)));
+    let outcomes: Vec<_> = stream::iter(wanted)
+        .map(|case| async { (case.name, one(case.name, &projects).await) })
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    projects.remove().await;
+    let passed = outcomes.iter().filter(|(_, outcome)| *outcome == Outcome::Passed).count();
+    println!("{passed} of {} cases passed on the real services", outcomes.len());
+    let failed: Vec<_> = outcomes.iter().filter(|(_, outcome)| is_wrong(outcome)).collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+    assert!(passed > 0 || only.is_some(), "nothing was shown");
+}
+
+/// Runs one case in a project of its own.
+async fn one(case: &str, projects: &Projects) -> Outcome {
+    let project = projects.take().await;
+    let began = Instant::now();
+    let bench = || {
+        let project = project.clone();
+        async { Box::new(RealBench::new(project)) as Box<dyn Bench> }
+    };
+    let outcome = run_one(case, bench).await.unwrap();
+    println!("{case}: {outcome:?} ({:.0?})", began.elapsed());
+    projects.give_back(project).await;
+    outcome
+}
+
+fn is_wrong(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Passed | Outcome::Skipped(_) => false,
+        Outcome::Failed(_) => true,
+        Outcome::BenchCannot(what) => !CANNOT.iter().any(|cannot| what.contains(cannot)),
+    }
+}
