@@ -29,6 +29,10 @@ pub(crate) enum Setting {
     Everything,
     /// Neither balancers nor routes.
     MachinesOnly,
+    /// Routes, and no balancers.
+    Routes,
+    /// The same with a Neutron that writes all routes of a router at once.
+    ClassicRoutes,
 }
 
 /// A provider on a simulated cloud.
@@ -81,6 +85,9 @@ impl SimulatedBench {
         auth_url: String,
         server: Option<Server>,
     ) -> SimulatedBench {
+        if setting == Setting::ClassicRoutes {
+            cloud.configure(|options| options.extensions.retain(|alias| alias != "extraroute-atomic"));
+        }
         let (fixture, places) = (cloud.fixture(), furnish(&cloud));
         let provider = provider(setting, &client, &auth_url, &fixture, &places);
         let given = Mutex::default();
@@ -185,7 +192,7 @@ fn provider(
         manage_security_groups: true,
         ..LoadBalancer::default()
     };
-    let router_id = everything.then(|| places.router.clone());
+    let router_id = (setting != Setting::MachinesOnly).then(|| places.router.clone());
     Arc::new(OpenStack::over(Config { global, load_balancer, router_id, ..Config::default() }, client.clone()))
 }
 

@@ -32,3 +32,10 @@ async fn the_provider_conforms_over_http() {
 async fn the_provider_conforms_without_balancers_and_routes() {
     check(&run(|| async { Box::new(SimulatedBench::in_process(Setting::MachinesOnly)) as Box<dyn Bench> }).await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_provider_conforms_with_routes_one_by_one_and_all_at_once() {
+    for setting in [Setting::Routes, Setting::ClassicRoutes] {
+        check(&run(move || async move { Box::new(SimulatedBench::in_process(setting)) as Box<dyn Bench> }).await);
+    }
+}
