@@ -60,14 +60,26 @@ impl Balancing<'_> {
     pub(crate) async fn is_as_wished(&self, wish: &LoadBalancerWish, state: &LoadBalancerState) -> Verdict {
         let Some(spec) = wish.spec.as_deref() else { return broken("nothing is wished") };
         let seen = self.seen(&wish.key).await?;
-        same("listeners", sorted(seen.listeners.clone()), listeners(spec))?;
-        same("targets", sorted(seen.targets.clone()), self.targets(spec)?)?;
+        let targets = self.targets(spec)?;
+        listeners_are_as_wished(&seen, spec, &targets)?;
+        // Without a node port there may be no way to a node.
+        let is_led = spec.ports.iter().any(|port| port.node_port.is_some()) || !seen.targets.is_empty();
+        same("targets", sorted(seen.targets.clone()), if is_led { targets } else { Vec::new() })?;
         same("source ranges", set(&seen.source_ranges), set(&spec.source_ranges))?;
-        same("affinity", seen.affinity.unwrap_or(SessionAffinity::None), spec.session_affinity)?;
+        self.affinity_is_as_wished(seen.affinity.unwrap_or(SessionAffinity::None), spec.session_affinity)?;
         health_check_is_as_wished(&seen, wish, spec)?;
         settings_are_as_wished(&seen, wish)?;
         let families = if self.caps()?.serves_first_family() { 1 } else { spec.ip_families.len() };
         addresses_are_as_wished(&seen, spec, families, state)
+    }
+
+    fn affinity_is_as_wished(&self, seen: SessionAffinity, wished: SessionAffinity) -> Verdict {
+        let is_sticky = |affinity: SessionAffinity| affinity != SessionAffinity::None;
+        if self.hands.affinity_is_timed() {
+            same("affinity", seen, wished)
+        } else {
+            same("affinity", is_sticky(seen), is_sticky(wished))
+        }
     }
 
     fn targets(&self, spec: &LoadBalancerSpec) -> Verdict<Vec<SeenTarget>> {
@@ -92,6 +104,16 @@ fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {
 
 fn set<T: Ord + Clone>(items: &[T]) -> BTreeSet<T> {
     items.iter().cloned().collect()
+}
+
+/// Where a port goes on a node may hang on the node: without any, it cannot be seen.
+fn listeners_are_as_wished(seen: &SeenBalancer, spec: &LoadBalancerSpec, targets: &[SeenTarget]) -> Verdict {
+    let mut wished = listeners(spec);
+    let is_blind = targets.is_empty() && seen.listeners.iter().all(|listener| listener.node_port.is_none());
+    if is_blind {
+        wished.iter_mut().for_each(|listener| listener.node_port = None);
+    }
+    same("listeners", sorted(seen.listeners.clone()), wished)
 }
 
 fn listeners(spec: &LoadBalancerSpec) -> Vec<SeenListener> {

@@ -52,9 +52,11 @@ fn owners_by_tag(thing: &Value) -> Vec<LoadBalancerKey> {
     list(&thing["tags"]).iter().filter_map(|tag| marked(tag.as_str()?)).collect()
 }
 
-/// Without what the services change by themselves, and without what is told elsewhere.
+/// Without what the services change by themselves, without marks, which descriptions are, and without what is told
+/// elsewhere.
 fn summary(thing: &Value) -> String {
-    const SELF_MADE: [&str; 12] = [
+    const SELF_MADE: [&str; 13] = [
+        "description",
         "created_at",
         "updated_at",
         "revision_number",
