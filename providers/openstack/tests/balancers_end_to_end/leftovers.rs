@@ -125,3 +125,18 @@ async fn several_at_once_are_seen_with_few_calls_and_as_each_alone() {
     let states = |seen: Vec<Result<Option<_>, _>>| seen.into_iter().map(Result::unwrap).collect::<Vec<_>>();
     assert_eq!(states(together), states(alone));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_names_anothers_balancer_and_never_came_to_use_it_leaves_it_alone() {
+    for minor in [4, 26] {
+        let world = World::with(Options { octavia_minor: minor, ..Options::default() }, |_, _| ());
+        let (mut a, mut b) = (world.named("a"), world.named("bb"));
+        world.ensure(&mut a).await.unwrap();
+        b.annotate(LB_ID, &a.annotations[LB_ID]);
+        // The same port, or no tags to share by.
+        world.ensure(&mut b).await.unwrap_err();
+        world.cloud.forget_calls();
+        world.remove(&mut b).await.unwrap();
+        assert_eq!(world.writes(), Vec::<String>::new(), "v2.{minor}");
+    }
+}
