@@ -140,3 +140,19 @@ async fn a_service_that_names_anothers_balancer_and_never_came_to_use_it_leaves_
         assert_eq!(world.writes(), Vec::<String>::new(), "v2.{minor}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_floating_ip_that_somebody_uses_is_not_a_leftover_whatever_its_description_says() {
+    let world = World::new();
+    let web = world.service();
+    let fields = json!({
+        "floating_network_id": world.cloud.fixture().external_network,
+        "floating_ip_address": "203.0.113.77",
+        "description": "Floating IP for Kubernetes external service default/web from cluster kubernetes",
+        "port_id": "8a4d1f3c-1111-4222-8333-444455556666",
+    });
+    world.cloud.add(Kind::FloatingIp, fields);
+    assert!(listed(&world).await.is_empty());
+    assert!(world.remove(&mut forgotten(web)).await.unwrap().state.is_none());
+    assert_eq!((world.count(Kind::FloatingIp), world.writes().len()), (1, 0));
+}
