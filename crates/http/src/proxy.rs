@@ -196,3 +196,96 @@ impl fmt::Debug for Proxy {
         f.debug_tuple("Proxy").field(&self.uri).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxies(variables: &[(&str, &str)]) -> Proxies {
+        Proxies::from_environment(&Environment::from_iter(variables.iter().copied())).unwrap()
+    }
+
+    fn through(proxies: &Proxies, url: &str) -> Option<String> {
+        proxies.of(&url.parse().unwrap()).map(|proxy| proxy.uri().to_string())
+    }
+
+    #[test]
+    fn the_scheme_decides_and_upper_case_counts_first() {
+        let both =
+            proxies(&[("HTTP_PROXY", "a.example:1"), ("http_proxy", "b.example:1"), ("https_proxy", "c.example")]);
+        assert_eq!(through(&both, "http://cloud.example/").as_deref(), Some("http://a.example:1/"));
+        assert_eq!(through(&both, "https://cloud.example/").as_deref(), Some("http://c.example/"));
+        assert_eq!(through(&proxies(&[]), "https://cloud.example/"), None);
+        let empty = proxies(&[("HTTPS_PROXY", ""), ("https_proxy", "c.example")]);
+        assert_eq!(through(&empty, "https://cloud.example/").as_deref(), Some("http://c.example/"));
+    }
+
+    #[test]
+    fn a_header_of_a_request_to_a_cgi_script_is_no_proxy() {
+        let script = proxies(&[("REQUEST_METHOD", "GET"), ("HTTP_PROXY", "a.example"), ("HTTPS_PROXY", "b.example")]);
+        assert_eq!(through(&script, "http://cloud.example/"), None);
+        assert!(through(&script, "https://cloud.example/").is_some());
+    }
+
+    #[test]
+    fn exceptions_are_as_go_reads_them() {
+        let table = [
+            ("*", "cloud.example", true),
+            ("cloud.example", "cloud.example", true),
+            ("cloud.example", "CLOUD.EXAMPLE", true),
+            ("cloud.example", "api.cloud.example", true),
+            ("cloud.example", "notcloud.example", false),
+            (".cloud.example", "cloud.example", false),
+            (".cloud.example", "api.cloud.example", true),
+            ("*.cloud.example", "cloud.example", false),
+            ("*.cloud.example", "api.cloud.example", true),
+            (" other.example , cloud.example ", "cloud.example", true),
+            ("cloud.example:443", "cloud.example", true),
+            ("cloud.example:8443", "cloud.example", false),
+            ("cloud.example:8443", "cloud.example:8443", true),
+            ("192.0.2.7", "192.0.2.7", true),
+            ("192.0.2.7", "192.0.2.70", false),
+            ("192.0.2.7:443", "192.0.2.7", true),
+            ("192.0.2.7:80", "192.0.2.7", false),
+            ("192.0.2.0/24", "192.0.2.7", true),
+            ("192.0.2.0/24", "192.0.3.7", false),
+            ("2001:db8::/32", "[2001:db8::1]", true),
+            ("2001:db8::1", "[2001:db8::1]", true),
+            ("[2001:db8::1]", "[2001:db8::1]", true),
+            ("[2001:db8::1]:443", "[2001:db8::1]", true),
+            ("[2001:db8::1]:80", "[2001:db8::1]", false),
+            ("", "localhost", true),
+            ("", "127.0.0.1", true),
+            ("", "127.8.8.8", true),
+            ("", "[::1]", true),
+            ("", "cloud.example", false),
+            (",:80,.", "cloud.example", false),
+        ];
+        for (exceptions, host, is_direct) in table {
+            let proxies = proxies(&[("HTTPS_PROXY", "proxy.example:3128"), ("no_proxy", exceptions)]);
+            assert_eq!(through(&proxies, &format!("https://{host}/")).is_none(), is_direct, "{exceptions:?} {host}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_proxy_is_told_without_what_is_secret() {
+        for text in ["socks5://sailor:s3cret@proxy.example", "http://sailor:s3cret@", "http://sailor:s3cret@a b"] {
+            let variables = Environment::from_iter([("HTTPS_PROXY", text)]);
+            let error = Proxies::from_environment(&variables).unwrap_err().to_string();
+            assert!(error.starts_with("HTTPS_PROXY in the environment is no proxy: "), "{error}");
+            assert!(!error.contains("s3cret"), "{error}");
+        }
+        let proxies = proxies(&[("HTTPS_PROXY", "http://sailor:s3cret@proxy.example")]);
+        assert!(!format!("{proxies:?}").contains("s3cret"), "{proxies:?}");
+    }
+
+    #[test]
+    fn a_user_is_sent_as_it_is_meant() {
+        let table =
+            [("a:b", "a:b"), ("a", "a:"), ("a%40b:c%3Ad", "a@b:c:d"), ("a:100%", "a:100%"), ("a:%zz%4", "a:%zz%4")];
+        for (written, meant) in table {
+            let expected = format!("Basic {}", STANDARD.encode(meant));
+            assert_eq!(basic(written).unwrap().to_str().unwrap(), expected, "{written}");
+        }
+    }
+}

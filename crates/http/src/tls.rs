@@ -247,7 +247,8 @@ fn explained(error: &rustls::Error) -> TlsFailure {
     use CertificateError as Certificate;
     match error {
         rustls::Error::InvalidCertificate(why) => match why {
-            Certificate::UnknownIssuer => TlsFailure::UnknownIssuer,
+            // Of somebody with the name of one whom we trust, and another key.
+            Certificate::UnknownIssuer | Certificate::BadSignature => TlsFailure::UnknownIssuer,
             Certificate::Expired | Certificate::ExpiredContext { .. } => TlsFailure::Expired,
             Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => TlsFailure::NotYetValid,
             Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => TlsFailure::WrongName,

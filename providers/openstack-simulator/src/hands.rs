@@ -103,7 +103,7 @@ impl Simulator {
     pub fn add_secret(&self, kind: Kind, name: &str) -> String {
         let state = &mut *self.state();
         let (id, date) = (state.ids.uuid(), state.clock.without_zone());
-        let record = secrets::blank(kind, &id, name, &date);
+        let record = secrets::blank(kind, &id, name, &date, &state.fixture.user);
         state.records.of_mut(kind).insert("", record);
         id
     }

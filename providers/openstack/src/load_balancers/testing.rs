@@ -3,9 +3,7 @@
 
 mod model;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bowline_cloud::{Error, Result};
 use bowline_core::service::{ServicePort, cleanup_wish, read, wish};
@@ -21,7 +19,7 @@ use super::plan::plan;
 use super::settings::{Settings, common_settings};
 use crate::Config;
 use crate::api::octavia::LoadBalancer;
-use crate::config::{Global, LoadBalancer as Section, Networking};
+use crate::config::LoadBalancer as Section;
 
 /// The name that all tests mean unless they say another.
 pub(super) const LB_NAME: &str = "kube_service_kubernetes_default_web";
@@ -37,16 +35,7 @@ pub(super) struct Scene {
 }
 
 pub(super) fn config() -> Config {
-    Config {
-        global: Global::default(),
-        load_balancer: Section { internal: true, ..Section::default() },
-        classes: BTreeMap::new(),
-        networking: Networking::default(),
-        router_id: None,
-        request_timeout: Duration::from_secs(60),
-        regional: false,
-        wait_active_steps: 23,
-    }
+    Config { load_balancer: Section { internal: true, ..Section::default() }, ..Config::default() }
 }
 
 /// A node with these addresses, in the notation of the core's tests.

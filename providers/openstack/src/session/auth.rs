@@ -162,7 +162,8 @@ fn base(auth_url: &str) -> String {
         })
     };
     let root = match trimmed.rsplit_once('/') {
-        Some((root, last)) if is_version(last) => root.trim_end_matches('/'),
+        // The host may be called like a version.
+        Some((root, last)) if is_version(last) && !root.ends_with(":/") => root.trim_end_matches('/'),
         _ => trimmed,
     };
     format!("{root}/v3/")

@@ -14,6 +14,8 @@ mod auth;
 mod call;
 mod catalog;
 mod error;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -69,16 +69,16 @@ impl Writer<'_> {
             true => {
                 // Before the call, because it may be cut off; a look too many does no harm.
                 self.waiting.wrote(id);
-                self.write_to_octavia(id, seen.as_ref(), change).await
+                self.write_to_octavia(id, seen.as_deref(), change).await
             }
-            false => self.write_to_neutron(change, seen.as_ref()).await,
+            false => self.write_to_neutron(change, seen.as_deref()).await,
         }
     }
 
     /// Whether the balancer can be changed now.
     async fn look(&self, id: &str, change: &Change) -> Result<Sight> {
         let balancer = match api::load_balancer(self.session, id).await {
-            Ok(balancer) => balancer,
+            Ok(balancer) => Box::new(balancer),
             Err(error) if error.is_not_found() && change.is_farewell() => {
                 self.waiting.forget(id);
                 return Ok(Sight::NothingToDo);
@@ -124,7 +124,7 @@ impl Writer<'_> {
 /// What a look at a balancer tells whoever wants to change it.
 enum Sight {
     /// It can be changed.
-    Rest(LoadBalancer),
+    Rest(Box<LoadBalancer>),
     /// It is as is wished already: gone, or going.
     NothingToDo,
 }

@@ -231,15 +231,15 @@ mod tests {
     #[test]
     fn case_082_tags_of_others_stay_and_the_last_one_leaves_an_empty_one() {
         let owned = |tags: &[&str]| tags.iter().map(|&tag| tag.to_owned()).collect::<Vec<_>>();
-        let table: [(&[&str], &[&str], &[&str], &[&str]); 6] = [
-            (&["a"], &["b"], &[], &["a", "b"]),
-            (&["a", "b"], &["b"], &[], &["a", "b"]),
-            (&["a", "b"], &[], &["a"], &["b"]),
-            (&["a"], &[], &["a"], &[""]),
-            (&[], &[], &["a"], &[]),
-            (&["a", "x"], &["b"], &["a"], &["x", "b"]),
+        let table = [
+            [&["a"][..], &["b"], &[], &["a", "b"]],
+            [&["a", "b"], &["b"], &[], &["a", "b"]],
+            [&["a", "b"], &[], &["a"], &["b"]],
+            [&["a"], &[], &["a"], &[""]],
+            [&[], &[], &["a"], &[]],
+            [&["a", "x"], &["b"], &["a"], &["x", "b"]],
         ];
-        for (now, add, remove, then) in table {
+        for [now, add, remove, then] in table {
             assert_eq!(retagged(&owned(now), &owned(add), &owned(remove)), owned(then), "{now:?} {add:?} {remove:?}");
         }
     }

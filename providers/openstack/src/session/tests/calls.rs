@@ -1,0 +1,261 @@
+//! How calls are made, lists followed and everything counted.
+
+use std::time::Duration;
+
+use prometheus::Registry;
+use serde_json::{Value, json};
+
+use super::{Answer, Cloud, GLOBAL, provider, provider_counting};
+use crate::api::{compute, network, octavia};
+use crate::metrics::Metrics;
+use crate::session::CallError;
+
+fn page(ids: &[&str], next: Option<&str>) -> Answer {
+    let servers: Vec<_> = ids.iter().map(|id| json!({"id": id})).collect();
+    let links: Vec<_> = next.iter().map(|href| json!({"rel": "next", "href": href})).collect();
+    Answer::new(200, json!({"servers": servers, "servers_links": links}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_018_a_slow_answer_is_waited_for_as_long_as_request_timeout_says() {
+    let slow = || Answer::new(201, json!({"loadbalancer": {"id": "l"}})).after(Duration::from_secs(100));
+    for (lines, is_in_time) in [("[Metadata]\nrequest-timeout = 3m\n", true), ("", false)] {
+        let cloud = Cloud::answering([slow()]);
+        let provider = provider(&cloud, &format!("{GLOBAL}{lines}"));
+        let made = octavia::create_load_balancer(&provider.session, &json!({"name": "n"})).await;
+        assert_eq!(made.is_ok(), is_in_time, "{made:?}");
+        if let Err(error) = made {
+            assert_eq!(error.to_string(), "POST http://octavia/v2.0/lbaas/loadbalancers: no answer within 60s");
+        }
+        assert_eq!(cloud.calls().len(), 1, "a timeout is not tried again here");
+    }
+}
+
+#[tokio::test]
+async fn bodies_have_their_envelope_and_are_otherwise_as_they_were_handed_over() {
+    let cloud = Cloud::answering([Answer::new(200, ""), Answer::new(202, ""), Answer::new(200, "{}")]);
+    let session = &provider(&cloud, GLOBAL).session;
+    network::update_floating_ip(session, "f", &json!({"port_id": null})).await.unwrap();
+    octavia::set_members(session, "p", &[]).await.unwrap();
+    network::update_port(session, "o", &json!({"security_groups": ["g"]}), Some(7)).await.unwrap();
+    let calls = cloud.calls();
+    let sent: Vec<_> =
+        calls.iter().map(|c| (c.method.as_str(), c.url.as_str(), &c.body, c.if_match.as_str())).collect();
+    assert_eq!(
+        sent,
+        [
+            ("PUT", "http://neutron/v2.0/floatingips/f", &json!({"floatingip": {"port_id": null}}), ""),
+            ("PUT", "http://octavia/v2.0/lbaas/pools/p/members", &json!({"members": []}), ""),
+            ("PUT", "http://neutron/v2.0/ports/o", &json!({"port": {"security_groups": ["g"]}}), "revision_number=7"),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn values_of_a_query_are_encoded() {
+    let cloud = Cloud::answering([page(&[], None), Answer::new(200, json!({"ports": []}))]);
+    let session = &provider(&cloud, GLOBAL).session;
+    compute::servers(session, &[("name", "^n1\\.a b$")]).await.unwrap();
+    network::ports(session, &[("fixed_ips", "ip_address=10.0.0.1"), ("network_id", "n&m")]).await.unwrap();
+    let urls: Vec<_> = cloud.calls().into_iter().map(|asked| asked.url).collect();
+    assert_eq!(
+        urls,
+        [
+            "http://nova/v2.1/servers/detail?name=%5En1%5C.a+b%24",
+            "http://neutron/v2.0/ports?fixed_ips=ip_address%3D10.0.0.1&network_id=n%26m",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_people_write_as_an_id_cannot_lead_elsewhere() {
+    let cloud = Cloud::answering([]);
+    let session = &provider(&cloud, GLOBAL).session;
+    let _ = octavia::load_balancer(session, "../../v2.0/lbaas/pools?x#y").await;
+    assert_eq!(cloud.calls()[0].url, "http://octavia/v2.0/lbaas/loadbalancers/..%2F..%2Fv2.0%2Flbaas%2Fpools%3Fx%23y");
+    for id in ["", ".", ".."] {
+        let error = octavia::delete_load_balancer(session, id, true).await.unwrap_err();
+        assert_eq!(error, CallError::NoId(id.to_owned()));
+    }
+    assert_eq!(cloud.calls().len(), 1);
+}
+
+#[tokio::test]
+async fn a_list_has_all_its_pages_and_asks_nobody_else_for_them() {
+    let cloud = Cloud::answering([
+        page(&["a", "b"], Some("http://elsewhere/v2.1/servers/detail?limit=2&marker=b")),
+        page(&["c", "d"], Some("/servers/detail?limit=2&marker=d#x")),
+        page(&[], None),
+    ]);
+    let servers = compute::servers(&provider(&cloud, GLOBAL).session, &[("limit", "2")]).await.unwrap();
+    assert_eq!(servers.iter().map(|server| server.id.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
+    let urls: Vec<_> = cloud.calls().into_iter().map(|asked| asked.url).collect();
+    assert_eq!(
+        urls,
+        [
+            "http://nova/v2.1/servers/detail?limit=2",
+            "http://nova/v2.1/servers/detail?limit=2&marker=b",
+            "http://nova/v2.1/servers/detail?limit=2&marker=d",
+        ]
+    );
+}
+
+/// As Octavia writes its links.
+#[tokio::test]
+async fn filters_that_a_link_forgets_are_asked_for_again() {
+    let cloud = Cloud::answering([page(&["a"], Some("http://nova/?limit=1&marker=a")), page(&[], None)]);
+    let query = [("name", "n"), ("limit", "1"), ("tags", "x"), ("tags", "y")];
+    compute::servers(&provider(&cloud, GLOBAL).session, &query).await.unwrap();
+    let next = "http://nova/v2.1/servers/detail?limit=1&marker=a&name=n&tags=x&tags=y";
+    assert_eq!(cloud.calls()[1].url, next);
+}
+
+#[tokio::test]
+async fn a_list_that_leads_back_to_itself_is_not_followed() {
+    let cloud = Cloud::answering(vec![page(&["a"], Some("http://nova/?marker=a")); 10]);
+    let error = compute::servers(&provider(&cloud, GLOBAL).session, &[]).await.unwrap_err();
+    assert!(error.to_string().contains("its list does not end"), "{error}");
+    assert_eq!(cloud.calls().len(), 3);
+}
+
+#[tokio::test]
+async fn one_page_is_asked_for_alone_and_names_the_next() {
+    let link = Some("http://nova/?limit=1&marker=a");
+    let cloud = Cloud::answering([page(&["a"], link), page(&["b"], None)]);
+    let session = &provider(&cloud, GLOBAL).session;
+    let first = compute::servers_page(session, &[("limit", "1")], None).await.unwrap();
+    let second = compute::servers_page(session, &[("limit", "1")], first.next.as_deref()).await.unwrap();
+    assert_eq!((first.items.len(), second.items[0].id.as_str(), second.next), (1, "b", None));
+    assert_eq!(cloud.calls()[1].url, "http://nova/v2.1/servers/detail?limit=1&marker=a");
+}
+
+#[tokio::test]
+async fn an_answer_without_what_was_asked_for_is_not_understood() {
+    let table = [
+        (200, json!({}).to_string(), "there is no \"server\" in it"),
+        (200, json!({"server": {"id": ["no text"]}}).to_string(), "server: "),
+        (200, "<html>".to_owned(), "expected value"),
+    ];
+    for (status, body, says) in table {
+        let cloud = Cloud::answering([Answer::new(status, body)]);
+        let error = compute::server(&provider(&cloud, GLOBAL).session, "s").await.unwrap_err();
+        assert!(matches!(error, CallError::Garbled { .. }), "{error:?}");
+        assert!(
+            error.to_string().starts_with("GET http://nova/v2.1/servers/s: ") && error.to_string().contains(says),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn null_is_nothing_everywhere() {
+    let balancer = json!({"id": "l", "name": null, "tags": null, "vip_address": null, "provisioning_status": null});
+    let listener = json!({
+        "id": "i", "allowed_cidrs": null, "insert_headers": null, "default_tls_container_ref": null, "tags": null,
+        "timeout_client_data": null, "connection_limit": null, "protocol_port": null, "loadbalancers": null,
+    });
+    let port = json!({"id": "o", "fixed_ips": null, "security_groups": null, "trunk_details": null, "tags": null});
+    let server = json!({"id": "s", "addresses": null, "metadata": null, "flavor": {"id": 2004}, "accessIPv4": null});
+    let cloud = Cloud::answering([
+        Answer::new(200, json!({"loadbalancer": balancer})),
+        Answer::new(200, json!({"listeners": [listener]})),
+        Answer::new(200, json!({"port": port})),
+        Answer::new(200, json!({"server": server})),
+    ]);
+    let session = &provider(&cloud, GLOBAL).session;
+    assert_eq!(octavia::load_balancer(session, "l").await.unwrap().name, "");
+    assert!(octavia::listeners(session, &[]).await.unwrap()[0].allowed_cidrs.is_empty());
+    assert_eq!(network::port(session, "o").await.unwrap().port_security_enabled, None);
+    assert_eq!(compute::server(session, "s").await.unwrap().flavor.id, "2004");
+}
+
+// ---- metrics
+
+/// `name{label}` of the counters, and how many were observed of the histograms.
+fn counted(registry: &Registry) -> Vec<String> {
+    let mut lines = Vec::new();
+    for family in registry.gather() {
+        for metric in family.get_metric() {
+            let label = metric.get_label()[0].value().to_owned();
+            let count = match metric.get_histogram().get_sample_count() {
+                0 => metric.get_counter().get_value() as u64,
+                count => count,
+            };
+            lines.push(format!("{}{{{label}}} {count}", family.name()));
+        }
+    }
+    lines
+}
+
+#[tokio::test]
+async fn a_list_is_counted_once_and_deleting_what_is_not_there_is_no_error() {
+    let (registry, metrics) = (Registry::new(), Metrics::new());
+    metrics.register(&registry);
+    let gone = || Answer::new(404, "{}");
+    let cloud = Cloud::answering([page(&["a"], Some("/?marker=a")), page(&[], None), gone(), gone()]);
+    let session = &provider_counting(&cloud, GLOBAL, &metrics).session;
+    compute::servers(session, &[]).await.unwrap();
+    octavia::delete_listener(session, "l").await.unwrap();
+    assert!(compute::server(session, "s").await.unwrap_err().is_not_found());
+    assert_eq!(
+        counted(&registry),
+        [
+            "openstack_api_request_duration_seconds{loadbalancer_listener_delete} 1",
+            "openstack_api_request_duration_seconds{server_get} 1",
+            "openstack_api_request_duration_seconds{server_list} 1",
+            "openstack_api_request_errors_total{server_get} 1",
+            "openstack_api_requests_total{loadbalancer_listener_delete} 1",
+            "openstack_api_requests_total{server_get} 1",
+            "openstack_api_requests_total{server_list} 1",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn providers_of_a_kind_count_together_also_when_one_is_made_anew() {
+    let (registry, metrics) = (Registry::new(), Metrics::new());
+    for _ in 0..2 {
+        metrics.register(&registry);
+        let cloud = Cloud::answering([Answer::new(200, json!({"server": {}}))]);
+        compute::server(&provider_counting(&cloud, GLOBAL, &metrics).session, "s").await.unwrap();
+    }
+    assert!(counted(&registry).contains(&"openstack_api_requests_total{server_get} 2".to_owned()));
+}
+
+/// Names as in the Go manager, one for each call of section 6 that is made.
+#[tokio::test]
+async fn each_call_is_counted_under_the_name_that_dashboards_know() {
+    let (registry, metrics) = (Registry::new(), Metrics::new());
+    metrics.register(&registry);
+    let cloud = Cloud::answering([]);
+    let session = &provider_counting(&cloud, GLOBAL, &metrics).session;
+    let body = &Value::Null;
+    // What comes of them does not matter here.
+    let _ = octavia::versions(session).await;
+    let _ = octavia::load_balancers(session, &[]).await;
+    let _ = octavia::create_load_balancer(session, body).await;
+    let _ = octavia::update_load_balancer(session, "i", body).await;
+    let _ = octavia::delete_load_balancer(session, "i", false).await;
+    let _ = octavia::create_listener(session, body).await;
+    let _ = octavia::create_pool(session, body).await;
+    let _ = octavia::update_pool(session, "i", body).await;
+    let _ = octavia::members(session, "i").await;
+    let _ = octavia::set_members(session, "i", &[]).await;
+    let _ = octavia::create_member(session, "i", body).await;
+    let _ = octavia::create_health_monitor(session, body).await;
+    let _ = network::floating_ips(session, &[]).await;
+    let _ = network::extensions(session).await;
+    let _ = network::delete_port_tag(session, "i", "t").await;
+    let _ = network::add_routes(session, "i", &[]).await;
+    let _ = network::create_security_group_rule(session, body).await;
+    let mut names: Vec<_> = counted(&registry)
+        .into_iter()
+        .filter_map(|line| Some(line.strip_prefix("openstack_api_requests_total{")?.split_once('}')?.0.to_owned()))
+        .collect();
+    names.sort();
+    let expected = "floating_ip_list loadbalancer_create loadbalancer_delete loadbalancer_healthmonitor_create \
+                    loadbalancer_list loadbalancer_listener_create loadbalancer_member_create loadbalancer_member_list \
+                    loadbalancer_members_update loadbalancer_pool_create loadbalancer_pool_update loadbalancer_update \
+                    network_extension_list port_tag_delete router_update security_group_rule_create version_list";
+    assert_eq!(names.join(" "), expected);
+}

@@ -1,0 +1,127 @@
+//! Removal, sharing, and what is found of Services that are gone.
+
+use bowline_cloud::LoadBalancers;
+use bowline_core::ClusterName;
+use bowline_openstack_simulator::{Kind, Options};
+use serde_json::json;
+
+use crate::world::{LB_ID, Service, World, text};
+
+async fn listed(world: &World) -> Vec<String> {
+    let keys = LoadBalancers::list(&world.provider, &ClusterName::from("kubernetes")).await.unwrap();
+    keys.iter().map(|key| format!("{}/{}/{}", key.namespace, key.service, key.uid)).collect()
+}
+
+/// The Service as `list` knows it.
+fn forgotten(mut service: Service) -> Service {
+    service.key.uid.clear();
+    service.annotations.clear();
+    service
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_068_a_balancer_that_is_gone_already_is_a_success() {
+    let world = World::new();
+    let mut web = world.service();
+    world.remove(&mut web).await.unwrap();
+    web.annotate(LB_ID, "8a4d1f3c-1111-4222-8333-444455556666");
+    assert!(world.remove(&mut web).await.unwrap().state.is_none());
+    assert_eq!(world.writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_a_service_left_is_listed_and_removed() {
+    let all = [Kind::Member, Kind::HealthMonitor, Kind::Pool, Kind::Listener, Kind::LoadBalancer];
+    let world = World::with(Options::default(), |config, _| config.load_balancer.manage_security_groups = true);
+    let mut web = world.service();
+    world.ensure(&mut web).await.unwrap();
+    assert_eq!(listed(&world).await, ["default/web/"]);
+    assert!(LoadBalancers::list(&world.provider, &ClusterName::from("other")).await.unwrap().is_empty());
+    world.remove(&mut forgotten(web.clone())).await.unwrap();
+    world.assert_empty();
+    // Only a floating IP, which is at no port, and a security group.
+    world.ensure(&mut web).await.unwrap_err();
+    web.annotations.clear();
+    world.ensure(&mut web).await.unwrap();
+    for kind in all {
+        for record in world.cloud.records(kind) {
+            world.cloud.remove(kind, text(&record, "id"));
+        }
+    }
+    let id = text(&world.only(Kind::FloatingIp), "id").to_owned();
+    world.cloud.edit(Kind::FloatingIp, &id, |floating| {
+        floating.insert("port_id".to_owned(), json!(null));
+    });
+    assert_eq!(listed(&world).await, ["default/web/"]);
+    world.remove(&mut forgotten(web)).await.unwrap();
+    world.assert_empty();
+    assert!(listed(&world).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_080_and_081_a_shared_balancer_goes_with_the_last_of_those_who_share_it() {
+    let world = World::new();
+    let (mut a, mut b) = (world.named("a"), world.named("bb"));
+    world.ensure(&mut a).await.unwrap();
+    b.annotate(LB_ID, &a.annotations[LB_ID]);
+    b.ports(&[(bowline_core::Protocol::Tcp, 8080, 30808)]);
+    let shared = world.ensure(&mut b).await.unwrap();
+    assert_eq!(shared.ip(), text(&world.only(Kind::FloatingIp), "floating_ip_address"));
+    assert_eq!(listed(&world).await, ["default/a/", "default/bb/"]);
+    world.remove(&mut a).await.unwrap();
+    assert_eq!((world.count(Kind::Listener), world.count(Kind::FloatingIp)), (1, 1));
+    assert_eq!(listed(&world).await, ["default/bb/"]);
+    assert_eq!(world.only(Kind::LoadBalancer)["tags"], json!(["kube_service_kubernetes_default_bb"]));
+    world.remove(&mut b).await.unwrap();
+    world.assert_empty();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_shares_a_balancer_is_removed_by_its_tag_if_nobody_knows_the_id() {
+    let world = World::new();
+    let (mut a, mut b) = (world.named("a"), world.named("bb"));
+    world.ensure(&mut a).await.unwrap();
+    b.annotate(LB_ID, &a.annotations[LB_ID]);
+    b.ports(&[(bowline_core::Protocol::Tcp, 8080, 30808)]);
+    world.ensure(&mut b).await.unwrap();
+    world.remove(&mut forgotten(b)).await.unwrap();
+    assert_eq!((world.count(Kind::LoadBalancer), world.count(Kind::Listener)), (1, 1));
+    assert_eq!(listed(&world).await, ["default/a/"]);
+    world.ensure(&mut a).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_leads_to_a_balancer_that_goes_is_told_and_what_the_user_wrote_is_not() {
+    let world = World::new();
+    let (mut a, mut b) = (world.named("a"), world.named("bb"));
+    world.ensure(&mut a).await.unwrap();
+    b.annotate(LB_ID, &a.annotations[LB_ID]);
+    b.ports(&[(bowline_core::Protocol::Tcp, 8080, 30808)]);
+    world.ensure(&mut b).await.unwrap();
+    let (state, _) = world.look(&mut b, false).await.unwrap();
+    assert!(state.unwrap().annotations.is_empty());
+    world.remove(&mut b).await.unwrap();
+    let (state, _) = world.look(&mut a, false).await.unwrap();
+    assert_eq!(state.unwrap().annotations, a.annotations);
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_at_once_are_seen_with_few_calls_and_as_each_alone() {
+    let world = World::new();
+    let mut services: Vec<_> = ["a", "bb", "ccc", "dddd"].iter().map(|name| world.named(name)).collect();
+    for service in &mut services {
+        world.ensure(service).await.unwrap();
+    }
+    world.cloud.forget_calls();
+    let mut alone = Vec::new();
+    for service in &services {
+        alone.extend(world.provider.observe(&[world.wish(service, true)]).await);
+    }
+    let calls_alone = world.cloud.calls();
+    world.cloud.forget_calls();
+    let wishes: Vec<_> = services.iter().map(|service| world.wish(service, true)).collect();
+    let together = world.provider.observe(&wishes).await;
+    assert!(world.cloud.calls() * 2 < calls_alone, "{} {calls_alone}", world.cloud.calls());
+    let states = |seen: Vec<Result<Option<_>, _>>| seen.into_iter().map(Result::unwrap).collect::<Vec<_>>();
+    assert_eq!(states(together), states(alone));
+}

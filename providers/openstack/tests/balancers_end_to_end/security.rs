@@ -1,0 +1,234 @@
+//! Security groups.
+
+use bowline_cloud::ErrorKind;
+use bowline_core::Protocol;
+use bowline_openstack::Config;
+use bowline_openstack_simulator::{Fault, FaultSpec, Kind, NewPort, NewServer, Options, Record};
+use http::Method;
+use serde_json::json;
+
+use crate::world::{World, add_node, text};
+
+fn managed(config: &mut Config) {
+    config.load_balancer.manage_security_groups = true;
+}
+
+fn world() -> World {
+    World::with(Options::default(), |config, _| managed(config))
+}
+
+/// The rules of the Service's group: protocol, port, from.
+fn rules(world: &World) -> Vec<String> {
+    let group = world.groups().remove(0);
+    let rules = world.cloud.records(Kind::SecurityGroupRule).into_iter();
+    let own = rules.filter(|rule| text(rule, "security_group_id") == text(&group, "id"));
+    let mut rules: Vec<_> = own.map(|rule| told(&rule)).collect();
+    rules.sort();
+    rules
+}
+
+fn told(rule: &Record) -> String {
+    let (protocol, from) = (text(rule, "protocol"), text(rule, "remote_ip_prefix"));
+    format!("{} {protocol} {} {from} {}", text(rule, "direction"), rule["port_range_min"], text(rule, "ethertype"))
+}
+
+/// How many ports have the Service's group.
+fn members(world: &World) -> Vec<String> {
+    let group = world.groups().remove(0);
+    let ports = world.cloud.records(Kind::Port).into_iter();
+    let own = ports.filter(|port| port["security_groups"].as_array().unwrap().contains(&group["id"]));
+    own.map(|port| text(&port, "device_id").to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_139_and_143_node_ports_are_open_to_the_member_subnet_and_nothing_else_is() {
+    let world = world();
+    let mut web = world.service();
+    web.ports(&[(Protocol::Tcp, 80, 30080), (Protocol::Udp, 53, 30053)]);
+    world.ensure(&mut web).await.unwrap();
+    assert_eq!(rules(&world), ["ingress tcp 30080 10.10.0.0/16 IPv4", "ingress udp 30053 10.10.0.0/16 IPv4"]);
+    let group = world.groups().remove(0);
+    assert_eq!(text(&group, "name"), format!("lb-sg-{}-default-web", web.key.uid));
+    let description = "Security Group for default/web Service LoadBalancer in cluster kubernetes";
+    assert_eq!(text(&group, "description"), description);
+    assert_eq!(members(&world).len(), 2);
+    web.local(31000);
+    world.ensure(&mut web).await.unwrap();
+    assert!(rules(&world).contains(&"ingress tcp 31000 10.10.0.0/16 IPv4".to_owned()));
+    world.cloud.forget_calls();
+    world.ensure(&mut web).await.unwrap();
+    assert_eq!(world.writes(), Vec::<String>::new());
+    world.remove(&mut web).await.unwrap();
+    world.assert_empty();
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_140_with_ovn_node_ports_are_open_to_those_who_may_connect() {
+    let world = World::with(Options::default(), |config, _| {
+        managed(config);
+        config.load_balancer.provider = "ovn".to_owned();
+        config.load_balancer.method = "SOURCE_IP_PORT".to_owned();
+    });
+    let mut web = world.service();
+    web.ports(&[(Protocol::Tcp, 80, 30080), (Protocol::Udp, 53, 30053)]);
+    web.spec.source_ranges = vec!["198.51.100.0/24".parse().unwrap(), "192.0.2.0/24".parse().unwrap()];
+    world.ensure(&mut web).await.unwrap();
+    assert_eq!(rules(&world).len(), 4, "{:?}", rules(&world));
+    assert!(rules(&world).contains(&"ingress udp 30053 192.0.2.0/24 IPv4".to_owned()));
+    web.spec.source_ranges = Vec::new();
+    world.ensure(&mut web).await.unwrap();
+    assert_eq!(rules(&world), ["ingress tcp 30080 0.0.0.0/0 IPv4", "ingress udp 30053 0.0.0.0/0 IPv4"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_141_and_150_rules_are_for_the_range_of_the_member_subnet() {
+    let world = World::with(Options::default(), |config, cloud| {
+        managed(config);
+        let members = cloud.add_subnet(&cloud.fixture().network, "six", "2001:db8:6::/64");
+        config.load_balancer.places.member_subnet_id = members;
+    });
+    world.ensure(&mut world.service()).await.unwrap();
+    assert_eq!(rules(&world), ["ingress tcp 30080 2001:db8:6::/64 IPv6"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_142_when_a_node_port_changes_the_new_rule_comes_before_the_old_one_goes() {
+    let world = world();
+    let mut web = world.service();
+    world.ensure(&mut web).await.unwrap();
+    world.cloud.forget_calls();
+    web.ports(&[(Protocol::Tcp, 80, 30081)]);
+    world.ensure(&mut web).await.unwrap();
+    assert_eq!(rules(&world), ["ingress tcp 30081 10.10.0.0/16 IPv4"]);
+    let writes = world.writes();
+    let place = |call: &str| writes.iter().position(|write| write == call).unwrap();
+    assert!(place("POST security-group-rules") < place("DELETE security-group-rules/{id}"), "{writes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_144_and_145_only_the_port_that_members_are_reached_at_joins_and_only_if_it_is_guarded() {
+    let mut world = world();
+    let (_, other) = world.cloud.add_network("storage", "172.16.0.0/24", false);
+    let ports = vec![NewPort::default(), NewPort { subnet: other, ..NewPort::default() }];
+    let two = world.cloud.add_server(NewServer { ports, ..NewServer::named("node-two-ports") });
+    let open = add_node(&world.cloud, "node-open");
+    let of = |server: &str| {
+        let ports = world.cloud.records(Kind::Port).into_iter();
+        ports.filter(|port| text(port, "device_id") == server).collect::<Vec<_>>()
+    };
+    let open_id = open.provider_id.as_ref().unwrap().as_str().trim_start_matches("openstack:///").to_owned();
+    world.cloud.edit(Kind::Port, text(&of(&open_id)[0], "id"), |port| {
+        port.insert("port_security_enabled".to_owned(), json!(false));
+        port.insert("security_groups".to_owned(), json!([]));
+    });
+    let reached = of(&two).iter().find_map(|port| {
+        let ip = port["fixed_ips"][0]["ip_address"].as_str()?.to_owned();
+        ip.starts_with("10.10.").then_some(ip)
+    });
+    let mut target = open.clone();
+    target.provider_id = bowline_core::ProviderId::new(&format!("openstack:///{two}"));
+    target.node = "node-two-ports".into();
+    target.addresses[0].address = reached.unwrap();
+    world.nodes = vec![target, open];
+    world.ensure(&mut world.service()).await.unwrap();
+    assert_eq!(members(&world), [two]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_146_once_groups_are_no_longer_managed_the_group_goes() {
+    let mut world = world();
+    let mut web = world.service();
+    world.ensure(&mut web).await.unwrap();
+    assert_eq!(world.groups().len(), 1);
+    world.reconfigure(|config| config.load_balancer.manage_security_groups = false);
+    world.ensure(&mut web).await.unwrap();
+    assert_eq!(world.groups(), Vec::<Record>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_147_a_rule_that_is_there_already_is_no_error() {
+    let world = world();
+    let fault =
+        r#"{"NeutronError": {"type": "SecurityGroupRuleExists", "message": "Security group rule already exists."}}"#;
+    let exists = Fault::Answer(409, fault.to_owned());
+    world.cloud.inject(FaultSpec::always(exists).on(Method::POST, "security-group-rules").times(1));
+    world.ensure(&mut world.service()).await.unwrap();
+    assert_eq!(rules(&world).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_beyond_the_quota_are_an_error() {
+    let world = world();
+    world.cloud.set_quota("security_group_rule", Some(0));
+    let mut web = world.service();
+    assert_eq!(world.ensure(&mut web).await.unwrap_err().kind(), ErrorKind::QuotaExceeded);
+    world.cloud.set_quota("security_group_rule", None);
+    world.ensure(&mut web).await.unwrap();
+    assert_eq!((rules(&world).len(), world.groups().len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_148_a_group_that_is_in_use_is_an_error_that_is_tried_again() {
+    let world = world();
+    let mut web = world.service();
+    world.ensure(&mut web).await.unwrap();
+    let used =
+        Fault::Answer(409, r#"{"NeutronError": {"type": "SecurityGroupInUse", "message": "in use"}}"#.to_owned());
+    world.cloud.inject(FaultSpec::always(used).on(Method::DELETE, "security-groups/{id}").times(1));
+    let error = world.remove(&mut web).await.unwrap_err();
+    assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::Conflict, bowline_cloud::Retry::Backoff));
+    world.remove(&mut web).await.unwrap();
+    world.assert_empty();
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_149_the_group_goes_with_its_service_although_the_balancer_is_gone() {
+    let world = world();
+    let mut web = world.service();
+    world.ensure(&mut web).await.unwrap();
+    for kind in [Kind::Member, Kind::HealthMonitor, Kind::Pool, Kind::Listener, Kind::FloatingIp, Kind::LoadBalancer] {
+        world.cloud.records(kind).iter().for_each(|record| {
+            world.cloud.remove(kind, text(record, "id"));
+        });
+    }
+    world.remove(&mut web).await.unwrap();
+    world.assert_empty();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_port_that_two_services_change_at_once_has_the_groups_of_both() {
+    let world = world();
+    let (mut one, mut other) = (world.named("one"), world.named("another"));
+    // Both have seen the ports as they are now.
+    let (_, first) = world.look(&mut one, true).await.unwrap();
+    let (_, second) = world.look(&mut other, true).await.unwrap();
+    for (service, plan) in [(&one, &first), (&other, &second)] {
+        for step in &plan.steps {
+            bowline_cloud::LoadBalancers::apply(&world.provider, &service.key, step).await.unwrap();
+        }
+    }
+    let groups: Vec<_> = world.groups().iter().map(|group| text(group, "id").to_owned()).collect();
+    let ports = world.cloud.records(Kind::Port).into_iter();
+    let of_servers: Vec<_> = ports.filter(|port| text(port, "device_owner").starts_with("compute:")).collect();
+    assert_eq!((groups.len(), of_servers.len()), (2, 2));
+    for port in of_servers {
+        let has = port["security_groups"].as_array().unwrap().clone();
+        assert!(groups.iter().all(|group| has.contains(&json!(group))), "{port:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tags_of_old_managers_are_taken_off_ports() {
+    let world = world();
+    let mut web = world.service();
+    world.ensure(&mut web).await.unwrap();
+    let group = text(&world.groups()[0], "id").to_owned();
+    let mut ports = world.cloud.records(Kind::Port).into_iter();
+    let port = ports.find(|port| text(port, "device_owner").starts_with("compute:")).unwrap();
+    world.cloud.edit(Kind::Port, text(&port, "id"), |port| {
+        port.insert("tags".to_owned(), json!([group, "mine"]));
+    });
+    world.remove(&mut web).await.unwrap();
+    assert_eq!(world.cloud.record(Kind::Port, text(&port, "id")).unwrap()["tags"], json!(["mine"]));
+    world.assert_empty();
+}

@@ -1,0 +1,327 @@
+//! A simulated cloud, the provider in it, and a small manager that does with balancers what the controller does: look, plan, carry
+//! out, come back when told to. Time is paused, so that nobody waits for it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancers, Retry};
+use bowline_core::annotations::LoadBalancerSettings;
+use bowline_core::{
+    Address, AddressType, HealthCheck, Ingress, IpFamily, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState,
+    LoadBalancerWish, Notice, Plan, PortSpec, Protocol, ProviderId, SessionAffinity, TargetNode, TrafficPolicy,
+};
+use bowline_http::{Client, Failure};
+use bowline_openstack::config::{Credential, Domain, Global, LoadBalancer, Networking, Scope, User};
+use bowline_openstack::{Config, OpenStack};
+use bowline_openstack_simulator::{Kind, NewServer, Options, Record, Simulator};
+use serde_json::Value;
+
+/// How often something is looked at before a test gives up.
+const PATIENCE: usize = 400;
+/// How many plans in a row a pass may need.
+const ROUNDS: usize = 6;
+
+pub(crate) const LB_ID: &str = "loadbalancer.openstack.org/load-balancer-id";
+pub(crate) const LB_ADDRESS: &str = "loadbalancer.openstack.org/load-balancer-address";
+pub(crate) const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+
+pub(crate) struct World {
+    pub(crate) cloud: Simulator,
+    pub(crate) provider: OpenStack,
+    config: Config,
+    pub(crate) nodes: Vec<TargetNode>,
+}
+
+/// A Service as far as it matters here.
+#[derive(Debug, Clone)]
+pub(crate) struct Service {
+    pub(crate) key: LoadBalancerKey,
+    pub(crate) annotations: BTreeMap<String, String>,
+    pub(crate) spec: LoadBalancerSpec,
+}
+
+/// What came of a pass.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    pub(crate) ingress: Vec<Ingress>,
+    pub(crate) notices: Vec<String>,
+    pub(crate) state: Option<LoadBalancerState>,
+}
+
+impl World {
+    /// With two nodes and an external network that is configured.
+    pub(crate) fn new() -> World {
+        World::with(Options::default(), |_, _| ())
+    }
+
+    /// With a change of the configuration.
+    pub(crate) fn with(options: Options, change: impl FnOnce(&mut Config, &Simulator)) -> World {
+        let cloud = Simulator::new(options);
+        let mut config = config(&cloud);
+        change(&mut config, &cloud);
+        let nodes = ["node-1", "node-2"].iter().map(|name| add_node(&cloud, name)).collect();
+        World { provider: provider(&config, &cloud), config, cloud, nodes }
+    }
+
+    /// A new process in the same cloud, which remembers nothing.
+    pub(crate) fn restart(&mut self) {
+        self.provider = provider(&self.config, &self.cloud);
+    }
+
+    /// The same with another configuration.
+    pub(crate) fn reconfigure(&mut self, change: impl FnOnce(&mut Config)) {
+        change(&mut self.config);
+        self.restart();
+    }
+
+    /// `default/web`, with TCP on port 80.
+    pub(crate) fn service(&self) -> Service {
+        self.named("web")
+    }
+
+    pub(crate) fn named(&self, name: &str) -> Service {
+        let spec = LoadBalancerSpec {
+            ports: vec![port(Protocol::Tcp, 80, 30080)],
+            targets: self.nodes.clone(),
+            source_ranges: Vec::new(),
+            requested_address: None,
+            ip_families: vec![IpFamily::IPv4],
+            session_affinity: SessionAffinity::None,
+            traffic_policy: TrafficPolicy::Cluster,
+            health_check: None,
+        };
+        let uid = format!("0123abcd-4567-89ab-cdef-{:0>12}", name.len());
+        let (namespace, service) = ("default".to_owned(), name.to_owned());
+        let key = LoadBalancerKey { cluster: "kubernetes".into(), namespace, service, uid };
+        Service { key, annotations: BTreeMap::new(), spec }
+    }
+
+    // ---- passes
+
+    /// All that a manager does until the Service is as wished.
+    pub(crate) async fn ensure(&self, service: &mut Service) -> Result<Outcome, Error> {
+        self.pass(service, true).await
+    }
+
+    /// All that a manager does until nothing of it is left.
+    pub(crate) async fn remove(&self, service: &mut Service) -> Result<Outcome, Error> {
+        self.pass(service, false).await
+    }
+
+    async fn pass(&self, service: &mut Service, wanted: bool) -> Result<Outcome, Error> {
+        let mut notices = Vec::new();
+        for _ in 0..ROUNDS {
+            let (state, plan) = self.look(service, wanted).await?;
+            notices.extend(plan.notices.iter().map(reason));
+            if plan.is_empty() {
+                notices.sort();
+                notices.dedup();
+                let ingress = state.iter().flat_map(|state| state.status.ingress.clone()).collect();
+                return Ok(Outcome { ingress, notices, state });
+            }
+            for step in &plan.steps {
+                match self.apply(service, step).await {
+                    Ok(()) => {}
+                    Err(error) if step.dispensable.is_some() && error.kind().is_refusal() => {
+                        notices.extend(step.dispensable.clone());
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        panic!("after {ROUNDS} rounds there is still something to do: {}", self.look(service, wanted).await?.1);
+    }
+
+    /// Until there is a plan; what the Service's annotations are to say by then is written, as by the controller.
+    pub(crate) async fn look(
+        &self,
+        service: &mut Service,
+        wanted: bool,
+    ) -> Result<(Option<LoadBalancerState>, Plan), Error> {
+        for _ in 0..PATIENCE {
+            let state = self.provider.observe(&[self.wish(service, wanted)]).await.remove(0)?;
+            if let (Some(state), true) = (&state, wanted) {
+                service.annotations.extend(state.annotations.clone());
+            }
+            match self.provider.plan(&self.wish(service, wanted), state.as_ref()) {
+                Ok(plan) => return Ok((state, plan)),
+                Err(error) => pause(error).await?,
+            }
+        }
+        panic!("there is never a plan");
+    }
+
+    async fn apply(&self, service: &mut Service, step: &bowline_core::Step) -> Result<(), Error> {
+        for _ in 0..PATIENCE {
+            match self.provider.apply(&service.key, step).await {
+                Ok(Applied::Noted(annotations)) => {
+                    service.annotations.extend(annotations);
+                    return Ok(());
+                }
+                Ok(_) => return Ok(()),
+                Err(error) => pause(error).await?,
+            }
+        }
+        panic!("never done: {step}");
+    }
+
+    pub(crate) fn wish(&self, service: &Service, wanted: bool) -> LoadBalancerWish {
+        let settings = self.provider.settings(&service.annotations, LoadBalancerSettings::default()).unwrap();
+        LoadBalancerWish {
+            key: service.key.clone(),
+            annotations: Arc::new(service.annotations.clone()),
+            settings: Arc::new(settings),
+            spec: wanted.then(|| Arc::new(service.spec.clone())),
+        }
+    }
+
+    // ---- what the cloud has
+
+    pub(crate) fn only(&self, kind: Kind) -> Record {
+        let records = self.cloud.records(kind);
+        assert_eq!(records.len(), 1, "{kind:?}: {records:?}");
+        records.into_iter().next().unwrap()
+    }
+
+    pub(crate) fn count(&self, kind: Kind) -> usize {
+        self.cloud.records(kind).len()
+    }
+
+    /// Those that were not there from the start.
+    pub(crate) fn groups(&self) -> Vec<Record> {
+        let groups = self.cloud.records(Kind::SecurityGroup).into_iter();
+        groups.filter(|group| text(group, "name").starts_with("lb-sg-")).collect()
+    }
+
+    /// What writing calls there were: `POST loadbalancers`.
+    pub(crate) fn writes(&self) -> Vec<String> {
+        self.cloud.writes().iter().map(|entry| format!("{} {}", entry.method, entry.template)).collect()
+    }
+
+    /// The body of the last writing call of this kind.
+    pub(crate) fn sent(&self, call: &str) -> Value {
+        let writes = self.cloud.writes();
+        let found = writes.iter().rfind(|entry| format!("{} {}", entry.method, entry.template) == call);
+        found.unwrap_or_else(|| panic!("no {call} in {:?}", self.writes())).body.clone()
+    }
+
+    /// Nothing of any Service is left.
+    pub(crate) fn assert_empty(&self) {
+        for kind in
+            [Kind::LoadBalancer, Kind::Listener, Kind::Pool, Kind::Member, Kind::HealthMonitor, Kind::FloatingIp]
+        {
+            assert_eq!(self.cloud.records(kind), Vec::<Record>::new(), "{kind:?}");
+        }
+        assert_eq!(self.groups(), Vec::<Record>::new());
+    }
+}
+
+impl Service {
+    pub(crate) fn annotate(&mut self, key: &str, value: &str) -> &mut Service {
+        let key = if key.contains('/') { key.to_owned() } else { format!("loadbalancer.openstack.org/{key}") };
+        self.annotations.insert(key, value.to_owned());
+        self
+    }
+
+    pub(crate) fn ask_for(&mut self, address: &str) -> &mut Service {
+        self.spec.requested_address = Some(address.to_owned());
+        self
+    }
+
+    /// With the traffic policy Local.
+    pub(crate) fn local(&mut self, port: u16) -> &mut Service {
+        self.spec.traffic_policy = TrafficPolicy::Local;
+        self.spec.health_check = Some(HealthCheck { path: "/healthz".to_owned(), port });
+        self
+    }
+
+    pub(crate) fn ports(&mut self, ports: &[(Protocol, u16, u16)]) -> &mut Service {
+        self.spec.ports =
+            ports.iter().map(|&(protocol, number, node_port)| port(protocol, number, node_port)).collect();
+        self
+    }
+}
+
+impl Outcome {
+    /// The only address in the status.
+    pub(crate) fn ip(&self) -> &str {
+        match self.ingress.as_slice() {
+            [Ingress { ip: Some(ip), hostname: None, .. }] => ip,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Where a field of a record is a text.
+pub(crate) fn text<'a>(record: &'a Record, field: &str) -> &'a str {
+    record.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(crate) fn port(protocol: Protocol, port: u16, node_port: u16) -> PortSpec {
+    PortSpec { name: String::new(), protocol, port, node_port: Some(node_port), app_protocol: None }
+}
+
+/// Comes back when the cloud said so; every other error is the end of a pass.
+async fn pause(error: Error) -> Result<(), Error> {
+    match (error.kind(), error.retry_advice()) {
+        (ErrorKind::InProgress, Retry::After(pause)) => {
+            tokio::time::sleep(pause).await;
+            Ok(())
+        }
+        _ => Err(error),
+    }
+}
+
+fn reason(notice: &Notice) -> String {
+    notice.reason.clone()
+}
+
+/// A server, and the node that it is.
+pub(crate) fn add_node(cloud: &Simulator, name: &str) -> TargetNode {
+    let id = cloud.add_server(NewServer::named(name));
+    let ports = cloud.records(Kind::Port).into_iter().filter(|port| text(port, "device_id") == id);
+    let fixed = ports.filter_map(|port| port.get("fixed_ips")?.get(0)?.get("ip_address")?.as_str().map(str::to_owned));
+    let addresses = fixed.map(|address| Address { kind: AddressType::InternalIP, address }).collect();
+    TargetNode {
+        node: name.into(),
+        provider_id: ProviderId::new(&format!("openstack:///{id}")),
+        addresses,
+        draining: false,
+    }
+}
+
+fn provider(config: &Config, cloud: &Simulator) -> OpenStack {
+    let cloud = cloud.clone();
+    let answer = move |request| {
+        let cloud = cloud.clone();
+        async move { cloud.answer(request).await.map_err(|lost| Failure::Broken(lost.to_string())) }
+    };
+    OpenStack::over(config.clone(), Client::in_process(Arc::new(answer), Duration::from_secs(60)))
+}
+
+fn config(cloud: &Simulator) -> Config {
+    let fixture = cloud.fixture();
+    let mut load_balancer = LoadBalancer::default();
+    load_balancer.places.subnet_id = fixture.subnet;
+    load_balancer.places.floating_network_id = fixture.external_network;
+    let user = User::Name("k8s".to_owned(), Domain::Id("default".to_owned()));
+    Config {
+        global: Global {
+            auth_url: "http://cloud/identity/v3".to_owned(),
+            credential: Credential::Password { user, password: fixture.password.as_str().into() },
+            scope: Scope::ProjectId(fixture.project),
+            interface: "public".to_owned(),
+            ..Global::default()
+        },
+        load_balancer,
+        classes: BTreeMap::new(),
+        networking: Networking::default(),
+        router_id: None,
+        request_timeout: Duration::from_secs(60),
+        regional: false,
+        wait_active_steps: 23,
+        files: Vec::new(),
+        warnings: Vec::new(),
+    }
+}
