@@ -241,3 +241,24 @@ impl Orphan {
         self.plan.is_err() && self.outcome == Outcome::Listed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bowline_core::testing::service;
+
+    #[test]
+    fn a_mark_without_uid_belongs_to_the_service_of_its_name_and_one_with_uid_to_no_other() {
+        let web = Service { uid: "u1".to_owned(), ..service("default/web") };
+        let plain = Service { uid: "u2".to_owned(), kind: ServiceType::ClusterIP, ..service("default/plain") };
+        let services = [Arc::new(web), Arc::new(plain)];
+        let owners = Owners::of(&services);
+        let is_owned = |name: &str, uid: &str| {
+            let (cluster, namespace) = ("kubernetes".into(), "default".to_owned());
+            owners.have(&LoadBalancerKey { cluster, namespace, service: name.to_owned(), uid: uid.to_owned() })
+        };
+        assert!(is_owned("web", "u1") && is_owned("web", ""));
+        assert!(!is_owned("web", "u0"), "an earlier Service of the name");
+        assert!(!is_owned("gone", "") && !is_owned("plain", ""), "no Service that has, or may have, a balancer");
+    }
+}

@@ -1,6 +1,7 @@
 //! What would be done, told and not done: with a cloud that counts what it is asked.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -14,12 +15,13 @@ use bowline_cloud::{
 use bowline_controllers::forecast::{Forecast, Item, RemarkKind, Snapshot, forecast};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::service::DefaultCloud;
+use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::lifecycle::Moment;
 use bowline_core::testing::{annotated, finalized, node, service, status, taint};
 use bowline_core::well_known::{NO_SCHEDULE, UNINITIALIZED_TAINT};
 use bowline_core::{
     Address, AddressType, ClusterName, Instance, InstanceRef, InstanceState, IpFamily, LoadBalancerKey,
-    LoadBalancerState, LoadBalancerWish, Node, Plan, ProviderId, Ready, Service, ServiceType, Step, Verb,
+    LoadBalancerState, LoadBalancerWish, Node, Notice, Plan, ProviderId, Ready, Service, ServiceType, Step, Verb,
 };
 use jiff::Timestamp;
 
@@ -111,20 +113,34 @@ impl OneByOne for Provider {
     }
 }
 
+/// Where the harbour notes a balancer's place.
+const BERTH: &str = "harbour.example/berth";
+/// What the harbour remarks in its plans, and what is wrong with a Service in its eyes.
+const REMARK: &str = "harbour.example/remark";
+const WRONG: &str = "harbour.example/wrong";
+
 #[async_trait]
 impl LoadBalancers for Provider {
+    fn settings(
+        &self,
+        annotations: &BTreeMap<String, String>,
+        common: LoadBalancerSettings,
+    ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
+        match annotations.get(WRONG) {
+            Some(message) => Err(vec![Mistake { place: WRONG.to_owned(), message: message.clone() }]),
+            None => Ok(common),
+        }
+    }
+
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
         let state = |wish: &LoadBalancerWish| match wish.key.service.as_str() {
             "broken" => Err(Error::new(ErrorKind::Unavailable, "observe", "the harbour is closed")),
             name if name.starts_with("made") => {
                 let status = status(&["192.0.2.1"]);
                 let problems = name.ends_with("ailing").then(|| "port 80/TCP: taken".to_owned()).into_iter().collect();
-                Ok(Some(LoadBalancerState {
-                    status,
-                    problems,
-                    annotations: Default::default(),
-                    resources: serde_json::Value::Null,
-                }))
+                let is_noted = name.ends_with("noted");
+                let annotations = is_noted.then(|| (BERTH.to_owned(), "7".to_owned())).into_iter().collect();
+                Ok(Some(LoadBalancerState { status, problems, annotations, resources: serde_json::Value::Null }))
             }
             _ => Ok(None),
         };
@@ -147,8 +163,9 @@ impl LoadBalancers for Provider {
             dispensable: None,
             payload: serde_json::Value::Null,
         };
+        let notice = |text: &String| Notice { reason: "HarbourRemark".to_owned(), message: text.clone() };
         Ok(Plan {
-            notices: Vec::new(),
+            notices: wish.annotations.get(REMARK).map(notice).into_iter().collect(),
             steps: match (&wish.spec, state) {
                 (Some(_), None) => vec![step(Verb::Create)],
                 (None, Some(_)) => vec![step(Verb::Delete)],
@@ -324,6 +341,34 @@ async fn what_a_service_asks_for_in_vain_is_refused_and_its_condition_says_so() 
     assert_eq!(lines[2], format!("Service a/udp: {refused}"));
     assert!(lines[1].ends_with("Note") && forecast.items[1].remarks[0].message.contains("bowline.dev/internal"));
     assert_eq!(forecast.summary().failed, 0);
+}
+
+#[tokio::test]
+async fn what_the_cloud_notes_and_remarks_is_told() {
+    let made = |name: &str| Service { status: status(&["192.0.2.1"]), ..finalized(service(name)) };
+    let noted = [(BERTH, "7")];
+    let services = vec![
+        made("a/made-noted"),
+        annotated(Service { deleting: true, ..made("b/made-noted") }, &noted),
+        annotated(Service { kind: ServiceType::ClusterIP, ..made("c/made-noted") }, &noted),
+        annotated(made("d/made-noted"), &noted),
+        annotated(made("e/made"), &[(REMARK, "the tide is low")]),
+    ];
+    let forecast = of(vec![], services).await;
+    let lines = told(&forecast);
+    assert_eq!(lines[0], format!("Service a/made-noted: update [annotation {BERTH}: 7]"));
+    assert!(!lines[1].contains("annotation"), "it goes as it is: {}", lines[1]);
+    assert!(lines[2].contains(&format!("update [annotation {BERTH}: 7 (removed)], update [status")), "{}", lines[2]);
+    assert_eq!(lines[3..], ["Service e/made: Note"], "what is said already is not written");
+    assert_eq!(forecast.items[3].remarks[0].message, "HarbourRemark: the tide is low");
+}
+
+#[tokio::test]
+async fn what_is_wrong_in_the_clouds_own_eyes_is_told_with_the_rest() {
+    let annotations = [("bowline.dev/internal", "perhaps"), (WRONG, "no such berth")];
+    let forecast = of(vec![], vec![annotated(service("a/mistaken"), &annotations)]).await;
+    let message = &forecast.items[0].remarks[0].message;
+    assert!(message.contains("bowline.dev/internal") && message.contains("no such berth"), "{message}");
 }
 
 #[tokio::test]

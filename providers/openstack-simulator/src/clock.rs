@@ -66,6 +66,12 @@ impl Ids {
         self.uuid().replace('-', "")
     }
 
+    /// The one that something of this name has in every cloud.
+    pub(crate) fn of(name: &str) -> String {
+        let seed = name.bytes().fold(0_u64, |sum, byte| sum.wrapping_mul(0x0100_0000_01b3) ^ u64::from(byte));
+        Ids { last: seed }.hex()
+    }
+
     /// The next address of a network card.
     pub(crate) fn mac(&mut self) -> String {
         let [.., a, b, c] = self.draw().to_be_bytes();

@@ -33,7 +33,7 @@ pub enum Fault {
     AnswerLost,
     /// It is done, and the answer makes no sense.
     Garbled,
-    /// Lists are empty and nothing is found.
+    /// Lists are empty, and who asks for one thing gets `{}`.
     Empty,
     /// There is never an answer.
     Hanging,

@@ -50,19 +50,44 @@ pub struct Fixture {
 /// Puts it there.
 pub(crate) fn furnish(state: &mut State) {
     people(state);
-    let external = json!({"name": "public", "router:external": true, "mtu": 1500, "is_default": false});
-    state.fixture.external_network = add_network(state, external);
-    let network = state.fixture.external_network.clone();
-    state.fixture.external_subnet = add_subnet(state, &network, "public-subnet", "203.0.113.0/24");
+    outside(state);
     state.fixture.network = add_network(state, json!({"name": "k8s-net"}));
     let network = state.fixture.network.clone();
     state.fixture.subnet = add_subnet(state, &network, "k8s-net-subnet", "10.10.0.0/16");
     state.fixture.default_group = add_group(state, "default");
     state.fixture.security_group = add_group(state, "k8s-nodes");
+    let (default, nodes) = (state.fixture.default_group.clone(), state.fixture.security_group.clone());
+    for ethertype in ["IPv4", "IPv6"] {
+        admit(state, &default, json!({"ethertype": ethertype, "remote_group_id": default, "description": null}));
+    }
+    admit(state, &nodes, json!({"remote_group_id": nodes}));
+    admit(state, &nodes, json!({"protocol": "tcp", "port_range_min": 22, "port_range_max": 22}));
     router(state);
     flavor(state);
     state.fixture.octavia_flavor = state.ids.uuid();
     state.fixture.octavia_zone = "lb-zone-1".to_owned();
+}
+
+/// An external network, which is somebody else's.
+fn outside(state: &mut State) {
+    let external = json!({"name": "public", "router:external": true, "mtu": 1500, "is_default": false});
+    let network = add_network(state, external);
+    let subnet = add_subnet(state, &network, "public-subnet", "203.0.113.0/24");
+    let other = state.ids.hex();
+    for (kind, id) in [(Kind::Network, &network), (Kind::Subnet, &subnet)] {
+        if let Some(record) = state.records.get_mut(kind, id) {
+            record.set("tenant_id", other.clone());
+            record.set("project_id", other.clone());
+        }
+    }
+    (state.fixture.external_network, state.fixture.external_subnet) = (network, subnet);
+}
+
+/// A rule that lets others in.
+fn admit(state: &mut State, group: &str, fields: Value) {
+    let mut rule = object(fields);
+    rule.set("security_group_id", group);
+    add(state, Kind::SecurityGroupRule, Value::Object(rule));
 }
 
 fn people(state: &mut State) {
@@ -71,7 +96,8 @@ fn people(state: &mut State) {
     let name = "k8s".to_owned();
     let known = &mut state.identity;
     known.projects.push(Project { id: project.clone(), name: name.clone(), ..Project::default() });
-    known.users.push(User { id: user.clone(), name, password: password.clone(), ..User::default() });
+    let default_project = Some(project.clone());
+    known.users.push(User { id: user.clone(), name, password: password.clone(), default_project, ..User::default() });
     known.application_credentials.push(ApplicationCredential {
         id: credential.clone(),
         name: "cloud-provider".to_owned(),

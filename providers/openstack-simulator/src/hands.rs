@@ -12,6 +12,7 @@ use crate::journal::Entry;
 use crate::options::{Options, Work};
 use crate::records::{Kind, Record, object};
 use crate::simulator::Simulator;
+use crate::wire::Body;
 use crate::{faults::Fault, network, octavia, secrets};
 
 impl Simulator {
@@ -102,9 +103,21 @@ impl Simulator {
     pub fn add_secret(&self, kind: Kind, name: &str) -> String {
         let state = &mut *self.state();
         let (id, date) = (state.ids.uuid(), state.clock.without_zone());
-        let record = secrets::blank(kind, &id, name, &date);
+        let record = secrets::blank(kind, &id, name, &date, &state.fixture.user);
         state.records.of_mut(kind).insert("", record);
         id
+    }
+
+    /// Makes a balancer as somebody else would, of what a request would send, and returns its ID; Octavia's work on it is
+    /// done. `None` if Octavia refuses.
+    pub fn add_balancer(&self, fields: Value) -> Option<String> {
+        let state = &mut *self.state();
+        let reply = octavia::add_balancer(state, object(fields)).ok()?;
+        octavia::finish_all(state);
+        match reply.body {
+            Body::Json(body) => Some(body["loadbalancer"]["id"].as_str()?.to_owned()),
+            _ => None,
+        }
     }
 
     /// From now on a subnet has no address left, or as many as are free.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::records::{Fields, Record};
-use crate::wire::{Call, Reply};
+use crate::wire::{Call, Reply, Service};
 
 /// Query parameters that are about the list and not about what is in it.
 const ABOUT_THE_LIST: [&str; 7] = ["limit", "marker", "fields", "sort_key", "sort_dir", "sort", "page_reverse"];
@@ -114,7 +114,12 @@ pub(crate) fn limit(call: &Call, most: Option<usize>) -> Result<Option<usize>, S
 /// The URL of another page: this call's, from this marker, with its filters or without.
 pub(crate) fn link(call: &Call, rel: &str, marker: &str, filters: bool, reverse: bool) -> Value {
     let mut query = form_urlencoded::Serializer::new(String::new());
-    for (key, value) in &call.query {
+    let mut asked: Vec<_> = call.query.iter().collect();
+    if call.service == Service::Compute {
+        // Nova writes them anew, in alphabetical order.
+        asked.sort();
+    }
+    for (key, value) in asked {
         if !["marker", "page_reverse"].contains(&key.as_str()) && (filters || key == "limit") {
             query.append_pair(key, value);
         }

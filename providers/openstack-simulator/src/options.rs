@@ -28,10 +28,12 @@ pub struct Options {
     pub servers_per_page: usize,
     /// How many records one page of Neutron holds at most; `None` gives all unless asked for fewer.
     pub records_per_page: Option<usize>,
+    /// Whether a project sees the subnets of external networks, which often are the administrator's alone.
+    pub external_subnets_visible: bool,
     /// Whether a project may choose the address of a floating IP, which most clouds leave to administrators.
     pub floating_address_choice: bool,
     /// The most of each kind that the project may have, by the services' own names: `floatingip`, `port`,
-    /// `security_group`, `security_group_rule` in Neutron; `load_balancer`, `listener`, `pool`, `member`,
+    /// `security_group`, `security_group_rule` in Neutron, and `routes` of a router; `load_balancer`, `listener`, `pool`, `member`,
     /// `health_monitor` in Octavia. What is not named has no limit.
     pub quotas: Vec<(String, u64)>,
     /// Whether a connection is closed after each answer, as behind uWSGI.
@@ -100,6 +102,7 @@ impl Default for Options {
             octavia_providers: texts(&["amphora", "ovn"]),
             servers_per_page: 1000,
             records_per_page: None,
+            external_subnets_visible: true,
             floating_address_choice: false,
             quotas: Vec::new(),
             close_connections: false,

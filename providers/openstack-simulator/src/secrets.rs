@@ -18,9 +18,17 @@ pub(crate) fn answer(state: &mut State, call: &Call) -> Outcome {
 }
 
 fn find(state: &State, kind: Kind, id: &str, missing: &str) -> Outcome {
+    if !is_uuid(id) {
+        let noun = if kind == Kind::Secret { "secret" } else { "container" };
+        return Err(not_found(&format!("Not Found. Provided {noun} id is invalid.")));
+    }
     let found = state.records.get(kind, id).ok_or_else(|| not_found(missing))?;
     let shown: Record = found.iter().filter(|(field, _)| *field != "id").map(|(k, v)| (k.clone(), v.clone())).collect();
     Ok(Reply::json(200, shown.into()))
+}
+
+fn is_uuid(id: &str) -> bool {
+    id.len() == 36 && id.chars().nth(14) == Some('4')
 }
 
 fn not_found(description: &str) -> Reply {
@@ -28,10 +36,10 @@ fn not_found(description: &str) -> Reply {
 }
 
 /// A secret or container of this ID.
-pub(crate) fn blank(kind: Kind, id: &str, name: &str, date: &str) -> Record {
+pub(crate) fn blank(kind: Kind, id: &str, name: &str, date: &str, creator: &str) -> Record {
     let collection = if kind == Kind::Secret { "secrets" } else { "containers" };
     let mut record = crate::records::object(json!({
-        "id": id, "name": name, "status": "ACTIVE", "created": date, "updated": date, "creator_id": "",
+        "id": id, "name": name, "status": "ACTIVE", "created": date, "updated": date, "creator_id": creator,
     }));
     let reference = format!("http://openstack.invalid/key-manager/v1/{collection}/{id}");
     match kind {

@@ -66,8 +66,16 @@ impl Simulator {
     /// Sets the status of a server; the machine is stopped in `SHUTOFF`.
     pub fn set_server_status(&self, id: &str, status: &str) {
         self.edit(Kind::Server, id, |server| {
-            let (vm_state, power_state) = if status == "ACTIVE" { ("active", 1) } else { ("stopped", 4) };
+            let (vm_state, power_state) = match status {
+                "SHUTOFF" => ("stopped".to_owned(), 4),
+                other => (other.to_ascii_lowercase(), 1),
+            };
             server.set("status", status);
+            // Only what is up or on its way up makes progress.
+            match status {
+                "ACTIVE" => server.set("progress", 0),
+                _ => drop(server.remove("progress")),
+            }
             server.set("OS-EXT-STS:vm_state", vm_state);
             server.set("OS-EXT-STS:power_state", power_state);
         });

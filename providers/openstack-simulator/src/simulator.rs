@@ -113,7 +113,10 @@ impl Simulator {
                 serve();
                 return Err(Lost);
             }
-            Some(Fault::Garbled) => Reply { body: crate::wire::Body::Text("{\"serv".to_owned()), ..serve() },
+            Some(Fault::Garbled) => {
+                serve();
+                Reply::text(200, "{\"serv")
+            }
             Some(Fault::Empty) => self.state().serve_nothing(call),
             Some(Fault::Hanging) => std::future::pending().await,
         })
@@ -146,7 +149,7 @@ impl State {
         outcome.unwrap_or_else(|refusal| refusal)
     }
 
-    /// As if there were nothing but what every cloud has.
+    /// As if there were nothing: lists are empty, and so is the answer to who asks for one thing.
     fn serve_nothing(&mut self, call: &Call) -> Reply {
         if !call.is_read() || call.service == Service::Identity {
             return self.serve(call);
@@ -154,7 +157,7 @@ impl State {
         let past = self.shown.replace(Records::default());
         let reply = self.seeing_the_past(|state| state.serve_now(call));
         self.shown = past;
-        reply
+        if reply.status == 404 { Reply::json(200, json!({})) } else { reply }
     }
 
     fn seeing_the_past(&mut self, look: impl FnOnce(&mut State) -> Reply) -> Reply {

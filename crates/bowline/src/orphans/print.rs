@@ -68,7 +68,8 @@ fn route_title(LostRoute { cloud, route, .. }: &LostRoute) -> String {
 
 /// Whose it was, and where it is.
 fn title(Orphan { cloud, key, .. }: &Orphan) -> String {
-    format!("{}/{} (UID {}) in {}", key.namespace, key.service, key.uid, cloud.name())
+    let uid = if key.uid.is_empty() { String::new() } else { format!(" (UID {})", key.uid) };
+    format!("{}/{}{uid} in {}", key.namespace, key.service, cloud.name())
 }
 
 /// What became of one, in a line.

@@ -159,7 +159,7 @@ impl Scene<'_> {
             remark_all(item, &sight.plan.notices);
             let then = state_then(service, wish, sight.state, &sight.plan)?;
             let ready = condition::ready(&condition::problems(&then), self.now);
-            item.in_cloud = sight.plan;
+            item.in_cloud = Plan::of(sight.plan.steps);
             let change = decide::ensured(service, &then.status, ready).with_annotations(service, &then.annotations);
             item.update(fields(service, &change));
         }

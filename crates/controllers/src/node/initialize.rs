@@ -9,6 +9,7 @@ use bowline_core::{Instance, InstanceRef, InstanceState, Node, NodeName, address
 use bowline_kube::{EventType, ObjectRef, WriteError};
 use bowline_runtime::{Shutdown, Work};
 use futures::stream::{self, StreamExt as _};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
@@ -26,6 +27,10 @@ const FULL: usize = 100;
 
 /// How long a few Nodes wait for more: machines that boot together register within moments of each other.
 const GATHER: Duration = Duration::from_millis(100);
+
+/// How long they wait at most, while more keep coming. A read of a cloud that lists costs the same for few as for many, so
+/// that a thousand Nodes that come fifty in a second are worth ten reads, not a hundred.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How many batches may be under way: enough to read for the next while the last is being written, few enough that a Node
 /// that somebody waits for does not stand behind thousands.
@@ -60,14 +65,19 @@ pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
     tasks.wait().await;
 }
 
-/// The next batch: all that waits, with a moment's patience if that is little.
+/// The next batch: all that waits, with a moment's patience if that is little, and some more while others come.
 async fn gather(shared: &Shared) -> Vec<Work<NodeName>> {
     let mut batch = shared.queue.next_batch(BATCH).await;
-    if batch.len() < FULL && batch.iter().any(|work| is_uninitialized(shared, work.key())) {
+    let begin = Instant::now();
+    while batch.len() < FULL
+        && begin.elapsed() < PATIENCE
+        && batch.iter().any(|work| is_uninitialized(shared, work.key()))
+    {
         tokio::time::sleep(GATHER).await;
-        if !shared.queue.is_empty() {
-            batch.extend(shared.queue.next_batch(BATCH - batch.len()).await);
+        if shared.queue.is_empty() {
+            break;
         }
+        batch.extend(shared.queue.next_batch(BATCH - batch.len()).await);
     }
     batch
 }

@@ -417,3 +417,24 @@ async fn heartbeats_cost_nothing() {
     assert_eq!(world.node_writes(), writes);
     assert_eq!(world.cloud_calls(), calls);
 }
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_keep_coming_share_their_reads() {
+    let mut world = World::new().await;
+    let names: Vec<_> = (0..60).map(|number| format!("node{number}")).collect();
+    for name in &names {
+        world.cloud().add(machine(name, &format!("i-{name}"), &["I10.0.0.1"])).unwrap();
+    }
+    world.start();
+    for three in names.chunks(3) {
+        for name in three {
+            world.register(name).await;
+        }
+        world.pass(Duration::from_millis(90)).await;
+    }
+    for name in &names {
+        world.initialized(name).await;
+    }
+    let calls = world.cloud_calls();
+    assert!(calls <= 4, "they came within two seconds, and took {calls} reads");
+}

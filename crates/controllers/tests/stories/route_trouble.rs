@@ -77,6 +77,28 @@ async fn r23_without_a_listing_nothing_is_touched_and_the_next_comes_soon() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cloud_that_has_no_routes_after_all_is_left_alone_until_it_has() {
+    let mut world = World::with_routes(&["a", "b"]).await;
+    world.join_with_ranges("a", &["10.120.0.0/24"]).await;
+    let without = world.cloud().inject(FaultSpec::always(Fault::Failing(501)).on("list-routes"));
+    world.start();
+    world.pass(WHILE).await;
+    world.join_with_ranges("b", &["10.120.1.0/24"]).await;
+    world.pass(WHILE).await;
+    assert_eq!((network(&world.node("a").await), network(&world.node("b").await)), (None, None));
+    assert_eq!(
+        world.route_calls(),
+        [("list-routes".to_owned(), 1)].into(),
+        "a Node that comes is no reason to ask again"
+    );
+    assert!(world.route_syncs().is_empty(), "nothing failed: {:?}", world.route_syncs());
+    world.cloud().repair(without);
+    world.pass(REFRESH).await;
+    world.reachable("a").await;
+    world.reachable("b").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_creation_whose_answer_is_lost_makes_one_route() {
     let mut world = World::with_routes(&["a"]).await;
     world.layers.max_attempts = 1;

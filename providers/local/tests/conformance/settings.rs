@@ -32,12 +32,14 @@ const NOTHING_MISSING: [&str; 4] = [
 ];
 
 /// What the balancers of this cloud never do, and what they have no limit for.
-const NEVER_BALANCED: [&str; 5] = [
+const NEVER_BALANCED: [&str; 7] = [
     "sctp_is_balanced",
     "node_ports_are_not_needed",
     "port_limit_is_reached",
     "target_limit_is_reached",
     "without_draining_a_leaving_node_goes",
+    "first_family_is_served",
+    "without_uid_marks_the_name_is_the_owner",
 ];
 
 pub(super) fn settings() -> Vec<Setting> {

@@ -20,7 +20,8 @@ pub(crate) fn answer(state: &mut State, call: &Call) -> Outcome {
     match (call.method.as_str(), resource.as_slice()) {
         ("GET", ["servers", "detail"]) => servers(state, call),
         ("GET", ["servers", id]) => server(state, call, id),
-        ("GET", ["flavors"] | ["flavors", "detail"]) => Ok(flavors(state, call)),
+        ("GET", ["flavors" | "servers"]) => Ok(brief(state, call, resource.contains(&"servers"))),
+        ("GET", ["flavors", "detail"]) => Ok(flavors(state, call)),
         ("GET", ["flavors", id]) => flavor(state, call, id),
         _ => Err(Reply::text(404, "404 Not Found\n\nThe resource could not be found.\n\n   ")),
     }
@@ -34,6 +35,10 @@ fn version(call: &Call) -> Reply {
 }
 
 fn servers(state: &State, call: &Call) -> Outcome {
+    if call.value("all_tenants").is_some() {
+        let message = "Policy doesn't allow os_compute_api:servers:detail:get_all_tenants to be performed.";
+        return Err(Reply::json(403, json!({"forbidden": {"code": 403, "message": message}})));
+    }
     let pattern = match call.value("name") {
         Some(text) => Some(Pattern::read(text).ok_or_else(|| bad_name(text))?),
         None => None,
@@ -43,7 +48,7 @@ fn servers(state: &State, call: &Call) -> Outcome {
     // Nova shows the newest first.
     let newest = state.records.of(Kind::Server).oldest_first().into_iter().rev().map(|row| &row.record);
     let wanted = newest.filter(|server| pattern.as_ref().is_none_or(|name| name.matches(server.text("name"))));
-    let records = wanted.map(|server| shown(call, server)).collect();
+    let records = wanted.map(|server| shown(state, call, server)).collect();
     let page =
         listing::page(call, records, limit).map_err(|marker| bad_request(&format!("marker [{marker}] not found")))?;
     let mut body = json!({"servers": page.items});
@@ -56,12 +61,23 @@ fn servers(state: &State, call: &Call) -> Outcome {
 fn server(state: &State, call: &Call, id: &str) -> Outcome {
     let missing = || not_found(&format!("Instance {id} could not be found."));
     let server = state.records.get(Kind::Server, id).ok_or_else(missing)?;
-    Ok(one(200, "server", shown(call, server)))
+    Ok(one(200, "server", shown(state, call, server)))
 }
 
 fn flavors(state: &State, call: &Call) -> Reply {
     let flavors = state.records.of(Kind::Flavor).iter().map(|row| with_links(call, &row.record, "flavors").into());
     Reply::json(200, json!({"flavors": flavors.collect::<Vec<Value>>()}))
+}
+
+/// Only IDs and names.
+fn brief(state: &State, call: &Call, servers: bool) -> Reply {
+    let (kind, many) = if servers { (Kind::Server, "servers") } else { (Kind::Flavor, "flavors") };
+    let rows = state.records.of(kind).oldest_first().into_iter().map(|row| {
+        let mut shown = with_links(call, &row.record, many);
+        shown.retain(|field, _| ["id", "name", "links"].contains(&field.as_str()));
+        shown.into()
+    });
+    one(200, many, rows.collect::<Vec<Value>>())
 }
 
 fn flavor(state: &State, call: &Call, id: &str) -> Outcome {
@@ -70,8 +86,9 @@ fn flavor(state: &State, call: &Call, id: &str) -> Outcome {
     Ok(one(200, "flavor", with_links(call, flavor, "flavors")))
 }
 
-fn shown(call: &Call, server: &Record) -> Record {
+fn shown(state: &State, call: &Call, server: &Record) -> Record {
     let mut shown = with_links(call, server, "servers");
+    add_floating_ips(state, &mut shown);
     for (field, collection) in [("flavor", "flavors"), ("image", "images")] {
         if let Some(Value::Object(thing)) = shown.get_mut(field) {
             let href = call.url(&format!("{collection}/{}", thing.text("id")));
@@ -79,6 +96,25 @@ fn shown(call: &Call, server: &Record) -> Record {
         }
     }
     shown
+}
+
+/// A server shows the floating IPs of its ports beside their own addresses.
+fn add_floating_ips(state: &State, server: &mut Record) {
+    let ips = state.records.of(Kind::FloatingIp).iter().map(|row| &row.record);
+    for ip in ips {
+        let Some(port) = state.records.get(Kind::Port, ip.text("port_id")) else { continue };
+        let network = state.records.get(Kind::Network, port.text("network_id"));
+        let name = network.map_or("", |network| network.text("name"));
+        if port.text("device_id") != server.text("id") {
+            continue;
+        }
+        if let Some(Value::Array(list)) = server.get_mut("addresses").and_then(|all| all.get_mut(name)) {
+            let (address, mac) = (ip.text("floating_ip_address"), port.text("mac_address"));
+            list.push(
+                json!({"version": 4, "addr": address, "OS-EXT-IPS:type": "floating", "OS-EXT-IPS-MAC:mac_addr": mac}),
+            );
+        }
+    }
 }
 
 fn with_links(call: &Call, record: &Record, collection: &str) -> Record {

@@ -1,6 +1,6 @@
 //! Who may have a token, and for what.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Identity, fault, malformed, unauthorized};
 use crate::records::Record;
@@ -32,6 +32,8 @@ pub struct User {
     pub domain: Domain,
     /// Its password.
     pub password: String,
+    /// The ID of the project that a token is for if nobody says otherwise.
+    pub default_project: Option<String>,
 }
 
 /// A project.
@@ -92,9 +94,13 @@ pub(super) enum Scope {
 /// Why there is no token.
 pub(super) enum Refusal {
     Malformed(String),
+    /// It is not of the shape that it should have.
+    Invalid(String),
     Wrong,
     /// Wrong, and it says so.
     Explained(String),
+    /// There is no such application credential.
+    Unknown(String),
     Delegated,
     UnknownToken,
 }
@@ -103,8 +109,13 @@ impl Refusal {
     pub(super) fn reply(self, call: &Call) -> Reply {
         match self {
             Refusal::Malformed(what) => malformed(&what),
+            Refusal::Invalid(what) => fault(400, "Bad Request", &what),
             Refusal::Wrong => unauthorized(call),
-            Refusal::Explained(message) => fault(401, "Unauthorized", &message),
+            Refusal::Explained(message) => {
+                let error = json!({"code": 401, "identity": {}, "message": message, "title": "Unauthorized"});
+                Reply::json(401, json!({"error": error}))
+            }
+            Refusal::Unknown(id) => fault(404, "Not Found", &format!("Could not find Application Credential: {id}.")),
             Refusal::Delegated => {
                 let message = "You are not authorized to perform the requested action: Using a delegated token to create \
                                another token is not allowed..";
@@ -117,7 +128,7 @@ impl Refusal {
 
 impl Proof {
     pub(super) fn read(known: &Identity, request: &Record) -> Result<Proof, Refusal> {
-        let missing = |what: &str| Refusal::Malformed(format!("{what} is a required property."));
+        let missing = |what: &str| Refusal::Invalid(format!("{what} is a required property"));
         let identity = request.get("identity").ok_or_else(|| missing("'identity'"))?;
         let methods = identity.get("methods").and_then(Value::as_array).ok_or_else(|| missing("'methods'"))?;
         let methods: Vec<String> = methods.iter().filter_map(Value::as_str).map(str::to_owned).collect();
@@ -127,7 +138,11 @@ impl Proof {
         let proof = |user, credential, delegated| Proof { user, methods: methods.clone(), credential, delegated };
         match method.as_str() {
             "password" => by_password(known, given).map(|user| proof(user, None, false)),
-            "token" => by_token(known, given).map(|user| proof(user, None, false)),
+            "token" => {
+                let (user, earlier) = by_token(known, given)?;
+                let methods = methods.iter().cloned().chain(earlier).collect();
+                Ok(Proof { methods, ..proof(user, None, false) })
+            }
             "application_credential" => {
                 let (user, credential) = by_application_credential(known, given)?;
                 Ok(proof(user, Some(credential), true))
@@ -154,7 +169,8 @@ fn find_user(known: &Identity, given: &Value) -> Result<Option<User>, Refusal> {
     Ok(known.users.iter().find(|user| user.name == name && is_domain(&user.domain, domain)).cloned())
 }
 
-fn by_token(known: &Identity, given: &Value) -> Result<User, Refusal> {
+/// Whose token it is, and how it was come by.
+fn by_token(known: &Identity, given: &Value) -> Result<(User, Vec<String>), Refusal> {
     let token = known.tokens.get(text(given, "id")).ok_or(Refusal::UnknownToken)?;
     if token.expires <= tokio::time::Instant::now() {
         return Err(Refusal::UnknownToken);
@@ -162,7 +178,8 @@ fn by_token(known: &Identity, given: &Value) -> Result<User, Refusal> {
     if token.delegated {
         return Err(Refusal::Delegated);
     }
-    known.users.iter().find(|user| user.id == token.user).cloned().ok_or(Refusal::Wrong)
+    let user = known.users.iter().find(|user| user.id == token.user).cloned().ok_or(Refusal::Wrong)?;
+    Ok((user, token.methods.clone()))
 }
 
 fn by_application_credential(known: &Identity, given: &Value) -> Result<(User, ApplicationCredential), Refusal> {
@@ -174,7 +191,11 @@ fn by_application_credential(known: &Identity, given: &Value) -> Result<(User, A
     } else {
         known.application_credentials.iter().find(|one| one.id == id)
     };
-    let credential = credential.filter(|one| one.secret == text(given, "secret")).ok_or(Refusal::Wrong)?;
+    let unknown = || if id.is_empty() { Refusal::Wrong } else { Refusal::Unknown(id.to_owned()) };
+    let credential = credential.ok_or_else(unknown)?;
+    if credential.secret != text(given, "secret") {
+        return Err(Refusal::Wrong);
+    }
     let user = known.users.iter().find(|user| user.id == credential.user).ok_or(Refusal::Wrong)?;
     Ok((user.clone(), credential.clone()))
 }
@@ -190,7 +211,10 @@ impl Scope {
             }
             return project(known, &credential.project).map(Scope::Project);
         }
-        let Some(asked) = asked else { return Ok(Scope::Nothing) };
+        let Some(asked) = asked else {
+            let usual = proof.user.default_project.as_deref();
+            return usual.map_or(Ok(Scope::Nothing), |usual| project(known, usual).map(Scope::Project));
+        };
         if let Some(trust) = asked.get("OS-TRUST:trust") {
             return trust_scope(known, text(trust, "id"), &proof.user);
         }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::records::object;
 use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply, Service};
 
@@ -36,6 +37,8 @@ pub(crate) struct Token {
     /// It comes from an application credential or a trust, and cannot be exchanged for another.
     delegated: bool,
     user: String,
+    /// How it was come by.
+    methods: Vec<String>,
     /// The roles that it was given with.
     roles: Vec<String>,
 }
@@ -89,7 +92,9 @@ fn version(call: &Call) -> Value {
 
 fn authenticate(state: &mut State, call: &Call) -> Outcome {
     state.identity.authentications += 1;
-    let request = call.object("auth").ok_or_else(|| malformed("Expecting to find valid JSON in request body."))?;
+    let json = call.json().ok_or_else(|| malformed("Expecting to find valid JSON in request body."))?;
+    let request = json.get("auth").cloned().map(object);
+    let request = request.ok_or_else(|| malformed("Expecting to find auth in request body."))?;
     let proof = Proof::read(&state.identity, &request).map_err(|refusal| refusal.reply(call))?;
     let scope = Scope::read(&state.identity, &request, &proof).map_err(|refusal| refusal.reply(call))?;
     let id = format!("gAAAAA{}{}", state.ids.hex(), state.ids.hex());
@@ -97,6 +102,7 @@ fn authenticate(state: &mut State, call: &Call) -> Outcome {
         expires: Instant::now() + state.options.token_lifetime,
         delegated: proof.delegated,
         user: proof.user.id.clone(),
+        methods: proof.methods.clone(),
         roles: state.options.roles.clone(),
     };
     state.identity.tokens.insert(id.clone(), token);

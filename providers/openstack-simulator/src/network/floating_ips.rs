@@ -51,7 +51,12 @@ fn with_status(mut ip: Record) -> Record {
 }
 
 fn check_address_choice(state: &State, sent: &Record) -> Result<(), Reply> {
-    if sent.text("floating_ip_address").is_empty() || state.options.floating_address_choice {
+    let address = sent.text("floating_ip_address");
+    if !address.is_empty() && address.parse::<IpAddr>().is_err() {
+        let message = format!("Invalid input for floating_ip_address. Reason: '{address}' is not a valid IP address.");
+        return Err(bad_request("HTTPBadRequest", &message));
+    }
+    if address.is_empty() || state.options.floating_address_choice {
         return Ok(());
     }
     let rules = "(rule:create_floatingip and rule:create_floatingip:floating_ip_address)";
@@ -73,6 +78,9 @@ fn take_address(state: &State, sent: &Record) -> Result<IpAddr, Reply> {
     let subnets = state.records.of(Kind::Subnet).iter().map(|row| &row.record);
     let of_network = subnets.filter(|found| found.text("network_id") == network);
     let usable: Vec<_> = of_network.filter(|found| subnet.is_empty() || found.text("id") == subnet).collect();
+    if !subnet.is_empty() && state.records.get(Kind::Subnet, subnet).is_none() {
+        return Err(not_found(Kind::Subnet, subnet));
+    }
     if usable.is_empty() && !subnet.is_empty() {
         let why =
             format!("Failed to create port on network {network}, because fixed_ips included invalid subnet {subnet}.");
@@ -95,8 +103,7 @@ fn take_address(state: &State, sent: &Record) -> Result<IpAddr, Reply> {
             let message = format!("IP address {wanted} is not a valid IP for the specified subnet.");
             bad_request("InvalidIpForSubnet", &message)
         }
-        _ if subnet.is_empty() => no_address_left("network", network),
-        _ => no_address_left("subnet", subnet),
+        _ => no_address_left(network),
     })
 }
 

@@ -131,7 +131,8 @@ fn list(state: &State, call: &Call, collection: &Collection) -> Outcome {
     let bad_limit = |limit| format!("Bad limit request: Limit must be an integer 0 or greater and not '{limit}'.");
     let limit = listing::limit(call, state.options.records_per_page);
     let limit = limit.map_err(|limit| bad_request("BadRequest", &bad_limit(limit)))?;
-    let rows = state.records.of(collection.kind).iter().map(|row| view(state, collection.kind, &row.record));
+    let rows = state.records.of(collection.kind).iter().filter(|row| is_visible(state, collection.kind, &row.record));
+    let rows = rows.map(|row| view(state, collection.kind, &row.record));
     let records =
         rows.filter(|record| listing::filters(call).all(|(field, values)| listing::passes(record, field, &values)));
     let page = listing::page(call, records.collect(), limit).map_err(|marker| collection.not_found(&marker))?;
@@ -153,8 +154,17 @@ fn with_links(call: &Call, collection: &Collection, page: listing::Page, is_page
 }
 
 fn get(state: &State, collection: &Collection, id: &str) -> Outcome {
-    let record = state.records.get(collection.kind, id).ok_or_else(|| collection.not_found(id))?;
+    let record = state.records.get(collection.kind, id).filter(|record| is_visible(state, collection.kind, record));
+    let record = record.ok_or_else(|| collection.not_found(id))?;
     Ok(one(200, collection.one, view(state, collection.kind, record)))
+}
+
+/// Whether the project may see it.
+fn is_visible(state: &State, kind: Kind, record: &Record) -> bool {
+    let is_external = |network: &Record| network.get("router:external") == Some(&json!(true));
+    state.options.external_subnets_visible
+        || kind != Kind::Subnet
+        || !state.records.get(Kind::Network, record.text("network_id")).is_some_and(is_external)
 }
 
 fn delete(state: &mut State, kind: Kind, id: &str) -> Outcome {
@@ -175,12 +185,19 @@ pub(crate) fn view(state: &State, kind: Kind, record: &Record) -> Record {
         Kind::SecurityGroup => {
             let rules = state.records.of(Kind::SecurityGroupRule).iter();
             let rules = rules.filter(|row| row.record.text("security_group_id") == id);
-            shown.set("security_group_rules", rules.map(|row| row.record.clone().into()).collect::<Vec<Value>>());
+            shown.set("security_group_rules", rules.map(|row| with_tags(&row.record)).collect::<Vec<Value>>());
         }
         Kind::FloatingIp => shown.set("port_details", floating_ips::port_details(state, record)),
         _ => {}
     }
     shown
+}
+
+/// A rule within its group has tags; by itself it has none.
+fn with_tags(rule: &Record) -> Value {
+    let mut rule = rule.clone();
+    rule.set("tags", json!([]));
+    rule.into()
 }
 
 /// A fault, as Neutron words it.

@@ -17,7 +17,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     state.records.get(Kind::Network, network).ok_or_else(|| not_found(Kind::Network, network))?;
     let subnets = state.records.of(Kind::Subnet).iter().map(|row| &row.record);
     let subnets: Vec<_> = subnets.filter(|subnet| subnet.text("network_id") == network).collect();
-    let exhausted = || no_address_left("network", network);
+    let exhausted = || no_address_left(network);
     let mut fixed_ips = Vec::new();
     if let Some(subnet) = subnets.first() {
         let ip = addresses::allocate(&state.records, subnet, None).map_err(|_: Refused| exhausted())?;
@@ -28,6 +28,9 @@ pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     port.set("fixed_ips", fixed_ips);
     port.set("security_groups", json!([state.fixture.default_group]));
     port.set("revision_number", 1);
+    if sent.get("port_security_enabled") == Some(&json!(false)) {
+        port.set("security_groups", json!([]));
+    }
     port.extend(sent);
     state.records.of_mut(Kind::Port).insert("", port.clone());
     Ok(one(201, "port", port))
@@ -39,6 +42,7 @@ pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
     let port = state.records.get(Kind::Port, id).ok_or_else(|| not_found(Kind::Port, id))?;
     check_revision(call, port)?;
     check_groups(state, &sent)?;
+    check_security(port, &sent)?;
     complete_pairs(port, &mut sent)?;
     let date = state.clock.with_zone();
     let Some(port) = state.records.get_mut(Kind::Port, id) else { return Err(not_found(Kind::Port, id)) };
@@ -58,6 +62,21 @@ fn check_groups(state: &State, sent: &Record) -> Result<(), Reply> {
     missing.map_or(Ok(()), |id| Err(not_found(Kind::SecurityGroup, id)))
 }
 
+/// Without port security there is neither a group nor a further address.
+fn check_security(port: &Record, sent: &Record) -> Result<(), Reply> {
+    let is_some = |field| sent.get(field).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    let secured = sent.get("port_security_enabled").or(port.get("port_security_enabled")) != Some(&json!(false));
+    if !secured && is_some("allowed_address_pairs") {
+        let message = "Port Security must be enabled in order to have allowed address pairs on a port.";
+        return Err(fault(409, "AddressPairAndPortSecurityRequired", message));
+    }
+    if !secured && is_some("security_groups") {
+        let message = "Port security must be enabled and port must have an IP address in order to use security groups.";
+        return Err(fault(400, "PortSecurityAndIPRequiredForSecurityGroups", message));
+    }
+    Ok(())
+}
+
 /// A pair without a hardware address gets the port's.
 fn complete_pairs(port: &Record, sent: &mut Record) -> Result<(), Reply> {
     if let Some(Value::Array(groups)) = sent.get_mut("security_groups") {
@@ -65,16 +84,23 @@ fn complete_pairs(port: &Record, sent: &mut Record) -> Result<(), Reply> {
         groups.dedup();
     }
     let Some(Value::Array(pairs)) = sent.get_mut("allowed_address_pairs") else { return Ok(()) };
+    let mut seen = Vec::new();
     for pair in pairs {
         let ip = pair.get("ip_address").and_then(Value::as_str).unwrap_or_default().to_owned();
         let is_address = ip.parse::<ipnet::IpNet>().is_ok() || ip.parse::<std::net::IpAddr>().is_ok();
         if !is_address {
-            let message = format!("Invalid input for allowed_address_pairs. Reason: '{ip}' is not a valid IP address.");
+            let message = format!("'{ip}' is not a valid IP address");
             return Err(fault(400, "HTTPBadRequest", &message));
         }
         if pair.get("mac_address").is_none_or(Value::is_null) {
             pair["mac_address"] = json!(port.text("mac_address"));
         }
+        if seen.contains(pair) {
+            let (mac, ip) = (pair["mac_address"].as_str().unwrap_or_default(), ip);
+            let message = format!("Request contains duplicate address pair: mac_address {mac} ip_address {ip}.");
+            return Err(fault(400, "DuplicateAddressPairInRequest", &message));
+        }
+        seen.push(pair.clone());
     }
     Ok(())
 }
@@ -95,7 +121,7 @@ pub(crate) fn remove(state: &mut State, id: &str) -> Option<()> {
     Some(())
 }
 
-/// No address is left on a network or subnet.
-pub(super) fn no_address_left(what: &str, id: &str) -> Reply {
-    fault(409, "IpAddressGenerationFailure", &format!("No more IP addresses available on {what} {id}."))
+/// No address is left on a network; a subnet is never named.
+pub(super) fn no_address_left(network: &str) -> Reply {
+    fault(409, "IpAddressGenerationFailure", &format!("No more IP addresses available on network {network}."))
 }

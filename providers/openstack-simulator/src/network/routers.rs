@@ -65,17 +65,26 @@ fn write(state: &mut State, id: &str, change: Record) -> Outcome {
 
 /// Every next hop must be in a subnet of the router, and not be the router itself.
 fn check_routes(state: &State, id: &str, routes: &[Value]) -> Result<(), Reply> {
+    if state.quota("routes").is_some_and(|limit| routes.len() as u64 > limit) {
+        let message = format!("Unable to complete operation for {id}. The number of routes exceeds the maximum.");
+        return Err(fault(400, "RoutesExhausted", &message));
+    }
     let interfaces: Vec<&Record> = interfaces(state, id).collect();
     let subnets = interfaces.iter().flat_map(|port| addresses::subnets_of_port(port));
     let nets: Vec<IpNet> = subnets.filter_map(|id| addresses::net(state.records.get(Kind::Subnet, id)?)).collect();
     let own: Vec<IpAddr> = interfaces.iter().flat_map(|port| addresses::of_port(port)).collect();
-    for route in routes {
-        let hop = route.get("nexthop").and_then(Value::as_str).and_then(|hop| hop.parse::<IpAddr>().ok());
-        let connected = hop.is_some_and(|hop| nets.iter().any(|net| net.contains(&hop)));
-        if !connected {
+    for (number, route) in routes.iter().enumerate() {
+        if routes.iter().take(number).any(|earlier| earlier == route) {
+            let message = format!("Invalid input for routes. Reason: Duplicate hostroute '{}'.", spelled(route));
+            return Err(fault(400, "HTTPBadRequest", &message));
+        }
+        let hop = route.get("nexthop").and_then(Value::as_str).unwrap_or_default();
+        let bad_hop = |_| fault(400, "AddrFormatError", &format!("failed to detect a valid IP address from '{hop}'"));
+        let hop: IpAddr = hop.parse().map_err(bad_hop)?;
+        if !nets.iter().any(|net| net.contains(&hop)) {
             return Err(invalid_routes(routes, "the nexthop is not connected with router"));
         }
-        if hop.is_some_and(|hop| own.contains(&hop)) {
+        if own.contains(&hop) {
             return Err(invalid_routes(routes, "the nexthop is used by router"));
         }
     }
@@ -89,10 +98,12 @@ pub(super) fn interfaces<'a>(state: &'a State, router: &'a str) -> impl Iterator
 }
 
 fn invalid_routes(routes: &[Value], why: &str) -> Reply {
-    let route = |route: &Value| {
-        let text = |field| route.get(field).and_then(Value::as_str).unwrap_or_default();
-        format!("{{'destination': '{}', 'nexthop': '{}'}}", text("destination"), text("nexthop"))
-    };
-    let routes: Vec<_> = routes.iter().map(route).collect();
+    let routes: Vec<_> = routes.iter().map(spelled).collect();
     fault(400, "InvalidRoutes", &format!("Invalid format for routes: [{}], {why}", routes.join(", ")))
+}
+
+/// A route as Python would print it.
+fn spelled(route: &Value) -> String {
+    let text = |field| route.get(field).and_then(Value::as_str).unwrap_or_default();
+    format!("{{'destination': '{}', 'nexthop': '{}'}}", text("destination"), text("nexthop"))
 }

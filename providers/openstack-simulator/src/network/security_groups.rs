@@ -21,6 +21,35 @@ const IDENTITY: [&str; 8] = [
     "remote_group_id",
 ];
 
+/// What Neutron knows by name.
+const PROTOCOLS: [&str; 25] = [
+    "ah",
+    "dccp",
+    "egp",
+    "esp",
+    "gre",
+    "hopopt",
+    "icmp",
+    "igmp",
+    "ip",
+    "ipip",
+    "ipv6-encap",
+    "ipv6-frag",
+    "ipv6-icmp",
+    "icmpv6",
+    "ipv6-nonxt",
+    "ipv6-opts",
+    "ipv6-route",
+    "ospf",
+    "pgm",
+    "rsvp",
+    "sctp",
+    "tcp",
+    "udp",
+    "udplite",
+    "vrrp",
+];
+
 pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     let sent = sent(call, "security_group")?;
     check_fields(Kind::SecurityGroup, &sent)?;
@@ -68,18 +97,27 @@ pub(super) fn create_rule(state: &mut State, call: &Call) -> Outcome {
     check_rule(&rule)?;
     check_new(state, &rule)?;
     quotas::check(state, "security_group_rule", Kind::SecurityGroupRule)?;
-    rule.set("normalized_cidr", rule.get("remote_ip_prefix").cloned().unwrap_or_default());
+    let normal = rule.text("remote_ip_prefix").parse::<IpNet>().ok().map(|net| net.trunc().to_string());
+    rule.set("normalized_cidr", normal);
     state.records.of_mut(Kind::SecurityGroupRule).insert("", rule.clone());
     Ok(one(201, "security_group_rule", rule))
 }
 
 fn check_rule(rule: &Record) -> Result<(), Reply> {
+    let protocol = rule.text("protocol");
+    if !protocol.is_empty() && protocol.parse::<u8>().is_err() && !PROTOCOLS.contains(&protocol) {
+        let known = PROTOCOLS.map(|known| format!("'{known}'")).join(", ");
+        let message =
+            format!("Security group rule protocol {protocol} not supported. Only protocol values [None, {known}]");
+        let message = format!("{message} and integer representations [0 to 255] are supported.");
+        return Err(bad_request("SecurityGroupRuleInvalidProtocol", &message));
+    }
     let (prefix, ethertype) = (rule.text("remote_ip_prefix"), rule.text("ethertype"));
     let family = match prefix.parse() {
         Ok(IpNet::V4(_)) => "IPv4",
         Ok(IpNet::V6(_)) => "IPv6",
         Err(_) if prefix.is_empty() => ethertype,
-        Err(_) => return Err(bad_request("HTTPBadRequest", &format!("'{prefix}' is not a valid IP subnet."))),
+        Err(_) => return Err(bad_request("InvalidCIDR", &format!("Invalid CIDR {prefix} given as IP prefix."))),
     };
     if family != ethertype {
         let message = format!("Conflicting value ethertype {ethertype} for CIDR {prefix}");

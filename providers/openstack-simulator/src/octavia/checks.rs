@@ -12,7 +12,7 @@ use crate::wire::Reply;
 
 /// Protocols of listeners, and the minor version that brought them.
 const LISTENERS: [(&str, u32); 7] =
-    [("TCP", 0), ("HTTP", 0), ("PROMETHEUS", 25), ("HTTPS", 0), ("UDP", 0), ("TERMINATED_HTTPS", 0), ("SCTP", 23)];
+    [("TCP", 0), ("TERMINATED_HTTPS", 0), ("HTTP", 0), ("HTTPS", 0), ("SCTP", 23), ("UDP", 0), ("PROMETHEUS", 25)];
 
 /// Protocols of pools.
 const POOLS: [(&str, u32); 7] =
@@ -99,9 +99,35 @@ pub(super) fn listener(state: &State, sent: &Record, provider: &str) -> Result<(
             return Err(invalid("allowed_cidrs", &message));
         }
     }
+    for field in ["timeout_client_data", "timeout_member_connect", "timeout_member_data", "timeout_tcp_inspect"] {
+        let value = sent.get(field).and_then(Value::as_i64).unwrap_or_default();
+        if value < 0 {
+            return Err(invalid(field, &format!("Value: '{value}'. Value should be greater or equal to 0")));
+        }
+    }
     let is_l4 = ["", "TCP", "UDP", "SCTP"].contains(&sent.text("protocol"));
     not_by_ovn(provider, !is_l4, "protocol")?;
     not_by_ovn(provider, sent.contains_key("allowed_cidrs"), "allowed_cidrs")
+}
+
+/// Headers are inserted where there are headers.
+pub(super) fn headers(sent: &Record, protocol: &str) -> Result<(), Reply> {
+    let asked = sent.get("insert_headers").and_then(Value::as_object).is_some_and(|headers| !headers.is_empty());
+    if asked && !["HTTP", "TERMINATED_HTTPS"].contains(&protocol) {
+        return Err(fault(400, &format!("insert-headers is not a valid option for a {protocol} protocol listener.")));
+    }
+    Ok(())
+}
+
+/// What a listener shows to its clients must be there.
+pub(super) fn certificate(state: &State, sent: &Record) -> Result<(), Reply> {
+    let reference = sent.text("default_tls_container_ref");
+    let id = reference.rsplit('/').next().unwrap_or_default();
+    let known = [Kind::Secret, Kind::Container].iter().any(|kind| state.records.get(*kind, id).is_some());
+    if reference.is_empty() || known {
+        return Ok(());
+    }
+    Err(fault(400, &format!("Could not retrieve certificate: ['{reference}']")))
 }
 
 /// Checks the values of a pool.
@@ -130,12 +156,16 @@ pub(super) fn pair(listener: &str, pool: &str) -> Result<(), Reply> {
 }
 
 /// Checks the values of a member.
-pub(super) fn member(sent: &Record) -> Result<(), Reply> {
+pub(super) fn member(state: &State, sent: &Record) -> Result<(), Reply> {
     port(sent, "protocol_port")?;
     port(sent, "monitor_port")?;
     let address = sent.text("address");
     if address.parse::<IpAddr>().is_err() {
         return Err(invalid("address", &format!("Value: '{address}'. Value should be IPv4 or IPv6 format")));
+    }
+    let subnet = sent.text("subnet_id");
+    if !subnet.is_empty() && state.records.get(Kind::Subnet, subnet).is_none() {
+        return Err(fault(400, &format!("Subnet {subnet} not found.")));
     }
     Ok(())
 }

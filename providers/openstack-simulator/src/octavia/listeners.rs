@@ -37,10 +37,13 @@ pub(super) fn provider(state: &State, balancer: &str) -> String {
 /// Makes a listener of a balancer, and its pool if it comes with one.
 pub(super) fn add(state: &mut State, balancer: &str, mut sent: Record) -> Result<Record, Reply> {
     check_port(state, balancer, &sent)?;
+    checks::headers(&sent, sent.text("protocol"))?;
+    checks::certificate(state, &sent)?;
     let pool = sent.remove("default_pool").map(object);
     let mut listener = skeletons::new(state, Kind::Listener);
     listener.extend(sent);
     if let Some(pool) = pool {
+        listener.set("updated_at", state.clock.without_zone());
         listener.set("default_pool_id", pool_of(state, balancer, listener.text("protocol"), pool)?);
     }
     state.records.of_mut(Kind::Listener).insert(balancer, listener.clone());
@@ -82,6 +85,9 @@ pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
     checks::changed_fields(state, Kind::Listener, &sent)?;
     let balancer = balancer_of(state, id)?;
     checks::listener(state, &sent, &provider(state, &balancer))?;
+    let protocol = state.records.get(Kind::Listener, id).map_or("", |found| found.text("protocol"));
+    checks::headers(&sent, protocol)?;
+    checks::certificate(state, &sent)?;
     work::check_mutable(state, &balancer, (Kind::LoadBalancer, &balancer))?;
     work::begin(state, &balancer, &[(Kind::Listener, id)], "PENDING_UPDATE");
     let Some(listener) = state.records.get_mut(Kind::Listener, id) else { return Err(not_found(Kind::Listener, id)) };

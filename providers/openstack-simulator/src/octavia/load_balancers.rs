@@ -14,7 +14,11 @@ use crate::wire::{Call, Outcome, Reply};
 
 /// Makes one, and in the same request what is below it. Either all is made or nothing.
 pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
-    let mut sent = sent(call, Kind::LoadBalancer)?;
+    add(state, sent(call, Kind::LoadBalancer)?)
+}
+
+/// Makes one of what was sent.
+pub(crate) fn add(state: &mut State, mut sent: Record) -> Outcome {
     checks::new_fields(state, Kind::LoadBalancer, &sent)?;
     check_choices(state, &sent)?;
     let vip = check_vip(state, &sent)?;
@@ -38,7 +42,6 @@ fn make(state: &mut State, sent: Record, vip: Vip, listeners: Vec<Record>, pools
         listeners::add(state, &id, listener)?;
     }
     work::begin(state, &id, &[], "PENDING_CREATE");
-    balancer.set("updated_at", Value::Null);
     Ok(one(201, "loadbalancer", views::tree(state, &balancer)))
 }
 
@@ -129,6 +132,8 @@ fn make_port(state: &mut State, balancer: &str, subnet_id: &str, wanted: Option<
     port.set("network_id", subnet.text("network_id"));
     port.set("mac_address", state.ids.mac());
     port.set("fixed_ips", json!([addresses::fixed_ip(&subnet, ip)]));
+    // A group of Octavia's own, which the project does not see.
+    port.set("security_groups", json!([state.ids.uuid()]));
     state.records.of_mut(Kind::Port).insert("", port.clone());
     Ok(port)
 }
@@ -149,8 +154,8 @@ fn check_below(state: &State, sent: &Record, listeners: &[Record], pools: &[Reco
     let provider = sent.text("provider");
     let inline = listeners.iter().filter_map(|listener| listener.get("default_pool")?.as_object());
     let defined: Vec<&Record> = inline.filter(|pool| pool.contains_key("protocol")).chain(pools).collect();
-    quotas::check(state, Kind::Listener, listeners.len())?;
     quotas::check(state, Kind::Pool, defined.len())?;
+    quotas::check(state, Kind::Listener, listeners.len())?;
     let members = defined.iter().filter_map(|pool| pool.get("members")?.as_array()).map(Vec::len).sum();
     quotas::check(state, Kind::Member, members)?;
     quotas::check(
@@ -164,7 +169,10 @@ fn check_below(state: &State, sent: &Record, listeners: &[Record], pools: &[Reco
     }
     for pool in defined {
         if pool.text("name").is_empty() {
-            return Err(fault(400, "Pools must be named when creating a fully populated loadbalancer."));
+            return Err(fault(
+                400,
+                "Validation failure: Pools must be named when creating a fully populated loadbalancer.",
+            ));
         }
         checks::new_fields(state, Kind::Pool, pool)?;
         checks::pool(state, pool, provider)?;
@@ -176,7 +184,8 @@ pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
     let sent = sent(call, Kind::LoadBalancer)?;
     checks::changed_fields(state, Kind::LoadBalancer, &sent)?;
     state.records.get(Kind::LoadBalancer, id).ok_or_else(|| not_found(Kind::LoadBalancer, id))?;
-    work::check_mutable(state, id, (Kind::LoadBalancer, id))?;
+    work::check_state(state, id, &["ACTIVE"])?;
+    check_tags(state, id, &sent)?;
     work::begin(state, id, &[], "");
     let Some(balancer) = state.records.get_mut(Kind::LoadBalancer, id) else {
         return Err(not_found(Kind::LoadBalancer, id));
@@ -184,6 +193,18 @@ pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
     balancer.extend(sent);
     let balancer = balancer.clone();
     Ok(one(200, "loadbalancer", view(state, Kind::LoadBalancer, &balancer)))
+}
+
+/// The same tag twice is more than Octavia's database takes, and what was there before is lost by then.
+fn check_tags(state: &mut State, id: &str, sent: &Record) -> Result<(), Reply> {
+    let tags = sent.texts("tags");
+    let twice = tags.iter().enumerate().find(|(at, tag)| tags.iter().take(*at).any(|earlier| earlier == *tag));
+    let Some((_, tag)) = twice else { return Ok(()) };
+    let message = format!("(pymysql.err.IntegrityError) (1062, \"Duplicate entry '{id}-{tag}' for key 'PRIMARY'\")");
+    if let Some(balancer) = state.records.get_mut(Kind::LoadBalancer, id) {
+        balancer.set("tags", json!([]));
+    }
+    Err(server_fault(&message))
 }
 
 pub(super) fn delete(state: &mut State, call: &Call, id: &str) -> Outcome {
@@ -194,7 +215,7 @@ pub(super) fn delete(state: &mut State, call: &Call, id: &str) -> Outcome {
         let message = format!("Validation failure: Cannot delete Load Balancer {id} - it has children");
         return Err(fault(400, &message));
     }
-    work::check_deletable(state, id)?;
+    work::check_state(state, id, &["ACTIVE", "ERROR"])?;
     work::begin(state, id, &[], "");
     work::mark(state, Kind::LoadBalancer, id, "PENDING_DELETE");
     Ok(Reply::empty(204))

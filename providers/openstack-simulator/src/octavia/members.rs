@@ -9,7 +9,7 @@ use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
 
 pub(super) fn answer(state: &mut State, call: &Call, pool: &str, rest: &[&str]) -> Outcome {
-    let balancer = pools::balancer_of(state, pool)?;
+    let balancer = pools::balancer_of(state, pool).map_err(|refusal| no_pool(call, pool, refusal))?;
     match (call.method.as_str(), rest) {
         ("GET", []) => list(state, call, Kind::Member, Some(pool)),
         ("GET", [id]) => {
@@ -24,6 +24,15 @@ pub(super) fn answer(state: &mut State, call: &Call, pool: &str, rest: &[&str]) 
     }
 }
 
+/// Who asks for the members of a pool that is gone hears of it in prose.
+fn no_pool(call: &Call, pool: &str, refusal: Reply) -> Reply {
+    let prose = "The server could not comply with the request since it is either malformed or otherwise incorrect.";
+    match (call.is_read(), call.resource().len()) {
+        (true, _) | (_, 3) => Reply::text(404, format!("404 Bad Request\n\n{prose}\n\n Pool {pool} not found.  ")),
+        _ => refusal,
+    }
+}
+
 /// What Octavia tells members apart by.
 fn place(member: &Record) -> (String, Value) {
     (member.text("address").to_owned(), member.get("protocol_port").cloned().unwrap_or_default())
@@ -32,7 +41,7 @@ fn place(member: &Record) -> (String, Value) {
 /// Makes a member of a pool.
 pub(super) fn add(state: &mut State, pool: &str, sent: Record) -> Result<Record, Reply> {
     checks::new_fields(state, Kind::Member, &sent)?;
-    checks::member(&sent)?;
+    checks::member(state, &sent)?;
     let taken = state.records.of(Kind::Member).owned_by(pool).into_iter().any(|row| place(&row.record) == place(&sent));
     if taken {
         let (address, port) = place(&sent);
@@ -82,7 +91,7 @@ fn replace(state: &mut State, call: &Call, balancer: &str, pool: &str) -> Outcom
     let sent: Vec<Record> = sent.into_iter().map(object).collect();
     for member in &sent {
         checks::new_fields(state, Kind::Member, member)?;
-        checks::member(member)?;
+        checks::member(state, member)?;
     }
     work::check_mutable(state, balancer, (Kind::Pool, pool))?;
     let held: Vec<Record> =
@@ -94,6 +103,7 @@ fn replace(state: &mut State, call: &Call, balancer: &str, pool: &str) -> Outcom
 }
 
 fn carry_out(state: &mut State, balancer: &str, pool: &str, held: &[Record], sent: &[Record]) -> Outcome {
+    let usual = skeletons::of(state, Kind::Member);
     let mut twice = false;
     let mut changed: Vec<&str> = Vec::new();
     for member in sent {
@@ -104,6 +114,10 @@ fn carry_out(state: &mut State, balancer: &str, pool: &str, held: &[Record], sen
                 twice |= changed.contains(&id);
                 changed.push(id);
                 if let Some(kept) = state.records.get_mut(Kind::Member, id) {
+                    // What is not said is as in a new one, but for the subnet.
+                    for field in ["weight", "backup", "monitor_address", "monitor_port"] {
+                        kept.set(field, usual.get(field).cloned().unwrap_or_default());
+                    }
                     kept.extend(member.clone());
                 }
             }

@@ -19,6 +19,7 @@ use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
 
+pub(crate) use load_balancers::add as add_balancer;
 pub(crate) use views::view;
 pub(crate) use work::{Workload, finish_all, settle};
 
@@ -31,7 +32,7 @@ pub(crate) fn answer(state: &mut State, call: &Call) -> Outcome {
     }
     let roles = identity::check_token(state, call)?;
     if !roles.iter().any(|role| role == ROLE) {
-        return Err(fault(403, "Policy does not allow this request to be performed."));
+        return Err(forbidden());
     }
     route(state, call)
 }
@@ -40,6 +41,11 @@ fn route(state: &mut State, call: &Call) -> Outcome {
     let resource = call.resource();
     match (call.method.as_str(), resource.as_slice()) {
         ("GET", ["providers"]) => Ok(providers(state)),
+        ("GET", ["quotas", "defaults"]) => Err(forbidden()),
+        ("GET", ["flavors"]) => Ok(Reply::json(200, json!({"flavors": [], "flavors_links": []}))),
+        ("GET", ["availabilityzones"]) => {
+            Ok(Reply::json(200, json!({"availability_zones": [], "availability_zones_links": []})))
+        }
         ("GET", ["quotas", _]) => Ok(quotas::limits(state)),
         ("POST", ["loadbalancers"]) => load_balancers::create(state, call),
         ("PUT", ["loadbalancers", id]) => load_balancers::update(state, call, id),
@@ -55,6 +61,7 @@ fn route(state: &mut State, call: &Call) -> Outcome {
         ("DELETE", ["healthmonitors", id]) => monitors::delete(state, id),
         (_, ["pools", pool, "members", rest @ ..]) => members::answer(state, call, pool, rest),
         ("GET", [many]) => list(state, call, kind(many)?, None),
+        ("GET", ["loadbalancers", id, "status"]) => views::statuses(state, id),
         ("GET", [many, id]) => get(state, call, kind(many)?, id),
         _ => Err(no_such_path()),
     }
@@ -116,8 +123,10 @@ fn list(state: &State, call: &Call, kind: Kind, owner: Option<&str>) -> Outcome 
     let page = listing::page(call, records, limit).map_err(invalid)?;
     let many = format!("{}s", words(kind).0);
     // Its links forget the filters.
-    let links: Vec<Value> =
-        page.next.map(|last| listing::link(call, "next", &last, false, false)).into_iter().collect();
+    let back = page.first.filter(|_| limit.is_some() && call.value("marker").is_some());
+    let back = back.map(|first| listing::link(call, "previous", &first, false, true));
+    let on = page.next.map(|last| listing::link(call, "next", &last, false, false));
+    let links: Vec<Value> = back.into_iter().chain(on).collect();
     let mut body = Record::new();
     body.set(&many, page.items);
     body.set(&format!("{many}_links"), links);
@@ -153,6 +162,10 @@ fn get(state: &State, call: &Call, kind: Kind, id: &str) -> Outcome {
 /// A fault of the caller's, as Octavia words it.
 pub(crate) fn fault(status: u16, message: &str) -> Reply {
     Reply::json(status, json!({"faultcode": "Client", "faultstring": message, "debuginfo": null}))
+}
+
+fn forbidden() -> Reply {
+    fault(403, "Policy does not allow this request to be performed.")
 }
 
 fn server_fault(message: &str) -> Reply {

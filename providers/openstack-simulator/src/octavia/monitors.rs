@@ -13,10 +13,10 @@ pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     checks::new_fields(state, Kind::HealthMonitor, &sent)?;
     let pool = sent.remove("pool_id").and_then(|id| id.as_str().map(str::to_owned)).unwrap_or_default();
     let balancer = pools::balancer_of(state, &pool)?;
-    checks::monitor(state, &sent, &listeners::provider(state, &balancer))?;
     if !state.records.of(Kind::HealthMonitor).owned_by(&pool).is_empty() {
         return Err(fault(409, "This pool already has a health monitor"));
     }
+    checks::monitor(state, &sent, &listeners::provider(state, &balancer))?;
     work::check_mutable(state, &balancer, (Kind::Pool, &pool))?;
     quotas::check(state, Kind::HealthMonitor, 1)?;
     let monitor = add(state, &pool, sent);

@@ -37,10 +37,10 @@ fn balancer_for(state: &State, sent: &mut Record, listener: Option<&str>) -> Res
         return found.map(|_| named.clone()).ok_or_else(|| not_found(Kind::LoadBalancer, &named));
     };
     let row = state.records.of(Kind::Listener).row(listener).ok_or_else(|| not_found(Kind::Listener, listener))?;
+    checks::pair(row.record.text("protocol"), sent.text("protocol"))?;
     if !row.record.text("default_pool_id").is_empty() {
         return Err(fault(409, "This listener already has a default pool"));
     }
-    checks::pair(row.record.text("protocol"), sent.text("protocol"))?;
     Ok(row.owner.clone())
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::fault;
+use super::{fault, words};
 use crate::records::{Kind, Record};
 use crate::simulator::State;
 use crate::wire::Reply;
@@ -16,16 +16,11 @@ pub(super) fn limits(state: &State) -> Reply {
 
 /// Refuses more than there may be.
 pub(super) fn check(state: &State, kind: Kind, more: usize) -> Result<(), Reply> {
-    let name = match kind {
-        Kind::LoadBalancer => "load_balancer",
-        Kind::Listener => "listener",
-        Kind::Pool => "pool",
-        Kind::Member => "member",
-        _ => "health_monitor",
-    };
+    let noun = words(kind).1;
+    let name = noun.to_lowercase().replace(' ', "_");
     let wanted = state.records.of(kind).len() + more;
-    if more > 0 && state.quota(name).is_some_and(|limit| wanted as u64 > limit) {
-        return Err(fault(403, &format!("Quota has been met for resources: {name}")));
+    if more > 0 && state.quota(&name).is_some_and(|limit| wanted as u64 > limit) {
+        return Err(fault(403, &format!("Quota has been met for resources: {noun}")));
     }
     Ok(())
 }

@@ -42,9 +42,6 @@ pub(super) fn of(state: &State, kind: Kind) -> Record {
     let common = json!({"id": "", "name": "", "provisioning_status": "", "operating_status": "OFFLINE",
         "admin_state_up": true, "project_id": "", "tenant_id": "", "created_at": "", "updated_at": null, "tags": []});
     record.extend(object(common));
-    if kind == Kind::HealthMonitor {
-        record.set("operating_status", "ONLINE");
-    }
     record.retain(|field, _| is_known(state, field));
     record
 }

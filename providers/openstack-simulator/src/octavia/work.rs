@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::fault;
 use crate::network;
 use crate::options::Work;
-use crate::records::{Fields, Kind, Record};
+use crate::records::{Fields, Kind, Record, Row};
 use crate::simulator::State;
 use crate::wire::Reply;
 
@@ -37,12 +37,13 @@ pub(super) fn check_mutable(state: &State, balancer: &str, named: (Kind, &str)) 
     Err(fault(409, &format!("{} {id} is immutable and cannot be updated.", super::words(kind).1)))
 }
 
-/// As for a change, but that what went wrong can be deleted.
-pub(super) fn check_deletable(state: &State, balancer: &str) -> Result<(), Reply> {
-    match status(state, balancer) {
-        "ERROR" => Ok(()),
-        _ => check_mutable(state, balancer, (Kind::LoadBalancer, balancer)),
+/// Refuses to change a balancer itself while something is under way. What went wrong can be deleted, and nothing else.
+pub(super) fn check_state(state: &State, balancer: &str, allowed: &[&str]) -> Result<(), Reply> {
+    let status = status(state, balancer);
+    if allowed.contains(&status) {
+        return Ok(());
     }
+    Err(fault(409, &format!("Invalid state {status} of loadbalancer resource {balancer}")))
 }
 
 fn status<'a>(state: &'a State, balancer: &str) -> &'a str {
@@ -77,9 +78,10 @@ pub(super) fn mark(state: &mut State, kind: Kind, id: &str, status: &str) {
     let date = state.clock.without_zone();
     if let Some(record) = state.records.get_mut(kind, id) {
         // What is being made stays so until it is.
-        if record.text("provisioning_status") != "PENDING_CREATE" || status == "PENDING_DELETE" {
-            record.set("provisioning_status", status);
+        if record.text("provisioning_status") == "PENDING_CREATE" && status != "PENDING_DELETE" {
+            return;
         }
+        record.set("provisioning_status", status);
         record.set("updated_at", date);
     }
 }
@@ -105,7 +107,7 @@ fn end(state: &mut State, is_over: impl Fn(&Job) -> bool) {
 }
 
 fn finish(state: &mut State, job: &Job) {
-    let end = if job.fails { "ERROR" } else { "ACTIVE" };
+    let (end, date) = (if job.fails { "ERROR" } else { "ACTIVE" }, state.clock.without_zone());
     let deleted = status(state, &job.balancer) == "PENDING_DELETE" && !job.fails;
     let pools: Vec<String> = ids_owned(state, Kind::Pool, &job.balancer);
     for pool in &pools {
@@ -120,6 +122,7 @@ fn finish(state: &mut State, job: &Job) {
         remove_balancer(state, &job.balancer);
     } else if let Some(record) = state.records.get_mut(Kind::LoadBalancer, &job.balancer) {
         record.set("provisioning_status", end);
+        record.set("updated_at", date);
     }
 }
 
@@ -131,11 +134,15 @@ fn ids_owned(state: &State, kind: Kind, owner: &str) -> Vec<String> {
 /// What was to be deleted is gone, and what else was under way is done.
 fn finish_owned(state: &mut State, kind: Kind, owner: &str, end: &str, all_go: bool) {
     let goes = |record: &Record| all_go || end == "ACTIVE" && record.text("provisioning_status") == "PENDING_DELETE";
+    let date = state.clock.without_zone();
     let table = state.records.of_mut(kind);
     table.retain(|row| row.owner != owner || !goes(&row.record));
-    for row in table.iter_mut().filter(|row| row.owner == owner) {
-        if row.record.text("provisioning_status").starts_with("PENDING") {
-            row.record.set("provisioning_status", end);
+    let pending = |row: &&mut Row| row.record.text("provisioning_status").starts_with("PENDING");
+    for row in table.iter_mut().filter(|row| row.owner == owner).filter(pending) {
+        row.record.set("provisioning_status", end);
+        row.record.set("updated_at", date.clone());
+        if kind == Kind::HealthMonitor {
+            row.record.set("operating_status", "ONLINE");
         }
     }
 }

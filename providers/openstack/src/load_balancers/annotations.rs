@@ -95,7 +95,7 @@ annotations! {
         "The balancer to use. It is written here once there is one. With the ID of another Service's balancer, or of one that was \
          made by hand, the Service shares that one: its listeners are added, and nothing else is changed. If there is no balancer of \
          this ID, that is an error; remove the annotation to get a new one.";
-    LOAD_BALANCER_ADDRESS = "loadbalancer.openstack.org/load-balancer-address", Written, "", "203.0.113.10",
+    LOAD_BALANCER_ADDRESS = "loadbalancer.openstack.org/load-balancer-address", Written, "none", "203.0.113.10",
         "The address under which clients reach the balancer, whatever the status says. Written by the manager, never read.";
     HOSTNAME = "loadbalancer.openstack.org/hostname", Text, "none", "web.example.com",
         "The only entry in the status of the Service is this name instead of the address.";

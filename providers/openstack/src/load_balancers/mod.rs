@@ -15,6 +15,7 @@ mod names;
 mod nodes;
 mod observation;
 mod observe;
+mod passes;
 mod plan;
 mod servers;
 mod settings;
@@ -39,8 +40,9 @@ use crate::session::CallError;
 use crate::{Config, OpenStack};
 
 use apply::{APPLY, Writer};
-use observation::Features;
+use observation::{Features, Observation};
 use observe::{OBSERVE, Observer};
+use passes::Passes;
 use waiting::Waiting;
 
 pub use annotations::reference as annotation_reference;
@@ -53,11 +55,12 @@ pub(crate) struct Memory {
     waiting: Waiting,
     /// What Octavia can do, once it has said so.
     features: OnceCell<Features>,
+    passes: Passes,
 }
 
 impl Memory {
     pub(crate) fn new(config: &Config) -> Memory {
-        Memory { waiting: Waiting::new(config.wait_active_steps), features: OnceCell::new() }
+        Memory { waiting: Waiting::new(config.wait_active_steps), features: OnceCell::new(), passes: Passes::default() }
     }
 }
 
@@ -90,12 +93,21 @@ impl LoadBalancers for OpenStack {
     }
 
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
-        let features = match self.features().await {
-            Ok(features) => features,
-            Err(error) => return wishes.iter().map(|_| Err(error.clone())).collect(),
+        let Memory { waiting, passes, .. } = &self.balancers;
+        passes.begin(wishes);
+        let seen = match self.features().await {
+            Ok(features) => {
+                let (session, config) = (&self.session, &self.config);
+                Observer { session, config, waiting, features }.observe(wishes).await
+            }
+            Err(error) => wishes.iter().map(|_| Err(error.clone())).collect(),
         };
-        let (session, config, waiting) = (&self.session, &self.config, &self.balancers.waiting);
-        Observer { session, config, waiting, features }.observe(wishes).await
+        for (wish, seen) in wishes.iter().zip(&seen) {
+            if let Err(error) = seen {
+                passes.failed(&self.metrics, &wish.key, error.kind());
+            }
+        }
+        seen
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
@@ -110,18 +122,23 @@ impl LoadBalancers for OpenStack {
     }
 
     fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
-        match (state, &wish.spec) {
-            (Some(state), _) => plan::plan(&self.config, wish, read(plan::PLAN, state.resources.clone())?),
+        let planned = match (state, &wish.spec) {
+            (Some(state), _) => read(plan::PLAN, state.resources.clone())
+                .and_then(|seen: Observation| plan::plan(&self.config, wish, seen)),
             (None, None) => Ok(Plan::default()),
             (None, Some(_)) => {
                 Err(Error::new(ErrorKind::Unexpected, plan::PLAN, "nothing was looked up for this balancer"))
             }
-        }
+        };
+        self.balancers.passes.planned(&self.metrics, &wish.key, &planned);
+        planned
     }
 
-    async fn apply(&self, _: &LoadBalancerKey, step: &Step) -> Result<Applied> {
+    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
         let payload = read(APPLY, step.payload.clone())?;
-        Writer { session: &self.session, waiting: &self.balancers.waiting }.write(payload).await
+        let Memory { waiting, passes, .. } = &self.balancers;
+        let applied = Writer { session: &self.session, waiting }.write(payload).await;
+        applied.inspect_err(|error| passes.failed(&self.metrics, key, error.kind()))
     }
 }
 

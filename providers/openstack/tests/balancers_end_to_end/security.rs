@@ -223,8 +223,8 @@ async fn tags_of_old_managers_are_taken_off_ports() {
     let mut web = world.service();
     world.ensure(&mut web).await.unwrap();
     let group = text(&world.groups()[0], "id").to_owned();
-    let ports = world.cloud.records(Kind::Port).into_iter();
-    let port = ports.filter(|port| text(port, "device_owner").starts_with("compute:")).next().unwrap();
+    let mut ports = world.cloud.records(Kind::Port).into_iter();
+    let port = ports.find(|port| text(port, "device_owner").starts_with("compute:")).unwrap();
     world.cloud.edit(Kind::Port, text(&port, "id"), |port| {
         port.insert("tags".to_owned(), json!([group, "mine"]));
     });

@@ -16,7 +16,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::annotations::{LoadBalancerSettings, ProxyProtocol};
-use bowline_core::{IpFamily, LoadBalancerSpec, LoadBalancerWish, Notice, Protocol, SessionAffinity, TrafficPolicy};
+use bowline_core::{
+    IpFamily, LoadBalancerSpec, LoadBalancerWish, Notice, PortSpec, Protocol, SessionAffinity, TrafficPolicy,
+};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::annotations::{self as known, Reader};
@@ -120,6 +122,14 @@ impl Settings {
         if self.proxy_protocol.is_some() && self.x_forwarded_for {
             let (proxy, forwarded) = (known::PROXY_PROTOCOL.key, known::X_FORWARDED_FOR.key);
             return Err(wrong(format!("the annotations {proxy} and {forwarded} cannot be used together; remove one")));
+        }
+        // Octavia would refuse the pool, when the one that was there is gone already.
+        let other = spec.ports.iter().find(|port| port.protocol != Protocol::Tcp);
+        if let (Some(_), Some(PortSpec { port, protocol, .. })) = (self.proxy_protocol, other) {
+            return Err(wrong(format!(
+                "Octavia speaks the PROXY protocol over TCP alone, and port {port} is of {protocol}; remove {}, or the port",
+                known::PROXY_PROTOCOL.key
+            )));
         }
         Ok(self)
     }

@@ -52,6 +52,14 @@ fn case_100_the_proxy_protocol_and_the_header_are_too_much() {
 }
 
 #[test]
+fn the_proxy_protocol_is_for_tcp_alone_and_nothing_is_torn_down_for_it() {
+    for protocol in [Protocol::Udp, Protocol::Sctp] {
+        let mixed = Scene::new().ports(&[(Protocol::Tcp, 80), (protocol, 53)]).made().with("proxy-protocol", "true");
+        assert!(mixed.refusal().message().contains("over TCP alone"), "{}", mixed.refusal());
+    }
+}
+
+#[test]
 fn case_101_a_method_that_is_refused_is_a_warning_and_the_rest_goes_on() {
     let scene = Scene::new().made().with("lb-method", "FASTEST").nodes(&[("n1", "I10.0.0.1")]);
     let plan = scene.planned().unwrap();

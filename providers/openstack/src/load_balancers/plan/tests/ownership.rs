@@ -276,6 +276,17 @@ fn case_115_without_nodes_nothing_is_made_unless_they_were_left_out_on_purpose()
 }
 
 #[test]
+fn case_151_one_that_was_just_made_and_failed_is_discarded() {
+    let failed = Scene::new().made().touched(|seen| {
+        if let Found::One { balancer, fresh, .. } = &mut seen.found {
+            (balancer.provisioning_status, *fresh) = ("ERROR".to_owned(), true);
+        }
+    });
+    let discard = Change::DiscardLoadBalancer { id: "lb".to_owned(), cascade: true };
+    assert_eq!(failed.changes(), [discard]);
+}
+
+#[test]
 fn case_152_and_153_one_that_is_not_active_is_left_alone() {
     let with = |status: &str| Scene::new().made().touched_balancer(|one| one.provisioning_status = status.to_owned());
     let failed = with("ERROR").refusal();

@@ -1,14 +1,12 @@
 //! The services, as a client meets them.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod client;
 
 use std::time::Duration;
 
 use bowline_openstack_simulator::{Fault, FaultSpec, Kind, NewServer, Options, Service, Simulator, Work};
-use client::Client;
 use http::Method;
 use serde_json::{Value, json};
+
+use crate::client::Client;
 
 fn balancer(cloud: &Simulator) -> Value {
     let subnet = cloud.fixture().subnet;
@@ -64,7 +62,7 @@ async fn a_populated_balancer_is_pending_and_then_active() {
     let path = format!("/v2.0/lbaas/loadbalancers/{id}");
     let change = json!({"loadbalancer": {"tags": [""]}});
     let (status, refused) = client.call(Method::PUT, Service::LoadBalancer, &path, change.clone()).await;
-    let message = format!("Load Balancer {id} is immutable and cannot be updated.");
+    let message = format!("Invalid state PENDING_CREATE of loadbalancer resource {id}");
     assert_eq!((status, &refused["faultstring"]), (409, &json!(message)));
     cloud.finish_work();
     let (_, shown) = client.get(Service::LoadBalancer, &path).await;

@@ -1,5 +1,7 @@
 //! A client of the simulator that does not know what it asks.
 
+use std::sync::Mutex;
+
 use bowline_openstack_simulator::{Lost, Service, Simulator};
 use bytes::Bytes;
 use http::{Method, Request};
@@ -9,6 +11,8 @@ use serde_json::{Value, json};
 pub(crate) struct Client {
     cloud: Simulator,
     token: String,
+    /// The first token that was asked for since.
+    pub(crate) subject: Mutex<Option<String>>,
     /// The catalog that came with the token.
     pub(crate) catalog: Vec<Value>,
 }
@@ -25,7 +29,7 @@ impl Client {
         let token = answer.headers()["x-subject-token"].to_str().unwrap().to_owned();
         let body: Value = serde_json::from_slice(answer.body()).unwrap();
         let catalog = body["token"]["catalog"].as_array().unwrap().clone();
-        Client { cloud: cloud.clone(), token, catalog }
+        Client { cloud: cloud.clone(), token, subject: Mutex::default(), catalog }
     }
 
     /// Sends a request with further headers; the answer's body is text where it is no JSON.
@@ -39,11 +43,16 @@ impl Client {
     ) -> Result<(u16, Value), Lost> {
         let mut request =
             Request::builder().method(method).uri(format!("http://openstack.test/{}{path}", service.kind()));
-        request = request.header("x-auth-token", &self.token);
+        if headers.iter().all(|(name, _)| !name.eq_ignore_ascii_case("x-auth-token")) {
+            request = request.header("x-auth-token", &self.token);
+        }
         for (name, value) in headers {
             request = request.header(name, value);
         }
         let answer = self.cloud.answer(request.body(body).unwrap()).await?;
+        if let Some(token) = answer.headers().get("x-subject-token") {
+            self.subject.lock().unwrap().get_or_insert_with(|| token.to_str().unwrap().to_owned());
+        }
         let text = String::from_utf8_lossy(answer.body()).into_owned();
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
         Ok((answer.status().as_u16(), body))

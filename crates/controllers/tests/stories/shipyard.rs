@@ -1,0 +1,250 @@
+//! A cloud that takes its time: each change keeps the balancer busy for a while, and the manager is told to come back. It goes
+//! by names, notes where a balancer is, remarks on things, and may refuse what nobody needs.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bowline_cloud::{
+    Applied, Capabilities, CloudProvider, Error, ErrorKind, Instances, LoadBalancers, ProviderInfo, Result, Retry,
+};
+use bowline_core::annotations::{LoadBalancerSettings, Mistake, NodeSelector};
+use bowline_core::{
+    ClusterName, Ingress, LoadBalancerKey, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Notice, Plan, Step,
+    Verb,
+};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::world::World;
+
+/// Where it notes which balancer a Service has.
+pub(crate) const ID: &str = "shipyard.example/id";
+/// Which nodes a Service wants, by label.
+pub(crate) const NODES: &str = "shipyard.example/nodes";
+/// What it remarks in its plans.
+pub(crate) const REMARK: &str = "shipyard.example/remark";
+/// What it advises while it is at work.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// The cloud. It outlives the managers of a story.
+#[derive(Default)]
+pub(crate) struct Shipyard(Mutex<Inner>);
+
+#[derive(Default)]
+pub(crate) struct Inner {
+    /// By namespace and name.
+    pub(crate) ships: BTreeMap<(String, String), Ship>,
+    launched: u32,
+    /// How long a change takes.
+    pub(crate) takes: Duration,
+    /// How long a call for one takes.
+    pub(crate) call_takes: Duration,
+    /// What goes wrong with changes of this kind.
+    pub(crate) wrong: BTreeMap<&'static str, Error>,
+    pub(crate) observed: usize,
+    pub(crate) applied: Vec<String>,
+    pub(crate) written: Vec<String>,
+}
+
+/// A balancer.
+#[derive(Default)]
+pub(crate) struct Ship {
+    pub(crate) id: String,
+    has: Vec<String>,
+    pub(crate) crew: String,
+    busy_until: Option<Instant>,
+}
+
+/// A manager's view of it.
+struct Provider {
+    inner: Arc<dyn CloudProvider>,
+    capabilities: Capabilities,
+    yard: Arc<Shipyard>,
+}
+
+fn place(key: &LoadBalancerKey) -> (String, String) {
+    (key.namespace.clone(), key.service.clone())
+}
+
+fn step(verb: Verb, kind: &str, name: &str) -> Step {
+    let dispensable = (kind == "flag").then(|| "FlagRefused".to_owned());
+    let payload = json!({ "crew": name });
+    Step { verb, kind: kind.to_owned(), name: name.to_owned(), changes: Vec::new(), dispensable, payload }
+}
+
+impl Shipyard {
+    /// A world whose balancers are made here, each change taking so long.
+    pub(crate) async fn world(nodes: &[&str], takes: Duration) -> (World, Arc<Shipyard>) {
+        let mut world = World::with_nodes(nodes).await;
+        let yard = Arc::new(Shipyard::default());
+        yard.inside().takes = takes;
+        let shared = yard.clone();
+        world.wrap = Box::new(move |inner| {
+            let mut capabilities = inner.capabilities().clone();
+            if let Some(balancers) = &mut capabilities.load_balancers {
+                (balancers.marks_uid, balancers.batch_observe) = (false, 1);
+            }
+            Arc::new(Provider { inner, capabilities, yard: shared.clone() })
+        });
+        (world, yard)
+    }
+
+    pub(crate) fn inside(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap()
+    }
+
+    /// Looks, and writes, so far.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let inside = self.inside();
+        (inside.observed, inside.written.len())
+    }
+
+    /// The ID of each balancer.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        self.inside().ships.values().map(|ship| ship.id.clone()).collect()
+    }
+}
+
+impl Inner {
+    fn state(&self, wish: &LoadBalancerWish) -> Option<LoadBalancerState> {
+        let ship = self.ships.get(&place(&wish.key));
+        let busy = ship.is_some_and(|ship| ship.busy_until.is_some_and(|until| until > Instant::now()));
+        let has = ship.map(|ship| ship.has.clone()).unwrap_or_default();
+        let resources = json!({
+            "id": ship.map(|ship| &ship.id), "has": has, "busy": busy, "crew": ship.map(|ship| &ship.crew),
+        });
+        let ip = has.contains(&"address".to_owned()).then(|| "192.0.2.7".to_owned());
+        let ingress = ip.map(|ip| Ingress { ip: Some(ip), ..Ingress::default() }).into_iter().collect();
+        let annotations = ship.map(|ship| (ID.to_owned(), ship.id.clone())).into_iter().collect();
+        let status = LoadBalancerStatus { ingress };
+        // Before anything is made, a plan may have to know something all the same.
+        let is_told = ship.is_some() || wish.spec.is_some();
+        is_told.then_some(LoadBalancerState { status, problems: Vec::new(), annotations, resources })
+    }
+
+    fn change(&mut self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
+        if let Some(error) = self.wrong.get(step.kind.as_str()) {
+            return Err(error.clone());
+        }
+        self.written.push(format!("{} {}", step.verb, step.kind));
+        let busy_until = Some(Instant::now() + self.takes);
+        if step.verb == Verb::Delete && step.kind == "ship" {
+            self.ships.remove(&place(key));
+            return Ok(Applied::Done);
+        }
+        if step.kind == "ship" {
+            self.launched += 1;
+            let ship = Ship { id: format!("ship-{}", self.launched), busy_until, ..Ship::default() };
+            let id = ship.id.clone();
+            self.ships.insert(place(key), ship);
+            return Ok(Applied::Noted([(ID.to_owned(), id)].into()));
+        }
+        let ship = self.ships.get_mut(&place(key)).expect("steps come in their order");
+        ship.busy_until = busy_until;
+        match (step.verb, step.kind.as_str()) {
+            (Verb::Delete, kind) => ship.has.retain(|has| has != kind),
+            (_, "crew") => ship.crew.clone_from(&step.name),
+            (_, kind) => ship.has.push(kind.to_owned()),
+        }
+        Ok(Applied::Done)
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Provider {
+    fn info(&self) -> &ProviderInfo {
+        self.inner.info()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        self.inner.instances()
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        Some(self)
+    }
+
+    fn event_component(&self) -> Option<&'static str> {
+        Some("shipyard")
+    }
+
+    async fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl LoadBalancers for Provider {
+    fn settings(
+        &self,
+        annotations: &BTreeMap<String, String>,
+        mut common: LoadBalancerSettings,
+    ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
+        let Some(nodes) = annotations.get(NODES) else { return Ok(common) };
+        let mistake = |message: String| vec![Mistake { place: NODES.to_owned(), message }];
+        common.target_nodes = Some(NodeSelector::parse(nodes).map_err(mistake)?);
+        Ok(common)
+    }
+
+    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
+        let mut inside = self.yard.inside();
+        inside.observed += wishes.len();
+        wishes.iter().map(|wish| Ok(inside.state(wish))).collect()
+    }
+
+    async fn list(&self, _: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
+        Ok(Vec::new())
+    }
+
+    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
+        let Some(state) = state else { return Ok(Plan::default()) };
+        let seen = &state.resources;
+        if seen["busy"] == true {
+            return Err(at_work());
+        }
+        let (id, noted) = (seen["id"].as_str(), wish.annotations.get(ID));
+        let has = |kind: &str| seen["has"].as_array().unwrap().iter().any(|has| has == kind);
+        let Some(spec) = &wish.spec else {
+            let parts = ["flag", "address"].into_iter().filter(|kind| has(kind)).chain(id.map(|_| "ship"));
+            return Ok(Plan::of(parts.map(|kind| step(Verb::Delete, kind, "it")).collect()));
+        };
+        if noted.is_some_and(|noted| Some(noted.as_str()) != id) {
+            return Err(Error::new(ErrorKind::InvalidConfig, "plan", format!("there is no {noted:?}")));
+        }
+        let mut crew: Vec<String> = spec.targets.iter().map(|target| target.node.to_string()).collect();
+        crew.sort();
+        let (crew, ports) = (crew.join("+"), spec.ports.len());
+        let mut steps: Vec<Step> = id.is_none().then(|| step(Verb::Create, "ship", "it")).into_iter().collect();
+        steps.extend(
+            (seen["crew"] != format!("{crew}:{ports}").as_str())
+                .then(|| step(Verb::Update, "crew", &format!("{crew}:{ports}"))),
+        );
+        steps.extend(
+            ["address", "flag"].into_iter().filter(|kind| !has(kind)).map(|kind| step(Verb::Create, kind, "it")),
+        );
+        let notice = |message: &String| Notice { reason: "ShipRemark".to_owned(), message: message.clone() };
+        Ok(Plan { steps, notices: wish.annotations.get(REMARK).map(notice).into_iter().collect() })
+    }
+
+    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
+        let call_takes = self.yard.inside().call_takes;
+        tokio::time::sleep(call_takes).await;
+        let mut inside = self.yard.inside();
+        inside.applied.push(step.kind.clone());
+        let busy = inside.ships.get(&place(key)).and_then(|ship| ship.busy_until);
+        if busy.is_some_and(|until| until > Instant::now()) {
+            return Err(at_work());
+        }
+        inside.change(key, step)
+    }
+}
+
+fn at_work() -> Error {
+    Error::new(ErrorKind::InProgress, "change", "the yard is at work").retry(Retry::After(AGAIN))
+}

@@ -1,0 +1,143 @@
+//! The simulator against recordings of the real services: each sequence of requests is made again, and every answer must be
+//! the one that was recorded, but for what `comparing.rs` lists.
+//!
+//! What the simulator does not take over the wire, because no cloud controller manager sends it, is done by hand
+//! (`preparing.rs`): making servers, networks and secrets, and what only an administrator may.
+
+mod comparing;
+mod names;
+mod preparing;
+
+use std::path::{Path, PathBuf};
+
+use bowline_openstack_simulator::{Kind, Options, Service, Simulator, Work};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::client::Client;
+
+use names::Names;
+
+/// A sequence of requests and answers.
+#[derive(Deserialize)]
+struct Recording {
+    bound: Value,
+    entries: Vec<Entry>,
+}
+
+/// A request with its answer, or a wait for a balancer.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Entry {
+    Wait { wait: String, loadbalancer: String },
+    Call(Call),
+}
+
+/// A request with its answer.
+#[derive(Deserialize)]
+struct Call {
+    service: String,
+    method: String,
+    path: String,
+    #[serde(default)]
+    headers: std::collections::BTreeMap<String, String>,
+    body: Value,
+    status: u16,
+    answer: Value,
+}
+
+impl Call {
+    fn service(&self) -> Service {
+        *Service::ALL.iter().find(|service| service.kind() == self.service).unwrap()
+    }
+}
+
+/// One recording, played to one cloud.
+struct Replay {
+    cloud: Simulator,
+    client: Client,
+    names: Names,
+    /// What was not as recorded.
+    differences: Vec<String>,
+    compared: usize,
+}
+
+impl Replay {
+    async fn new(bound: &Value) -> Replay {
+        let providers = ["amphora", "noop_driver"].map(str::to_owned).into();
+        let options = Options {
+            work: Work::UntilTold,
+            octavia_providers: providers,
+            external_subnets_visible: false,
+            ..Options::default()
+        };
+        let cloud = Simulator::new(options);
+        let names = preparing::furnish(&cloud, bound);
+        let client = Client::new(&cloud).await;
+        Replay { cloud, client, names, differences: Vec::new(), compared: 0 }
+    }
+
+    async fn play(&mut self, number: usize, entry: &Entry) {
+        match entry {
+            Entry::Wait { wait, loadbalancer } => self.wait(number, wait, loadbalancer),
+            Entry::Call(call) if preparing::by_hand(&self.cloud, &mut self.names, call) => {}
+            Entry::Call(call) => self.call(number, call).await,
+        }
+    }
+
+    fn wait(&mut self, number: usize, wanted: &str, balancer: &str) {
+        self.cloud.finish_work();
+        let record = self.cloud.record(Kind::LoadBalancer, &self.names.ours(balancer));
+        let status =
+            record.map_or("GONE".to_owned(), |record| record["provisioning_status"].as_str().unwrap().to_owned());
+        if status != wanted {
+            self.differences.push(format!("{number}: the balancer is {status}, and not {wanted}"));
+        }
+    }
+
+    async fn call(&mut self, number: usize, call: &Call) {
+        let path = self.names.ours(&call.path);
+        let headers: Vec<_> = call.headers.clone().into_iter().collect();
+        let body = if call.body.is_null() { String::new() } else { self.names.ours(&call.body.to_string()) };
+        let body = preparing::with_secrets(&self.cloud, call, body, self.client.subject.lock().unwrap().as_deref());
+        let method = call.method.parse().unwrap();
+        let (status, answer) =
+            self.client.send_with(method, call.service(), &path, &headers, body.into()).await.unwrap();
+        self.compared += 1;
+        let mut differences = Vec::new();
+        if status != call.status {
+            differences.push(format!("status {status}, recorded {}: {answer} {}", call.status, call.answer));
+        } else {
+            let is_page = call.path.contains("limit=") && call.service() == Service::Network;
+            let compare = if is_page { comparing::compare_pages } else { comparing::compare };
+            compare(&mut self.names, &call.answer, &answer, &mut differences);
+        }
+        let named = |difference| format!("{number}: {} {}: {difference}", call.method, call.path);
+        self.differences.extend(differences.into_iter().map(named));
+    }
+}
+
+fn recordings() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+#[tokio::test]
+async fn the_simulator_answers_as_was_recorded() {
+    let (mut differences, mut compared) = (Vec::new(), 0);
+    for file in recordings() {
+        let recording: Recording = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        let mut replay = Replay::new(&recording.bound).await;
+        for (number, entry) in recording.entries.iter().enumerate() {
+            replay.play(number, entry).await;
+        }
+        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+        differences.extend(replay.differences.iter().map(|difference| format!("{name} {difference}")));
+        compared += replay.compared;
+    }
+    println!("{compared} answers compared");
+    assert!(compared > 0, "there are no recordings");
+    assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
+}

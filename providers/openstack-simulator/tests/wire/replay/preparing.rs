@@ -1,0 +1,180 @@
+//! What is there before a recording begins, and what is done by hand in it.
+
+use bowline_openstack_simulator::{Kind, NewPort, NewServer, Simulator, Trust, User};
+use serde_json::{Value, json};
+
+use super::Call;
+use super::names::Names;
+
+/// The servers of a recorded cloud, with their zones and addresses, the oldest first.
+const SERVERS: [(&str, &str, &str); 3] =
+    [("node-2", "az-2", "10.10.0.153"), ("node-3", "az-1", "10.10.0.173"), ("node-1", "az-1", "10.10.0.79")];
+
+/// Puts there what a recorded cloud has, and binds its names to ours.
+pub(crate) fn furnish(cloud: &Simulator, bound: &Value) -> Names {
+    let (fixture, mut names) = (cloud.fixture(), Names::new());
+    let pairs = [
+        ("project", &fixture.project),
+        ("user", &fixture.user),
+        ("external_network", &fixture.external_network),
+        ("external_subnet", &fixture.external_subnet),
+        ("network", &fixture.network),
+        ("subnet", &fixture.subnet),
+        ("router", &fixture.router),
+        ("security_group", &fixture.security_group),
+        ("flavor", &fixture.flavor),
+    ];
+    for (recorded, ours) in pairs {
+        names.bind(bound[recorded].as_str().unwrap_or_default(), ours);
+    }
+    names.bind(bound["image"].as_str().unwrap_or_default(), "024007fc-ff2e-44c6-bc62-3fa4e93be7c9");
+    cloud.edit(Kind::Subnet, &fixture.subnet, |subnet| {
+        subnet.insert("cidr".to_owned(), json!("10.10.0.0/24"));
+        subnet.insert("allocation_pools".to_owned(), json!([{"start": "10.10.0.2", "end": "10.10.0.254"}]));
+    });
+    for (name, zone, address) in SERVERS {
+        names.bind(address, address);
+        let ports = vec![NewPort { addresses: vec![address.parse().unwrap()], ..NewPort::default() }];
+        let metadata = vec![("role".to_owned(), "node".to_owned())];
+        let id = cloud.add_server(NewServer {
+            name: name.to_owned(),
+            zone: zone.to_owned(),
+            ports,
+            metadata,
+            ..NewServer::default()
+        });
+        names.bind(bound["servers"][name].as_str().unwrap_or_default(), &id);
+    }
+    names
+}
+
+/// Does what nobody sends to the simulator; `false` if it is for the wire.
+pub(crate) fn by_hand(cloud: &Simulator, names: &mut Names, call: &Call) -> bool {
+    let path: Vec<String> = call.path.trim_start_matches('/').split(['/', '?']).map(|part| names.ours(part)).collect();
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let sent: Value = serde_json::from_str(&names.ours(&call.body.to_string())).unwrap();
+    match (call.method.as_str(), path.as_slice()) {
+        ("PUT" | "DELETE", [_, .., "quotas", _]) => set_quotas(cloud, &sent["quota"]),
+        ("POST", [_, "networks"]) => made(cloud, names, call, Kind::Network, "network", &sent),
+        ("POST", [_, "subnets"]) => made(cloud, names, call, Kind::Subnet, "subnet", &sent),
+        ("DELETE", [_, "networks", id]) => drop(cloud.remove(Kind::Network, id)),
+        ("DELETE", [_, "subnets", id]) => drop(cloud.remove(Kind::Subnet, id)),
+        ("PUT", [_, "subnets", id, "tags"]) => {
+            cloud.edit(Kind::Subnet, id, |subnet| drop(subnet.insert("tags".to_owned(), sent["tags"].clone())));
+        }
+        ("POST", [_, "servers"]) => make_server(cloud, names, call, &sent["server"]),
+        ("POST", [_, "servers", id, "metadata"]) => drop(cloud.edit(Kind::Server, id, |server| {
+            server.insert("metadata".to_owned(), sent["metadata"].clone());
+        })),
+        ("POST", [_, "servers", id, "action"]) => act(cloud, id, &sent),
+        ("DELETE", [_, "servers", id]) => cloud.delete_server(id),
+        ("POST", ["v1", kind @ ("secrets" | "containers")]) => make_secret(cloud, names, call, kind, &sent),
+        ("DELETE", ["v1", "secrets" | "containers", _]) => {}
+        ("GET", [_, "users", ..]) => make_user(cloud, names, &call.answer["users"][0]),
+        ("POST", [_, "OS-TRUST", "trusts"]) => make_trust(cloud, names, &call.answer["trust"]),
+        ("DELETE", [_, "OS-TRUST", ..]) => {}
+        // Nobody asks for what only later versions tell, nor for the limits of servers.
+        ("GET", [_, "limits"]) => {}
+        _ if call.headers.keys().any(|name| name.to_ascii_lowercase().contains("api-version")) => {}
+        _ => return false,
+    }
+    true
+}
+
+/// All quotas that are sent; none takes them back.
+fn set_quotas(cloud: &Simulator, quotas: &Value) {
+    let neutron = ["floatingip", "port", "security_group", "security_group_rule"].map(|name| (name, name));
+    let octavia = [("loadbalancer", "load_balancer"), ("healthmonitor", "health_monitor")];
+    let octavia = octavia.into_iter().chain(["listener", "pool", "member"].map(|name| (name, name)));
+    for (sent, name) in neutron.into_iter().chain(octavia) {
+        if quotas.is_null() || !quotas[sent].is_null() {
+            cloud.set_quota(name, quotas[sent].as_u64());
+        }
+    }
+}
+
+/// Makes a record of what is sent and binds its ID.
+fn made(cloud: &Simulator, names: &mut Names, call: &Call, kind: Kind, name: &str, sent: &Value) {
+    let mut fields = sent[name].clone();
+    if kind == Kind::Subnet {
+        for field in ["gateway_ip", "allocation_pools"] {
+            fields[field] = call.answer[name][field].clone();
+        }
+    }
+    let id = cloud.add(kind, fields);
+    names.bind(call.answer[name]["id"].as_str().unwrap_or_default(), &id);
+}
+
+fn make_server(cloud: &Simulator, names: &mut Names, call: &Call, sent: &Value) {
+    let text = |field: &str| sent[field].as_str().unwrap_or_default().to_owned();
+    let server = NewServer { name: text("name"), zone: text("availability_zone"), ..NewServer::default() };
+    let id = cloud.add_server(server);
+    let default = json!([{"name": "default"}]);
+    cloud.edit(Kind::Server, &id, |server| drop(server.insert("security_groups".to_owned(), default)));
+    let group = cloud.fixture().default_group;
+    let ports = cloud.records(Kind::Port);
+    for port in ports.iter().filter(|port| port["device_id"] == id) {
+        let port = port["id"].as_str().unwrap();
+        cloud.edit(Kind::Port, port, |port| drop(port.insert("security_groups".to_owned(), json!([group]))));
+    }
+    names.bind(call.answer["server"]["id"].as_str().unwrap(), &id);
+}
+
+fn act(cloud: &Simulator, id: &str, action: &Value) {
+    let actions = [("os-stop", "SHUTOFF"), ("os-start", "ACTIVE"), ("pause", "PAUSED")];
+    for (_, status) in actions.iter().filter(|(name, _)| action.get(name).is_some()) {
+        cloud.set_server_status(id, status);
+    }
+}
+
+fn make_secret(cloud: &Simulator, names: &mut Names, call: &Call, kind: &str, sent: &Value) {
+    let (kind, answered) =
+        if kind == "secrets" { (Kind::Secret, "secret_ref") } else { (Kind::Container, "container_ref") };
+    let id = cloud.add_secret(kind, sent["name"].as_str().unwrap_or_default());
+    let reference = call.answer[answered].as_str().unwrap();
+    let ours = format!("http://openstack.test/key-manager/v1/{}/{id}", call.path.rsplit('/').next().unwrap());
+    cloud.edit(kind, &id, |record| {
+        for field in ["type", "secret_refs"].iter().filter(|field| kind == Kind::Container && !sent[**field].is_null())
+        {
+            record.insert((*field).to_owned(), sent[*field].clone());
+        }
+        record.insert(answered.to_owned(), json!(ours));
+    });
+    names.bind(reference.rsplit('/').next().unwrap(), &id);
+}
+
+/// Another user, with the same password.
+fn make_user(cloud: &Simulator, names: &mut Names, answered: &Value) {
+    let (id, password) = ("0".repeat(31) + "a", cloud.fixture().password);
+    names.bind(answered["id"].as_str().unwrap(), &id);
+    let name = answered["name"].as_str().unwrap().to_owned();
+    cloud.edit_identity(|identity| identity.users.push(User { id, name, password, ..User::default() }));
+}
+
+fn make_trust(cloud: &Simulator, names: &mut Names, answered: &Value) {
+    let text = |field: &str| names.ours(answered[field].as_str().unwrap_or_default());
+    let id = "0".repeat(31) + "b";
+    let (trustee, trustor) = (text("trustee_user_id"), text("trustor_user_id"));
+    let trust = Trust { id: id.clone(), trustee, trustor, project: cloud.fixture().project };
+    names.bind(answered["id"].as_str().unwrap(), &id);
+    cloud.edit_identity(|identity| identity.trusts.push(trust));
+}
+
+/// Recordings hide secrets; where one was right, ours is.
+pub(crate) fn with_secrets(cloud: &Simulator, call: &Call, text: String, token: Option<&str>) -> String {
+    let fixture = cloud.fixture();
+    // What is wrong about a credential with a scope is the scope.
+    let was_right = call.status == 201 || !call.answer["error"]["identity"].is_null();
+    let Ok(mut body) = serde_json::from_str::<Value>(&text) else { return text };
+    let Some(identity) = body.pointer_mut("/auth/identity").filter(|_| was_right) else { return text };
+    let mut put = |place: &str, value: &str| {
+        if let Some(found) = identity.pointer_mut(place) {
+            *found = json!(value);
+        }
+    };
+    put("/password/user/password", &fixture.password);
+    put("/application_credential/id", &fixture.application_credential);
+    put("/application_credential/secret", &fixture.application_secret);
+    put("/token/id", token.unwrap_or_default());
+    body.to_string()
+}

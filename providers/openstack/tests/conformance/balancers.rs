@@ -1,0 +1,88 @@
+//! Hands for balancers: what the simulated Octavia and Neutron have.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use async_trait::async_trait;
+use bowline_conformance::{BalancerBench, ForeignBalancer, Hand, SeenBalancer, SeenResource};
+use bowline_core::LoadBalancerKey;
+use bowline_openstack_simulator::{Kind, Work};
+use serde_json::{Value, json};
+
+use super::cloud::SimulatedBench;
+use super::looks::{Everything, mark, text};
+
+impl SimulatedBench {
+    fn all(&self, kind: Kind) -> Vec<Value> {
+        self.cloud.records(kind).into_iter().map(Value::Object).collect()
+    }
+
+    fn everything(&self) -> Everything {
+        let mut members: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for member in self.all(Kind::Member) {
+            let pool = self.cloud.owner(Kind::Member, &text(&member["id"])).unwrap_or_default();
+            members.entry(pool).or_default().push(member);
+        }
+        Everything {
+            balancers: self.all(Kind::LoadBalancer),
+            listeners: self.all(Kind::Listener),
+            pools: self.all(Kind::Pool),
+            monitors: self.all(Kind::HealthMonitor),
+            members,
+            floating_ips: self.all(Kind::FloatingIp),
+            security_groups: self.all(Kind::SecurityGroup),
+            ports: self.all(Kind::Port),
+        }
+    }
+}
+
+#[async_trait]
+impl BalancerBench for SimulatedBench {
+    async fn resources(&self) -> Vec<SeenResource> {
+        self.everything().resources()
+    }
+
+    async fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenBalancer> {
+        self.everything().balancer(key)
+    }
+
+    async fn put_foreign(&self, foreign: &ForeignBalancer) -> Option<SeenResource> {
+        let tags: Vec<String> = foreign.owner.iter().map(mark).collect();
+        let name = foreign.owner.as_ref().map_or_else(|| foreign.name.clone(), mark);
+        let below = json!({"name": "p", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"});
+        let listener = json!({"protocol": "TCP", "protocol_port": 443, "tags": tags, "default_pool": below});
+        let mut balancer =
+            json!({"name": name, "tags": tags, "listeners": [listener], "vip_subnet_id": self.places.v4});
+        if let Some(address) = foreign.address {
+            balancer["vip_address"] = json!(address);
+        }
+        let id = self.cloud.add_balancer(balancer)?;
+        self.resources().await.into_iter().find(|one| one.kind == "loadbalancer" && one.id == id)
+    }
+
+    async fn free_address(&self) -> Option<IpAddr> {
+        // Only who has a floating IP may ask for its address.
+        let address: IpAddr = [203, 0, 113, 77].into();
+        let ip = json!({"floating_network_id": self.fixture.external_network, "floating_ip_address": address});
+        self.cloud.add(Kind::FloatingIp, ip);
+        Some(address)
+    }
+
+    async fn writes(&self) -> Option<u64> {
+        Some(self.cloud.writes().len() as u64)
+    }
+
+    async fn stale(&self) -> Hand {
+        // The services answer from their database.
+        Hand::Never
+    }
+
+    async fn slow(&self) -> Hand {
+        self.cloud.set_work(Work::UntilTold);
+        Hand::Done
+    }
+
+    async fn settle(&self) {
+        self.cloud.finish_work();
+    }
+}

@@ -1,0 +1,284 @@
+//! A simulated cloud with a network of both families, and hands for its machines.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bowline_cloud::CloudProvider;
+use bowline_conformance::{BalancerBench, Bench, Hand, RouteBench, Trouble, WantedMachine};
+use bowline_core::{Address, AddressType, Instance, ProviderId};
+use bowline_http::{Client, Failure, Options as HttpOptions, Proxies, Tls};
+use bowline_openstack::config::{Class, Credential, Global, LoadBalancer, Scope};
+use bowline_openstack::{Config, OpenStack};
+use bowline_openstack_simulator::{
+    Fault, FaultSpec, Fixture, Kind, NewPort, NewServer, Options, REGION, Server, Service, Simulator,
+};
+use bytes::Bytes;
+use http::Request;
+use serde_json::json;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// With what the suite is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Setting {
+    /// Everything on.
+    Everything,
+    /// Neither balancers nor routes.
+    MachinesOnly,
+    /// Routes, and no balancers.
+    Routes,
+    /// The same with a Neutron that writes all routes of a router at once.
+    ClassicRoutes,
+}
+
+/// A provider on a simulated cloud.
+pub(crate) struct SimulatedBench {
+    pub(crate) cloud: Simulator,
+    pub(crate) fixture: Fixture,
+    pub(crate) places: Places,
+    /// The addresses that machines were given.
+    given: Mutex<BTreeSet<IpAddr>>,
+    setting: Setting,
+    client: Client,
+    auth_url: String,
+    provider: Arc<dyn CloudProvider>,
+    _server: Option<Server>,
+}
+
+/// The network that the machines are in, with a subnet for each family.
+pub(crate) struct Places {
+    pub(crate) v4: String,
+    pub(crate) v6: String,
+    router: String,
+}
+
+impl SimulatedBench {
+    /// Without a socket.
+    pub(crate) fn in_process(setting: Setting) -> SimulatedBench {
+        let cloud = Simulator::new(Options::default());
+        let asked = cloud.clone();
+        let answer = move |request: Request<Bytes>| {
+            let cloud = asked.clone();
+            async move { cloud.answer(request).await.map_err(|lost| Failure::Broken(lost.to_string())) }
+        };
+        let client = Client::in_process(Arc::new(answer), PATIENCE);
+        SimulatedBench::new(setting, cloud, client, "http://openstack.test/identity/v3".to_owned(), None)
+    }
+
+    /// Over loopback, with connections that end after each answer.
+    pub(crate) async fn over_http(setting: Setting) -> SimulatedBench {
+        let cloud = Simulator::new(Options { close_connections: true, ..Options::default() });
+        let server = cloud.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let options = HttpOptions { tls: Tls::default(), proxies: Proxies::default(), timeout: PATIENCE };
+        let auth_url = server.auth_url();
+        SimulatedBench::new(setting, cloud, Client::new(options).unwrap(), auth_url, Some(server))
+    }
+
+    fn new(
+        setting: Setting,
+        cloud: Simulator,
+        client: Client,
+        auth_url: String,
+        server: Option<Server>,
+    ) -> SimulatedBench {
+        if setting == Setting::ClassicRoutes {
+            cloud.configure(|options| options.extensions.retain(|alias| alias != "extraroute-atomic"));
+        }
+        let (fixture, places) = (cloud.fixture(), furnish(&cloud));
+        let provider = provider(setting, &client, &auth_url, &fixture, &places);
+        let given = Mutex::default();
+        SimulatedBench { cloud, fixture, places, given, setting, client, auth_url, provider, _server: server }
+    }
+
+    /// What the provider should say of a server.
+    fn expected(id: String, machine: &WantedMachine, ips: &[IpAddr]) -> Instance {
+        let internal = ips.iter().map(|ip| Address::new(AddressType::InternalIP, ip.to_string()));
+        let mut addresses: Vec<Address> = internal.collect();
+        addresses.extend(machine.addresses.iter().filter(|one| one.kind == AddressType::ExternalIP).cloned());
+        addresses.extend(machine.addresses.iter().filter(|one| one.kind == AddressType::Hostname).cloned());
+        Instance {
+            provider_id: Some(ProviderId::of("openstack", &format!("/{id}"))),
+            id,
+            name: machine.name.clone(),
+            instance_type: "m1.tiny".to_owned(),
+            zone: "az-1".to_owned(),
+            region: REGION.to_owned(),
+            addresses,
+            ..Instance::default()
+        }
+    }
+
+    /// A port for each address, so that each is in a subnet of its family. An address that somebody has is another then, as
+    /// it would be in any cloud.
+    fn ports(&self, machine: &WantedMachine) -> Vec<NewPort> {
+        let internal = machine.addresses.iter().filter(|one| one.kind == AddressType::InternalIP);
+        let mut ips: Vec<IpAddr> = internal.map(|one| self.free(one.address.parse().unwrap())).collect();
+        if ips.is_empty() {
+            ips.push(self.free([10, 0, 0, 1].into()));
+        }
+        let tail = format!("0000-0000-4000-8000-{:012x}", self.given.lock().unwrap().len());
+        let port = |(number, ip): (usize, &IpAddr)| NewPort {
+            // Neutron lists ports by their IDs.
+            id: format!("{number:04}{tail}"),
+            subnet: if ip.is_ipv4() { self.places.v4.clone() } else { self.places.v6.clone() },
+            addresses: vec![*ip],
+            ..NewPort::default()
+        };
+        ips.iter().enumerate().map(port).collect()
+    }
+
+    fn free(&self, wanted: IpAddr) -> IpAddr {
+        let given = &mut *self.given.lock().unwrap();
+        if given.insert(wanted) {
+            return wanted;
+        }
+        let number = u16::try_from(given.len()).unwrap();
+        let [high, low] = number.to_be_bytes();
+        let other = match wanted {
+            IpAddr::V4(_) => [10, 0, 128 + high, low].into(),
+            IpAddr::V6(_) => [0xfd00, 0, 0, 0, 0, 0, 2, number].into(),
+        };
+        given.insert(other);
+        other
+    }
+}
+
+/// A network with a subnet for each family, behind the cloud's router.
+fn furnish(cloud: &Simulator) -> Places {
+    let network = cloud.add(Kind::Network, json!({"name": "nodes"}));
+    let subnet = |version, cidr, gateway, start, end| {
+        cloud.add(
+            Kind::Subnet,
+            json!({"network_id": network, "ip_version": version, "cidr": cidr, "gateway_ip": gateway,
+                "allocation_pools": [{"start": start, "end": end}]}),
+        )
+    };
+    let v4 = subnet(4, "10.0.0.0/16", "10.0.255.254", "10.0.1.0", "10.0.127.255");
+    let v6 = subnet(6, "fd00::/64", "fd00::ffff:ffff", "fd00::1:0", "fd00::1:ffff");
+    let router = cloud.fixture().router;
+    for subnet in [&v4, &v6] {
+        cloud.add_interface(&router, subnet);
+    }
+    Places { v4, v6, router }
+}
+
+/// A provider that is told as little as possible, so that it has to find subnets by itself.
+fn provider(
+    setting: Setting,
+    client: &Client,
+    auth_url: &str,
+    fixture: &Fixture,
+    places: &Places,
+) -> Arc<dyn CloudProvider> {
+    let everything = setting == Setting::Everything;
+    let (id, secret) = (fixture.application_credential.clone(), fixture.application_secret.as_str().into());
+    let global = Global {
+        auth_url: auth_url.to_owned(),
+        credential: Credential::ApplicationCredentialId { id, secret },
+        scope: Scope::Implied,
+        region: REGION.to_owned(),
+        interface: "public".to_owned(),
+        ..Global::default()
+    };
+    let floating_network_id = fixture.external_network.clone();
+    let load_balancer = LoadBalancer {
+        places: Class { floating_network_id, ..Class::default() },
+        enabled: everything,
+        create_monitor: true,
+        manage_security_groups: true,
+        ..LoadBalancer::default()
+    };
+    let router_id = (setting != Setting::MachinesOnly).then(|| places.router.clone());
+    Arc::new(OpenStack::over(Config { global, load_balancer, router_id, ..Config::default() }, client.clone()))
+}
+
+#[async_trait]
+impl Bench for SimulatedBench {
+    fn provider(&self) -> Arc<dyn CloudProvider> {
+        self.provider.clone()
+    }
+
+    async fn restarted(&self) -> Arc<dyn CloudProvider> {
+        provider(self.setting, &self.client, &self.auth_url, &self.fixture, &self.places)
+    }
+
+    fn balancers(&self) -> Option<&dyn BalancerBench> {
+        Some(self)
+    }
+
+    fn routes(&self) -> Option<&dyn RouteBench> {
+        Some(self)
+    }
+
+    async fn add(&self, machine: &WantedMachine) -> Instance {
+        let ports = self.ports(machine);
+        let ips: Vec<IpAddr> = ports.iter().flat_map(|port| port.addresses.clone()).collect();
+        let text = |kind| machine.addresses.iter().find(|one| one.kind == kind).map(|one| one.address.clone());
+        let hostname = text(AddressType::Hostname).map(|name| ("hostname".to_owned(), name));
+        let access = (text(AddressType::ExternalIP).unwrap_or_default(), String::new());
+        let metadata = hostname.into_iter().collect();
+        let server = NewServer { name: machine.name.clone(), ports, metadata, access, ..NewServer::default() };
+        SimulatedBench::expected(self.cloud.add_server(server), machine, &ips)
+    }
+
+    async fn stop(&self, instance: &Instance) {
+        self.cloud.stop_server(&instance.id);
+    }
+
+    async fn start(&self, instance: &Instance) {
+        self.cloud.start_server(&instance.id);
+    }
+
+    async fn delete(&self, instance: &Instance) {
+        self.cloud.delete_server(&instance.id);
+    }
+
+    async fn rename(&self, instance: &Instance, name: &str) -> bool {
+        self.cloud.rename_server(&instance.id, name);
+        true
+    }
+
+    async fn trouble(&self, trouble: Option<Trouble>) -> bool {
+        self.cloud.repair_all();
+        let Some(trouble) = trouble else { return true };
+        let answer = |status| FaultSpec::always(Fault::Answer(status, String::new()));
+        let of_all = |fault: FaultSpec| {
+            Service::ALL.into_iter().skip(1).for_each(|service| {
+                self.cloud.inject(fault.clone().of(service));
+            })
+        };
+        match trouble {
+            Trouble::Unauthenticated => drop(self.cloud.inject(answer(401))),
+            Trouble::Forbidden => of_all(answer(403)),
+            Trouble::Throttled(after) => of_all(FaultSpec::always(Fault::Throttled(Some(after)))),
+            Trouble::Broken => of_all(answer(503)),
+            Trouble::Empty => of_all(FaultSpec::always(Fault::Empty)),
+            Trouble::Garbled => of_all(FaultSpec::always(Fault::Garbled)),
+        }
+        true
+    }
+
+    async fn crash_after(&self, calls: Option<u64>) -> Hand {
+        self.cloud.repair_all();
+        if let Some(calls) = calls {
+            self.cloud.crash_after(calls);
+        }
+        Hand::Done
+    }
+
+    async fn calls(&self) -> Option<u64> {
+        Some(self.cloud.calls())
+    }
+
+    fn spellings(&self, instance: &Instance) -> Vec<ProviderId> {
+        vec![ProviderId::of("openstack", &format!("{REGION}/{}", instance.id))]
+    }
+
+    fn malformed_ids(&self) -> Vec<ProviderId> {
+        ["", "/", "a/b/c", "/a/b"].map(|rest| ProviderId::of("openstack", rest)).into()
+    }
+}

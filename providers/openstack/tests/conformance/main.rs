@@ -1,0 +1,41 @@
+//! The behaviour suite on a simulated OpenStack: in this process, and over HTTP.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+mod balancers;
+mod cloud;
+#[path = "../looks/mod.rs"]
+mod looks;
+mod routes;
+
+use bowline_conformance::{Bench, Report, run};
+
+use cloud::{Setting, SimulatedBench};
+
+fn check(report: &Report) {
+    println!("{report}\n");
+    assert_eq!(report.complaints(), [], "{report}");
+}
+
+#[tokio::test(start_paused = true)]
+#[ignore = "balancers are not observed yet"]
+async fn the_provider_conforms_in_process() {
+    check(&run(|| async { Box::new(SimulatedBench::in_process(Setting::Everything)) as Box<dyn Bench> }).await);
+}
+
+#[tokio::test]
+#[ignore = "balancers are not observed yet"]
+async fn the_provider_conforms_over_http() {
+    check(&run(|| async { Box::new(SimulatedBench::over_http(Setting::Everything).await) as Box<dyn Bench> }).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_provider_conforms_without_balancers_and_routes() {
+    check(&run(|| async { Box::new(SimulatedBench::in_process(Setting::MachinesOnly)) as Box<dyn Bench> }).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_provider_conforms_with_routes_one_by_one_and_all_at_once() {
+    for setting in [Setting::Routes, Setting::ClassicRoutes] {
+        check(&run(move || async move { Box::new(SimulatedBench::in_process(setting)) as Box<dyn Bench> }).await);
+    }
+}
