@@ -300,7 +300,7 @@ fn readers(roles: &[String]) -> Error {
 }
 
 /// What a TLS reference leads to, by its last two segments.
-pub(crate) fn stored(reference: &str) -> Option<(Stored, &str)> {
+fn stored(reference: &str) -> Option<(Stored, &str)> {
     let mut segments = reference.rsplit('/');
     let (id, kind) = (segments.next().filter(|id| !id.is_empty())?, segments.next()?);
     match kind {
