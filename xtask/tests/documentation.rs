@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 use clap::Command;
 
 /// Flags of other programs that the pages speak of.
-const OF_OTHERS: [(&str, &[&str]); 7] = [
+const OF_OTHERS: [(&str, &[&str]); 9] = [
     ("cargo", &["bench", "release", "test", "workspace"]),
     ("curl", &["cacert"]),
     ("docker and podman", &["file", "input"]),
     ("helm", &["set", "set-file"]),
-    ("kubectl", &["all", "as", "raw", "server-side", "validate", "watch"]),
+    ("kubectl", &["all", "as", "from-file", "raw", "server-side", "validate", "watch"]),
     ("kubelet", &["hostname-override", "node-ip", "provider-id"]),
+    ("openstack", &["role"]),
+    ("tests/openstack/down", &["purge"]),
     // Given to all of ours without being declared.
     ("clap", &["help"]),
 ];

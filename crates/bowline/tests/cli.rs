@@ -34,7 +34,7 @@ fn called(name: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
 #[cfg(unix)]
 #[test]
 fn under_the_name_of_the_go_managers_it_is_the_manager_and_nothing_else() {
-    let cases: [(&str, &[&str], &str); 5] = [
+    let cases: [(&str, &[&str], &str); 6] = [
         ("cloud-controller-manager", &[], "\n--cloud-provider cannot be empty"),
         (
             "cloud-controller-manager",
@@ -48,7 +48,9 @@ fn under_the_name_of_the_go_managers_it_is_the_manager_and_nothing_else() {
         ),
         ("cloud-controller-manager", &["--clod-provider=local"], "did you mean --cloud-provider?"),
         // As a manifest has it that was written for an image without an entry point.
-        ("bowline", &["/bin/openstack-cloud-controller-manager", "--v=1"], "--cloud-provider cannot be empty"),
+        ("bowline", &["/bin/harbour-cloud-controller-manager", "--v=1"], "--cloud-provider cannot be empty"),
+        // The name says which cloud.
+        ("bowline", &["/bin/openstack-cloud-controller-manager", "--v=1"], "OpenStack needs a configuration"),
     ];
     for (name, arguments, says) in cases {
         let (code, stdout, stderr) = called(name, arguments);

@@ -67,7 +67,8 @@ impl OpenStack {
 
     fn build(context: &BuildContext<'_>, metrics: &Metrics) -> std::result::Result<OpenStack, Problems> {
         let config = Config::read(context)?;
-        let http = crate::transport::client(&config, context.environment)?;
+        let http = crate::transport::client(&config, context.environment);
+        let http = http.map_err(|problems| Config::locate(context.config, problems))?;
         if HeaderValue::try_from(user_agent(context.user_agents)).is_err() {
             let message = "it has characters in it that no header may have";
             return Err(Problem::flag("user-agent", message).hint("leave out what is not printed").into());

@@ -22,7 +22,8 @@ pub(crate) fn client(config: &Config, environment: &Environment) -> Result<Clien
 
 fn tls(tls: &crate::config::Tls, problems: &mut Problems) -> Tls {
     let mut read = |key: &str, path: &Path| {
-        let text = std::fs::read_to_string(path);
+        // Around certificates there may be comments in any encoding.
+        let text = std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         text.unwrap_or_else(|error| {
             let problem = Problem::new(format!("cannot read {}: {error}", path.display()));
             problems.push(problem.field(format!("[Global] {key}")));

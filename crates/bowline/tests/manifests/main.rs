@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use support::{Scratch, bowline, refused, skip, workspace};
 
 /// Where a kind is found.
-const PATHS: [(&str, &str); 9] = [
+const PATHS: [(&str, &str); 10] = [
     ("Namespace", "/api/v1/namespaces"),
     ("ServiceAccount", "/api/v1/namespaces/NS/serviceaccounts"),
     ("Secret", "/api/v1/namespaces/NS/secrets"),
@@ -27,6 +27,7 @@ const PATHS: [(&str, &str); 9] = [
     ("ClusterRoleBinding", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"),
     ("Role", "/apis/rbac.authorization.k8s.io/v1/namespaces/NS/roles"),
     ("RoleBinding", "/apis/rbac.authorization.k8s.io/v1/namespaces/NS/rolebindings"),
+    ("Service", "/api/v1/namespaces/NS/services"),
     ("DaemonSet", "/apis/apps/v1/namespaces/NS/daemonsets"),
     ("Deployment", "/apis/apps/v1/namespaces/NS/deployments"),
 ];
@@ -64,7 +65,7 @@ async fn create_one(server: &ApiServer, document: String) -> Value {
 
 /// Posts the object as it is written here, strictly.
 pub(crate) async fn post(server: &ApiServer, object: &Value, written: String) -> Value {
-    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
     let path = PATHS.iter().find(|(known, _)| object["kind"] == *known).unwrap().1.replace("NS", namespace);
     let request = hyper::Request::post(format!("{path}?fieldValidation=Strict"))
         .header("content-type", "application/yaml")
@@ -206,6 +207,22 @@ async fn an_openstack_manager_has_the_secret_that_the_go_one_had() {
     for flag in ["openstack=/etc/config/cloud.conf", "local=/etc/bowline/local.yaml"] {
         assert!(args.contains(&format!("--cloud-config={flag}")), "{args}");
     }
+}
+
+#[tokio::test]
+async fn the_examples_for_openstack_are_taken_strictly_and_say_only_what_is_known() {
+    let (server, examples) = (server().await, workspace().join("examples/openstack"));
+    let reference = std::fs::read_to_string(workspace().join("docs/reference/openstack-annotations.md")).unwrap();
+    let mut count = 0;
+    for path in std::fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path()) {
+        let made = create(&server, &std::fs::read_to_string(&path).unwrap()).await;
+        let annotations = made[0]["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+        for key in annotations.keys() {
+            assert!(reference.contains(&format!("## `{key}`")), "{}: {key}", path.display());
+        }
+        count += 1;
+    }
+    assert!(count >= 5, "where are they?");
 }
 
 #[tokio::test]

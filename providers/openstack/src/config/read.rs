@@ -2,7 +2,7 @@
 
 use bowline_cloud::BuildContext;
 use bowline_config::gcfg::{Settings, View};
-use bowline_config::{Environment, Problem, Problems};
+use bowline_config::{ConfigFile, Environment, Problem, Problems};
 use ipnet::IpNet;
 
 use super::clouds_yaml::{Entry, Search};
@@ -26,6 +26,25 @@ impl Config {
         } else {
             Err(reader.problems)
         }
+    }
+}
+
+impl Config {
+    /// Problems with keys of `[Global]` that show only when they are used, at the lines where the keys stand.
+    pub(crate) fn locate(file: Option<&ConfigFile>, problems: Problems) -> Problems {
+        let Some(settings) = file.and_then(|file| Settings::read(file, SECTIONS).ok()) else { return problems };
+        let view = settings.section("Global");
+        let mut located = Problems::new();
+        for problem in problems.iter() {
+            let key = problem.field.as_deref().and_then(|field| field.strip_prefix("[Global] "));
+            let place = key.filter(|key| view.has(key)).map(|key| view.problem(key, problem.message.clone()));
+            located.push(match (place, &problem.hint) {
+                (None, _) => problem.clone(),
+                (Some(place), None) => place,
+                (Some(place), Some(hint)) => place.hint(hint),
+            });
+        }
+        located
     }
 }
 
@@ -79,6 +98,8 @@ impl Reader<'_> {
         let keys = SECTIONS.iter().filter(|section| section.name == "Global").flat_map(|section| section.keys);
         let mut fields = Fields::of(&view, keys.map(|key| key.name).filter(|key| view.has(key)));
         let clouds = if view.flag("use-clouds") { self.clouds(&view, &fields, environment) } else { Entry::default() };
+        // What a file that cannot be read would have filled is not missing.
+        let is_whole = self.problems.is_empty();
         let place = Place { view, own: fields.clone(), clouds: &clouds };
         clouds.fill(&mut fields);
         let tls = tls::read(&fields, clouds.verify);
@@ -95,6 +116,7 @@ impl Reader<'_> {
         };
         match credential::decide(&fields) {
             Ok((credential, scope)) => (global.credential, global.scope) = (credential, scope),
+            Err(_) if !is_whole => {}
             Err(mistakes) => mistakes.into_iter().for_each(|mistake| {
                 self.problems.push(place.problem(mistake.key, mistake.message).hint(mistake.hint));
             }),
@@ -120,6 +142,7 @@ impl Reader<'_> {
     fn auth_url(&mut self, place: &Place<'_>, fields: &Fields) -> String {
         let hint = "write the URL of Keystone, such as https://keystone.example.com:5000/v3";
         match fields.get("auth-url") {
+            None if place.clouds.files.is_empty() && place.view.flag("use-clouds") => {}
             None => self.problems.push(place.problem("auth-url", "is missing").hint(hint)),
             Some(url) if !is_url(url) => self.problems.push(place.problem("auth-url", "is no URL").hint(hint)),
             Some(_) => {}

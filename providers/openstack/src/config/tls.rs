@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bowline_config::ConfigFile;
+use bowline_config::{ConfigFile, Problem};
 
 use super::Tls;
 use super::fields::Fields;
@@ -49,9 +49,19 @@ pub(super) fn mistakes(tls: &Tls) -> Vec<(&'static str, String, String)> {
 fn file_mistake(path: &Path, wanted: &str) -> Option<(String, String)> {
     let what = if wanted == KEY { "private key" } else { "certificate" };
     let told = |message: &str, hint: &str| Some((format!("{}: {message}", path.display()), hint.to_owned()));
-    match ConfigFile::read(path) {
+    match text(path) {
         Err(problem) => told(&problem.message, problem.hint.as_deref().unwrap_or("name a file in PEM")),
-        Ok(file) if file.text().contains(wanted) => None,
+        Ok(text) if text.contains(wanted) => None,
         Ok(_) => told(&format!("there is no {what} in it"), "name a file in PEM"),
     }
+}
+
+/// Around certificates there may be comments in any encoding.
+fn text(path: &Path) -> Result<String, Problem> {
+    let file = ConfigFile::read(path).map(|file| file.text().to_owned());
+    // Only what is not text has a line.
+    file.or_else(|problem| match (problem.line, std::fs::read(path)) {
+        (Some(_), Ok(bytes)) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        _ => Err(problem),
+    })
 }

@@ -78,6 +78,7 @@ fn case_020_which_of_several_clouds_has_to_be_said() {
     assert_eq!(home.read("cloud = harbour", &[("OS_CLOUD", "quay")]).unwrap().global.auth_url, "http://a:5000");
     let told = home.wrong("cloud = habour", &[]);
     assert!(told.contains("there is no cloud \"habour\"; did you mean harbour?"), "{told}");
+    assert_eq!(told.lines().count(), 1, "what the file would have filled is not missing: {told}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What is proven to Keystone, what for, and over what kind of TLS.
 
-use bowline_config::{Environment, Secret};
+use bowline_cloud::Surroundings;
+use bowline_config::{ConfigFile, Environment, Secret};
 
 use super::{Folder, GLOBAL, assert_problem, read, read_in, with};
 use crate::config::{Credential, Domain, Global, Scope, User};
@@ -228,6 +229,24 @@ fn files_of_tls_are_looked_at_and_told_of() {
         let line = 1 + lines.lines().position(|line| line.starts_with(key)).unwrap() + 1;
         assert_problem(&format!("[Global]\n{lines}\n"), line, &format!("[Global] {key}"), says);
     }
+}
+
+#[test]
+fn comments_around_certificates_have_any_encoding() {
+    let folder = Folder::new("latin");
+    let path = folder.0.join("ca.pem");
+    std::fs::write(&path, b"# Z\xfcrich\n-----BEGIN CERTIFICATE-----\n").unwrap();
+    assert!(with(&format!("[Global]\nca-file = {}\n", path.display())).global.tls.ca_file.is_some());
+}
+
+#[test]
+fn what_is_found_wrong_with_a_certificate_later_is_told_with_its_line() {
+    let folder = Folder::new("garbage");
+    let path = folder.file("ca.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    let text = format!("{GLOBAL}ca-file = {}\n", path.display());
+    let (file, surroundings) = (ConfigFile::from_text("cloud.conf", text), Surroundings::default());
+    let problems = (crate::factory().build)(&surroundings.context(Some(&file), &"kubernetes".into())).err().unwrap();
+    assert!(problems.to_string().starts_with("cloud.conf:6: [Global] ca-file: "), "{problems}");
 }
 
 #[test]
