@@ -7,6 +7,7 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 STATE=${OPENSTACK_STATE:-${TMPDIR:-/tmp}/bowline-openstack}   # everything that changes
 CACHE=${OPENSTACK_CACHE:-$STATE.cache}               # package files, migrated empty databases
 OUT=${OPENSTACK_OUT:-$STATE/out}                     # clouds.yaml, cloud.conf, ids.json
+INSTALL=${OPENSTACK_INSTALL:-yes}                    # may packages be installed
 SERVERS=${OPENSTACK_SERVERS:-3}                      # node-1 .. node-N
 ZONES=${OPENSTACK_ZONES:-"az-1 az-2"}                # one nova-compute process per zone
 PORT_BASE=${OPENSTACK_PORT_BASE:-15000}

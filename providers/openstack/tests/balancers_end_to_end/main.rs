@@ -3,8 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod behind;
 mod floating;
 mod leftovers;
+mod listeners;
+mod ownership;
 mod security;
 mod trouble;
 mod world;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancers, Retry};
-use bowline_core::annotations::LoadBalancerSettings;
+use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings};
 use bowline_core::{
     Address, AddressType, HealthCheck, Ingress, IpFamily, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState,
     LoadBalancerWish, Notice, Plan, PortSpec, Protocol, ProviderId, SessionAffinity, TargetNode, TrafficPolicy,
@@ -38,6 +38,8 @@ pub(crate) struct World {
 pub(crate) struct Service {
     pub(crate) key: LoadBalancerKey,
     pub(crate) annotations: BTreeMap<String, String>,
+    /// What the annotations of all clouds say.
+    pub(crate) common: LoadBalancerSettings,
     pub(crate) spec: LoadBalancerSpec,
 }
 
@@ -94,7 +96,7 @@ impl World {
         let uid = format!("0123abcd-4567-89ab-cdef-{:0>12}", name.len());
         let (namespace, service) = ("default".to_owned(), name.to_owned());
         let key = LoadBalancerKey { cluster: "kubernetes".into(), namespace, service, uid };
-        Service { key, annotations: BTreeMap::new(), spec }
+        Service { key, annotations: BTreeMap::new(), common: LoadBalancerSettings::default(), spec }
     }
 
     // ---- passes
@@ -133,6 +135,28 @@ impl World {
         panic!("after {ROUNDS} rounds there is still something to do: {}", self.look(service, wanted).await?.1);
     }
 
+    /// One plan, carried out once: the reasons of all that was refused and could be.
+    pub(crate) async fn once(&self, service: &mut Service) -> Result<Vec<String>, Error> {
+        let mut refused = Vec::new();
+        for step in self.look(service, true).await?.1.steps {
+            match self.apply(service, &step).await {
+                Err(error) if step.dispensable.is_some() && error.kind().is_refusal() => {
+                    refused.extend(step.dispensable.clone());
+                }
+                outcome => outcome?,
+            }
+        }
+        Ok(refused)
+    }
+
+    /// The balancer is let go; what of it is still listed as ours.
+    pub(crate) async fn released(&self, service: &mut Service) -> Vec<String> {
+        service.common.policy = DeletionPolicy::Retain;
+        self.remove(service).await.unwrap();
+        let left = self.provider.list(&service.key.cluster).await.unwrap();
+        left.into_iter().map(|key| key.service).collect()
+    }
+
     /// Until there is a plan; what the Service's annotations are to say by then is written, as by the controller.
     pub(crate) async fn look(
         &self,
@@ -167,7 +191,7 @@ impl World {
     }
 
     pub(crate) fn wish(&self, service: &Service, wanted: bool) -> LoadBalancerWish {
-        let settings = self.provider.settings(&service.annotations, LoadBalancerSettings::default()).unwrap();
+        let settings = self.provider.settings(&service.annotations, service.common.clone()).unwrap();
         LoadBalancerWish {
             key: service.key.clone(),
             annotations: Arc::new(service.annotations.clone()),
@@ -221,6 +245,12 @@ impl Service {
     pub(crate) fn annotate(&mut self, key: &str, value: &str) -> &mut Service {
         let key = if key.contains('/') { key.to_owned() } else { format!("loadbalancer.openstack.org/{key}") };
         self.annotations.insert(key, value.to_owned());
+        self
+    }
+
+    /// An existing balancer is to become this Service's.
+    pub(crate) fn adopt(&mut self, name: &str) -> &mut Service {
+        self.common.adopt = Some(name.to_owned());
         self
     }
 

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bowline_cloud::Surroundings;
 use bowline_cloud::{
     Capabilities, CloudProvider, Finding, Instances, LoadBalancers, ProviderInfo, Quota, Result, Routes,
 };
+use bowline_config::ConfigFile;
 use bowline_conformance::{BalancerBench, Bench, RouteBench, Trouble, WantedMachine};
-use bowline_core::{Address, AddressType, Instance, ProviderId};
-use bowline_openstack::OpenStack;
+use bowline_core::{Address, AddressType, ClusterName, Instance, ProviderId};
+use bowline_openstack::{Config, OpenStack};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -97,8 +99,17 @@ impl RealBench {
     }
 }
 
+/// What the provider is told: as little as possible, so that it has to find the subnets by itself.
+fn config(project: &Project) -> Config {
+    let outside = project.cloud.id("external_network");
+    let balancing = format!("floating-network-id = {outside}\ncreate-monitor = true\nmanage-security-groups = true\n");
+    let text = format!("{}[LoadBalancer]\n{balancing}[Route]\nrouter-id = {}\n", project.credentials(), project.router);
+    let file = ConfigFile::from_text("cloud.conf", text);
+    Config::read(&Surroundings::default().context(Some(&file), &ClusterName::from("conformance"))).unwrap()
+}
+
 fn provider(project: &Project, wire: &Arc<Wire>) -> Arc<Modest> {
-    let provider = OpenStack::over(project.config(), wire.client(PATIENCE));
+    let provider = OpenStack::over(config(project), wire.client(PATIENCE));
     let mut capabilities = provider.capabilities().clone();
     if let Some(instances) = &mut capabilities.instances {
         instances.batch_lookup = 3;
@@ -137,6 +148,11 @@ impl Bench for RealBench {
 
     async fn restarted(&self) -> Arc<dyn CloudProvider> {
         provider(&self.project, &self.wire)
+    }
+
+    fn patience(&self) -> Duration {
+        // Each change takes Octavia seconds, and minutes on a busy machine.
+        Duration::from_secs(900)
     }
 
     fn balancers(&self) -> Option<&dyn BalancerBench> {

@@ -3,10 +3,6 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bowline_cloud::Surroundings;
-use bowline_config::ConfigFile;
-use bowline_core::ClusterName;
-use bowline_openstack::Config;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -39,9 +35,8 @@ impl Projects {
         }
     }
 
-    /// Clears it for the next.
-    pub(crate) async fn give_back(&self, project: Arc<Project>) {
-        project.clear().await;
+    /// Keeps it, clear as it is, for the next.
+    pub(crate) fn keep(&self, project: Arc<Project>) {
         self.clear.lock().unwrap().push(project);
     }
 
@@ -90,20 +85,15 @@ impl Project {
         Project { admin: admin.clone(), cloud, id, network, subnets, router }
     }
 
-    /// What the provider is told: as little as possible, so that it has to find the subnets by itself.
-    pub(crate) fn config(&self) -> Config {
-        let text = format!(
+    /// `[Global]` of a `cloud.conf` for this project.
+    pub(crate) fn credentials(&self) -> String {
+        format!(
             "[Global]\nauth-url = {}\nregion = RegionOne\nusername = k8s\npassword = \"{}\"\nuser-domain-name = Default\n\
-             tenant-id = {}\n[LoadBalancer]\nfloating-network-id = {}\ncreate-monitor = true\n\
-             manage-security-groups = true\n[Route]\nrouter-id = {}\n",
+             tenant-id = {}\n",
             self.cloud.auth_url(),
             self.cloud.password(),
-            self.id,
-            self.cloud.id("external_network"),
-            self.router
-        );
-        let file = ConfigFile::from_text("cloud.conf", text);
-        Config::read(&Surroundings::default().context(Some(&file), &ClusterName::from("conformance"))).unwrap()
+            self.id
+        )
     }
 
     /// Removes all that a case left in it.
