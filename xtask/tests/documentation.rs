@@ -8,21 +8,14 @@ use std::path::{Path, PathBuf};
 use clap::Command;
 
 /// Flags of other programs that the pages speak of.
-<<<<<<< HEAD
-const OF_OTHERS: [(&str, &[&str]); 8] = [
-=======
 const OF_OTHERS: [(&str, &[&str]); 9] = [
->>>>>>> h-config
     ("cargo", &["bench", "release", "test", "workspace"]),
     ("curl", &["cacert"]),
     ("docker and podman", &["file", "input"]),
     ("helm", &["set", "set-file"]),
     ("kubectl", &["all", "as", "from-file", "raw", "server-side", "validate", "watch"]),
     ("kubelet", &["hostname-override", "node-ip", "provider-id"]),
-<<<<<<< HEAD
-=======
     ("openstack", &["role"]),
->>>>>>> h-config
     ("tests/openstack/down", &["purge"]),
     // Given to all of ours without being declared.
     ("clap", &["help"]),

@@ -213,3 +213,57 @@ async fn control(
 fn names(clouds: &Clouds) -> Vec<&str> {
     clouds.iter().map(|cloud| &**cloud.name()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use bowline_cloud::{Capabilities, Error, ProviderInfo};
+
+    use super::*;
+
+    /// A cloud whose start fails like this.
+    struct Starting(ProviderInfo, Capabilities, ErrorKind);
+
+    #[async_trait]
+    impl CloudProvider for Starting {
+        fn info(&self) -> &ProviderInfo {
+            &self.0
+        }
+
+        fn capabilities(&self) -> &Capabilities {
+            &self.1
+        }
+
+        async fn start(&self) -> bowline_cloud::Result<()> {
+            Err(Error::new(self.2, "start", "no"))
+        }
+
+        async fn check(&self) -> bowline_cloud::Result<()> {
+            Ok(())
+        }
+    }
+
+    async fn started(kind: ErrorKind) -> Result<(), String> {
+        let info = ProviderInfo { name: "harbour".to_owned(), id_prefixes: Vec::new(), region: None, cluster_id: None };
+        let provider: Arc<dyn CloudProvider> = Arc::new(Starting(info, Capabilities::default(), kind));
+        start(&[provider]).await.map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn what_waiting_would_not_help_ends_the_start_and_nothing_else_does() {
+        let for_good = [
+            ErrorKind::Unauthenticated,
+            ErrorKind::PermissionDenied,
+            ErrorKind::InvalidConfig,
+            ErrorKind::NotFound,
+            ErrorKind::Unsupported,
+        ];
+        for kind in for_good {
+            let error = started(kind).await.unwrap_err();
+            assert!(error.starts_with("the cloud harbour cannot be used: start: no."), "{kind:?}: {error}");
+        }
+        for kind in [ErrorKind::Unavailable, ErrorKind::RateLimited, ErrorKind::Unexpected, ErrorKind::InProgress] {
+            assert_eq!(started(kind).await, Ok(()), "{kind:?}");
+        }
+    }
+}

@@ -526,6 +526,36 @@ fn nobody_who_reads_what_went_wrong_keeps_it_from_ending() {
     assert_eq!(status.expect("it should have ended").code(), Some(1));
 }
 
+/// A Keystone that lets nobody in.
+#[cfg(feature = "provider-openstack")]
+fn refusing_keystone() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // Whether all of the request has come does not matter to it.
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 9\r\n\r\nwho's it?");
+            let _ = stream.read(&mut [0; 4096]);
+        }
+    });
+    format!("http://{address}")
+}
+
+#[cfg(feature = "provider-openstack")]
+#[test]
+fn a_cloud_that_does_not_take_the_credentials_ends_the_manager_with_the_reason() {
+    let scratch = Scratch::new("refusing-keystone");
+    let lines = "user-id = u\npassword = s3cret\ntenant-id = t\n";
+    let config = scratch.file("cloud.conf", format!("[Global]\nauth-url = {}\n{lines}", refusing_keystone()));
+    let config = format!("--cloud-config={}", config.display());
+    let master = format!("--master=http://{}", unused_address());
+    let flags = ["--cloud-provider=openstack", &config, &master, "--secure-port=0", "--leader-elect=false"];
+    let says = ["the cloud openstack cannot be used", "HTTP 401: who's it?", "Check the provider's credentials"];
+    let text = refused(&flags, 255, &says);
+    assert!(!text.contains("s3cret"), "{text}");
+}
+
 #[test]
 fn all_problems_are_told_at_once() {
     let by = Bystander::new();

@@ -63,6 +63,9 @@ impl OpenStack {
             Err(error) => return vec![finding("credentials", Err(error.explain("authenticate")))],
         };
         let mut findings = vec![finding("credentials", Ok(welcome(&access)))];
+        if self.config.load_balancer.enabled && may_only_read(&access.roles) {
+            findings.push(finding("roles", Err(readers(&access.roles))));
+        }
         for service in self.services() {
             findings.push(self.look_at_service(&access, service).await);
         }
@@ -88,7 +91,7 @@ impl OpenStack {
             Err(error) => Err(error),
             Ok(url) => self.greet(service).await.map(|()| format!("{url} answers, and lets us read")),
         };
-        finding(what, outcome.map_err(|error| error.explain(operation)))
+        finding(what, outcome.map_err(|error| with_role(error.explain(operation), service)))
     }
 
     /// Without Barbican all is well until somebody wants TLS.
@@ -272,8 +275,32 @@ fn welcome(access: &Access) -> String {
     }
 }
 
+/// With the role that usually lets one in.
+fn with_role(error: Error, service: Service) -> Error {
+    match (error.kind(), service) {
+        (ErrorKind::PermissionDenied, Service::LoadBalancer) => error.context("role needed", "load-balancer_member"),
+        (ErrorKind::PermissionDenied, _) => error.context("role needed", "member"),
+        _ => error,
+    }
+}
+
+/// The roles of Keystone and Octavia that let nobody change anything. Other roles are what each cloud makes of them.
+const READERS: [&str; 3] = ["reader", "load-balancer_observer", "load-balancer_global_observer"];
+
+fn may_only_read(roles: &[String]) -> bool {
+    !roles.is_empty() && roles.iter().all(|role| READERS.contains(&role.as_str()))
+}
+
+fn readers(roles: &[String]) -> Error {
+    let message = format!(
+        "the roles {} let us read and nothing else; balancers need load-balancer_member, and what is in Neutron member",
+        roles.join(", ")
+    );
+    Error::new(ErrorKind::PermissionDenied, "look at the roles", message)
+}
+
 /// What a TLS reference leads to, by its last two segments.
-pub(crate) fn stored(reference: &str) -> Option<(Stored, &str)> {
+fn stored(reference: &str) -> Option<(Stored, &str)> {
     let mut segments = reference.rsplit('/');
     let (id, kind) = (segments.next().filter(|id| !id.is_empty())?, segments.next()?);
     match kind {

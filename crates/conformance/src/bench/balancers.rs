@@ -81,7 +81,7 @@ pub struct SeenTarget {
 pub struct SeenHealthCheck {
     /// The path.
     pub path: String,
-    /// The port.
+    /// The port; 0 if it cannot be told because no machine is there to be asked.
     pub port: u16,
     /// How often, if somebody chose.
     pub interval: Option<Duration>,

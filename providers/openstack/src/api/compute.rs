@@ -103,6 +103,6 @@ pub(crate) async fn flavors(session: &Session) -> Result<Vec<Flavor>, CallError>
 
 /// Whether Nova answers us at all.
 pub(crate) async fn answers(session: &Session) -> Result<(), CallError> {
-    let call = session.call("server_list", Service::Compute, Method::GET, &["servers"]);
+    let call = session.call("server_list", Service::Compute, Method::GET, &["servers", "detail"]);
     call.query(&[("limit", "1")]).done().await
 }

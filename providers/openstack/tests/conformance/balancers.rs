@@ -78,6 +78,11 @@ impl BalancerBench for SimulatedBench {
         Some(address)
     }
 
+    fn affinity_is_timed(&self) -> bool {
+        // Octavia keeps the connections of one client together, and says nothing of how long.
+        false
+    }
+
     async fn writes(&self) -> Option<u64> {
         Some(self.cloud.writes().len() as u64)
     }

@@ -34,8 +34,8 @@ use sight::Sight;
 
 pub(super) const OBSERVE: &str = "observe balancers";
 
-/// How many questions are asked at the same time.
-const AT_ONCE: usize = 8;
+/// How many wishes are looked at at the same time, and for each of them how many of its pools.
+const AT_ONCE: usize = 4;
 
 /// It is on its way out, or out already.
 pub(super) fn is_leaving(balancer: &LoadBalancer) -> bool {
