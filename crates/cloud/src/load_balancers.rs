@@ -72,17 +72,18 @@ pub enum Applied {
 /// - `sctp_is_balanced`: the same for SCTP.
 /// - `protocol_changes`: a port may change its protocol; the address stays.
 /// - `protocols_mix_on_one_port`: TCP and UDP on the same number do not disturb each other.
-/// - `node_ports_are_not_needed`: a Service without node ports is balanced as well.
+/// - `node_ports_are_not_needed`: a Service without node ports has a balancer as well, which leads nowhere if there is no other
+///   way to a node.
 /// - `port_limit_is_reached`: as many ports as claimed fit on a balancer.
 /// - `target_limit_is_reached`: as many targets as claimed fit behind a balancer.
 /// - `targets_follow_the_nodes`: nodes come and go, all of them if need be.
-/// - `target_change_is_small`: a node that comes or goes costs at most one write for each port.
+/// - `target_change_is_small`: a node that comes or goes costs at most one write for each port, and one for its machine.
 /// - `a_leaving_node_is_drained`: a target that is draining gets no new connections, and may come back.
 /// - `a_leaving_node_is_not_taken_in`: a target that is draining is kept where the balancer has it, and not added where it
 ///   does not.
 /// - `without_draining_a_leaving_node_goes`: where nothing can be drained, a target that is leaving is left out.
 /// - `source_ranges_are_enforced`: the ranges that may connect can be set, changed and removed.
-/// - `affinity_is_kept`: affinity can be turned on, with its timeout, and off.
+/// - `affinity_is_kept`: affinity can be turned on, with its timeout where the cloud has one, and off.
 /// - `local_policy_asks_the_node`: with the policy Local, nodes are asked on the Service's health check port, else not.
 /// - `proxy_protocol_is_spoken`: the PROXY protocol can be turned on and off.
 /// - `internal_stays_inside`: an internal balancer is one.

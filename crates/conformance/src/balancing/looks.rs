@@ -60,14 +60,26 @@ impl Balancing<'_> {
     pub(crate) async fn is_as_wished(&self, wish: &LoadBalancerWish, state: &LoadBalancerState) -> Verdict {
         let Some(spec) = wish.spec.as_deref() else { return broken("nothing is wished") };
         let seen = self.seen(&wish.key).await?;
-        same("listeners", sorted(seen.listeners.clone()), listeners(spec))?;
-        same("targets", sorted(seen.targets.clone()), self.targets(spec)?)?;
+        let targets = self.targets(spec)?;
+        listeners_are_as_wished(&seen, spec, &targets)?;
+        // Without a node port there may be no way to a node.
+        let is_led = spec.ports.iter().any(|port| port.node_port.is_some()) || !seen.targets.is_empty();
+        same("targets", sorted(seen.targets.clone()), if is_led { targets } else { Vec::new() })?;
         same("source ranges", set(&seen.source_ranges), set(&spec.source_ranges))?;
-        same("affinity", seen.affinity.unwrap_or(SessionAffinity::None), spec.session_affinity)?;
+        self.affinity_is_as_wished(seen.affinity.unwrap_or(SessionAffinity::None), spec.session_affinity)?;
         health_check_is_as_wished(&seen, wish, spec)?;
         settings_are_as_wished(&seen, wish)?;
         let families = if self.caps()?.serves_first_family() { 1 } else { spec.ip_families.len() };
         addresses_are_as_wished(&seen, spec, families, state)
+    }
+
+    fn affinity_is_as_wished(&self, seen: SessionAffinity, wished: SessionAffinity) -> Verdict {
+        let is_sticky = |affinity: SessionAffinity| affinity != SessionAffinity::None;
+        if self.hands.affinity_is_timed() {
+            same("affinity", seen, wished)
+        } else {
+            same("affinity", is_sticky(seen), is_sticky(wished))
+        }
     }
 
     fn targets(&self, spec: &LoadBalancerSpec) -> Verdict<Vec<SeenTarget>> {
@@ -94,6 +106,16 @@ fn set<T: Ord + Clone>(items: &[T]) -> BTreeSet<T> {
     items.iter().cloned().collect()
 }
 
+/// Where a port goes on a node may hang on the node: without any, it cannot be seen.
+fn listeners_are_as_wished(seen: &SeenBalancer, spec: &LoadBalancerSpec, targets: &[SeenTarget]) -> Verdict {
+    let mut wished = listeners(spec);
+    let is_blind = targets.is_empty() && seen.listeners.iter().all(|listener| listener.node_port.is_none());
+    if is_blind {
+        wished.iter_mut().for_each(|listener| listener.node_port = None);
+    }
+    same("listeners", sorted(seen.listeners.clone()), wished)
+}
+
 fn listeners(spec: &LoadBalancerSpec) -> Vec<SeenListener> {
     let listener = |port: &bowline_core::PortSpec| SeenListener {
         protocol: port.protocol,
@@ -115,7 +137,10 @@ fn health_check_is_as_wished(seen: &SeenBalancer, wish: &LoadBalancerWish, spec:
     let found_path = found.map(|check| check.path.clone());
     require(path.is_none() || found_path == path, || format!("the path of the check is {found_path:?}, not {path:?}"))?;
     let found_port = found.map(|check| check.port);
-    require(port.is_none() || found_port == port, || format!("the port of the check is {found_port:?}, not {port:?}"))?;
+    let is_blind = seen.targets.is_empty() && found_port == Some(0);
+    require(port.is_none() || is_blind || found_port == port, || {
+        format!("the port of the check is {found_port:?}, not {port:?}")
+    })?;
     let (found, wanted) = (found.and_then(|check| check.interval), settings.health_check_interval);
     require(wanted.is_none() || found == wanted, || format!("the interval of the check is {found:?}, not {wanted:?}"))
 }

@@ -63,7 +63,7 @@ pub struct SeenListener {
     pub protocol: Protocol,
     /// Where clients connect.
     pub port: u16,
-    /// Where it goes on the machine; `None` if it does not go to a node port.
+    /// Where it goes on the machine; `None` if it does not go to a node port, or to no machine.
     pub node_port: Option<u16>,
 }
 
@@ -81,7 +81,7 @@ pub struct SeenTarget {
 pub struct SeenHealthCheck {
     /// The path.
     pub path: String,
-    /// The port.
+    /// The port; 0 if it cannot be told because no machine is there to be asked.
     pub port: u16,
     /// How often, if somebody chose.
     pub interval: Option<Duration>,
@@ -118,6 +118,12 @@ pub trait BalancerBench: Send + Sync {
     /// An address that a user may ask for, of the kind that clients outside reach. `None` if this cloud lets nobody choose.
     async fn free_address(&self) -> Option<IpAddr> {
         None
+    }
+
+    /// Whether the cloud lets one choose for how long connections of one client stay together. If it does not, that they do
+    /// is all that is looked at.
+    fn affinity_is_timed(&self) -> bool {
+        true
     }
 
     /// Calls so far that changed something in the cloud, or would have; `None` if it does not count them.

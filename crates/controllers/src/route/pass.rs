@@ -236,7 +236,9 @@ impl Shared {
 
     fn tell_failure(&self, node: &Node, spec: &RouteSpec, took: Duration, error: &Error) {
         let (key, kind) = ((node.name.clone(), Some(spec.destination)), error.kind());
-        let is_failure = !matches!(kind, ErrorKind::Cancelled | ErrorKind::InProgress);
+        // A Node that is not initialised has no addresses yet, as a rule: it gets another try as soon as it has.
+        let is_early = node.is_uninitialized();
+        let is_failure = !is_early && !matches!(kind, ErrorKind::Cancelled | ErrorKind::InProgress);
         if !is_failure || !self.complaints.is_news(&key, &node.uid, kind.as_str()) {
             return tracing::debug!(node = %node.name, %error, "could not create a route");
         }

@@ -58,6 +58,14 @@ impl Pass<'_> {
         plan(cloud, wish, state, job)
     }
 
+    /// A plan has failed in the middle. What is there by now leads to what was made, and is noted all the same.
+    pub(super) async fn look_for_notes(&self, cloud: &Cloud, wish: &LoadBalancerWish, job: &mut Job) {
+        let observed = self.shutdown.or(cloud.layers().observe_load_balancer(wish)).await;
+        if let Some(Ok(Some(state))) = observed {
+            job.note(wish, &state.annotations);
+        }
+    }
+
     /// Does what is to be done about what was seen, once there is a place among those who write; not in a dry run. `again`
     /// says what is wished by now, if the place comes late.
     pub(super) async fn fulfil(

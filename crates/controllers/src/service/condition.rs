@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bowline_core::LoadBalancerState;
 use bowline_core::service::Condition;
 use bowline_core::well_known::LOAD_BALANCER_READY;
+use bowline_core::{LoadBalancerState, Service};
 use jiff::Timestamp;
 
 use super::trouble::Trouble;
@@ -38,6 +38,13 @@ pub(crate) fn problems(state: &LoadBalancerState) -> Vec<String> {
     }
     let ports = state.status.ingress.iter().flat_map(|ingress| &ingress.ports);
     ports.filter_map(|port| Some(format!("port {}/{}: {}", port.port, port.protocol, port.error.as_ref()?))).collect()
+}
+
+/// Whether the Service's condition need not change for this: a cloud that is at work on a balancer is no reason to take back
+/// that it is ready, nor to write down each of its steps.
+pub(super) fn is_said(service: &Service, trouble: &Trouble) -> bool {
+    let now = service.condition(LOAD_BALANCER_READY);
+    trouble.is_calm() && now.is_some_and(|now| now.status == "True" || now.reason == trouble.reason())
 }
 
 /// Something is in the way: what, and when the next try is.

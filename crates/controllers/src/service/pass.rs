@@ -100,7 +100,10 @@ impl Pass<'_> {
             Some(wish)
         };
         let mut job = Job::go_on(self.shared.memory.unfinished(self.key), cloud, &wish, occasion.reason);
-        let outcome = self.bring_about(cloud, wish, again, &mut job).await;
+        let outcome = self.bring_about(cloud, wish.clone(), again, &mut job).await;
+        if job.changed && outcome.as_ref().is_err_and(|error| error.kind().is_refusal()) {
+            self.look_for_notes(cloud, &wish, &mut job).await;
+        }
         let occasion = Occasion { reason: job.reason, ..occasion };
         self.worked(service, job, &outcome);
         match outcome {

@@ -147,7 +147,10 @@ impl Shared {
         }
         let service = self.memory.latest(pass.key, service.clone());
         let condition = condition::blocked(trouble, delay, self.context.clock.now());
-        let change = ServiceChange::default().with_condition(&service, condition);
+        let change = match condition::is_said(&service, trouble) {
+            true => ServiceChange::default(),
+            false => ServiceChange::default().with_condition(&service, condition),
+        };
         let change = change.with_annotations(&service, &self.memory.notes(pass.key));
         let Err(error) = pass.write(&service, &change, Task::UpdateStatus).await else {
             self.memory.forget_notes(pass.key);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bowline_controllers::route::Mode;
 use bowline_local::{Fault, FaultSpec};
+use serde_json::json;
 
 use crate::routes::{REFRESH, WHILE, network};
 use crate::world::World;
@@ -96,6 +97,20 @@ async fn a_cloud_that_has_no_routes_after_all_is_left_alone_until_it_has() {
     world.pass(REFRESH).await;
     world.reachable("a").await;
     world.reachable("b").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_to_a_node_that_is_not_initialised_yet_fails_in_silence() {
+    let mut world = World::with_routes(&["a"]).await;
+    world.layers.max_attempts = 1;
+    world.cloud().inject(FaultSpec::always(BROKEN).on("create-route"));
+    world.join_with("a", json!({"providerID": "local://id-a"}), &["10.120.0.0/24"]).await;
+    world.start();
+    world.network("a", "True", "NoRouteCreated").await;
+    world.pass(WHILE).await;
+    assert!(world.event("a", "FailedToCreateRoute").await.is_none());
+    world.patch("a", json!({"spec": {"taints": null}})).await;
+    world.eventually("it is told", async || world.event("a", "FailedToCreateRoute").await).await;
 }
 
 #[tokio::test(start_paused = true)]

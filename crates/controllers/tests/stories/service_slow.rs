@@ -111,8 +111,15 @@ async fn an_error_in_the_middle_ends_the_plan() {
 
 #[tokio::test(start_paused = true)]
 async fn openstack_158_what_was_noted_is_saved_although_the_pass_fails() {
+    for notes_late in [false, true] {
+        what_was_noted_is_saved_although_the_pass_fails(notes_late).await;
+    }
+}
+
+async fn what_was_noted_is_saved_although_the_pass_fails(notes_late: bool) {
     let (mut world, yard) = Shipyard::world(&["a"], Duration::ZERO).await;
     yard.inside().wrong.insert("address", quota());
+    yard.inside().notes_late = notes_late;
     world.start();
     world.serve("web").await;
     let event = world.told("web", "SyncLoadBalancerFailed").await;
@@ -270,8 +277,10 @@ async fn nodes_that_move_are_told_when_a_slow_cloud_has_them() {
     world.start();
     world.serve("web").await;
     world.addressed("web").await;
+    let patches = world.patches();
     world.join_machine("b", 7).await;
     world.told("web", "UpdatedLoadBalancer").await;
+    assert_eq!(world.patches(), patches, "a balancer that is ready stays so while it is updated");
     assert_eq!(yard.inside().ships.values().next().unwrap().crew, "a+b:1");
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct Inner {
     launched: u32,
     /// How long a change takes.
     pub(crate) takes: Duration,
+    /// What is made is not noted at once, only in the state.
+    pub(crate) notes_late: bool,
     /// How long a call for one takes.
     pub(crate) call_takes: Duration,
     /// What goes wrong with changes of this kind.
@@ -139,7 +141,8 @@ impl Inner {
             let ship = Ship { id: format!("ship-{}", self.launched), busy_until, ..Ship::default() };
             let id = ship.id.clone();
             self.ships.insert(place(key), ship);
-            return Ok(Applied::Noted([(ID.to_owned(), id)].into()));
+            let notes = [(ID.to_owned(), id)].into();
+            return Ok(if self.notes_late { Applied::Done } else { Applied::Noted(notes) });
         }
         let ship = self.ships.get_mut(&place(key)).expect("steps come in their order");
         ship.busy_until = busy_until;

@@ -94,6 +94,7 @@ pub(crate) fn answer(state: &mut State, call: &Call) -> Outcome {
         ("PUT", ["floatingips", id]) => floating_ips::update(state, call, id),
         ("DELETE", ["floatingips", id]) => delete(state, Kind::FloatingIp, id),
         ("POST", ["security-groups"]) => security_groups::create(state, call),
+        ("PUT", ["security-groups", id]) => security_groups::update(state, call, id),
         ("DELETE", ["security-groups", id]) => security_groups::delete(state, id),
         ("POST", ["security-group-rules"]) => security_groups::create_rule(state, call),
         ("DELETE", ["security-group-rules", id]) => delete(state, Kind::SecurityGroupRule, id),

@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::{bad_request, check_fields, fault, not_found, quotas, sent, skeletons, view};
+use super::{bad_request, check_fields, fault, not_found, quotas, sent, skeletons, touch, view};
 use crate::listing::one;
 use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
@@ -74,6 +74,17 @@ pub(crate) fn add(state: &mut State, fields: Record) -> Record {
         state.records.of_mut(Kind::SecurityGroupRule).insert("", rule);
     }
     group
+}
+
+pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
+    let sent = sent(call, "security_group")?;
+    check_fields(Kind::SecurityGroup, &sent)?;
+    let date = state.clock.with_zone();
+    let group = state.records.get_mut(Kind::SecurityGroup, id).ok_or_else(|| not_found(Kind::SecurityGroup, id))?;
+    group.extend(sent);
+    touch(group, &date);
+    let group = group.clone();
+    Ok(one(200, "security_group", view(state, Kind::SecurityGroup, &group)))
 }
 
 pub(super) fn delete(state: &mut State, id: &str) -> Outcome {

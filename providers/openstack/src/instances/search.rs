@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!  few questions ──────────────────────────────────► GET servers/ID, or servers?name=^NAME$, each
-//!  many ──► pages of all servers ──► found there        ▲
-//!                  └─ not found, or not for certain ────┘
+//!  many ──► pages of all servers ──► found there         ▲
+//!                  └─ IDs not listed, names not clear ───┘
 //! ```
 //!
-//! That a listing leaves a server out proves nothing: one that is to be deleted later, or that belongs to another project, is
-//! not listed and yet is there. Nova is asked about that very server before it is called gone.
+//! That a listing leaves an ID out proves nothing: a server that is to be deleted later, or that belongs to another project,
+//! is not listed and yet is there. Nova is asked about that very server before it is called gone. A search for a name is a
+//! listing itself, so that a name which no listed server has is settled.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -83,6 +84,9 @@ impl OpenStack {
             };
             listed.add(page.items);
             open = listed.settle(open, found, page.next.is_none());
+            if page.next.is_none() {
+                open = self.settle_absent(&listed, open, found);
+            }
             match page.next {
                 Some(further) if open.len() > SINGLY => next = Some(further),
                 Some(_) => return Ok(open),
@@ -91,6 +95,29 @@ impl OpenStack {
                     return Ok(open);
                 }
             }
+        }
+    }
+
+    /// Moves the names that no server has to `found`: a listing to its end says the same of them as a search for the name. One
+    /// that shows nothing at all may have been hidden from us, and proves nothing.
+    fn settle_absent(&self, listed: &Listed, open: Vec<Identity>, found: &mut Found) -> Vec<Identity> {
+        let is_absent = |identity: &Identity| matches!(identity, Identity::Name(name) if !listed.knows(name));
+        if listed.servers == 0 {
+            return open;
+        }
+        let (absent, open): (Vec<_>, Vec<_>) = open.into_iter().partition(is_absent);
+        found.extend(absent.into_iter().map(|identity| {
+            let answer = self.absent(&identity);
+            (identity, answer)
+        }));
+        open
+    }
+
+    /// What it means that no server here has this name.
+    fn absent(&self, identity: &Identity) -> Result<Option<Server>> {
+        match identity {
+            Identity::Name(name) if self.config.regional => Err(elsewhere(name)),
+            _ => Ok(None),
         }
     }
 
@@ -116,8 +143,7 @@ impl OpenStack {
 
     async fn server_of_id(&self, id: &str) -> Result<Option<Server>> {
         match compute::server(&self.session, id).await {
-            Ok(server) if server.id.is_empty() => Err(nameless(&server)),
-            Ok(server) => Ok(Some(server)),
+            Ok(server) => identified(server).map(Some),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error.explain(FIND).context("server", id)),
         }
@@ -128,11 +154,8 @@ impl OpenStack {
         let found = compute::servers(&self.session, &[("name", &pattern)]).await;
         let mut found = found.map_err(|error| error.explain(FIND).context("name", name))?;
         match found.len() {
-            0 if self.config.regional => Err(elsewhere(name)),
-            0 | 1 => found.pop().map_or(Ok(None), |server| match server.id.as_str() {
-                "" => Err(nameless(&server)),
-                _ => Ok(Some(server)),
-            }),
+            0 => self.absent(&Identity::Name(name.to_owned())),
+            1 => found.pop().map(identified).transpose(),
             _ => Err(ambiguous(name, &found)),
         }
     }
@@ -169,6 +192,11 @@ impl Listed {
         open
     }
 
+    /// Some server has this name, or one that Nova could take for it.
+    fn knows(&self, name: &str) -> bool {
+        self.by_name.contains_key(&name.to_lowercase())
+    }
+
     fn has(&self, identity: &Identity, is_last: bool) -> bool {
         self.server(identity).is_some() && (is_last || matches!(identity, Identity::Id(_)))
     }
@@ -195,6 +223,11 @@ fn escaped(name: &str) -> String {
         pattern.push(c);
     }
     pattern
+}
+
+/// The server, which must say which one it is.
+fn identified(server: Server) -> Result<Server> {
+    if server.id.is_empty() { Err(nameless(&server)) } else { Ok(server) }
 }
 
 /// Nova tells of a server without saying which: whatever that is, it is no answer.

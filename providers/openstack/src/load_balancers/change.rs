@@ -171,8 +171,11 @@ pub(crate) enum Change {
 #[serde(rename_all = "camelCase")]
 pub(crate) enum GroupRef {
     Id(String),
-    /// One that an earlier step makes.
-    Name(String),
+    /// One that an earlier step makes. The name alone may be that of another cluster's.
+    New {
+        name: String,
+        description: String,
+    },
 }
 
 /// A port and the groups that it had when it was seen. Others change them, too: the revision tells whether they have.

@@ -86,6 +86,11 @@ impl<'a> Names<'a> {
         cut(format!("{SECURITY_GROUP_PREFIX}{}-{}-{}", self.key.uid, self.key.namespace, self.key.service))
     }
 
+    /// It is known which Service of the name is meant.
+    pub(crate) fn has_uid(&self) -> bool {
+        !self.key.uid.is_empty()
+    }
+
     pub(crate) fn security_group_description(&self) -> String {
         let LoadBalancerKey { cluster, namespace, service, .. } = self.key;
         format!("Security Group for {namespace}/{service} Service LoadBalancer in cluster {cluster}")

@@ -43,7 +43,7 @@ pub(crate) enum Found {
     /// is to go may also have been found by the tag alone.
     One {
         balancer: LoadBalancer,
-        /// The annotation `load-balancer-id` names it.
+        /// The annotation `load-balancer-id` names it, and its own name would not have led to it.
         by_id: bool,
         /// The common annotation `adopt` names it, and it is not the Service's by anything else.
         adopted: bool,

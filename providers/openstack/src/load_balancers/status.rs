@@ -6,34 +6,50 @@ use std::net::IpAddr;
 use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::{Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish};
 
-use super::annotations::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
+use super::annotations::{HOSTNAME, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, Reader};
 use super::observation::{Found, Observation};
 use super::observe::OBSERVE;
 use super::plan::goes_with;
-use super::settings::Settings;
+use super::settings::{Settings, common_settings};
 use super::waiting::ACTIVE;
 use crate::Config;
 
+/// What a Service says that its status depends on.
+#[derive(Clone, Copy)]
+struct Said<'a> {
+    hostname: &'a str,
+    is_proxied: bool,
+}
+
 /// The state of a balancer that is wished.
-pub(super) fn of_service(config: &Config, settings: &Settings, seen: Observation) -> Result<LoadBalancerState> {
-    let address = address(settings.internal, &seen);
-    let ingress = address.map(|address| ingress(config, settings, address));
-    let status = LoadBalancerStatus { ingress: ingress.into_iter().collect() };
+pub(super) fn of_service(config: &Config, settings: &Settings, seen: &Observation) -> Result<LoadBalancerState> {
+    let address = address(settings.internal, seen);
+    let said = Said { hostname: &settings.hostname, is_proxied: settings.proxy_protocol.is_some() };
+    let status = status(config, said, address);
     // One that fails before it is in service is deleted, and an annotation would then lead nowhere for ever.
     let is_lasting =
         matches!(&seen.found, Found::One { fresh, balancer, .. } if !fresh || balancer.provisioning_status == ACTIVE);
-    let annotations = if is_lasting { annotations(&seen, address) } else { BTreeMap::new() };
-    state(status, annotations, &seen)
+    let annotations = if is_lasting { annotations(seen, address) } else { BTreeMap::new() };
+    state(status, annotations, seen)
 }
 
 /// The state of one that is to go; `None` if nothing is left. The annotations are those that would lead nowhere.
-pub(super) fn of_removal(wish: &LoadBalancerWish, seen: Observation) -> Result<Option<LoadBalancerState>> {
+pub(super) fn of_removal(
+    config: &Config,
+    wish: &LoadBalancerWish,
+    seen: &Observation,
+) -> Result<Option<LoadBalancerState>> {
     if seen.is_nothing() {
         return Ok(None);
     }
+    let address = address(false, seen);
+    let said = Said {
+        hostname: Reader::new(&wish.annotations).text(HOSTNAME).unwrap_or_default(),
+        is_proxied: common_settings(config, &wish.annotations, wish.settings.as_ref().clone()).proxy_protocol.is_some(),
+    };
     let goes = seen.balancer().is_some_and(|balancer| goes_with(wish, balancer));
-    let annotations = if goes { annotations(&seen, address(false, &seen)) } else { BTreeMap::new() };
-    state(LoadBalancerStatus::default(), annotations, &seen).map(Some)
+    let annotations = if goes { annotations(seen, address) } else { BTreeMap::new() };
+    state(status(config, said, address), annotations, seen).map(Some)
 }
 
 fn state(
@@ -66,14 +82,17 @@ fn annotations(seen: &Observation, address: Option<&str>) -> BTreeMap<String, St
     id.into_iter().chain(address).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-fn ingress(config: &Config, settings: &Settings, address: &str) -> Ingress {
+fn status(config: &Config, said: Said<'_>, address: Option<&str>) -> LoadBalancerStatus {
+    LoadBalancerStatus { ingress: address.map(|address| ingress(config, said, address)).into_iter().collect() }
+}
+
+fn ingress(config: &Config, said: Said<'_>, address: &str) -> Ingress {
     let named = |hostname: String| Ingress { hostname: Some(hostname), ..Ingress::default() };
     let cfg = &config.load_balancer;
-    let is_proxied = settings.proxy_protocol.is_some();
-    match settings.hostname.as_str() {
-        "" if is_proxied && cfg.ingress_hostname => named(format!("{address}.{}", cfg.ingress_hostname_suffix)),
+    match said.hostname {
+        "" if said.is_proxied && cfg.ingress_hostname => named(format!("{address}.{}", cfg.ingress_hostname_suffix)),
         "" => {
-            let mode = if is_proxied { IpMode::Proxy } else { IpMode::Vip };
+            let mode = if said.is_proxied { IpMode::Proxy } else { IpMode::Vip };
             Ingress { ip: Some(address.to_owned()), ip_mode: Some(mode), ..Ingress::default() }
         }
         hostname => named(hostname.to_owned()),

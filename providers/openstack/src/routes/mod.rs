@@ -28,8 +28,9 @@ const LIST: &str = "list routes";
 const CREATE: &str = "create route";
 const DELETE: &str = "delete route";
 
-/// So many next hops are looked up by name; with more of them, the whole networks are read.
-const FEW_HOPS: usize = 100;
+/// So many next hops are looked up by address; with more of them, the whole networks are read. Proxies refuse a line of more
+/// than 8,000 bytes, and an address of IPv6 takes 80.
+const FEW_HOPS: usize = 50;
 
 #[async_trait]
 impl Routes for OpenStack {

@@ -1,6 +1,6 @@
 //! Pools, members and monitors of a balancer.
 
-use bowline_core::{Protocol, SessionAffinity};
+use bowline_core::{Protocol, SessionAffinity, TrafficPolicy};
 use bowline_openstack_simulator::{Kind, Options};
 use serde_json::json;
 
@@ -117,6 +117,11 @@ async fn case_106_with_the_policy_local_the_node_itself_is_asked() {
     assert_eq!(written_by(&world, &mut web).await, writes);
     let monitor = world.only(Kind::HealthMonitor);
     assert_eq!((text(&monitor, "type"), text(&monitor, "url_path")), ("HTTP", "/healthz"));
+    web.spec.traffic_policy = TrafficPolicy::Cluster;
+    web.spec.health_check = None;
+    assert_eq!(written_by(&world, &mut web).await, writes, "and back");
+    assert_eq!(text(&world.only(Kind::HealthMonitor), "type"), "TCP");
+    assert!(world.cloud.records(Kind::Member).iter().all(|member| member["monitor_port"] == json!(null)));
 }
 
 #[tokio::test(start_paused = true)]

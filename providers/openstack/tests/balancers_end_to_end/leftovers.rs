@@ -125,3 +125,34 @@ async fn several_at_once_are_seen_with_few_calls_and_as_each_alone() {
     let states = |seen: Vec<Result<Option<_>, _>>| seen.into_iter().map(Result::unwrap).collect::<Vec<_>>();
     assert_eq!(states(together), states(alone));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_names_anothers_balancer_and_never_came_to_use_it_leaves_it_alone() {
+    for minor in [4, 26] {
+        let world = World::with(Options { octavia_minor: minor, ..Options::default() }, |_, _| ());
+        let (mut a, mut b) = (world.named("a"), world.named("bb"));
+        world.ensure(&mut a).await.unwrap();
+        b.annotate(LB_ID, &a.annotations[LB_ID]);
+        // The same port, or no tags to share by.
+        world.ensure(&mut b).await.unwrap_err();
+        world.cloud.forget_calls();
+        world.remove(&mut b).await.unwrap();
+        assert_eq!(world.writes(), Vec::<String>::new(), "v2.{minor}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_floating_ip_that_somebody_uses_is_not_a_leftover_whatever_its_description_says() {
+    let world = World::new();
+    let web = world.service();
+    let fields = json!({
+        "floating_network_id": world.cloud.fixture().external_network,
+        "floating_ip_address": "203.0.113.77",
+        "description": "Floating IP for Kubernetes external service default/web from cluster kubernetes",
+        "port_id": "8a4d1f3c-1111-4222-8333-444455556666",
+    });
+    world.cloud.add(Kind::FloatingIp, fields);
+    assert!(listed(&world).await.is_empty());
+    assert!(world.remove(&mut forgotten(web)).await.unwrap().state.is_none());
+    assert_eq!((world.count(Kind::FloatingIp), world.writes().len()), (1, 0));
+}

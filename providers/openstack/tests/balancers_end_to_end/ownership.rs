@@ -312,7 +312,7 @@ async fn case_084_a_name_that_is_too_long_is_cut_and_found_again() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_retained_can_be_adopted_again() {
-    let world = World::new();
+    let world = World::with(Options::default(), |config, _| config.load_balancer.manage_security_groups = true);
     let mut web = made(&world).await;
     let id = web.annotations[LB_ID].clone();
     let retained = world.released(&mut web).await;

@@ -36,6 +36,16 @@ impl SimulatedBench {
     }
 }
 
+impl SimulatedBench {
+    /// Leads a floating IP of the project to a balancer.
+    fn lead(&self, address: IpAddr, balancer: &str) {
+        let port = self.cloud.record(Kind::LoadBalancer, balancer).unwrap()["vip_port_id"].clone();
+        let ips = self.cloud.records(Kind::FloatingIp);
+        let ip = ips.iter().find(|ip| ip["floating_ip_address"] == address.to_string()).unwrap();
+        self.cloud.edit(Kind::FloatingIp, &text(&ip["id"]), |ip| drop(ip.insert("port_id".to_owned(), port)));
+    }
+}
+
 #[async_trait]
 impl BalancerBench for SimulatedBench {
     async fn resources(&self) -> Vec<SeenResource> {
@@ -53,10 +63,10 @@ impl BalancerBench for SimulatedBench {
         let listener = json!({"protocol": "TCP", "protocol_port": 443, "tags": tags, "default_pool": below});
         let mut balancer =
             json!({"name": name, "tags": tags, "listeners": [listener], "vip_subnet_id": self.places.v4});
-        if let Some(address) = foreign.address {
-            balancer["vip_address"] = json!(address);
-        }
         let id = self.cloud.add_balancer(balancer)?;
+        if let Some(address) = foreign.address {
+            self.lead(address, &id);
+        }
         self.resources().await.into_iter().find(|one| one.kind == "loadbalancer" && one.id == id)
     }
 
@@ -66,6 +76,11 @@ impl BalancerBench for SimulatedBench {
         let ip = json!({"floating_network_id": self.fixture.external_network, "floating_ip_address": address});
         self.cloud.add(Kind::FloatingIp, ip);
         Some(address)
+    }
+
+    fn affinity_is_timed(&self) -> bool {
+        // Octavia keeps the connections of one client together, and says nothing of how long.
+        false
     }
 
     async fn writes(&self) -> Option<u64> {

@@ -17,13 +17,11 @@ fn check(report: &Report) {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "balancers are not observed yet"]
 async fn the_provider_conforms_in_process() {
     check(&run(|| async { Box::new(SimulatedBench::in_process(Setting::Everything)) as Box<dyn Bench> }).await);
 }
 
 #[tokio::test]
-#[ignore = "balancers are not observed yet"]
 async fn the_provider_conforms_over_http() {
     check(&run(|| async { Box::new(SimulatedBench::over_http(Setting::Everything).await) as Box<dyn Bench> }).await);
 }

@@ -52,9 +52,11 @@ fn owners_by_tag(thing: &Value) -> Vec<LoadBalancerKey> {
     list(&thing["tags"]).iter().filter_map(|tag| marked(tag.as_str()?)).collect()
 }
 
-/// Without what the services change by themselves, and without what is told elsewhere.
+/// Without what the services change by themselves, without marks, which descriptions are, and without what is told
+/// elsewhere.
 fn summary(thing: &Value) -> String {
-    const SELF_MADE: [&str; 12] = [
+    const SELF_MADE: [&str; 13] = [
+        "description",
         "created_at",
         "updated_at",
         "revision_number",
@@ -75,6 +77,15 @@ fn summary(thing: &Value) -> String {
     thing.to_string()
 }
 
+/// Names of balancers and groups are marks, which a release takes off; who adopts a balancer may name its ID as well.
+fn name(kind: &str, thing: &Value) -> String {
+    match kind {
+        "loadbalancer" => text(&thing["id"]),
+        "security-group" => String::new(),
+        _ => text(&thing["name"]),
+    }
+}
+
 impl Everything {
     fn listener(&self, id: &Value) -> Option<&Value> {
         self.listeners.iter().find(|listener| listener["id"] == *id)
@@ -93,7 +104,7 @@ impl Everything {
         let seen = |kind: &str, thing: &Value, owners, summary| SeenResource {
             kind: kind.to_owned(),
             id: text(&thing["id"]),
-            name: text(&thing["name"]),
+            name: name(kind, thing),
             owners,
             summary,
         };
@@ -159,7 +170,7 @@ impl Everything {
         let pool = self.pool(first["default_pool_id"].as_str()?)?;
         Some(SeenBalancer {
             id: text(&balancer["id"]),
-            name: text(&balancer["name"]),
+            name: name("loadbalancer", balancer),
             addresses: vec![address],
             listeners: ours.iter().map(|one| self.seen_listener(one)).collect(),
             targets: self.targets(&ours),
@@ -217,11 +228,12 @@ impl Everything {
 
     fn health_check(&self, pool: &Value) -> Option<SeenHealthCheck> {
         let monitor = self.monitors.iter().find(|monitor| monitor["id"] == pool["healthmonitor_id"])?;
-        let member = self.members.get(pool["id"].as_str()?)?.first()?;
-        let port = member["monitor_port"].as_u64().or(member["protocol_port"].as_u64())?;
+        // Without a member nobody is asked, at whatever port.
+        let member = self.members.get(pool["id"].as_str()?).and_then(|members| members.first());
+        let port = member.and_then(|member| member["monitor_port"].as_u64().or(member["protocol_port"].as_u64()));
         (monitor["type"] == "HTTP").then(|| SeenHealthCheck {
             path: text(&monitor["url_path"]),
-            port: u16::try_from(port).unwrap_or_default(),
+            port: port.and_then(|port| u16::try_from(port).ok()).unwrap_or_default(),
             interval: monitor["delay"].as_u64().map(Duration::from_secs),
         })
     }

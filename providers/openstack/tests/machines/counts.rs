@@ -98,3 +98,21 @@ async fn a_listing_has_all_pages() {
     wanted.sort();
     assert_eq!((seen, pages), (wanted, 3));
 }
+
+#[tokio::test]
+async fn names_that_no_server_has_cost_nothing_beyond_a_listing() {
+    let cloud = Cloud::new();
+    servers(&cloud, 10);
+    let asked: Vec<_> = (0..100).map(|n| named(&format!("other-{n}"))).collect();
+    let answers = cloud.provider.find(&asked).await;
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(InstanceState::Gone))));
+    assert_eq!(cloud.calls(), 1);
+}
+
+#[tokio::test]
+async fn a_listing_without_a_single_server_proves_nothing_about_names() {
+    let cloud = Cloud::new();
+    let asked: Vec<_> = (0..10).map(|n| named(&format!("node-{n}"))).collect();
+    cloud.provider.find(&asked).await;
+    assert_eq!(cloud.simulator.counts().get("GET servers/detail"), Some(&11), "each name is asked for");
+}

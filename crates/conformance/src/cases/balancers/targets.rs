@@ -39,9 +39,10 @@ pub(in crate::cases) async fn target_change_is_small(scene: &Scene) -> Verdict {
     for (wanted, what) in [(&joined, "joined"), (left, "left")] {
         let before = work.writes().await?;
         work.fulfil(wanted).await?;
-        // A cloud that has a list of machines for each port writes each; more is a rewrite.
+        // A cloud that has a list of machines for each port writes each, and one that has a firewall before machines lets the
+        // balancer through to this one; more is a rewrite.
         let writes = work.writes().await? - before;
-        require(writes <= ports, || format!("one node {what}, and that took {writes} writes for {ports} ports"))?;
+        require(writes <= ports + 1, || format!("one node {what}, and that took {writes} writes for {ports} ports"))?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use bowline_cloud::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
 use super::{APPLY, Writer, misplaced, text, told, with};
-use crate::api::network as api;
+use crate::api::network::{self as api, SecurityGroup};
 use crate::api::octavia::LoadBalancer;
 use crate::load_balancers::change::{Change, GroupRef, SeenPort};
 use crate::session::CallError;
@@ -92,7 +92,7 @@ impl Writer<'_> {
 
     /// Neutron makes any number of groups of a name, so whether this one was made already has to be asked.
     async fn create_group(&self, body: &Value) -> Result<()> {
-        if !self.groups_named(text(body, "name")).await?.is_empty() {
+        if !self.groups_like(text(body, "name"), text(body, "description")).await?.is_empty() {
             return Ok(());
         }
         api::create_security_group(self.session, body).await.map(drop).map_err(told)
@@ -109,11 +109,11 @@ impl Writer<'_> {
     }
 
     async fn group_id(&self, group: &GroupRef) -> Result<String> {
-        let name = match group {
+        let (name, description) = match group {
             GroupRef::Id(id) => return Ok(id.clone()),
-            GroupRef::Name(name) => name,
+            GroupRef::New { name, description } => (name, description),
         };
-        match self.groups_named(name).await?.as_slice() {
+        match self.groups_like(name, description).await?.as_slice() {
             [id] => Ok(id.clone()),
             others => {
                 let count = others.len();
@@ -123,9 +123,10 @@ impl Writer<'_> {
         }
     }
 
-    async fn groups_named(&self, name: &str) -> Result<Vec<String>> {
+    async fn groups_like(&self, name: &str, description: &str) -> Result<Vec<String>> {
         let found = api::security_groups(self.session, &[("name", name)]).await.map_err(told)?;
-        Ok(found.into_iter().filter(|group| group.name == name).map(|group| group.id).collect())
+        let is_it = |group: &SecurityGroup| group.name == name && group.description == description;
+        Ok(found.into_iter().filter(is_it).map(|group| group.id).collect())
     }
 
     // ---- ports

@@ -29,7 +29,12 @@ impl Observer<'_> {
     pub(super) async fn find(&self, sight: &Sight<'_>, marks: Marks<'_>) -> Result<Found> {
         if let Some(id) = marks.id {
             let found = sight.balancer(id).await.map_err(told)?;
-            return Ok(found.map_or_else(|| Found::Missing(id.to_owned()), |found| self.one(found, true)));
+            let by_id = |found: LoadBalancer| {
+                // What has the Service's name is found by that as well.
+                let by_id = found.name != marks.names.balancer();
+                self.one(found, by_id)
+            };
+            return Ok(found.map_or_else(|| Found::Missing(id.to_owned()), by_id));
         }
         let named =
             self.named(sight, &marks.names, |balancer| !is_leaving(balancer) || self.waiting.is_fresh(&balancer.id));

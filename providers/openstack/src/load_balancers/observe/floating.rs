@@ -49,12 +49,11 @@ impl Observer<'_> {
         sight: &Sight<'_>,
         names: &Names<'_>,
         balancer: Option<&LoadBalancer>,
-        is_forgotten: bool,
     ) -> Result<Floating> {
         let attached = self.attached(sight, balancer).await?;
-        let mut leftovers = match is_forgotten {
-            true => sight.floating_ips_described(&names.floating_ip_description()).await.map_err(told)?,
-            false => Vec::new(),
+        let mut leftovers = match names.has_uid() {
+            true => Vec::new(),
+            false => sight.floating_ips_described(&names.floating_ip_description()).await.map_err(told)?,
         };
         // One at a port is in use, whatever its description says.
         leftovers.retain(|floating| floating.port_id.is_empty());

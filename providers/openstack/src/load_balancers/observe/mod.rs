@@ -34,8 +34,8 @@ use sight::Sight;
 
 pub(super) const OBSERVE: &str = "observe balancers";
 
-/// How many questions are asked at the same time.
-const AT_ONCE: usize = 8;
+/// How many wishes are looked at at the same time, and for each of them how many of its pools.
+const AT_ONCE: usize = 4;
 
 /// It is on its way out, or out already.
 pub(super) fn is_leaving(balancer: &LoadBalancer) -> bool {
@@ -96,7 +96,7 @@ impl Observer<'_> {
         let wait = balancer.and_then(|balancer| self.waiting.saw(balancer));
         let features = self.features;
         let seen = Observation { features, found, wait, listeners, pools, floating, security, places, notices };
-        status::of_service(self.config, &settings, seen)
+        status::of_service(self.config, &settings, &seen)
     }
 
     /// What is left; `None` if that is nothing.
@@ -105,17 +105,16 @@ impl Observer<'_> {
         let marks = Marks { names, id: Reader::new(&wish.annotations).something(LOAD_BALANCER_ID), adopt: None };
         let found = self.find_for_removal(sight, marks).await?;
         let balancer = found.balancer();
-        let is_forgotten = wish.key.uid.is_empty();
         let ((listeners, pools), floating, security) = try_join!(
             self.parts_to_remove(sight, balancer),
-            self.floating_to_remove(sight, &names, balancer, is_forgotten),
-            self.security_to_remove(sight, &names, is_forgotten)
+            self.floating_to_remove(sight, &names, balancer),
+            self.security_to_remove(sight, &names, balancer.is_some())
         )?;
         let wait = balancer.and_then(|balancer| self.waiting.saw(balancer));
         let features = self.features;
         let seen =
             Observation { features, found, wait, listeners, pools, floating, security, ..Observation::default() };
-        status::of_removal(wish, seen)
+        status::of_removal(self.config, wish, &seen)
     }
 }
 

@@ -4,7 +4,7 @@ use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use bowline_core::LoadBalancerSpec;
 use futures::try_join;
 
-use super::super::names::Names;
+use super::super::names::{Names, described};
 use super::super::observation::{Places, Security};
 use super::super::servers;
 use super::super::settings::Settings;
@@ -24,8 +24,9 @@ impl Observer<'_> {
         places: &Places,
         balancer: Option<&LoadBalancer>,
     ) -> Result<Security> {
-        let groups = sight.groups_named(&names.security_group()).await.map_err(told)?;
-        if !self.config.load_balancer.manage_security_groups {
+        let is_managed = self.config.load_balancer.manage_security_groups;
+        let groups = self.groups(sight, names, balancer.is_some(), is_managed).await?;
+        if !is_managed {
             let ports = self.members_of(&groups).await?;
             return Ok(Security { groups, ports, ..Security::default() });
         }
@@ -36,20 +37,35 @@ impl Observer<'_> {
         Ok(Security { groups, rules, node_ports, member_subnet, ports: Vec::new() })
     }
 
-    /// Of a Service that is forgotten nobody knows the UID, which is in the name; the description is enough.
     pub(super) async fn security_to_remove(
         &self,
         sight: &Sight<'_>,
         names: &Names<'_>,
-        is_forgotten: bool,
+        has_balancer: bool,
     ) -> Result<Security> {
-        let groups = match is_forgotten {
-            true => sight.groups_described(&names.security_group_description()).await,
-            false => sight.groups_named(&names.security_group()).await,
-        };
-        let groups = groups.map_err(told)?;
+        let groups = self.groups(sight, names, has_balancer, true).await?;
         let ports = self.members_of(&groups).await?;
         Ok(Security { groups, ports, ..Security::default() })
+    }
+
+    /// By name, which has the Service's UID in it. Where there is none, whoever is thorough finds one that was made for a Service
+    /// of the same name before: it has the same description. So has that of a Service whose UID nobody knows any more.
+    async fn groups(
+        &self,
+        sight: &Sight<'_>,
+        names: &Names<'_>,
+        has_balancer: bool,
+        is_thorough: bool,
+    ) -> Result<Vec<SecurityGroup>> {
+        let named = match names.has_uid() {
+            true => sight.groups_named(&names.security_group()).await.map_err(told)?,
+            false => Vec::new(),
+        };
+        let named = of_cluster(named, &names.security_group_description(), has_balancer);
+        match named.is_empty() && is_thorough {
+            true => sight.groups_described(&names.security_group_description()).await.map_err(told),
+            false => Ok(named),
+        }
     }
 
     /// The ports that have one of the groups.
@@ -88,5 +104,38 @@ impl Observer<'_> {
             let message = format!("there is no subnet {id}, or none that is visible, where the members should be");
             Error::new(ErrorKind::InvalidConfig, OBSERVE, message).retry(Retry::Backoff)
         })
+    }
+}
+
+/// The name says nothing of the cluster. Where a group is described as this cluster's, that is the one; where none is, one of
+/// another cluster counts for a Service that has a balancer: the cluster has got another name since.
+fn of_cluster(named: Vec<SecurityGroup>, description: &str, has_balancer: bool) -> Vec<SecurityGroup> {
+    let (own, others): (Vec<_>, Vec<_>) = named.into_iter().partition(|group| {
+        let is_of_another = described(&group.description).is_some() && group.description != description;
+        !is_of_another
+    });
+    if own.is_empty() && has_balancer { others } else { own }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(id: &str, description: &str) -> SecurityGroup {
+        SecurityGroup { id: id.to_owned(), description: description.to_owned(), ..SecurityGroup::default() }
+    }
+
+    #[test]
+    fn a_group_of_another_cluster_counts_only_where_the_cluster_was_renamed() {
+        let own = "Security Group for default/web Service LoadBalancer in cluster kubernetes";
+        let foreign = "Security Group for default/web Service LoadBalancer in cluster other";
+        let ids = |groups: &[(&str, &str)], has_balancer| {
+            let groups = groups.iter().map(|(id, description)| group(id, description)).collect();
+            of_cluster(groups, own, has_balancer).into_iter().map(|group| group.id).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&[("a", own), ("b", foreign)], true), ["a"]);
+        assert_eq!(ids(&[("b", foreign)], true), ["b"]);
+        assert!(ids(&[("b", foreign)], false).is_empty());
+        assert_eq!(ids(&[("c", "somebody wrote something else")], false), ["c"]);
     }
 }

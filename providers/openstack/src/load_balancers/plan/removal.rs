@@ -35,11 +35,13 @@ pub(super) fn steps(config: &Config, wish: &LoadBalancerWish, seen: &Observation
     Ok(())
 }
 
-/// The balancer goes with the Service: it was made for one, and no other uses it.
+/// The balancer goes with the Service: it was made for one, this Service uses it, and no other does. A Service may name the
+/// balancer of another and never have come to use it.
 pub(in super::super) fn goes_with(wish: &LoadBalancerWish, balancer: &LoadBalancer) -> bool {
     let own = Names::of(&wish.key).balancer();
     let is_shared = balancer.tags.iter().any(|tag| tag.starts_with(SERVICE_PREFIX) && *tag != own);
-    balancer.name.starts_with(SERVICE_PREFIX) && !is_shared
+    let is_used = balancer.name == own || balancer.tags.contains(&own);
+    balancer.name.starts_with(SERVICE_PREFIX) && is_used && !is_shared
 }
 
 /// One that has failed before it was ever in service. Nothing of it can be changed any more, so it goes as a whole.

@@ -94,8 +94,14 @@ impl Move<'_> {
         Value::Object(body)
     }
 
-    /// One by one; those of others stay.
+    /// One by one; those of others stay. Octavia breaks over a tag that is there twice.
     fn tags(&self, tags: &[String]) -> Vec<String> {
-        tags.iter().map(|tag| moved(tag, &self.old, self.new).unwrap_or_else(|| tag.clone())).collect()
+        let mut then = Vec::new();
+        for tag in tags.iter().map(|tag| moved(tag, &self.old, self.new).unwrap_or_else(|| tag.clone())) {
+            if !then.contains(&tag) {
+                then.push(tag);
+            }
+        }
+        then
     }
 }

@@ -69,10 +69,10 @@ pub(super) fn removal(seen: &Security, draft: &mut Draft) {
 // ---- the group
 
 fn create(context: &Context<'_>, draft: &mut Draft) -> GroupRef {
-    let name = context.names.security_group();
-    let body = json!({ "name": name, "description": context.names.security_group_description() });
+    let (name, description) = (context.names.security_group(), context.names.security_group_description());
+    let body = json!({ "name": name, "description": description });
     draft.push(None, Verb::Create, GROUP, &name, Vec::new(), Change::CreateSecurityGroup { body });
-    GroupRef::Name(name)
+    GroupRef::New { name, description }
 }
 
 fn several(groups: &[SecurityGroup]) -> Error {

@@ -50,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
     pub(crate) connection_limit: i64,
     pub(crate) timeouts: Timeouts,
+    /// The annotation of all clouds says after which time a silent connection is closed.
+    asks_for_idle_timeout: bool,
     /// The algorithm of pools.
     pub(crate) method: String,
     /// Connections of one client stay together.
@@ -100,6 +102,7 @@ impl Settings {
             proxy_protocol: shared.proxy_protocol,
             connection_limit: reader.integer(known::CONNECTION_LIMIT).unwrap_or(-1),
             timeouts: Timeouts::of(&mut reader, &shared),
+            asks_for_idle_timeout: shared.idle_timeout.is_some(),
             // upstream: an empty method is that of the configuration.
             method: reader.something(known::LB_METHOD).unwrap_or(&cfg.method).to_owned(),
             sticky: matches!(spec.session_affinity, SessionAffinity::ClientIp { .. }),

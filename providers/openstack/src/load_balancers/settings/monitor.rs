@@ -51,6 +51,11 @@ impl MonitorWish {
         Ok(Some(MonitorWish { times, own: spec.health_check.clone(), path: path.clone(), port: *port }))
     }
 
+    /// The user names a path.
+    pub(super) fn asks_for_path(&self) -> bool {
+        self.path.is_some()
+    }
+
     /// How members of a pool for this protocol are watched. HTTP is not asked where that is not possible; then the node is not
     /// asked on its own port either, which would be well whatever the Service's pods do.
     pub(crate) fn kind(&self, protocol: Protocol, features: Features, provider: &str) -> MonitorKind {

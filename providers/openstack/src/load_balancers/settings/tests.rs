@@ -174,6 +174,16 @@ fn case_165_a_zone_that_octavia_does_not_know_is_told_and_left_out() {
 }
 
 #[test]
+fn what_ovn_cannot_do_of_the_common_annotations_is_told() {
+    let asking = |provider: &str| {
+        let scene = Scene::new().provider(provider).with("bowline.dev/idle-timeout", "90s");
+        scene.with("bowline.dev/health-check-path", "/ready").warnings()
+    };
+    assert_eq!(asking("ovn"), ["LoadBalancerIdleTimeoutIgnored", "LoadBalancerHealthCheckPathIgnored"]);
+    assert_eq!(asking("amphora"), [""; 0]);
+}
+
+#[test]
 fn numbers_are_those_of_go() {
     let limit = |text: &str| Scene::new().with("connection-limit", text).settings().unwrap().connection_limit;
     let table =

@@ -1,17 +1,24 @@
 //! What is asked for and cannot be had, in warnings that become Events.
 
 use bowline_core::Notice;
+use bowline_core::annotations::{HEALTH_CHECK_PATH, IDLE_TIMEOUT};
 
 use super::super::annotations::ENABLE_HEALTH_MONITOR;
 use super::super::features::OVN;
 use super::super::observation::Features;
-use super::Settings;
+use super::{MonitorWish, Settings};
 use crate::Config;
 
 impl Settings {
     /// All that the owner of the Service should know of what was asked for.
     pub(crate) fn warnings(&self, features: Features, config: &Config) -> Vec<Notice> {
-        let found = [self.ignored_ranges(features, config), self.ignored_zone(features), self.unwatched()];
+        let found = [
+            self.ignored_ranges(features, config),
+            self.ignored_zone(features),
+            self.ignored_timeout(features),
+            self.ignored_path(config),
+            self.unwatched(),
+        ];
         self.notices.iter().cloned().chain(found.into_iter().flatten()).collect()
     }
 
@@ -31,6 +38,21 @@ impl Settings {
         );
         let is_ignored = !zone.is_empty() && !features.availability_zones;
         is_ignored.then(|| notice("LoadBalancerAvailabilityZonesIgnored", &message))
+    }
+
+    fn ignored_timeout(&self, features: Features) -> Option<Notice> {
+        let message = format!(
+            "the annotation {IDLE_TIMEOUT} is passed over: this needs Octavia 2.1 or newer and a provider other than ovn"
+        );
+        let is_ignored = self.asks_for_idle_timeout && !features.timeouts;
+        is_ignored.then(|| notice("LoadBalancerIdleTimeoutIgnored", &message))
+    }
+
+    fn ignored_path(&self, config: &Config) -> Option<Notice> {
+        let is_asked = self.monitor.as_ref().is_some_and(MonitorWish::asks_for_path);
+        let message = format!("the annotation {HEALTH_CHECK_PATH} is passed over: ovn cannot ask over HTTP");
+        let is_ignored = is_asked && config.load_balancer.provider == OVN;
+        is_ignored.then(|| notice("LoadBalancerHealthCheckPathIgnored", &message))
     }
 
     /// Nothing keeps traffic from nodes that would drop it.

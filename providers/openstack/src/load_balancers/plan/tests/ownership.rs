@@ -152,6 +152,13 @@ fn case_071_a_rename_goes_on_where_it_was_interrupted() {
 }
 
 #[test]
+fn a_tag_that_is_there_already_is_not_there_twice_after_a_rename() {
+    let new = "kube_service_c2_default_web";
+    let scene = renamed(Scene::new()).touched_balancer(|balancer| balancer.tags.push(new.to_owned()));
+    assert_eq!(scene.body("update load balancer"), json!({"name": new, "tags": [new]}));
+}
+
+#[test]
 fn case_072_without_the_annotation_a_renamed_cluster_makes_a_new_balancer() {
     let new = Scene::new().in_cluster("c2");
     assert_eq!(new.steps(), ["create load balancer kube_service_c2_default_web"]);
