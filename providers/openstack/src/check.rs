@@ -16,11 +16,14 @@ impl OpenStack {
         [Service::Compute, Service::Network].into_iter().chain(balancers).collect()
     }
 
+    /// Says what in the configuration is not as it was meant, and does no harm.
+    fn warn(&self) {
+        self.config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    }
+
     /// What is wrong for good is an error; the rest is said in the log.
     pub(crate) async fn begin(&self) -> Result<()> {
-        for warning in &self.config.warnings {
-            tracing::warn!("{warning}");
-        }
+        self.warn();
         let access = self.session.access().await.map_err(|error| error.explain("authenticate"))?;
         for service in [Service::Compute, Service::Network, Service::LoadBalancer, Service::KeyManager] {
             match access.endpoint(service) {
@@ -58,6 +61,7 @@ impl OpenStack {
 
     /// Everything that the configuration names, one after the other; of a cloud that does not let us in, that alone.
     pub(crate) async fn look_around(&self) -> Vec<Finding> {
+        self.warn();
         let access = match self.session.access().await {
             Ok(access) => access,
             Err(error) => return vec![finding("credentials", Err(error.explain("authenticate")))],
