@@ -168,14 +168,33 @@ impl OpenStack {
             findings.push(finding(format!("floating-network-id in {section}"), outcome));
         }
         if !subnet_id.is_empty() {
-            let subnet = told(network::subnet(&self.session, subnet_id).await, "look for the subnet");
-            let outcome = subnet.and_then(|subnet| match network_id.is_empty() || subnet.network_id == *network_id {
-                true => Ok(format!("it is {:?}, {}", subnet.name, subnet.cidr)),
-                false => Err(wrong(format!("it is in the network {}, and not in {network_id}", subnet.network_id))),
-            });
+            let outcome = self.look_at_floating_subnet(network_id, subnet_id).await;
             findings.push(finding(format!("floating-subnet-id in {section}"), outcome));
         }
         findings
+    }
+
+    async fn look_at_floating_subnet(&self, network_id: &str, id: &str) -> Result<String> {
+        match network::subnet(&self.session, id).await {
+            Ok(subnet) if network_id.is_empty() || subnet.network_id == network_id => {
+                Ok(format!("it is {:?}, {}", subnet.name, subnet.cidr))
+            }
+            Ok(subnet) => Err(wrong(format!("it is in the network {}, and not in {network_id}", subnet.network_id))),
+            // Projects seldom see the subnets of an external network, but they see that it has them.
+            Err(error) if error.is_not_found() && self.is_hidden_in(network_id, id).await => {
+                Ok("it is there, and shown to its owner alone".to_owned())
+            }
+            Err(error) => Err(error.explain("look for the subnet")),
+        }
+    }
+
+    /// Whether the network, or any external one if that is open, has this subnet.
+    async fn is_hidden_in(&self, network_id: &str, subnet_id: &str) -> bool {
+        let networks = match network_id {
+            "" => network::networks(&self.session, &[("router:external", "true")]).await,
+            id => network::network(&self.session, id).await.map(|network| vec![network]),
+        };
+        networks.is_ok_and(|all| all.iter().any(|network| network.subnets.iter().any(|subnet| subnet == subnet_id)))
     }
 
     async fn look_at_balancers(&self) -> Vec<Finding> {

@@ -1,5 +1,5 @@
 //! What `start`, `check`, `examine` and `quotas` tell of a cloud, and the whole way there: `cloud.conf`, factory, sockets.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,11 +77,10 @@ async fn a_sound_cloud_has_nothing_wrong_and_everything_that_is_named_is_looked_
         "floating-network-id in [LoadBalancer]: ok",
         "subnet-id in [LoadBalancerClass \"dmz\"]: ok",
         "floating-network-id in [LoadBalancerClass \"dmz\"]: ok",
+        "floating-subnet-id in [LoadBalancerClass \"dmz\"]: ok",
         "lb-provider in [LoadBalancer]: ok",
     ];
-    // Whether a project sees the subnets of an external network is the cloud's to say.
-    let seen: Vec<_> = findings.iter().filter(|line| !line.starts_with("floating-subnet-id")).collect();
-    assert_eq!(seen, expected.iter().collect::<Vec<_>>());
+    assert_eq!(findings, expected);
     assert_eq!(cloud.writes(), [], "it changes nothing");
     let provider = provider(&cloud, &lines);
     provider.start().await.unwrap();
@@ -182,6 +181,20 @@ async fn networks_that_are_not_what_they_should_be_are_told() {
         format!("[LoadBalancer]\nfloating-network-id = {external_network}\nfloating-subnet-id = {other_subnet}\n");
     let text = complaint(&cloud, &lines, "floating-subnet-id in [LoadBalancer]").await;
     assert!(text.contains(&format!("it is in the network {other_network}")), "{text}");
+}
+
+/// As in most clouds: the project sees the external network, and not what is in it.
+#[tokio::test]
+async fn a_floating_subnet_that_is_hidden_in_its_network_is_no_mistake() {
+    let cloud = Simulator::new(Options { external_subnets_visible: false, ..Options::default() });
+    let Fixture { network, external_network, external_subnet, .. } = cloud.fixture();
+    let what = "floating-subnet-id in [LoadBalancer]";
+    for network in [format!("floating-network-id = {external_network}\n"), String::new()] {
+        let lines = format!("[LoadBalancer]\n{network}floating-subnet-id = {external_subnet}\n");
+        assert!(examined(&cloud, &lines).await.contains(&format!("{what}: ok")), "{lines}");
+    }
+    let lines = format!("[LoadBalancer]\nfloating-network-id = {network}\nfloating-subnet-id = {external_subnet}\n");
+    assert!(complaint(&cloud, &lines, what).await.contains("HTTP 404"));
 }
 
 #[tokio::test]

@@ -71,8 +71,8 @@ impl Identity {
         let status = answer.status();
         if !status.is_success() {
             let error = CallError::answered(&Method::POST, &self.url, answer);
-            // Of a token that it does not know, Keystone says that it is not found.
-            let is_unknown = self.is_borrowed && status == StatusCode::NOT_FOUND;
+            // Of a token or an application credential that it does not know, Keystone says that it is not found.
+            let is_unknown = status == StatusCode::NOT_FOUND && is_of_keystone(answer.body());
             let is_refusal = is_unknown || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
             return Err(if is_refusal { CallError::Refused(error.to_string()) } else { error });
         }
@@ -151,6 +151,11 @@ struct Issued {
 struct Role {
     #[serde(deserialize_with = "nullable")]
     name: String,
+}
+
+/// Whether Keystone itself says so, and not somebody who stands where it was looked for.
+fn is_of_keystone(body: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(body).is_ok_and(|body| body.pointer("/error/code").is_some())
 }
 
 /// The root of Identity v3 for an `auth-url` with or without a version.

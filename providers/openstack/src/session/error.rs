@@ -129,10 +129,12 @@ fn by_fault(status: u16, body: &str) -> Option<ErrorKind> {
     if let Some(kind) = fault.pointer("/NeutronError/type").and_then(Value::as_str) {
         return EXHAUSTED.contains(&kind).then_some(ErrorKind::QuotaExceeded);
     }
+    // Octavia's faults have no type: quotas share their status with policies, and what Neutron has no more of is an error of the
+    // server. Only a person is told by these words what to look for; either way, it is tried again later.
     let words = fault.get("faultstring").and_then(Value::as_str)?;
-    // Octavia's faults have no type, and quotas share their status with policies. A person is told to look for the one or the
-    // other; nothing else comes of it.
-    (status == 403 && words.starts_with("Quota has been met")).then_some(ErrorKind::QuotaExceeded)
+    let is_quota = status == 403 && words.starts_with("Quota has been met");
+    let is_full = status == 500 && words.contains("No more IP addresses available");
+    (is_quota || is_full).then_some(ErrorKind::QuotaExceeded)
 }
 
 /// The longest fault that is kept.

@@ -120,9 +120,17 @@ async fn a_catalog_without_nova_or_barbican_does_not_stop_the_start() {
 
 #[tokio::test]
 async fn credentials_that_are_refused_stop_the_start_for_good_and_a_keystone_that_is_away_does_not() {
-    let table = [(401, ErrorKind::Unauthenticated), (403, ErrorKind::Unauthenticated), (503, ErrorKind::Unavailable)];
-    for (status, kind) in table {
-        let cloud = Cloud::answering([]).refusing([Answer::new(status, "{}")]);
-        assert_eq!(provider(&cloud, GLOBAL).start().await.unwrap_err().kind(), kind, "{status}");
+    let unknown =
+        r#"{"error": {"code": 404, "message": "Could not find Application Credential", "title": "Not Found"}}"#;
+    let table = [
+        (401, "{}", ErrorKind::Unauthenticated),
+        (403, "{}", ErrorKind::Unauthenticated),
+        (404, unknown, ErrorKind::Unauthenticated),
+        (404, "<html>no such page</html>", ErrorKind::NotFound),
+        (503, "{}", ErrorKind::Unavailable),
+    ];
+    for (status, body, kind) in table {
+        let cloud = Cloud::answering([]).refusing([Answer::new(status, body)]);
+        assert_eq!(provider(&cloud, GLOBAL).start().await.unwrap_err().kind(), kind, "{status} {body}");
     }
 }

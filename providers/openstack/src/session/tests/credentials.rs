@@ -221,7 +221,7 @@ async fn case_029_a_second_401_is_an_error_after_one_authentication() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_we_were_given_ends_for_good() {
-    let refusal = Answer::new(404, json!({"error": {"message": "Could not find token"}}));
+    let refusal = Answer::new(404, json!({"error": {"code": 404, "message": "Could not find token"}}));
     let cloud = Cloud::answering([ok(), ok()]).with_life(Duration::from_secs(100));
     let provider = provider(&cloud, "[Global]\nauth-url = http://k:5000\ntoken = T0K3N\ntenant-id = t\n");
     octavia::load_balancer(&provider.session, "l").await.unwrap();

@@ -41,6 +41,11 @@ async fn status_and_fault_decide_what_a_refusal_means() {
         (403, octavia_fault("Policy does not allow this request to be performed."), PermissionDenied),
         (409, octavia_fault("Load Balancer l is immutable and cannot be updated."), Conflict),
         (500, octavia_fault("Server error"), Unavailable),
+        (
+            500,
+            octavia_fault("Provider 'amphora' reports error: No more IP addresses available on network n."),
+            QuotaExceeded,
+        ),
         (429, json!("slow down"), RateLimited),
         (503, json!("<html>"), Unavailable),
         (501, octavia_fault("not here"), Unsupported),
