@@ -254,6 +254,20 @@ async fn a_provider_that_is_built_from_a_file_reaches_its_cloud() {
     }
 }
 
+/// Keystone takes all tokens back while they are in use, and gives new ones.
+#[tokio::test(start_paused = true)]
+async fn tokens_that_are_revoked_or_end_are_renewed_without_anybody_noticing() {
+    let cloud = Simulator::new(Options { token_lifetime: Duration::from_secs(2), ..Options::default() });
+    let provider = provider(&cloud, "");
+    provider.check().await.unwrap();
+    cloud.revoke_tokens();
+    provider.check().await.unwrap();
+    assert_eq!(cloud.authentications(), 2, "once for the three services that refused");
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    provider.check().await.unwrap();
+    assert_eq!(cloud.authentications(), 3);
+}
+
 #[tokio::test]
 async fn a_cloud_that_is_not_there_is_not_wrong_for_good() {
     let fixture = Simulator::new(Options::default()).fixture();
