@@ -109,6 +109,7 @@ async fn a_catalog_without_a_service_is_told_service_by_service() {
         "endpoint network: ok",
         "endpoint load-balancer: invalid_config",
         "endpoint key-manager: unsupported",
+        "external network: ok",
     ];
     assert_eq!(findings, expected);
     let without_balancers = examined(&cloud, "[LoadBalancer]\nenabled = false\n").await;
@@ -195,6 +196,18 @@ async fn a_floating_subnet_that_is_hidden_in_its_network_is_no_mistake() {
     }
     let lines = format!("[LoadBalancer]\nfloating-network-id = {network}\nfloating-subnet-id = {external_subnet}\n");
     assert!(complaint(&cloud, &lines, what).await.contains("HTTP 404"));
+}
+
+#[tokio::test]
+async fn a_cloud_without_an_external_network_is_told_unless_balancers_are_internal() {
+    let cloud = Simulator::new(Options::default());
+    let external = cloud.fixture().external_network;
+    cloud.edit(Kind::Network, &external, |network| {
+        network.insert("router:external".to_owned(), false.into());
+    });
+    let missing = "external network: unsupported".to_owned();
+    assert!(examined(&cloud, "").await.contains(&missing));
+    assert!(!examined(&cloud, "[LoadBalancer]\ninternal-lb = true\n").await.contains(&missing));
 }
 
 #[tokio::test]
