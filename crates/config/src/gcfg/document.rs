@@ -46,8 +46,14 @@ impl std::fmt::Debug for Entry {
 impl Document {
     /// Reads the text, and says every line that cannot be read.
     pub fn parse(file: &ConfigFile) -> Result<Document, Problems> {
-        let parts = syntax::parse(file.path(), file.text())?;
-        Ok(Document { file: file.path().to_owned(), parts })
+        let (document, problems) = Document::parse_what_can_be(file);
+        if problems.is_empty() { Ok(document) } else { Err(problems) }
+    }
+
+    /// Without the lines that cannot be read, which are the problems.
+    pub(super) fn parse_what_can_be(file: &ConfigFile) -> (Document, Problems) {
+        let (parts, problems) = syntax::parse(file.path(), file.text());
+        (Document { file: file.path().to_owned(), parts }, problems)
     }
 
     /// Where it is.

@@ -26,11 +26,19 @@ pub struct View<'a> {
 impl Settings {
     /// Reads a file by its declaration, and says all that is wrong with it.
     pub fn read(file: &ConfigFile, sections: &'static [Section]) -> Result<Settings, Problems> {
-        let document = Document::parse(file)?;
-        let mut check = Check { document: &document, sections, warnings: Vec::new(), problems: Problems::new() };
+        let (settings, problems) = Settings::check(file, sections)?;
+        if problems.is_empty() { Ok(settings) } else { Err(problems) }
+    }
+
+    /// The same for a reader who has more to say: with values that are wrong, where the defaults hold, come the settings
+    /// nevertheless. Without all lines of the file, there are none: nobody knows what is missing.
+    pub fn check(file: &ConfigFile, sections: &'static [Section]) -> Result<(Settings, Problems), Problems> {
+        let (document, problems) = Document::parse_what_can_be(file);
+        let is_whole = problems.is_empty();
+        let mut check = Check { document: &document, sections, warnings: Vec::new(), problems };
         document.parts().iter().for_each(|part| check.part(part));
         let Check { warnings, problems, .. } = check;
-        if problems.is_empty() { Ok(Settings { document, sections, warnings }) } else { Err(problems) }
+        if is_whole { Ok((Settings { document, sections, warnings }, problems)) } else { Err(problems) }
     }
 
     /// What is ignored because nobody declared it.
@@ -101,27 +109,32 @@ impl<'a> View<'a> {
         Some(self.text(key)).filter(|text| !text.is_empty())
     }
 
+    /// What it says, or else the default.
+    fn typed<T: Default, E>(&self, key: &str, read: impl Fn(&str) -> Result<T, E>) -> T {
+        read(self.text(key)).or_else(|_| read(self.default(key))).unwrap_or_default()
+    }
+
     /// True or false.
     pub fn flag(&self, key: &str) -> bool {
         match self.last(key) {
             Some(Entry { value: None, .. }) => true,
-            _ => value::boolean(self.text(key)).unwrap_or_default(),
+            _ => self.typed(key, value::boolean),
         }
     }
 
     /// A number.
     pub fn integer(&self, key: &str) -> i64 {
-        value::integer(self.text(key)).unwrap_or_default()
+        self.typed(key, value::integer)
     }
 
     /// A number that is not negative.
     pub fn unsigned(&self, key: &str) -> u64 {
-        value::unsigned(self.text(key)).unwrap_or_default()
+        self.typed(key, value::unsigned)
     }
 
     /// A duration.
     pub fn duration(&self, key: &str) -> Duration {
-        value::duration(self.text(key)).unwrap_or_default()
+        self.typed(key, value::duration)
     }
 
     /// The texts of a list.

@@ -9,8 +9,8 @@ use std::str::Chars;
 use super::document::{Entry, Part};
 use crate::{Problem, Problems};
 
-/// Reads the whole text.
-pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Part>, Problems> {
+/// Reads the whole text: what can be read of it, and what cannot.
+pub(super) fn parse(file: &Path, text: &str) -> (Vec<Part>, Problems) {
     // upstream: a byte order mark is a syntax error. Editors write it, and nobody sees it.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = Reader { rest: text.chars().peekable(), line: 1, parts: Vec::new() };
@@ -21,7 +21,7 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Part>, Problems> {
             reader.skip_line();
         }
     }
-    if problems.is_empty() { Ok(reader.parts) } else { Err(problems) }
+    (reader.parts, problems)
 }
 
 /// Lines with a zero byte, which is nowhere allowed, not even in a comment.

@@ -196,11 +196,21 @@ fn what_cannot_be_read_is_told_with_line_key_and_way_out() {
 #[test]
 fn all_that_is_wrong_is_told_at_once() {
     let syntax = "text = a\n[a.b]\nx = 1\n[Global]\na_b = 1\ntext = \"x\nflag = ja\n";
-    let expected = [(1, "text"), (2, ""), (5, "[Global] a_b"), (6, "[Global] text")];
+    let expected = [(1, "text"), (2, ""), (5, "[Global] a_b"), (6, "[Global] text"), (7, "[Global] flag")];
     assert_eq!(places(syntax), expected.map(|(line, field)| (line, field.to_owned())));
     let values = "[Global]\nflag = ja\n[Class \"b\"]\ntime = 5\nnumber = x\n";
     let expected = [(2, "[Global] flag"), (4, "[Class \"b\"] time"), (5, "[Class \"b\"] number")];
     assert_eq!(places(values), expected.map(|(line, field)| (line, field.to_owned())));
+}
+
+#[test]
+fn where_a_value_is_wrong_the_default_holds_for_whoever_reads_on() {
+    let text = "[Global]\nflag = ja\nnumber = x\ncount = -1\ntime = 9\n";
+    let (settings, problems) = Settings::check(&file(text), SECTIONS).unwrap();
+    let view = settings.section("Global");
+    let values = (view.flag("flag"), view.integer("number"), view.unsigned("count"), view.duration("time").as_secs());
+    assert_eq!((values, problems.iter().count()), ((true, -2, 3, 5), 4));
+    assert!(Settings::check(&file("[Global\nflag = ja\n"), SECTIONS).is_err(), "who knows what is missing");
 }
 
 #[test]

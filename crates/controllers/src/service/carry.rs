@@ -113,7 +113,7 @@ impl Pass<'_> {
             if self.shutdown.is_requested() {
                 return Err(stopping());
             }
-            tracing::info!(cloud = %cloud.name(), step = in_one_line(&step), "changing the load balancer");
+            tell(cloud, &step, std::mem::take(&mut sight.is_rest));
             match cloud.layers().apply_load_balancer(&sight.wish.key, &step).await {
                 Ok(applied) => {
                     job.changed = true;
@@ -148,7 +148,17 @@ fn plan(
     }
     let plan = cloud.layers().plan_load_balancer(&wish, state.as_ref())?;
     let (plan, now) = (job.take_in(plan), Instant::now());
-    Ok(Sight { wish, state, plan, at: now, planned: now })
+    Ok(Sight { wish, state, plan, at: now, planned: now, is_rest: false })
+}
+
+/// A step that the cloud was too busy for before is told once.
+fn tell(cloud: &Cloud, step: &Step, again: bool) {
+    let (cloud, step) = (cloud.name(), in_one_line(step));
+    if again {
+        tracing::debug!(%cloud, step, "trying again to change the load balancer");
+    } else {
+        tracing::info!(%cloud, step, "changing the load balancer");
+    }
 }
 
 /// For the log, whose readers look for lines.

@@ -23,6 +23,8 @@ pub(super) struct Sight {
     pub(super) at: Instant,
     /// When the plan was made.
     pub(super) planned: Instant,
+    /// Its first step was tried before, and is to be tried again.
+    pub(super) is_rest: bool,
 }
 
 /// What is left of a plan.
@@ -97,7 +99,7 @@ impl Job {
         let rest = self.rest.take()?;
         let is_fit = rest.wish == *wish && rest.planned.elapsed() < LASTS;
         let Rest { wish, steps, planned } = Some(rest).filter(|_| is_fit)?;
-        Some(Sight { wish, state: None, plan: Plan::of(steps), at: Instant::now(), planned })
+        Some(Sight { wish, state: None, plan: Plan::of(steps), at: Instant::now(), planned, is_rest: true })
     }
 
     /// The cloud is at work: these steps are left.

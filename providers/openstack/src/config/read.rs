@@ -17,15 +17,17 @@ impl Config {
             let problem = Problem::flag("cloud-config", "OpenStack needs a configuration, and none is given");
             return Err(problem.hint("name a cloud.conf with --cloud-config").into());
         };
-        let settings = Settings::read(file, SECTIONS)?;
-        let mut reader =
-            Reader { settings: &settings, problems: Problems::new(), warnings: settings.warnings().to_vec() };
+        let (settings, problems) = Settings::check(file, SECTIONS)?;
+        let mut reader = Reader { settings: &settings, problems, warnings: settings.warnings().to_vec() };
         let config = reader.config(context.environment);
-        if reader.problems.is_empty() {
-            Ok(Config { warnings: reader.warnings, ..config })
-        } else {
-            Err(reader.problems)
+        let Reader { mut problems, warnings, .. } = reader;
+        if problems.is_empty() {
+            return Ok(Config { warnings, ..config });
         }
+        // A key that is missing is often one that is there and misspelt.
+        let misspelt = settings.warnings().iter().filter(|warning| warning.hint.is_some());
+        misspelt.for_each(|warning| problems.push(warning.clone()));
+        Err(problems)
     }
 }
 
@@ -99,8 +101,8 @@ impl Reader<'_> {
         let mut fields = Fields::of(&view, keys.map(|key| key.name).filter(|key| view.has(key)));
         let clouds = if view.flag("use-clouds") { self.clouds(&view, &fields, environment) } else { Entry::default() };
         // What a file that cannot be read would have filled is not missing.
-        let is_whole = self.problems.is_empty();
-        let place = Place { view, own: fields.clone(), clouds: &clouds };
+        let is_whole = !view.flag("use-clouds") || !clouds.files.is_empty();
+        let place = Place { view, own: fields.clone(), clouds: &clouds, is_whole };
         clouds.fill(&mut fields);
         let tls = tls::read(&fields, clouds.verify);
         let files = clouds.files.iter().cloned().chain(tls::files(&tls)).collect();
@@ -116,7 +118,7 @@ impl Reader<'_> {
         };
         match credential::decide(&fields) {
             Ok((credential, scope)) => (global.credential, global.scope) = (credential, scope),
-            Err(_) if !is_whole => {}
+            Err(_) if !place.is_whole => {}
             Err(mistakes) => mistakes.into_iter().for_each(|mistake| {
                 self.problems.push(place.problem(mistake.key, mistake.message).hint(mistake.hint));
             }),
@@ -142,7 +144,7 @@ impl Reader<'_> {
     fn auth_url(&mut self, place: &Place<'_>, fields: &Fields) -> String {
         let hint = "write the URL of Keystone, such as https://keystone.example.com:5000/v3";
         match fields.get("auth-url") {
-            None if place.clouds.files.is_empty() && place.view.flag("use-clouds") => {}
+            None if !place.is_whole => {}
             None => self.problems.push(place.problem("auth-url", "is missing").hint(hint)),
             Some(url) if !is_url(url) => self.problems.push(place.problem("auth-url", "is no URL").hint(hint)),
             Some(_) => {}
@@ -266,6 +268,8 @@ struct Place<'a> {
     /// What `[Global]` itself says.
     own: Fields,
     clouds: &'a Entry,
+    /// Nothing is missing because a file cannot be read.
+    is_whole: bool,
 }
 
 impl Place<'_> {

@@ -292,10 +292,11 @@ fn without_a_file_it_does_not_start() {
 #[test]
 fn all_that_is_wrong_is_told_at_once() {
     let text = "[Global]\nos-endpoint-type = internalURL\nca-file = /nowhere/ca.pem\ntenant-name = p\n\
-                [LoadBalancer]\nlb-version = v1\n[Metadata]\nsearch-order = dns\n";
+                [LoadBalancer]\nlb-version = v1\n[Metadata]\nsearch-order = dns\nrequest-timeout = 5\n[Global]\npasword = x\n";
     let problems = read(text).unwrap_err();
     let places: Vec<_> = problems.iter().map(|one| (one.line, one.field.as_deref().unwrap_or_default())).collect();
     let wanted = [
+        (Some(9), "[Metadata] request-timeout"),
         (Some(3), "[Global] ca-file"),
         (None, "[Global] auth-url"),
         (Some(2), "[Global] os-endpoint-type"),
@@ -303,6 +304,7 @@ fn all_that_is_wrong_is_told_at_once() {
         (Some(4), "[Global] tenant-name"),
         (Some(8), "[Metadata] search-order"),
         (Some(6), "[LoadBalancer] lb-version"),
+        (Some(11), "[Global] pasword"),
     ];
     assert_eq!(places, wanted, "{problems}");
     assert!(problems.iter().all(|one| one.hint.is_some()), "{problems}");

@@ -2,36 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use bowline_conformance::{
-    BalancerBench, ForeignBalancer, Hand, SeenBalancer, SeenHealthCheck, SeenListener, SeenResource, SeenTarget,
-};
-use bowline_core::annotations::ProxyProtocol;
-use bowline_core::{LoadBalancerKey, Protocol, SessionAffinity};
-use ipnet::IpNet;
-use serde_json::{Value, json};
+use bowline_conformance::{BalancerBench, ForeignBalancer, Hand, SeenBalancer, SeenResource};
+use bowline_core::LoadBalancerKey;
+use http::Method;
+use serde_json::json;
 
 use super::cloud::Service::{LoadBalancer, Network};
-use super::cloud::{list, text};
+use super::looks::{Everything, list, mark, text};
 use super::machines::RealBench;
-
-/// What Octavia waits for a silent client when nobody says otherwise, in milliseconds.
-const USUAL_TIMEOUT: u64 = 50_000;
-
-/// All that a project has for balancers, as the services show it.
-struct Everything {
-    balancers: Vec<Value>,
-    listeners: Vec<Value>,
-    pools: Vec<Value>,
-    monitors: Vec<Value>,
-    /// By the ID of their pool.
-    members: BTreeMap<String, Vec<Value>>,
-    floating_ips: Vec<Value>,
-    security_groups: Vec<Value>,
-    ports: Vec<Value>,
-}
 
 impl RealBench {
     async fn everything(&self) -> Everything {
@@ -40,8 +20,9 @@ impl RealBench {
         let mut members = BTreeMap::new();
         for pool in &pools {
             let id = text(&pool["id"]);
-            let below = cloud.list(LoadBalancer, &format!("/pools/{id}/members")).await;
-            members.insert(id, below);
+            // It may go between two questions, and its members with it.
+            let below = cloud.try_call(Method::GET, LoadBalancer, &format!("/pools/{id}/members"), None).await;
+            members.insert(id, list(&below.body["members"]).to_vec());
         }
         Everything {
             balancers: cloud.list(LoadBalancer, "/loadbalancers").await,
@@ -54,219 +35,15 @@ impl RealBench {
             ports: cloud.list(Network, "/ports").await,
         }
     }
-}
 
-/// The name that everything of this Service goes by.
-fn mark(key: &LoadBalancerKey) -> String {
-    format!("kube_service_{}_{}_{}", key.cluster, key.namespace, key.service)
-}
-
-/// Whom a mark names; the suite's names have no underscore in them.
-fn marked(mark: &str) -> Option<LoadBalancerKey> {
-    let mut parts = mark.strip_prefix("kube_service_")?.splitn(3, '_').map(str::to_owned);
-    let (cluster, namespace, service) = (parts.next()?, parts.next()?, parts.next()?);
-    Some(LoadBalancerKey { cluster: cluster.as_str().into(), namespace, service, uid: String::new() })
-}
-
-/// Whom a description names: `… default/web … cluster kubernetes`.
-fn described(description: &str) -> Option<LoadBalancerKey> {
-    let words: Vec<&str> = description.split(' ').collect();
-    let (namespace, service) = words.iter().find_map(|word| word.split_once('/'))?;
-    let cluster = words.last().filter(|_| description.contains(" cluster "))?;
-    let (namespace, service) = (namespace.to_owned(), service.to_owned());
-    Some(LoadBalancerKey { cluster: (*cluster).into(), namespace, service, uid: String::new() })
-}
-
-fn owners_by_tag(thing: &Value) -> Vec<LoadBalancerKey> {
-    list(&thing["tags"]).iter().filter_map(|tag| marked(tag.as_str()?)).collect()
-}
-
-/// Without what the services change by themselves, and without what is told elsewhere.
-fn summary(thing: &Value) -> String {
-    const SELF_MADE: [&str; 12] = [
-        "created_at",
-        "updated_at",
-        "revision_number",
-        "operating_status",
-        "provisioning_status",
-        "status",
-        "tags",
-        "id",
-        "name",
-        "listeners",
-        "pools",
-        "security_group_rules",
-    ];
-    let mut thing = thing.clone();
-    if let Some(fields) = thing.as_object_mut() {
-        fields.retain(|field, _| !SELF_MADE.contains(&field.as_str()));
-    }
-    thing.to_string()
-}
-
-impl Everything {
-    fn listener(&self, id: &Value) -> Option<&Value> {
-        self.listeners.iter().find(|listener| listener["id"] == *id)
-    }
-
-    fn pool_owners(&self, pool: &Value) -> Vec<LoadBalancerKey> {
-        let above = list(&pool["listeners"]).iter().filter_map(|one| self.listener(&one["id"]));
-        above.flat_map(owners_by_tag).collect()
-    }
-
-    fn pool(&self, id: &str) -> Option<&Value> {
-        self.pools.iter().find(|pool| pool["id"] == id)
-    }
-
-    fn resources(&self) -> Vec<SeenResource> {
-        let seen = |kind: &str, thing: &Value, owners, summary| SeenResource {
-            kind: kind.to_owned(),
-            id: text(&thing["id"]),
-            name: text(&thing["name"]),
-            owners,
-            summary,
-        };
-        let mut all = Vec::new();
-        for one in &self.balancers {
-            all.push(seen("loadbalancer", one, owners_by_tag(one), summary(one)));
-        }
-        for one in &self.listeners {
-            all.push(seen("listener", one, owners_by_tag(one), summary(one)));
-        }
-        for one in &self.pools {
-            all.push(seen("pool", one, self.pool_owners(one), summary(one)));
-        }
-        for one in &self.monitors {
-            let pools = list(&one["pools"]).iter().filter_map(|pool| self.pool(pool["id"].as_str()?));
-            all.push(seen("healthmonitor", one, pools.flat_map(|pool| self.pool_owners(pool)).collect(), summary(one)));
-        }
-        for (pool, members) in &self.members {
-            let owners = self.pool(pool).map(|pool| self.pool_owners(pool)).unwrap_or_default();
-            all.extend(members.iter().map(|one| seen("member", one, owners.clone(), summary(one))));
-        }
-        for one in &self.floating_ips {
-            let owners = described(&text(&one["description"])).into_iter().collect();
-            all.push(seen("floatingip", one, owners, summary(one)));
-        }
-        for one in self.security_groups.iter().filter(|group| group["name"] != "default") {
-            let owners = described(&text(&one["description"])).into_iter().collect();
-            all.push(seen("security-group", one, owners, self.group_summary(one)));
-        }
-        all
-    }
-
-    /// A group with its rules, and where it is worn.
-    fn group_summary(&self, group: &Value) -> String {
-        let mut rules: Vec<String> = list(&group["security_group_rules"]).iter().map(summary).collect();
-        rules.sort();
-        let worn = |port: &&Value| list(&port["security_groups"]).contains(&group["id"]);
-        let mut ports: Vec<String> = self.ports.iter().filter(worn).map(|port| text(&port["id"])).collect();
-        ports.sort();
-        format!("{} {rules:?} {ports:?}", summary(group))
-    }
-}
-
-fn layer_four(protocol: &str) -> Protocol {
-    match protocol {
-        "UDP" => Protocol::Udp,
-        "SCTP" => Protocol::Sctp,
-        _ => Protocol::Tcp,
-    }
-}
-
-impl Everything {
-    fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenBalancer> {
-        let mark = mark(key);
-        let balancer = self.balancers.iter().find(|one| list(&one["tags"]).contains(&json!(mark)))?;
-        let on_it = |one: &&Value| list(&one["loadbalancers"]).iter().any(|above| above["id"] == balancer["id"]);
-        let listeners: Vec<&Value> = self.listeners.iter().filter(on_it).collect();
-        let ours: Vec<&Value> = listeners.into_iter().filter(|one| list(&one["tags"]).contains(&json!(mark))).collect();
-        let first = *ours.first()?;
-        let floating = self.floating_ips.iter().find(|ip| ip["port_id"] == balancer["vip_port_id"]);
-        let inside: IpAddr = text(&balancer["vip_address"]).parse().ok()?;
-        let address = floating.and_then(|ip| text(&ip["floating_ip_address"]).parse().ok()).unwrap_or(inside);
-        let pool = self.pool(first["default_pool_id"].as_str()?)?;
-        Some(SeenBalancer {
-            id: text(&balancer["id"]),
-            name: text(&balancer["name"]),
-            addresses: vec![address],
-            listeners: ours.iter().map(|one| self.seen_listener(one)).collect(),
-            targets: self.targets(&ours),
-            source_ranges: ranges(first),
-            affinity: Some(affinity(pool)),
-            health_check: self.health_check(pool),
-            proxy_protocol: match pool["protocol"].as_str() {
-                Some("PROXY") => Some(ProxyProtocol::V1),
-                Some("PROXYV2") => Some(ProxyProtocol::V2),
-                _ => None,
-            },
-            idle_timeout: first["timeout_client_data"]
-                .as_u64()
-                .filter(|millis| *millis != USUAL_TIMEOUT)
-                .map(Duration::from_millis),
-            // An IPv6 address is the same on both sides.
-            internal: inside.is_ipv4() && floating.is_none(),
-        })
-    }
-
-    fn members_below(&self, listener: &Value) -> &[Value] {
-        let members = listener["default_pool_id"].as_str().and_then(|pool| self.members.get(pool));
-        members.map_or(&[], Vec::as_slice)
-    }
-
-    fn seen_listener(&self, listener: &Value) -> SeenListener {
-        let port = |value: &Value| value.as_u64().and_then(|port| u16::try_from(port).ok());
-        SeenListener {
-            protocol: layer_four(&text(&listener["protocol"])),
-            port: port(&listener["protocol_port"]).unwrap_or_default(),
-            node_port: self.members_below(listener).first().and_then(|member| port(&member["protocol_port"])),
-        }
-    }
-
-    /// The machines that every listener leads to; one that a single listener lacks is not behind the balancer.
-    fn targets(&self, listeners: &[&Value]) -> Vec<SeenTarget> {
-        let mut machines: Option<Vec<String>> = None;
-        for listener in listeners {
-            let mut here: Vec<String> =
-                self.members_below(listener).iter().filter_map(|member| self.machine(&member["address"])).collect();
-            here.sort();
-            machines = Some(match machines {
-                None => here,
-                Some(before) => before.into_iter().filter(|machine| here.contains(machine)).collect(),
-            });
-        }
-        machines.unwrap_or_default().into_iter().map(|machine| SeenTarget { machine, draining: false }).collect()
-    }
-
-    /// The server that has this address.
-    fn machine(&self, address: &Value) -> Option<String> {
-        let has = |port: &&Value| list(&port["fixed_ips"]).iter().any(|ip| ip["ip_address"] == *address);
-        self.ports.iter().find(has).map(|port| text(&port["device_id"]))
-    }
-
-    fn health_check(&self, pool: &Value) -> Option<SeenHealthCheck> {
-        let monitor = self.monitors.iter().find(|monitor| monitor["id"] == pool["healthmonitor_id"])?;
-        let member = self.members.get(pool["id"].as_str()?)?.first()?;
-        let port = member["monitor_port"].as_u64().or(member["protocol_port"].as_u64())?;
-        (monitor["type"] == "HTTP").then(|| SeenHealthCheck {
-            path: text(&monitor["url_path"]),
-            port: u16::try_from(port).unwrap_or_default(),
-            interval: monitor["delay"].as_u64().map(Duration::from_secs),
-        })
-    }
-}
-
-fn ranges(listener: &Value) -> Vec<IpNet> {
-    let everybody = ["0.0.0.0/0", "::/0"];
-    let ranges = list(&listener["allowed_cidrs"]).iter().filter_map(Value::as_str);
-    ranges.filter(|range| !everybody.contains(range)).filter_map(|range| range.parse().ok()).collect()
-}
-
-fn affinity(pool: &Value) -> SessionAffinity {
-    match pool["session_persistence"]["type"].as_str() {
-        // Octavia does not tell how long; what the suite wishes is what Kubernetes says when nobody chooses.
-        Some("SOURCE_IP") => SessionAffinity::ClientIp { timeout_seconds: 10800 },
-        _ => SessionAffinity::None,
+    /// Leads a floating IP of the project to a balancer.
+    async fn lead(&self, address: IpAddr, balancer: &str) {
+        let cloud = &self.project.cloud;
+        let port =
+            cloud.get(LoadBalancer, &format!("/loadbalancers/{balancer}")).await["loadbalancer"]["vip_port_id"].clone();
+        let ips = cloud.list(Network, &format!("/floatingips?floating_ip_address={address}")).await;
+        let path = format!("/floatingips/{}", text(&ips[0]["id"]));
+        cloud.put(Network, &path, json!({"floatingip": {"port_id": port}})).await;
     }
 }
 
@@ -285,15 +62,15 @@ impl BalancerBench for RealBench {
         let name = foreign.owner.as_ref().map_or_else(|| foreign.name.clone(), mark);
         let below = json!({"name": "p", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"});
         let listener = json!({"protocol": "TCP", "protocol_port": 443, "tags": tags, "default_pool": below});
-        let mut balancer = json!({"name": name, "tags": tags, "listeners": [listener],
+        let balancer = json!({"name": name, "tags": tags, "listeners": [listener],
             "vip_subnet_id": self.project.subnets[0]});
-        if let Some(address) = foreign.address {
-            balancer["vip_address"] = json!(address);
-        }
         let body = json!({"loadbalancer": balancer});
-        let made = self.project.cloud.post(LoadBalancer, "/loadbalancers", body).await["loadbalancer"]["id"].clone();
+        let id = text(&self.project.cloud.post(LoadBalancer, "/loadbalancers", body).await["loadbalancer"]["id"]);
         self.settle().await;
-        self.resources().await.into_iter().find(|one| one.kind == "loadbalancer" && one.id == text(&made))
+        if let Some(address) = foreign.address {
+            self.lead(address, &id).await;
+        }
+        self.resources().await.into_iter().find(|one| one.kind == "loadbalancer" && one.id == id)
     }
 
     async fn free_address(&self) -> Option<IpAddr> {
@@ -301,6 +78,11 @@ impl BalancerBench for RealBench {
         let ip = json!({"floatingip": {"floating_network_id": self.project.cloud.id("external_network")}});
         let made = self.project.cloud.post(Network, "/floatingips", ip).await;
         text(&made["floatingip"]["floating_ip_address"]).parse().ok()
+    }
+
+    fn affinity_is_timed(&self) -> bool {
+        // Octavia keeps the connections of one client together, and says nothing of how long.
+        false
     }
 
     async fn writes(&self) -> Option<u64> {

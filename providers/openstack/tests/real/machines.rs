@@ -112,7 +112,8 @@ fn provider(project: &Project, wire: &Arc<Wire>) -> Arc<Modest> {
     let provider = OpenStack::over(config(project), wire.client(PATIENCE));
     let mut capabilities = provider.capabilities().clone();
     if let Some(instances) = &mut capabilities.instances {
-        instances.batch_lookup = 3;
+        // More than the calls that a batch takes.
+        instances.batch_lookup = 8;
         instances.list_page = Some(2);
         instances.max_parallel = 3;
     }

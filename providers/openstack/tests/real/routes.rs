@@ -22,11 +22,12 @@ impl RealBench {
     }
 
     async fn seen(&self, route: &Value) -> SeenRoute {
-        let destination = text(&route["destination"]);
+        let (destination, hop) = (text(&route["destination"]), text(&route["nexthop"]));
         SeenRoute {
-            machine: self.server_at(&text(&route["nexthop"])).await,
+            machine: self.server_at(&hop).await,
             destination: destination.parse().unwrap(),
-            id: destination,
+            // A router may lead one range to several, so that only both together name a route.
+            id: format!("{destination} via {hop}"),
             owner: None,
         }
     }

@@ -12,12 +12,13 @@ pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
     listeners::check_ports(context)?;
     let serial = context.config.load_balancer.serial;
     let mut body = balancer(context);
-    let mut changes = described(&body);
+    let mut changes = described(context, &body);
     if !serial {
         draft.warn(members::skipped(context));
         let ports = context.spec.ports.iter().enumerate();
         let trees: Vec<Value> = ports.map(|(index, port)| Value::Object(tree(context, index, port))).collect();
         changes.extend(context.spec.ports.iter().map(|port| described_port(context, port)));
+        changes.push(field("members", None, Some(members::described(context))));
         body.insert("listeners".to_owned(), Value::Array(trees));
     }
     let change = Change::CreateLoadBalancer { body: Value::Object(body) };
@@ -79,20 +80,25 @@ fn tree(context: &Context<'_>, index: usize, port: &PortSpec) -> Map<String, Val
 // ---- for people
 
 /// What somebody chose; not what is always the same.
-fn described(body: &Map<String, Value>) -> Vec<FieldChange> {
+fn described(context: &Context<'_>, body: &Map<String, Value>) -> Vec<FieldChange> {
     let told = body.iter().filter(|(key, _)| !matches!(key.as_str(), "name" | "description" | "tags"));
-    told.map(|(key, value)| field(key, None, value.as_str().map(str::to_owned))).collect()
+    told.map(|(key, value)| field(key, None, value.as_str().map(str::to_owned))).chain(chosen(context)).collect()
+}
+
+fn chosen(context: &Context<'_>) -> impl Iterator<Item = FieldChange> {
+    let settings = context.settings;
+    let ranges = settings.allowed_cidrs().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let is_limited = !settings.source_ranges.is_empty() && context.seen.features.allowed_cidrs;
+    let ranges = is_limited.then(|| field("allowed_cidrs", None, Some(ranges)));
+    let affinity = settings.sticky.then(|| field("session_persistence", None, Some(pools::BY_ADDRESS.to_owned())));
+    ranges.into_iter().chain(affinity)
 }
 
 fn described_port(context: &Context<'_>, port: &PortSpec) -> FieldChange {
-    let members = members::wanted(context, port);
+    let settings = context.settings;
+    let to = port.node_port.map_or_else(|| "no node port".to_owned(), |port| format!("node port {port}"));
     let monitor = monitors::wanted(context, port);
-    let monitor = monitor.map_or_else(|| "no health monitor".to_owned(), |wanted| wanted.to_string());
-    let text = format!(
-        "pool {} {}, {}, {monitor}",
-        context.settings.pool_protocol(port.protocol),
-        context.settings.method,
-        members::shown(&members)
-    );
-    field(&format!("listener {}:{}", context.settings.listener_protocol(port.protocol), port.port), None, Some(text))
+    let monitor = monitor.map_or_else(String::new, |wanted| format!(", health monitor {wanted}"));
+    let text = format!("to {to}, pool {} {}{monitor}", settings.pool_protocol(port.protocol), settings.method);
+    field(&format!("listener {}:{}", settings.listener_protocol(port.protocol), port.port), None, Some(text))
 }

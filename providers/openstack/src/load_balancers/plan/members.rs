@@ -173,7 +173,7 @@ fn changes(now: &BTreeSet<Key<'_>>, then: &BTreeSet<Key<'_>>) -> Vec<FieldChange
         (!texts.is_empty()).then(|| some_of(&texts))
     };
     let added = shown(then.difference(now).collect()).map(|text| field("added", None, Some(text)));
-    let removed = shown(now.difference(then).collect()).map(|text| field("removed", Some(text), None));
+    let removed = shown(now.difference(then).collect()).map(|text| field("members", Some(text), None));
     added.into_iter().chain(removed).collect()
 }
 
@@ -182,10 +182,13 @@ fn shown_key((name, address, port, monitor_port): &Key<'_>) -> String {
     format!("{name} ({address}:{port}{watched})")
 }
 
-/// All of them, in few words.
-pub(super) fn shown(members: &[Wanted]) -> String {
-    let names: Vec<String> = members.iter().map(|member| shown_key(&member.key())).collect();
-    if names.is_empty() { "no members".to_owned() } else { format!("members {}", some_of(&names)) }
+/// Who is behind a new balancer.
+pub(super) fn described(context: &Context<'_>) -> String {
+    let at = |node: &TargetNode| {
+        nodes::address(node, context.settings.family).map(|address| format!("{} ({address})", node.node))
+    };
+    let nodes: Vec<String> = targets(context).into_iter().filter_map(at).collect();
+    if nodes.is_empty() { "none".to_owned() } else { some_of(&nodes) }
 }
 
 fn some_of(texts: &[impl AsRef<str>]) -> String {

@@ -135,7 +135,7 @@ fn update(name: &str, wanted: &Wanted, there: &HealthMonitor, draft: &mut Draft)
 /// `HTTP /healthz at 31000 every 5 s`.
 impl fmt::Display for Wanted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "health monitor {}", self.kind.kind)?;
+        f.write_str(self.kind.kind)?;
         self.kind.path.as_ref().map_or(Ok(()), |path| write!(f, " {path}"))?;
         self.kind.port.map_or(Ok(()), |port| write!(f, " at {port}"))?;
         write!(f, " every {} s", self.times.delay)

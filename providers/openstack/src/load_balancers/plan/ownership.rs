@@ -46,7 +46,7 @@ fn adopt(names: Names<'_>, with_tags: bool, balancer: &mut LoadBalancer, draft: 
     if let Some(owner) = marks.into_iter().find(|mark| mark.starts_with(SERVICE_PREFIX) && **mark != own) {
         let message =
             format!("load balancer {} ({}) cannot be adopted: it belongs to {owner}", balancer.name, balancer.id);
-        return Err(Error::new(ErrorKind::AlreadyExists, PLAN, message));
+        return Err(Error::new(ErrorKind::AlreadyExists, PLAN, message).retry(Retry::Backoff));
     }
     let mut changes = vec![field("name", Some(balancer.name.clone()), Some(own.clone()))];
     let mut body = Map::new();

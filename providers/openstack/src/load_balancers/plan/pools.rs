@@ -14,7 +14,7 @@ use crate::api::octavia::{Listener, Pool};
 pub(super) const KIND: &str = "pool";
 
 /// What keeps connections of one client together.
-const BY_ADDRESS: &str = "SOURCE_IP";
+pub(super) const BY_ADDRESS: &str = "SOURCE_IP";
 
 /// The pool of a port, with members and monitor.
 pub(super) fn steps(

@@ -118,3 +118,24 @@ proptest! {
         prop_assert_eq!(second.steps(), Vec::<String>::new());
     }
 }
+
+#[test]
+fn a_plan_can_be_read() {
+    let scene = Scene::new().configured(|section| section.create_monitor = true).sticky().local(31000);
+    let scene = scene.changed(|service| service.source_ranges = vec!["10.0.0.0/8".to_owned()]);
+    let expected = "create load balancer kube_service_kubernetes_default_web
+    provider: amphora
+    vip_subnet_id: subnet
+    allowed_cidrs: 10.0.0.0/8
+    session_persistence: SOURCE_IP
+    listener TCP:80: to node port 30080, pool TCP ROUND_ROBIN, health monitor HTTP /healthz at 31000 every 5 s
+    members: n1 (10.0.0.1), n2 (10.0.0.2)";
+    assert_eq!(scene.planned().unwrap().to_string(), expected);
+    let changed = scene.made().with("connection-limit", "5").nodes(&[("n1", "I10.0.0.1"), ("n9", "I10.0.0.9")]);
+    let expected = "update listener listener_0_kube_service_kubernetes_default_web
+    connection_limit: -1 -> 5
+update members pool_0_kube_service_kubernetes_default_web
+    added: n9 (10.0.0.9:30080, watched at 31000)
+    members: n2 (10.0.0.2:30080, watched at 31000) (removed)";
+    assert_eq!(changed.planned().unwrap().to_string(), expected);
+}
