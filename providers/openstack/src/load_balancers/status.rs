@@ -62,9 +62,9 @@ fn state(
     Ok(LoadBalancerState { status, problems: Vec::new(), annotations, resources })
 }
 
-/// Where clients connect; `None` if they cannot yet.
+/// Where clients connect; `None` if they cannot yet, or nobody has looked because the balancer is at work.
 fn address(internal: bool, seen: &Observation) -> Option<&str> {
-    let balancer = seen.balancer()?;
+    let balancer = seen.balancer().filter(|_| seen.wait.is_none())?;
     let vip = Some(balancer.vip_address.as_str()).filter(|address| !address.is_empty());
     let is_ipv6 = vip.and_then(|vip| vip.parse().ok()).is_some_and(|address: IpAddr| address.is_ipv6());
     match &seen.floating.attached {

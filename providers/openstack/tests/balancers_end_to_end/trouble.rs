@@ -348,3 +348,32 @@ async fn a_new_balancer_that_no_listing_shows_yet_is_not_made_twice() {
     world.ensure(&mut web).await.unwrap();
     assert_eq!(world.count(Kind::LoadBalancer), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_goes_while_it_is_looked_at_is_looked_at_anew() {
+    let missing = || Fault::Answer(404, r#"{"faultcode": "Client", "faultstring": "not found"}"#.to_owned());
+    for (part, template) in [("monitor", "healthmonitors/{id}"), ("members", "pools/{id}/members")] {
+        let world = World::with(Options::default(), |config, _| config.load_balancer.create_monitor = true);
+        let mut web = world.service();
+        world.ensure(&mut web).await.unwrap();
+        world.cloud.inject(FaultSpec::always(missing()).on(Method::GET, template).times(1));
+        world.ensure(&mut web).await.unwrap_or_else(|error| panic!("{part}: {error}"));
+        world.cloud.inject(FaultSpec::always(missing()).on(Method::GET, template).times(2));
+        assert_eq!(world.ensure(&mut web).await.unwrap_err().kind(), ErrorKind::NotFound, "{part}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_balancer_at_work_nothing_else_is_looked_at() {
+    let world = World::new();
+    let mut web = world.service();
+    world.ensure(&mut web).await.unwrap();
+    status(&world, "PENDING_UPDATE");
+    world.cloud.forget_calls();
+    for wanted in [true, false] {
+        let wish = world.wish(&web, wanted);
+        let state = world.provider.observe(&[wish.clone()]).await.remove(0).unwrap();
+        assert_eq!(world.provider.plan(&wish, state.as_ref()).unwrap_err().kind(), ErrorKind::InProgress);
+    }
+    assert_eq!(world.cloud.counts().into_iter().collect::<Vec<_>>(), [("GET loadbalancers/{id}".to_owned(), 2)]);
+}

@@ -6,7 +6,8 @@
 //!                                                        places, floating IPs, security groups ──────┴─► Observation
 //! ```
 //!
-//! A wish without spec is about removal, and only what that needs is looked at.
+//! A wish without spec is about removal, and only what that needs is looked at. Of a balancer that Octavia is at work on, nothing
+//! else is looked at: its parts come and go meanwhile, and there is no plan for it anyway.
 
 mod find;
 mod floating;
@@ -30,6 +31,7 @@ use crate::api::octavia::LoadBalancer;
 use crate::session::{CallError, Session};
 
 use find::Marks;
+use parts::MembersOf;
 use sight::Sight;
 
 pub(super) const OBSERVE: &str = "observe balancers";
@@ -87,14 +89,20 @@ impl Observer<'_> {
         };
         let (found, places, ()) =
             try_join!(self.find(sight, marks), self.places(sight, spec, &settings), self.check_certificate(&settings))?;
+        let features = self.features;
         let balancer = found.balancer();
+        let wait = balancer.and_then(|balancer| self.waiting.saw(balancer));
+        if wait.is_some() {
+            let seen = Observation { features, found, wait, ..Observation::default() };
+            return status::of_service(self.config, &settings, &seen);
+        }
+        let (places, ()) = try_join!(self.places(sight, spec, &settings), self.check_certificate(&settings))?;
+        let own = marks.names.balancer();
         let ((listeners, pools), (floating, notices), security) = try_join!(
-            self.parts(sight, &marks.names, balancer),
+            self.parts(sight, balancer, MembersOf::Service(&own)),
             self.floating(sight, spec, &settings, balancer),
             self.security(sight, &marks.names, spec, &settings, &places, balancer)
         )?;
-        let wait = balancer.and_then(|balancer| self.waiting.saw(balancer));
-        let features = self.features;
         let seen = Observation { features, found, wait, listeners, pools, floating, security, places, notices };
         status::of_service(self.config, &settings, &seen)
     }
@@ -104,9 +112,15 @@ impl Observer<'_> {
         let names = Names::of(&wish.key);
         let marks = Marks { names, id: Reader::new(&wish.annotations).something(LOAD_BALANCER_ID), adopt: None };
         let found = self.find_for_removal(sight, marks).await?;
+        let features = self.features;
         let balancer = found.balancer();
+        let wait = balancer.and_then(|balancer| self.waiting.saw(balancer));
+        if wait.is_some() {
+            let seen = Observation { features, found, wait, ..Observation::default() };
+            return status::of_removal(self.config, wish, &seen);
+        }
         let ((listeners, pools), floating, security) = try_join!(
-            self.parts_to_remove(sight, balancer),
+            self.parts(sight, balancer, MembersOf::Nobody),
             self.floating_to_remove(sight, &names, balancer),
             self.security_to_remove(sight, &names, balancer.is_some())
         )?;

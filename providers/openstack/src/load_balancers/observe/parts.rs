@@ -3,30 +3,50 @@
 use bowline_cloud::Result;
 use futures::{StreamExt as _, TryStreamExt as _, stream, try_join};
 
-use super::super::names::Names;
 use super::super::observation::SeenPool;
-use super::sight::Sight;
+use super::sight::{Outcome, Sight};
 use super::{AT_ONCE, Observer, told};
 use crate::api::octavia::{self, HealthMonitor, Listener, LoadBalancer, Member, Pool};
 
 /// Listeners and pools.
 type Parts = (Vec<Listener>, Vec<SeenPool>);
 
+/// Whose members are looked at.
+#[derive(Clone, Copy)]
+pub(super) enum MembersOf<'a> {
+    /// Those of pools that may be the Service's with this tag.
+    Service(&'a str),
+    /// Nobody's: they go with their pool.
+    Nobody,
+}
+
 impl Observer<'_> {
-    /// All listeners and pools; with members where the pool may be the Service's.
+    /// All listeners and pools of a balancer. What one answer names may be gone before it is asked for, so a part that is missing
+    /// is reason to look at all of them anew, once.
     pub(super) async fn parts(
         &self,
         sight: &Sight<'_>,
-        names: &Names<'_>,
         balancer: Option<&LoadBalancer>,
+        members: MembersOf<'_>,
     ) -> Result<Parts> {
         let Some(balancer) = balancer else { return Ok(Parts::default()) };
-        let (listeners, pools) = try_join!(sight.listeners(&balancer.id), sight.pools(&balancer.id)).map_err(told)?;
-        let tag = names.balancer();
-        let is_ours = |listener: &Listener| listener.tags.is_empty() || listener.tags.contains(&tag);
+        let seen = match self.parts_of(sight, &balancer.id, members).await {
+            Err(error) if error.is_not_found() => self.parts_of(&sight.anew(), &balancer.id, members).await,
+            seen => seen,
+        };
+        seen.map_err(told)
+    }
+
+    async fn parts_of(&self, sight: &Sight<'_>, balancer: &str, members: MembersOf<'_>) -> Outcome<Parts> {
+        let (listeners, pools) = try_join!(sight.listeners(balancer), sight.pools(balancer))?;
+        let is_ours = |listener: &Listener| match members {
+            MembersOf::Service(tag) => listener.tags.is_empty() || listener.tags.iter().any(|there| there == tag),
+            MembersOf::Nobody => false,
+        };
         let ours: Vec<&str> = listeners.iter().filter(|listener| is_ours(listener)).map(|it| it.id.as_str()).collect();
+        let serves_us = |pool: &Pool| pool.listeners.iter().any(|served| ours.contains(&served.id.as_str()));
         let seen = pools.into_iter().map(|pool| {
-            let is_ours = pool.listeners.iter().any(|served| ours.contains(&served.id.as_str()));
+            let is_ours = serves_us(&pool);
             self.pool(sight, pool, is_ours)
         });
         let seen: Vec<_> = seen.collect();
@@ -34,31 +54,22 @@ impl Observer<'_> {
         Ok((listeners, seen))
     }
 
-    /// What can be removed one by one; members go with their pool.
-    pub(super) async fn parts_to_remove(&self, sight: &Sight<'_>, balancer: Option<&LoadBalancer>) -> Result<Parts> {
-        let Some(balancer) = balancer else { return Ok(Parts::default()) };
-        let (listeners, pools) = try_join!(sight.listeners(&balancer.id), sight.pools(&balancer.id)).map_err(told)?;
-        let seen: Vec<_> = pools.into_iter().map(|pool| self.pool(sight, pool, false)).collect();
-        let seen = stream::iter(seen).buffered(AT_ONCE).try_collect().await?;
-        Ok((listeners, seen))
-    }
-
-    async fn pool(&self, sight: &Sight<'_>, pool: Pool, with_members: bool) -> Result<SeenPool> {
+    async fn pool(&self, sight: &Sight<'_>, pool: Pool, with_members: bool) -> Outcome<SeenPool> {
         let (members, monitor) = try_join!(self.members(&pool, with_members), self.monitor(sight, &pool))?;
         Ok(SeenPool { pool, members, monitor })
     }
 
-    async fn members(&self, pool: &Pool, wanted: bool) -> Result<Vec<Member>> {
+    async fn members(&self, pool: &Pool, wanted: bool) -> Outcome<Vec<Member>> {
         match wanted {
-            true => octavia::members(self.session, &pool.id).await.map_err(told),
+            true => octavia::members(self.session, &pool.id).await,
             false => Ok(Vec::new()),
         }
     }
 
-    async fn monitor(&self, sight: &Sight<'_>, pool: &Pool) -> Result<Option<HealthMonitor>> {
+    async fn monitor(&self, sight: &Sight<'_>, pool: &Pool) -> Outcome<Option<HealthMonitor>> {
         match pool.healthmonitor_id.as_str() {
             "" => Ok(None),
-            id => sight.monitor(id).await.map(Some).map_err(told),
+            id => sight.monitor(id).await.map(Some),
         }
     }
 }

@@ -14,7 +14,8 @@ use crate::api::network::{self, FloatingIp, Network, Port, SecurityGroup, Subnet
 use crate::api::octavia::{self, HealthMonitor, Listener, LoadBalancer, Pool};
 use crate::session::{CallError, Session};
 
-type Outcome<T> = Result<T, CallError>;
+/// What came of a call.
+pub(super) type Outcome<T> = Result<T, CallError>;
 
 /// So many servers are named in one question for their ports: its address must not get too long.
 const SERVERS_AT_ONCE: usize = 50;
@@ -47,8 +48,17 @@ impl<'a> Sight<'a> {
             [] | [_] => None,
             _ => Some(Listed::of(session).await?),
         };
-        let (external, networks, subnets, subnets_of, ports_of) = Default::default();
-        Ok(Sight { session, listed, external, networks, subnets, subnets_of, ports_of })
+        Ok(Sight { listed, ..Sight::blank(session) })
+    }
+
+    /// One that has seen nothing yet.
+    pub(super) fn anew(&self) -> Sight<'a> {
+        Sight::blank(self.session)
+    }
+
+    fn blank(session: &'a Session) -> Sight<'a> {
+        let (listed, external, networks, subnets, subnets_of, ports_of) = Default::default();
+        Sight { session, listed, external, networks, subnets, subnets_of, ports_of }
     }
 
     // ---- Octavia
