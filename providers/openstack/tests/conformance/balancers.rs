@@ -61,8 +61,7 @@ impl BalancerBench for SimulatedBench {
         let name = foreign.owner.as_ref().map_or_else(|| foreign.name.clone(), mark);
         let below = json!({"name": "p", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"});
         let listener = json!({"protocol": "TCP", "protocol_port": 443, "tags": tags, "default_pool": below});
-        let balancer =
-            json!({"name": name, "tags": tags, "listeners": [listener], "vip_subnet_id": self.places.v4});
+        let balancer = json!({"name": name, "tags": tags, "listeners": [listener], "vip_subnet_id": self.places.v4});
         let id = self.cloud.add_balancer(balancer)?;
         if let Some(address) = foreign.address {
             self.lead(address, &id);
