@@ -53,7 +53,7 @@ pub(crate) struct State {
     pub(crate) journal: Journal,
     /// What is shown to those who look, if that is not what there is.
     pub(crate) shown: Option<Records>,
-    /// The version that each quota has, if a test changed it.
+    /// The most of each kind that the project may have.
     pub(crate) quotas: BTreeMap<String, u64>,
 }
 
