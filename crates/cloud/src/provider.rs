@@ -1,6 +1,7 @@
 //! The root of a provider.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_core::ProviderId;
@@ -85,6 +86,12 @@ pub trait CloudProvider: Send + Sync {
 
     /// Who speaks in the Events that a plan's [notices](bowline_core::Notice) become; `None` for the controller itself.
     fn event_component(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The longest that one question or one step may take, with all the calls that it makes, where the configuration has a
+    /// say in that; `None` leaves it to the manager.
+    fn patience(&self) -> Option<Duration> {
         None
     }
 

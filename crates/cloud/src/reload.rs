@@ -154,6 +154,10 @@ impl CloudProvider for Reloading {
         self.current().event_component()
     }
 
+    fn patience(&self) -> Option<Duration> {
+        self.current().patience()
+    }
+
     async fn start(&self) -> Result<()> {
         self.current().start().await
     }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_cloud::{
@@ -23,6 +24,9 @@ use crate::session::Session;
 
 /// The name, as in `--cloud-provider`, and what provider IDs start with.
 pub(crate) const NAME: &str = "openstack";
+
+/// A question makes several calls, one after the other, each of which may take as long as is configured.
+const CALLS_IN_A_ROW: u32 = 5;
 
 /// Who speaks in Events, as in the Go manager.
 const EVENT_COMPONENT: &str = "cloud-provider-openstack";
@@ -191,6 +195,10 @@ impl CloudProvider for OpenStack {
 
     fn files(&self) -> Vec<PathBuf> {
         self.config.files.clone()
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        Some(self.config.request_timeout * CALLS_IN_A_ROW)
     }
 
     fn event_component(&self) -> Option<&'static str> {

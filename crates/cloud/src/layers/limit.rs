@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use crate::layers::LayerOptions;
 use crate::layers::observe::Metrics;
 use crate::layers::operation::Operation;
-use crate::{Capabilities, Error, ErrorKind, Result};
+use crate::{CloudProvider, Error, ErrorKind, Result};
 
 /// The limits of one provider.
 pub(crate) struct Limit {
@@ -23,11 +23,12 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    pub(crate) fn new(options: &LayerOptions, capabilities: &Capabilities, metrics: Arc<Metrics>) -> Limit {
+    pub(crate) fn new(options: &LayerOptions, provider: &dyn CloudProvider, metrics: Arc<Metrics>) -> Limit {
+        let capabilities = provider.capabilities();
         let places = |most: usize| Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS));
         Limit {
             bucket: options.rate.map(|rate| TokenBucket::new(rate, options.burst)),
-            call_timeout: options.call_timeout,
+            call_timeout: provider.patience().unwrap_or(options.call_timeout),
             instance_places: capabilities.instances.as_ref().map(|limits| places(limits.max_parallel)),
             route_places: capabilities.routes.as_ref().map(|limits| places(limits.max_parallel)),
             metrics,

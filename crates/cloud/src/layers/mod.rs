@@ -53,7 +53,7 @@ use crate::{
 pub struct LayerOptions {
     /// Writes are logged and not made.
     pub dry_run: bool,
-    /// The longest one call may take.
+    /// The longest one call may take, unless the provider [says otherwise](CloudProvider::patience).
     pub call_timeout: Duration,
     /// How many attempts a call gets, the first one included.
     pub max_attempts: u32,
@@ -108,7 +108,7 @@ impl Layered {
         metrics: &prometheus::Registry,
     ) -> Layered {
         let metrics = Arc::new(Metrics::new(name, metrics));
-        let limit = Limit::new(options, provider.capabilities(), Arc::clone(&metrics));
+        let limit = Limit::new(options, &*provider, Arc::clone(&metrics));
         let attempts = Arc::new(Attempts::new(options, limit));
         let reader = Reader::new(Arc::clone(&provider), Arc::clone(&attempts));
         let cache = Cache::new(reader, options.gather, Arc::clone(&metrics));

@@ -183,8 +183,8 @@ impl Attempts {
             }
             // While everybody leaves the cloud alone, nobody waits here to be the first to come back.
             _ if attempt >= self.most || !self.gate.closed_for().is_zero() => None,
-            Retry::After(wish) => Some(wish),
-            Retry::Backoff => Some(self.backoff(attempt)),
+            Retry::After(wish) if !wish.is_zero() => Some(wish),
+            Retry::After(_) | Retry::Backoff => Some(self.backoff(attempt)),
         }
     }
 
@@ -219,9 +219,11 @@ impl Gate {
     }
 }
 
-/// The same error with advice that a caller can follow: one that puts an object aside for years would never see it again.
+/// The same error with advice that a caller can follow: one that puts an object aside for years would never see it again, and
+/// one that comes back at once would do nothing else.
 fn within_reason(error: Error) -> Error {
     match error.retry_advice() {
+        Retry::After(Duration::ZERO) => error.retry(Retry::Backoff),
         Retry::After(wish) if wish > LONGEST_REST => error.retry(Retry::After(LONGEST_REST)),
         _ => error,
     }

@@ -52,10 +52,11 @@ impl Pass<'_> {
 
     /// Observes and plans.
     pub(super) async fn look(&self, cloud: &Cloud, wish: LoadBalancerWish, job: &mut Job) -> Result<Sight, Error> {
+        let asked = Instant::now();
         let observed = self.shutdown.or(cloud.layers().observe_load_balancer(&wish)).await;
         let state = observed.ok_or_else(stopping)??;
         self.shared.queue.got_on();
-        plan(cloud, wish, state, job)
+        plan(cloud, wish, state, asked, job)
     }
 
     /// A plan has failed in the middle. What is there by now leads to what was made, and is noted all the same.
@@ -96,7 +97,7 @@ impl Pass<'_> {
                 return Ok(Outcome { state: sight.state, changed: job.changed, withheld: false });
             }
             sight = match self.apply(cloud, &mut sight, job).await? {
-                Applied::Seen(state) => plan(cloud, sight.wish, state, job)?,
+                Applied::Seen(state) => plan(cloud, sight.wish, state, Instant::now(), job)?,
                 Applied::Done | Applied::Noted(_) => self.look(cloud, job.noted(sight.wish), job).await?,
             };
         }
@@ -136,19 +137,19 @@ impl Pass<'_> {
     }
 }
 
-/// What is to be done about what the cloud has.
+/// What is to be done about what the cloud had when it was asked, which may be a while before it answered.
 fn plan(
     cloud: &Cloud,
     wish: LoadBalancerWish,
     state: Option<LoadBalancerState>,
+    seen: Instant,
     job: &mut Job,
 ) -> Result<Sight, Error> {
     if let Some(state) = &state {
         job.note(&wish, &state.annotations);
     }
-    let plan = cloud.layers().plan_load_balancer(&wish, state.as_ref())?;
-    let (plan, now) = (job.take_in(plan), Instant::now());
-    Ok(Sight { wish, state, plan, at: now, planned: now, is_rest: false })
+    let plan = job.take_in(cloud.layers().plan_load_balancer(&wish, state.as_ref())?);
+    Ok(Sight { wish, state, plan, at: seen, planned: seen, is_rest: false })
 }
 
 /// A step that the cloud was too busy for before is told once.

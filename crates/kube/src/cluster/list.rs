@@ -57,8 +57,18 @@ impl Cluster {
         match self.ask(&request).await {
             Ok(body) => read::<WireService>(&body).map(Some),
             Err(WriteError::NotFound(_)) => Ok(None),
+            // The usual role of a Go manager may list Services, and not get one.
+            Err(WriteError::Rejected { code, .. }) if code == StatusCode::FORBIDDEN => self.listed_service(key).await,
             Err(error) => Err(error),
         }
+    }
+
+    /// The Service as a list shows it.
+    async fn listed_service(&self, key: &ServiceKey) -> Result<Option<Service>, WriteError> {
+        let services = kube::core::Request::new(WireService::url_path(&(), Some(&key.namespace)));
+        let named = ListParams::default().fields(&format!("metadata.name={}", key.name));
+        let page: Page<WireService> = self.page(&services, &named).await?;
+        Ok(page.items.into_iter().filter_map(WireService::kept).find(|service| service.key() == *key))
     }
 
     async fn list<W: Wire>(&self) -> Result<Vec<Arc<W::Kept>>, WriteError> {
@@ -79,15 +89,18 @@ impl Cluster {
         let (mut objects, mut next) = (Vec::new(), None);
         loop {
             let params = ListParams { limit: Some(PAGE), continue_token: next, ..ListParams::default() };
-            let body = self.ask(&requests.list(&params).map_err(unsendable)?).await?;
-            let page: Page<W> = serde_json::from_slice(&body).map_err(|error| {
-                WriteError::Unavailable(format!("the API server's answer is not a list of {}s: {error}", W::kind(&())))
-            })?;
+            let page: Page<W> = self.page(&requests, &params).await?;
             objects.extend(page.items.into_iter().filter_map(W::kept).map(Arc::new));
             next = page.metadata.next.filter(|next| !next.is_empty());
             if next.is_none() {
                 return Ok(objects);
             }
         }
+    }
+    async fn page<W: Wire>(&self, requests: &kube::core::Request, params: &ListParams) -> Result<Page<W>, WriteError> {
+        let body = self.ask(&requests.list(params).map_err(unsendable)?).await?;
+        serde_json::from_slice(&body).map_err(|error| {
+            WriteError::Unavailable(format!("the API server's answer is not a list of {}s: {error}", W::kind(&())))
+        })
     }
 }

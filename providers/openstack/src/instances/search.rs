@@ -76,12 +76,15 @@ impl OpenStack {
         mut open: Vec<Identity>,
         found: &mut Found,
     ) -> std::result::Result<Vec<Identity>, (Vec<Identity>, Error)> {
-        let (mut listed, mut next) = (Listed::default(), None);
+        let (mut listed, mut next, mut begun) = (Listed::default(), None, HashSet::new());
         loop {
             let page = match self.page(next.as_deref()).await {
                 Ok(page) => page,
                 Err(error) => return Err((open, error)),
             };
+            if page.next.as_ref().is_some_and(|next| !begun.insert(next.clone())) {
+                return Err((open, endless()));
+            }
             listed.add(page.items);
             open = listed.settle(open, found, page.next.is_none());
             if page.next.is_none() {
@@ -233,6 +236,11 @@ fn identified(server: Server) -> Result<Server> {
 /// Nova tells of a server without saying which: whatever that is, it is no answer.
 fn nameless(server: &Server) -> Error {
     Error::new(ErrorKind::Unexpected, FIND, format!("Nova tells of a server {:?} without an ID", server.name))
+}
+
+fn endless() -> Error {
+    let message = "the list of servers does not end: a page is named as the next one a second time";
+    Error::new(ErrorKind::Unexpected, FIND, message)
 }
 
 /// In a cluster of several regions, a server that is not here may be elsewhere.
