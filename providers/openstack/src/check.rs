@@ -16,11 +16,14 @@ impl OpenStack {
         [Service::Compute, Service::Network].into_iter().chain(balancers).collect()
     }
 
+    /// Says what in the configuration is not as it was meant, and does no harm.
+    fn warn(&self) {
+        self.config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    }
+
     /// What is wrong for good is an error; the rest is said in the log.
     pub(crate) async fn begin(&self) -> Result<()> {
-        for warning in &self.config.warnings {
-            tracing::warn!("{warning}");
-        }
+        self.warn();
         let access = self.session.access().await.map_err(|error| error.explain("authenticate"))?;
         for service in [Service::Compute, Service::Network, Service::LoadBalancer, Service::KeyManager] {
             match access.endpoint(service) {
@@ -58,6 +61,7 @@ impl OpenStack {
 
     /// Everything that the configuration names, one after the other; of a cloud that does not let us in, that alone.
     pub(crate) async fn look_around(&self) -> Vec<Finding> {
+        self.warn();
         let access = match self.session.access().await {
             Ok(access) => access,
             Err(error) => return vec![finding("credentials", Err(error.explain("authenticate")))],
@@ -135,7 +139,26 @@ impl OpenStack {
         let classes = self.config.classes.iter().map(|(name, class)| (format!("[LoadBalancerClass {name:?}]"), class));
         let sections = [("[LoadBalancer]".to_owned(), &self.config.load_balancer.places)].into_iter().chain(classes);
         let findings = sections.map(|(section, class)| self.look_at_place(section, class));
-        join_all(findings).await.into_iter().flatten().collect()
+        let mut findings: Vec<_> = join_all(findings).await.into_iter().flatten().collect();
+        let settings = &self.config.load_balancer;
+        if settings.places.floating_network_id.is_empty() && !settings.internal {
+            findings.push(self.look_for_external_network().await);
+        }
+        findings
+    }
+
+    /// Where no network is named, the first that is external has the floating IPs.
+    async fn look_for_external_network(&self) -> Finding {
+        let networks =
+            told(network::networks(&self.session, &[("router:external", "true")]).await, "list the networks");
+        let outcome = networks.and_then(|all| {
+            let message =
+                "there is no external network, so balancers get no floating IPs unless floating-network-id names one";
+            let first = all.iter().find(|network| network.external);
+            let first = first.ok_or_else(|| Error::new(ErrorKind::Unsupported, "list the networks", message))?;
+            Ok(format!("floating IPs are taken from {:?}", first.name))
+        });
+        finding("external network", outcome)
     }
 
     async fn look_at_place(&self, section: String, class: &Class) -> Vec<Finding> {

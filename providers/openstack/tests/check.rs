@@ -109,6 +109,7 @@ async fn a_catalog_without_a_service_is_told_service_by_service() {
         "endpoint network: ok",
         "endpoint load-balancer: invalid_config",
         "endpoint key-manager: unsupported",
+        "external network: ok",
     ];
     assert_eq!(findings, expected);
     let without_balancers = examined(&cloud, "[LoadBalancer]\nenabled = false\n").await;
@@ -198,6 +199,18 @@ async fn a_floating_subnet_that_is_hidden_in_its_network_is_no_mistake() {
 }
 
 #[tokio::test]
+async fn a_cloud_without_an_external_network_is_told_unless_balancers_are_internal() {
+    let cloud = Simulator::new(Options::default());
+    let external = cloud.fixture().external_network;
+    cloud.edit(Kind::Network, &external, |network| {
+        network.insert("router:external".to_owned(), false.into());
+    });
+    let missing = "external network: unsupported".to_owned();
+    assert!(examined(&cloud, "").await.contains(&missing));
+    assert!(!examined(&cloud, "[LoadBalancer]\ninternal-lb = true\n").await.contains(&missing));
+}
+
+#[tokio::test]
 async fn a_neutron_without_routes_is_told() {
     let cloud = Simulator::new(Options { extensions: vec!["router".to_owned()], ..Options::default() });
     let lines = format!("[Route]\nrouter-id = {}\n", cloud.fixture().router);
@@ -252,6 +265,20 @@ async fn a_provider_that_is_built_from_a_file_reaches_its_cloud() {
             "{agent:?}"
         );
     }
+}
+
+/// Keystone takes all tokens back while they are in use, and gives new ones.
+#[tokio::test(start_paused = true)]
+async fn tokens_that_are_revoked_or_end_are_renewed_without_anybody_noticing() {
+    let cloud = Simulator::new(Options { token_lifetime: Duration::from_secs(2), ..Options::default() });
+    let provider = provider(&cloud, "");
+    provider.check().await.unwrap();
+    cloud.revoke_tokens();
+    provider.check().await.unwrap();
+    assert_eq!(cloud.authentications(), 2, "once for the three services that refused");
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    provider.check().await.unwrap();
+    assert_eq!(cloud.authentications(), 3);
 }
 
 #[tokio::test]

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::finding::{Finding, Severity};
+use super::finding::{Finding, Kind, Severity};
 
 /// The version of the JSON document.
 const VERSION: u32 = 1;
-/// How many of the things that a finding is about are shown to people.
+/// How many of the things that a finding is about are shown to people, where there may be thousands of them, and all alike.
 const SHOWN: usize = 5;
 
 pub(super) fn text(findings: &[Finding]) -> String {
@@ -23,16 +23,22 @@ pub(super) fn text(findings: &[Finding]) -> String {
 
 fn write_finding(text: &mut String, Finding { kind, about }: &Finding) {
     let _ = writeln!(text, "{:8} {}: {}", kind.severity().word(), kind.id(), kind.why());
-    for (about, detail) in about.iter().take(SHOWN) {
+    let shown = if is_each_its_own(*kind) { about.len() } else { SHOWN };
+    for (about, detail) in about.iter().take(shown) {
         let between = if about.is_empty() || detail.is_empty() { "" } else { ": " };
         let _ = writeln!(text, "         - {about}{between}{detail}");
     }
-    if about.len() > SHOWN {
-        let _ = writeln!(text, "         - and {} more; -o json shows all", about.len() - SHOWN);
+    if about.len() > shown {
+        let _ = writeln!(text, "         - and {} more; -o json shows all", about.len() - shown);
     }
     if !kind.cure().is_empty() {
         let _ = writeln!(text, "         cure: {}", kind.cure());
     }
+}
+
+/// What is wrong with a file or a flag is wrong in its own way, and there are not many of them.
+fn is_each_its_own(kind: Kind) -> bool {
+    matches!(kind, Kind::Configuration | Kind::CloudConfiguration | Kind::CloudRights | Kind::CloudLacks)
 }
 
 pub(super) fn json(findings: &[Finding]) -> Value {

@@ -241,6 +241,9 @@ fn findings_are_printed_for_people_and_for_programs() {
     let mut observed = skewed(&["v1.20.0"; 7]);
     observed.problems.push(Problem::flag("cluster-cidr", "is wrong"));
     let findings = decide(&observed);
+    let mut many = Observed::default();
+    many.problems.extend((0..9).map(|number| Problem::new(format!("problem {number}"))));
+    assert!(print::text(&decide(&many)).contains("problem 8"), "each of these is wrong in its own way");
     let text = print::text(&findings);
     let expected = "\
 error    configuration: the manager does not start with these flags and files

@@ -3,7 +3,13 @@
 //!
 //! These stories run where `BOWLINE_OPENSTACK` names the folder that `up` filled, and are skipped elsewhere. Each has a
 //! project of the cloud to itself and leaves nothing in it.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 // The same hands as the provider's own tests have.
 #[path = "../../../../providers/openstack/tests/real/cloud.rs"]

@@ -133,3 +133,97 @@ async fn it_is_served_over_http() {
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("connection: close"), "{answer}");
     assert!(answer.contains("\"v2.26\"") && answer.contains("http://here/load-balancer/v2"), "{answer}");
 }
+
+#[tokio::test]
+async fn work_takes_its_time_and_may_go_wrong() {
+    tokio::time::pause();
+    let cloud = Simulator::new(Options { work: Work::Taking(Duration::from_secs(5)), ..Options::default() });
+    let client = Client::new(&cloud).await;
+    cloud.fail_work(1);
+    let (_, made) =
+        client.call(Method::POST, Service::LoadBalancer, "/v2.0/lbaas/loadbalancers", balancer(&cloud)).await;
+    let path = format!("/v2.0/lbaas/loadbalancers/{}", made["loadbalancer"]["id"].as_str().unwrap());
+    let status =
+        async || client.get(Service::LoadBalancer, &path).await.1["loadbalancer"]["provisioning_status"].clone();
+    tokio::time::advance(Duration::from_secs(4)).await;
+    assert_eq!(status().await, "PENDING_CREATE");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(status().await, "ERROR");
+    let change = json!({"loadbalancer": {"name": "other"}});
+    assert_eq!(client.call(Method::PUT, Service::LoadBalancer, &path, change).await.0, 409);
+    let cascade = format!("{path}?cascade=true");
+    assert_eq!(client.call(Method::DELETE, Service::LoadBalancer, &cascade, Value::Null).await.0, 204);
+    tokio::time::advance(Duration::from_secs(5)).await;
+    assert_eq!(client.get(Service::LoadBalancer, &path).await.0, 404);
+}
+
+#[tokio::test]
+async fn an_older_octavia_does_not_know_what_came_later() {
+    for (minor, status) in [(4, 400), (5, 201)] {
+        let cloud = Simulator::new(Options { octavia_minor: minor, ..Options::default() });
+        let client = Client::new(&cloud).await;
+        let path = "/v2.0/lbaas/loadbalancers";
+        assert_eq!(client.call(Method::POST, Service::LoadBalancer, path, balancer(&cloud)).await.0, status, "{minor}");
+    }
+}
+
+#[tokio::test]
+async fn ovn_says_what_it_cannot_do() {
+    let cloud = Simulator::new(Options::default());
+    let client = Client::new(&cloud).await;
+    let mut wish = balancer(&cloud);
+    wish["loadbalancer"]["provider"] = json!("ovn");
+    let path = "/v2.0/lbaas/loadbalancers";
+    assert_eq!(client.call(Method::POST, Service::LoadBalancer, path, wish.clone()).await.0, 501);
+    wish["loadbalancer"]["listeners"][0]["default_pool"]["lb_algorithm"] = json!("SOURCE_IP_PORT");
+    assert_eq!(client.call(Method::POST, Service::LoadBalancer, path, wish).await.0, 201);
+}
+
+#[tokio::test]
+async fn a_refused_balancer_leaves_nothing_behind() {
+    let cloud = Simulator::new(Options::default());
+    let client = Client::new(&cloud).await;
+    let mut wish = balancer(&cloud);
+    let members = &mut wish["loadbalancer"]["listeners"][0]["default_pool"]["members"];
+    let twice = members[0].clone();
+    members.as_array_mut().unwrap().push(twice);
+    let path = "/v2.0/lbaas/loadbalancers";
+    assert_eq!(client.call(Method::POST, Service::LoadBalancer, path, wish).await.0, 409);
+    for kind in [Kind::LoadBalancer, Kind::Listener, Kind::Pool, Kind::Member, Kind::HealthMonitor] {
+        assert_eq!(cloud.records(kind).len(), 0, "{kind:?}");
+    }
+    assert_eq!(cloud.records(Kind::Port).len(), 1);
+}
+
+#[tokio::test]
+async fn a_frozen_view_shows_the_past_and_takes_changes() {
+    let cloud = Simulator::new(Options::default());
+    let client = Client::new(&cloud).await;
+    cloud.freeze_view(true);
+    let group = json!({"security_group": {"name": "new"}});
+    assert_eq!(client.call(Method::POST, Service::Network, "/v2.0/security-groups", group).await.0, 201);
+    let seen =
+        async || client.get(Service::Network, "/v2.0/security-groups?name=new").await.1["security_groups"].clone();
+    assert_eq!(seen().await, json!([]));
+    cloud.freeze_view(false);
+    assert_eq!(seen().await.as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn too_many_calls_are_told_when_to_come_back() {
+    let cloud = Simulator::new(Options::default());
+    cloud.inject(FaultSpec::always(Fault::Throttled(Some(Duration::from_secs(7)))));
+    let request = http::Request::get("http://openstack.test/network/v2.0/ports").body(bytes::Bytes::new()).unwrap();
+    let answer = cloud.answer(request).await.unwrap();
+    assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (429, &"7".parse().unwrap()));
+}
+
+#[tokio::test]
+async fn a_role_that_is_missing_closes_octavia_alone() {
+    let cloud = Simulator::new(Options { roles: vec!["member".to_owned()], ..Options::default() });
+    let client = Client::new(&cloud).await;
+    assert_eq!(client.get(Service::LoadBalancer, "/v2.0/lbaas/loadbalancers").await.0, 403);
+    assert_eq!(client.get(Service::Network, "/v2.0/ports").await.0, 200);
+    cloud.revoke_tokens();
+    assert_eq!(client.get(Service::Network, "/v2.0/ports").await.0, 401);
+}

@@ -87,8 +87,7 @@ impl Observer<'_> {
             id: settings.balancer_id.as_deref(),
             adopt: settings.adopt.as_deref(),
         };
-        let (found, places, ()) =
-            try_join!(self.find(sight, marks), self.places(sight, spec, &settings), self.check_certificate(&settings))?;
+        let found = self.find(sight, marks).await?;
         let features = self.features;
         let balancer = found.balancer();
         let wait = balancer.and_then(|balancer| self.waiting.saw(balancer));
@@ -124,8 +123,6 @@ impl Observer<'_> {
             self.floating_to_remove(sight, &names, balancer),
             self.security_to_remove(sight, &names, balancer.is_some())
         )?;
-        let wait = balancer.and_then(|balancer| self.waiting.saw(balancer));
-        let features = self.features;
         let seen =
             Observation { features, found, wait, listeners, pools, floating, security, ..Observation::default() };
         status::of_removal(self.config, wish, &seen)

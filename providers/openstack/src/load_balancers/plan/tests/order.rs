@@ -71,7 +71,7 @@ fn turned(scene: &Scene) -> Scene {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
     fn whatever_is_wished_next_its_plan_leaves_nothing_to_do(first in scenes(), second in scenes()) {
