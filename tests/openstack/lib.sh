@@ -79,7 +79,8 @@ start() {
     local name=$1
     shift
     pid_of "$name" >/dev/null && return 0
-    setsid nohup "$@" >>"$LOG/$name.log" 2>&1 </dev/null &
+    # Without what the caller has open: a lock that a service holds would outlive whoever took it.
+    setsid nohup "$@" >>"$LOG/$name.log" 2>&1 </dev/null 8>&- 9>&- &
     echo "$! $(started_at $!)" >"$RUN/$name.pid"
 }
 
