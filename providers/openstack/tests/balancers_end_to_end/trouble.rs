@@ -371,7 +371,7 @@ async fn of_a_balancer_at_work_nothing_else_is_looked_at() {
     world.cloud.forget_calls();
     for wanted in [true, false] {
         let wish = world.wish(&web, wanted);
-        let state = world.provider.observe(&[wish.clone()]).await.remove(0).unwrap();
+        let state = world.provider.observe(std::slice::from_ref(&wish)).await.remove(0).unwrap();
         assert_eq!(world.provider.plan(&wish, state.as_ref()).unwrap_err().kind(), ErrorKind::InProgress);
     }
     assert_eq!(world.cloud.counts().into_iter().collect::<Vec<_>>(), [("GET loadbalancers/{id}".to_owned(), 2)]);
