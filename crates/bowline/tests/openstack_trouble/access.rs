@@ -97,3 +97,25 @@ async fn case_032_without_octavia_the_manager_ends_unless_it_is_told_that_there_
     assert_eq!(scene.services().get("web").await.unwrap().metadata.finalizers, None, "Services are somebody else's");
     assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_spoiled_while_the_manager_runs_is_told_with_its_line_and_the_old_one_goes_on() {
+    let scene = Scene::new("spoiled").await;
+    let mut manager = scene.manager("spoiled");
+    scene.create("web").await;
+    scene.address(&manager, "web").await;
+    scene.configure("[LoadBalancer]\nmonitor-delay = soon\n");
+    let said = manager.says("cloud.conf");
+    assert!(said.contains(":7") && said.contains("monitor-delay"), "{said}");
+    scene.create("late").await;
+    scene.address(&manager, "late").await;
+    scene.delete(&manager, "late").await;
+    scene.end(&mut manager, "web").await;
+
+    // Nobody starts with it.
+    let mut manager = scene.manager("spoiled");
+    let ended = within(Duration::from_secs(60), || manager.ended());
+    assert!(ended.is_some_and(|status| !status.success()), "{}", manager.said());
+    let said = manager.says("cloud.conf");
+    assert!(said.contains(":7") && said.contains("monitor-delay"), "{said}");
+}

@@ -38,7 +38,9 @@ async fn told(story: Story) {
     scene.end(&mut manager, "web").await;
 }
 
-const RAISE: &str = "Raise the account's quota, or free some of it.";
+/// What helps, for quotas and for addresses.
+const ADVICE: &str =
+    "Raise the account's quota, or free some of it; where addresses have run out, the subnet needs more.";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_balancers() {
@@ -46,7 +48,7 @@ async fn no_more_balancers() {
         test: "quota-balancer",
         breaks: |scene| scene.cloud.set_quota("load_balancer", Some(0)),
         repairs: |scene| scene.cloud.set_quota("load_balancer", None),
-        words: &["POST http://", "/loadbalancers", "Quota has been met for resources: Load Balancer", RAISE],
+        words: &["POST http://", "/loadbalancers", "Quota has been met for resources: Load Balancer", ADVICE],
         has_balancer: false,
     })
     .await;
@@ -58,7 +60,7 @@ async fn case_158_no_more_floating_ips() {
         test: "quota-floating",
         breaks: |scene| scene.cloud.set_quota("floatingip", Some(0)),
         repairs: |scene| scene.cloud.set_quota("floatingip", None),
-        words: &["POST http://", "/floatingips", "Quota exceeded for resources: ['floatingip']", RAISE],
+        words: &["POST http://", "/floatingips", "Quota exceeded for resources: ['floatingip']", ADVICE],
         has_balancer: true,
     })
     .await;
@@ -70,7 +72,7 @@ async fn no_more_security_groups() {
         test: "quota-group",
         breaks: |scene| scene.cloud.set_quota("security_group", Some(0)),
         repairs: |scene| scene.cloud.set_quota("security_group", None),
-        words: &["/security-groups", "Quota exceeded for resources: ['security_group']", RAISE],
+        words: &["/security-groups", "Quota exceeded for resources: ['security_group']", ADVICE],
         has_balancer: true,
     })
     .await;
@@ -82,7 +84,7 @@ async fn the_pool_of_floating_ips_is_empty() {
         test: "pool-empty",
         breaks: |scene| scene.cloud.exhaust(&scene.cloud.fixture().external_subnet, true),
         repairs: |scene| scene.cloud.exhaust(&scene.cloud.fixture().external_subnet, false),
-        words: &["/floatingips", "No more IP addresses available"],
+        words: &["/floatingips", "No more IP addresses available", ADVICE],
         has_balancer: true,
     })
     .await;
@@ -94,7 +96,7 @@ async fn the_subnet_of_the_balancers_is_full() {
         test: "subnet-full",
         breaks: |scene| scene.cloud.exhaust(&scene.cloud.fixture().subnet, true),
         repairs: |scene| scene.cloud.exhaust(&scene.cloud.fixture().subnet, false),
-        words: &["/loadbalancers", "No more IP addresses available"],
+        words: &["/loadbalancers", "No more IP addresses available", ADVICE],
         has_balancer: false,
     })
     .await;

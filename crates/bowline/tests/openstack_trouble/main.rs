@@ -10,5 +10,6 @@ mod support;
 mod access;
 mod limits;
 mod looking;
+mod machines;
 mod octavia;
 mod scene;

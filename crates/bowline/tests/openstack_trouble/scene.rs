@@ -109,6 +109,7 @@ impl Scene {
     pub(crate) fn manager(&self, test: &str) -> Program {
         let mut command = Command::new(BOWLINE);
         command.args(self.reach()).args(["--leader-elect=false", "--secure-port=0", "--configure-cloud-routes=false"]);
+        command.arg("--node-monitor-period=1s");
         command.env_remove("KUBECONFIG").env_remove("BOWLINE_LOG").env("OCCM_WAIT_LB_ACTIVE_STEPS", "4");
         Program::start_command(test, &mut command)
     }
@@ -249,6 +250,12 @@ impl Scene {
     /// It is there again, at the same address.
     pub(crate) async fn open(&mut self) {
         self.served = Some(self.cloud.serve(self.address).await.unwrap());
+    }
+
+    /// The ID of this server.
+    pub(crate) fn server_of(&self, node: &str) -> String {
+        let servers = self.cloud.records(Kind::Server);
+        text(&servers.iter().find(|server| server["name"] == node).unwrap()["id"])
     }
 
     /// Nothing of any Service is left.
