@@ -2,7 +2,13 @@
 //!
 //! The manager and the API server are processes of their own; the cloud is the simulator, over HTTP. That all is well again
 //! without a restart is part of every story.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 #[path = "../support/mod.rs"]
 mod support;
