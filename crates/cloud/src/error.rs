@@ -179,7 +179,9 @@ impl ErrorKind {
             ErrorKind::InvalidConfig => {
                 "Correct what it complains about: in the object, or in the provider's configuration."
             }
-            ErrorKind::QuotaExceeded => "Raise the account's quota, or free some of it.",
+            ErrorKind::QuotaExceeded => {
+                "Raise the account's quota, or free some of it; where addresses have run out, the subnet needs more."
+            }
             _ => "",
         }
     }

@@ -43,7 +43,7 @@ impl OpenStack {
     /// Asks every service for the least.
     pub(crate) async fn ask_everyone(&self) -> Result<()> {
         try_join_all(self.services().into_iter().map(|service| async move {
-            let operation = format!("ask for the least of type {:?}", service.kind());
+            let operation = format!("ask {} for a list", service.kind());
             self.greet(service).await.map_err(|error| error.explain(operation))
         }))
         .await
@@ -90,7 +90,7 @@ impl OpenStack {
 
     async fn look_at_service(&self, access: &Access, service: Service) -> Finding {
         let what = endpoint_name(service);
-        let operation = format!("ask for the least of type {:?}", service.kind());
+        let operation = format!("ask {} for a list", service.kind());
         let outcome = match access.endpoint(service) {
             Err(error) => Err(error),
             Ok(url) => self.greet(service).await.map(|()| format!("{url} answers, and lets us read")),
@@ -338,7 +338,7 @@ fn readers(roles: &[String]) -> Error {
         "the roles {} let us read and nothing else; balancers need load-balancer_member, and what is in Neutron member",
         roles.join(", ")
     );
-    Error::new(ErrorKind::PermissionDenied, "look at the roles", message)
+    Error::new(ErrorKind::PermissionDenied, "read the token", message)
 }
 
 /// What a TLS reference leads to, by its last two segments.

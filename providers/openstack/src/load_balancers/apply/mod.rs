@@ -89,6 +89,7 @@ impl Writer<'_> {
         match balancer.provisioning_status.as_str() {
             ACTIVE => Ok(Sight::Rest(balancer)),
             ERROR if change.deletes_balancer() => Ok(Sight::Rest(balancer)),
+            ERROR if self.waiting.is_fresh(id) => self.discard(id, true).await.map(|()| Sight::NothingToDo),
             PENDING_DELETE if change.deletes_balancer() => Ok(Sight::NothingToDo),
             _ => check_at_rest(APPLY, &balancer, wait).map(|()| Sight::Rest(balancer)),
         }

@@ -17,10 +17,7 @@ impl Writer<'_> {
             }
             Change::TagLoadBalancer { add, remove, .. } => self.tag(id, seen, &add, &remove).await,
             Change::DeleteLoadBalancer { cascade, .. } => self.delete_balancer(id, cascade).await,
-            Change::DiscardLoadBalancer { cascade, .. } => {
-                self.delete_balancer(id, cascade).await?;
-                Err(discarded(id))
-            }
+            Change::DiscardLoadBalancer { cascade, .. } => self.discard(id, cascade).await,
             Change::CreateListener { body } => self.create_listener(id, body).await,
             Change::UpdateListener { id, body } => api::update_listener(session, &id, &body).await.map_err(told),
             Change::DeleteListener { id } => api::delete_listener(session, &id).await.map_err(told),
@@ -76,6 +73,13 @@ impl Writer<'_> {
             true => Ok(()),
             false => Err(told(error)),
         }
+    }
+
+    /// Deletes a balancer that has never been in service. That is the end of this pass: the next one makes another.
+    pub(super) async fn discard(&self, id: &str, cascade: bool) -> Result<()> {
+        self.delete_balancer(id, cascade).await?;
+        self.waiting.forget(id);
+        Err(discarded(id))
     }
 
     async fn is_going(&self, id: &str) -> Result<bool> {
@@ -216,12 +220,13 @@ fn vanished(what: String) -> Error {
     Error::new(ErrorKind::Conflict, APPLY, format!("{what} was to be there by now and is not"))
 }
 
+/// A conflict, because the rest of the plan is about a balancer that is gone: only who plans anew can go on.
 fn discarded(id: &str) -> Error {
     let message = format!(
         "load balancer {id} went to ERROR while it was being made, Octavia's log says why; it was deleted, and its creation \
          will be tried again"
     );
-    Error::new(ErrorKind::Unavailable, APPLY, message)
+    Error::new(ErrorKind::Conflict, APPLY, message)
 }
 
 #[cfg(test)]

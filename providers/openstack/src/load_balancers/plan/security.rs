@@ -163,7 +163,11 @@ impl std::fmt::Display for Rule {
 
 fn described(rule: &SecurityGroupRule) -> Vec<FieldChange> {
     let SecurityGroupRule { direction, ethertype, protocol, port_range_min, port_range_max, .. } = rule;
-    let text = format!("{direction} {ethertype} {protocol} {port_range_min}-{port_range_max}");
+    let text = match (protocol.as_str(), *port_range_max) {
+        ("", _) => format!("{direction} {ethertype}, everything"),
+        (protocol, 0) => format!("{direction} {ethertype} {protocol}"),
+        (protocol, _) => format!("{direction} {ethertype} {protocol} {port_range_min}-{port_range_max}"),
+    };
     vec![field("rule", Some(text), None)]
 }
 
