@@ -62,7 +62,7 @@ impl Observer<'_> {
             }
         }
         match self.features.tags {
-            true => self.tagged(sight, &marks.names.balancer()).await,
+            true => self.tagged(sight, &marks.names).await,
             false => Ok(Found::Nothing),
         }
     }
@@ -93,9 +93,14 @@ impl Observer<'_> {
         }
     }
 
-    /// A Service that shares a balancer with others has its tag there, whatever the balancer's name.
-    async fn tagged(&self, sight: &Sight<'_>, tag: &str) -> Result<Found> {
-        let found = sight.balancers_tagged(tag).await.map_err(told)?;
+    /// A Service that shares a balancer with others has its tag there, whatever the balancer's name. Its listeners have it
+    /// earlier, which only counts where nothing else is known of the Service any more.
+    async fn tagged(&self, sight: &Sight<'_>, names: &Names<'_>) -> Result<Found> {
+        let tag = names.balancer();
+        let mut found = sight.balancers_tagged(&tag).await.map_err(told)?;
+        if found.is_empty() && !names.has_uid() {
+            found = sight.balancers_with_listeners_tagged(&tag).await.map_err(told)?;
+        }
         Ok(self.only(found, |balancer| balancer.provisioning_status != DELETED))
     }
 

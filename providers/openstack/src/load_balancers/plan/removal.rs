@@ -111,6 +111,10 @@ fn delete_pool(pool: &SeenPool, draft: &mut Draft) {
 // ---- the Service's part of it
 
 fn leave(wish: &LoadBalancerWish, balancer: &LoadBalancer, seen: &Observation, draft: &mut Draft) -> Result<()> {
+    if seen.wait.is_some() {
+        // Nobody has looked at its listeners: one of them may be the Service's, and be just in the making.
+        check_at_rest(PLAN, balancer, seen.wait)?;
+    }
     let own = Names::of(&wish.key).balancer();
     let listeners: Vec<_> = seen.listeners.iter().filter(|listener| listener.tags.contains(&own)).collect();
     let is_tagged = balancer.tags.contains(&own);
