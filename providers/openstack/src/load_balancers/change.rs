@@ -53,9 +53,11 @@ pub(crate) enum Change {
         id: String,
         body: Value,
     },
+    /// Unless by then another Service than the one with this tag uses it.
     DeleteLoadBalancer {
         id: String,
         cascade: bool,
+        tag: String,
     },
     /// Deletes one that has failed before it was ever in service, and then fails itself: it is not the user's wish that is done.
     DiscardLoadBalancer {

@@ -116,6 +116,25 @@ async fn case_153_a_service_that_goes_while_its_listener_is_being_made_does_not_
 }
 
 #[tokio::test(start_paused = true)]
+async fn case_080_a_balancer_stays_for_whoever_has_come_to_use_it_since_its_deletion_was_planned() {
+    for steps in [1, 4] {
+        let world = World::new();
+        let (mut a, mut b) = (world.named("a"), world.named("bb"));
+        world.ensure(&mut a).await.unwrap();
+        let (_, deletion) = world.look(&mut a, false).await.unwrap();
+        b.annotate(LB_ID, &a.annotations[LB_ID]);
+        b.ports(&[(bowline_core::Protocol::Tcp, 8080, 30808)]);
+        for step in world.look(&mut b, true).await.unwrap().1.steps.iter().take(steps) {
+            world.apply(&mut b, step).await.unwrap();
+        }
+        let error = world.apply(&mut a, deletion.steps.last().unwrap()).await.unwrap_err();
+        assert_eq!(error.kind(), bowline_cloud::ErrorKind::Conflict, "{error}");
+        world.remove(&mut a).await.unwrap();
+        assert_eq!((world.count(Kind::LoadBalancer), world.count(Kind::Listener)), (1, 1), "after {steps} steps");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_listener_alone_is_listed_and_removed() {
     let world = World::new();
     let (mut a, b) = half_shared(&world).await;

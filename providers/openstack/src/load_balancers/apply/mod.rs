@@ -56,7 +56,7 @@ impl Writer<'_> {
     /// What is done to a balancer, or at its address, while nobody else does anything to it.
     async fn write_at_rest(&self, id: &str, change: Change) -> Result<()> {
         let _turn = self.waiting.turn(id).await;
-        let seen = match self.waiting.is_written(id) || change.needs_address() {
+        let seen = match self.waiting.is_written(id) || change.needs_look() {
             true => match self.look(id, &change).await? {
                 // There are no floating IPs of IPv6, and which family a new balancer gets is not always known before.
                 Sight::Rest(balancer) if change.needs_address() && is_ipv6(&balancer) => return Ok(()),
@@ -146,6 +146,11 @@ impl Change {
                 | Change::DeleteMonitor { .. }
         );
         untags || deletes || self.deletes_balancer()
+    }
+
+    /// It depends on what the balancer is like by then, whatever it was when the plan was made.
+    fn needs_look(&self) -> bool {
+        self.needs_address() || matches!(self, Change::DeleteLoadBalancer { .. })
     }
 
     /// It needs the balancer's port.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{APPLY, Writer, misplaced, text, told, with};
 use crate::api::octavia::{self as api, Listener, LoadBalancer, Pool};
 use crate::load_balancers::change::{Change, ListenerRef, PoolRef};
+use crate::load_balancers::plan::sharer;
 use crate::load_balancers::waiting::{DELETED, PENDING_DELETE};
 
 impl Writer<'_> {
@@ -16,7 +17,10 @@ impl Writer<'_> {
                 api::update_load_balancer(session, id, &body).await.map_err(told)
             }
             Change::TagLoadBalancer { add, remove, .. } => self.tag(id, seen, &add, &remove).await,
-            Change::DeleteLoadBalancer { cascade, .. } => self.delete_balancer(id, cascade).await,
+            Change::DeleteLoadBalancer { cascade, tag, .. } => {
+                self.check_unshared(id, seen, &tag).await?;
+                self.delete_balancer(id, cascade).await
+            }
             Change::DiscardLoadBalancer { cascade, .. } => {
                 self.delete_balancer(id, cascade).await?;
                 Err(discarded(id))
@@ -65,6 +69,18 @@ impl Writer<'_> {
         let made = api::create_load_balancer(self.session, body).await.map_err(told)?;
         self.waiting.made(name, &made.id);
         Ok(())
+    }
+
+    /// Another Service may have come to use it since the plan was made, which may be minutes ago.
+    async fn check_unshared(&self, id: &str, seen: Option<&LoadBalancer>, own: &str) -> Result<()> {
+        let Some(balancer) = seen else { return Ok(()) };
+        match sharer(own, balancer, &self.listeners(id).await?) {
+            None => Ok(()),
+            Some(other) => {
+                let message = format!("load balancer {id} is not deleted: {other} has come to use it");
+                Err(Error::new(ErrorKind::Conflict, APPLY, message))
+            }
+        }
     }
 
     async fn delete_balancer(&self, id: &str, cascade: bool) -> Result<()> {

@@ -39,7 +39,7 @@ use crate::Config;
 use crate::api::octavia::LoadBalancer;
 
 pub(super) use draft::{Draft, field};
-pub(super) use removal::goes_with;
+pub(super) use removal::{goes_with, sharer};
 
 /// What is being done, in errors.
 pub(super) const PLAN: &str = "plan a balancer";
