@@ -120,16 +120,24 @@ pub(crate) enum Change {
         body: Value,
         subnets: Vec<String>,
     },
-    /// To the VIP port of the payload's balancer.
+    /// To this port, or else to the VIP port of the payload's balancer. Only if nobody has it by then.
     AttachFloatingIp {
         id: String,
+        port: Option<String>,
+    },
+    /// From this port.
+    DetachFloatingIp {
+        id: String,
+        port: String,
     },
     UpdateFloatingIp {
         id: String,
         body: Value,
     },
+    /// Unless by then it is at another port than this one, which is empty if it is at none.
     DeleteFloatingIp {
         id: String,
+        port: String,
     },
     CreateSecurityGroup {
         body: Value,

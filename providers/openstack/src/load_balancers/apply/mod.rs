@@ -179,6 +179,7 @@ impl Change {
             | Change::DeleteMonitor { .. } => true,
             Change::CreateFloatingIp { .. }
             | Change::AttachFloatingIp { .. }
+            | Change::DetachFloatingIp { .. }
             | Change::UpdateFloatingIp { .. }
             | Change::DeleteFloatingIp { .. }
             | Change::CreateSecurityGroup { .. }

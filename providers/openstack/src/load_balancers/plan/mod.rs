@@ -39,6 +39,7 @@ use crate::Config;
 use crate::api::octavia::LoadBalancer;
 
 pub(super) use draft::{Draft, field};
+pub(super) use floating::taken;
 pub(super) use removal::{goes_with, sharer};
 
 /// What is being done, in errors.
