@@ -194,6 +194,33 @@ async fn case_070_the_rename_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_tag_that_came_after_the_plan_stays_when_the_balancer_is_renamed_or_released_or_adopted() {
+    for occasion in ["rename", "release", "adopt"] {
+        let world = World::new();
+        let mut web = made(&world).await;
+        let wanted = occasion != "release";
+        match occasion {
+            "rename" => web.key.cluster = "c2".into(),
+            "release" => web.common.policy = bowline_core::annotations::DeletionPolicy::Retain,
+            _ => {
+                world.released(&mut web).await;
+                web = world.named("heir");
+                web.adopt("kubernetes_default_web");
+            }
+        }
+        let (_, plan) = world.look(&mut web, wanted).await.unwrap();
+        world.cloud.edit(Kind::LoadBalancer, text(&world.only(Kind::LoadBalancer), "id"), |balancer| {
+            balancer.get_mut("tags").and_then(Value::as_array_mut).unwrap().push(json!("late"));
+        });
+        for step in &plan.steps {
+            world.apply(&mut web, step).await.unwrap();
+        }
+        let tags = world.only(Kind::LoadBalancer)["tags"].clone();
+        assert!(tags.as_array().unwrap().contains(&json!("late")), "{occasion}: {tags}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn case_072_without_the_annotation_a_renamed_cluster_has_a_new_balancer() {
     let world = World::new();
     let mut web = made(&world).await;

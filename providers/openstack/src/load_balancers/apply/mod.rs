@@ -14,7 +14,7 @@ mod neutron;
 mod octavia;
 
 use bowline_cloud::{Applied, Error, ErrorKind, Result, Retry};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::change::{BalancerRef, Change, Payload};
 use super::observe::is_leaving;
@@ -137,7 +137,8 @@ impl Change {
 
     /// It takes something away: if the balancer is gone, that is gone, too.
     fn is_farewell(&self) -> bool {
-        let untags = matches!(self, Change::TagLoadBalancer { add, .. } if add.is_empty());
+        let untags =
+            matches!(self, Change::UpdateLoadBalancer { body, tags, .. } if *body == json!({}) && tags.add.is_empty());
         let deletes = matches!(
             self,
             Change::DeleteListener { .. }
@@ -150,7 +151,8 @@ impl Change {
 
     /// It depends on what the balancer is like by then, whatever it was when the plan was made.
     fn needs_look(&self) -> bool {
-        self.needs_address() || matches!(self, Change::DeleteLoadBalancer { .. })
+        let retags = matches!(self, Change::UpdateLoadBalancer { tags, .. } if !tags.is_nothing());
+        retags || self.needs_address() || matches!(self, Change::DeleteLoadBalancer { .. })
     }
 
     /// It needs the balancer's port.
@@ -164,7 +166,6 @@ impl Change {
             | Change::UpdateLoadBalancer { .. }
             | Change::DeleteLoadBalancer { .. }
             | Change::DiscardLoadBalancer { .. }
-            | Change::TagLoadBalancer { .. }
             | Change::CreateListener { .. }
             | Change::UpdateListener { .. }
             | Change::DeleteListener { .. }

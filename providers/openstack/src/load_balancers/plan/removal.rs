@@ -9,9 +9,10 @@
 
 use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::{LoadBalancerWish, Verb};
+use serde_json::json;
 
 use super::super::annotations::{KEEP_FLOATING_IP, Reader};
-use super::super::change::{BalancerRef, Change};
+use super::super::change::{BalancerRef, Change, Retag};
 use super::super::names::{Names, SERVICE_PREFIX};
 use super::super::observation::{Found, Observation, SeenPool};
 use super::super::waiting::{ERROR, check_at_rest};
@@ -137,7 +138,11 @@ fn leave(wish: &LoadBalancerWish, balancer: &LoadBalancer, seen: &Observation, d
     delete_parts(&listeners, &seen.pools, draft);
     if is_tagged {
         let changes = vec![field("tags", Some(own.clone()), None)];
-        let change = Change::TagLoadBalancer { id: balancer.id.clone(), add: Vec::new(), remove: vec![own] };
+        let change = Change::UpdateLoadBalancer {
+            id: balancer.id.clone(),
+            body: json!({}),
+            tags: Retag { add: Vec::new(), remove: vec![own] },
+        };
         draft.octavia(Verb::Update, BALANCER, &balancer.name, changes, change);
     }
     Ok(())
