@@ -276,6 +276,11 @@ async fn case_134_a_floating_ip_that_is_to_be_kept_survives_its_service() {
     world.remove(&mut web).await.unwrap();
     assert_eq!(world.count(Kind::LoadBalancer), 0);
     assert_eq!(text(&world.only(Kind::FloatingIp), "port_id"), "");
+    // Whoever asks later what was left behind is told that it may be there on purpose.
+    web.key.uid.clear();
+    web.annotations.clear();
+    let (_, plan) = world.look(&mut web, false).await.unwrap();
+    assert!(plan.to_string().contains("perhaps kept on purpose"), "{plan}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@
 use std::net::IpAddr;
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
-use bowline_core::{IpFamily, Notice, Verb};
+use bowline_core::{FieldChange, IpFamily, Notice, Verb};
 use serde_json::{Map, Value};
 
 use super::super::change::Change;
@@ -44,8 +44,18 @@ pub(super) fn is_ours(floating: &FloatingIp) -> bool {
 
 /// A step that deletes it.
 pub(super) fn delete(floating: &FloatingIp, draft: &mut Draft) {
+    delete_because(floating, Vec::new(), draft);
+}
+
+/// A step that deletes one whose Service is gone. One that was kept on purpose looks just the same, so whoever is asked whether
+/// it shall go is told.
+pub(super) fn delete_leftover(floating: &FloatingIp, draft: &mut Draft) {
+    delete_because(floating, vec![field("perhaps kept on purpose (keep-floatingip)", None, None)], draft);
+}
+
+fn delete_because(floating: &FloatingIp, changes: Vec<FieldChange>, draft: &mut Draft) {
     let change = Change::DeleteFloatingIp { id: floating.id.clone(), port: floating.port_id.clone() };
-    draft.push(None, Verb::Delete, FLOATING_IP, &floating.floating_ip_address, Vec::new(), change);
+    draft.push(None, Verb::Delete, FLOATING_IP, &floating.floating_ip_address, changes, change);
 }
 
 // ---- internal

@@ -32,7 +32,7 @@ pub(super) fn steps(config: &Config, wish: &LoadBalancerWish, seen: &Observation
         Found::One { balancer, .. } => leave(wish, balancer, seen, draft)?,
     }
     for leftover in &seen.floating.leftovers {
-        floating::delete(leftover, draft);
+        floating::delete_leftover(leftover, draft);
     }
     security::removal(&seen.security, draft);
     Ok(())
