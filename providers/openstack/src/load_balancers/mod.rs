@@ -139,7 +139,7 @@ impl LoadBalancers for OpenStack {
         let payload = read(APPLY, step.payload.clone())?;
         let Memory { waiting, passes, .. } = &self.balancers;
         let applied = Writer { session: &self.session, waiting }.write(payload).await;
-        applied.inspect_err(|error| passes.failed(&self.metrics, key, error.kind()))
+        applied.inspect_err(|error| passes.step_failed(&self.metrics, key, step, error.kind()))
     }
 }
 
