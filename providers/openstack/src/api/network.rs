@@ -256,6 +256,11 @@ pub(crate) async fn floating_ips(session: &Session, query: &[(&str, &str)]) -> R
         .await
 }
 
+/// One floating IP.
+pub(crate) async fn floating_ip(session: &Session, id: &str) -> Result<FloatingIp, CallError> {
+    session.call("floating_ip_get", Service::Network, Method::GET, &["floatingips", id]).read("floatingip").await
+}
+
 /// Makes a floating IP, and attaches it if the body says where.
 pub(crate) async fn create_floating_ip(session: &Session, body: &Value) -> Result<FloatingIp, CallError> {
     session

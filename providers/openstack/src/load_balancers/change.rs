@@ -52,21 +52,18 @@ pub(crate) enum Change {
     UpdateLoadBalancer {
         id: String,
         body: Value,
+        tags: Retag,
     },
+    /// Unless by then another Service than the one with this tag uses it.
     DeleteLoadBalancer {
         id: String,
         cascade: bool,
+        tag: String,
     },
     /// Deletes one that has failed before it was ever in service, and then fails itself: it is not the user's wish that is done.
     DiscardLoadBalancer {
         id: String,
         cascade: bool,
-    },
-    /// Adds tags to those that the balancer has by then, and takes some of them away: others who share it change them, too.
-    TagLoadBalancer {
-        id: String,
-        add: Vec<String>,
-        remove: Vec<String>,
     },
     CreateListener {
         body: Value,
@@ -74,6 +71,7 @@ pub(crate) enum Change {
     UpdateListener {
         id: String,
         body: Value,
+        tags: Retag,
     },
     DeleteListener {
         id: String,
@@ -118,16 +116,24 @@ pub(crate) enum Change {
         body: Value,
         subnets: Vec<String>,
     },
-    /// To the VIP port of the payload's balancer.
+    /// To this port, or else to the VIP port of the payload's balancer. Only if nobody has it by then.
     AttachFloatingIp {
         id: String,
+        port: Option<String>,
+    },
+    /// From this port.
+    DetachFloatingIp {
+        id: String,
+        port: String,
     },
     UpdateFloatingIp {
         id: String,
         body: Value,
     },
+    /// Unless by then it is at another port than this one, which is empty if it is at none.
     DeleteFloatingIp {
         id: String,
+        port: String,
     },
     CreateSecurityGroup {
         body: Value,
@@ -166,6 +172,37 @@ pub(crate) enum Change {
     },
 }
 
+/// Tags that are added to those that there are by then, and some that are taken away. They are written all at once, and others who
+/// share a balancer change them, too: so what was there when the plan was made does not count.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Retag {
+    pub(crate) add: Vec<String>,
+    pub(crate) remove: Vec<String>,
+}
+
+impl Retag {
+    /// No tag comes or goes.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.add.is_empty() && self.remove.is_empty()
+    }
+
+    /// What becomes of these. Octavia breaks over a tag that is there twice, and some releases take an empty list for no list at
+    /// all, so one that is to be empty has an empty tag.
+    pub(crate) fn applied_to(&self, now: &[String]) -> Vec<String> {
+        let mut then: Vec<String> = Vec::new();
+        let stays = now.iter().filter(|tag| !tag.is_empty() && !self.remove.contains(tag));
+        for tag in stays.chain(&self.add) {
+            if !then.contains(tag) {
+                then.push(tag.clone());
+            }
+        }
+        match then.is_empty() && !now.is_empty() {
+            true => vec![String::new()],
+            false => then,
+        }
+    }
+}
+
 /// Which security group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -184,4 +221,31 @@ pub(crate) struct SeenPort {
     pub(crate) id: String,
     pub(crate) groups: Vec<String>,
     pub(crate) revision: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_082_tags_of_others_stay_and_the_last_one_leaves_an_empty_one() {
+        let owned = |tags: &[&str]| tags.iter().map(|&tag| tag.to_owned()).collect::<Vec<_>>();
+        let table = [
+            [&["a"][..], &["b"], &[], &["a", "b"]],
+            [&["a", "b"], &["b"], &[], &["a", "b"]],
+            [&["a", "b"], &[], &["a"], &["b"]],
+            [&["a"], &[], &["a"], &[""]],
+            [&[], &[], &["a"], &[]],
+            [&["a", "x"], &["b"], &["a"], &["x", "b"]],
+            [&[""], &["a"], &[], &["a"]],
+            [&["a", "b"], &["b"], &["a"], &["b"]],
+        ];
+        for [now, add, remove, then] in table {
+            assert_eq!(
+                Retag { add: owned(add), remove: owned(remove) }.applied_to(&owned(now)),
+                owned(then),
+                "{now:?} {add:?} {remove:?}"
+            );
+        }
+    }
 }

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!  balancer ───────► its tags kube_service_…; without such a tag its name, or its description where the name is cut
+//!  listener ───────► its tags
 //!  floating IP ────► its description, if it is at no port: else it is its balancer's
 //!  security group ─► its description
 //! ```
@@ -16,7 +17,7 @@ use bowline_core::{ClusterName, LoadBalancerKey};
 use super::names::{Names, SERVICE_PREFIX, described};
 use super::waiting::DELETED;
 use crate::api::network::{FloatingIp, SecurityGroup};
-use crate::api::octavia::LoadBalancer;
+use crate::api::octavia::{Listener, LoadBalancer};
 
 /// What the names of security groups of Services start with.
 const GROUP_PREFIX: &str = "lb-sg-";
@@ -25,16 +26,19 @@ const GROUP_PREFIX: &str = "lb-sg-";
 pub(super) fn owners(
     cluster: &ClusterName,
     balancers: &[LoadBalancer],
+    listeners: &[Listener],
     floating_ips: &[FloatingIp],
     groups: &[SecurityGroup],
 ) -> Vec<LoadBalancerKey> {
     let balancers = balancers.iter().filter(|balancer| balancer.provisioning_status != DELETED);
     let of_balancers = balancers.flat_map(|balancer| owners_of(cluster, balancer));
+    // Who shares a balancer has listeners there before the balancer has the tag.
+    let of_listeners = listeners.iter().flat_map(|one| &one.tags).filter_map(|tag| by_mark(cluster, tag, ""));
     let unused = floating_ips.iter().filter(|floating| floating.port_id.is_empty());
     let groups = groups.iter().filter(|group| group.name.starts_with(GROUP_PREFIX));
     let descriptions = unused.map(|floating| &floating.description).chain(groups.map(|group| &group.description));
     let of_others = descriptions.filter_map(|description| by_description(cluster, description));
-    let owners: BTreeSet<(String, String)> = of_balancers.chain(of_others).collect();
+    let owners: BTreeSet<(String, String)> = of_balancers.chain(of_listeners).chain(of_others).collect();
     owners.into_iter().map(|(namespace, service)| key(cluster, namespace, service)).collect()
 }
 
@@ -87,7 +91,7 @@ mod tests {
     }
 
     fn names(balancers: &[LoadBalancer], floating_ips: &[FloatingIp], groups: &[SecurityGroup]) -> Vec<String> {
-        let keys = owners(&cluster(), balancers, floating_ips, groups);
+        let keys = owners(&cluster(), balancers, &[], floating_ips, groups);
         assert!(keys.iter().all(|key| key.uid.is_empty() && key.cluster == cluster()));
         keys.into_iter().map(|key| format!("{}/{}", key.namespace, key.service)).collect()
     }

@@ -114,11 +114,12 @@ impl LoadBalancers for OpenStack {
         let session = &self.session;
         let listed = try_join!(
             octavia::load_balancers(session, &[]),
+            octavia::listeners(session, &[]),
             network::floating_ips(session, &[]),
             network::security_groups(session, &[])
         );
-        let (balancers, floating_ips, groups) = listed.map_err(|error| error.explain(LIST))?;
-        Ok(list::owners(cluster, &balancers, &floating_ips, &groups))
+        let (balancers, listeners, floating_ips, groups) = listed.map_err(|error| error.explain(LIST))?;
+        Ok(list::owners(cluster, &balancers, &listeners, &floating_ips, &groups))
     }
 
     fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
@@ -138,7 +139,7 @@ impl LoadBalancers for OpenStack {
         let payload = read(APPLY, step.payload.clone())?;
         let Memory { waiting, passes, .. } = &self.balancers;
         let applied = Writer { session: &self.session, waiting }.write(payload).await;
-        applied.inspect_err(|error| passes.failed(&self.metrics, key, error.kind()))
+        applied.inspect_err(|error| passes.step_failed(&self.metrics, key, step, error.kind()))
     }
 }
 

@@ -22,13 +22,15 @@ struct Pass {
 }
 
 impl Passes {
-    /// These are looked at: where nothing is under way, something is now.
+    /// These are looked at: where nothing is under way, something is now. One that was to be made and is to go now was given up.
     pub(super) fn begin(&self, wishes: &[LoadBalancerWish]) {
         let mut passes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for wish in wishes {
             let operation = if wish.spec.is_some() { Operation::Ensure } else { Operation::Delete };
-            let fresh = || Pass { since: Instant::now(), operation };
-            passes.entry(wish.key.clone()).or_insert_with(fresh);
+            let goes = |operation| operation == Operation::Delete;
+            if passes.get(&wish.key).is_none_or(|pass| goes(pass.operation) != goes(operation)) {
+                passes.insert(wish.key.clone(), Pass { since: Instant::now(), operation });
+            }
         }
     }
 
@@ -46,6 +48,13 @@ impl Passes {
     pub(super) fn failed(&self, metrics: &Metrics, key: &LoadBalancerKey, kind: ErrorKind) {
         if kind != ErrorKind::InProgress {
             self.end(metrics, key, true);
+        }
+    }
+
+    /// A step did not work. If it is dispensable, and was refused, the pass goes on without it.
+    pub(super) fn step_failed(&self, metrics: &Metrics, key: &LoadBalancerKey, step: &Step, kind: ErrorKind) {
+        if step.dispensable.is_none() || !kind.is_refusal() {
+            self.failed(metrics, key, kind);
         }
     }
 
@@ -104,6 +113,33 @@ mod tests {
 
     fn error(kind: ErrorKind) -> Error {
         Error::new(kind, "change", "")
+    }
+
+    #[test]
+    fn a_refusal_of_what_is_dispensable_is_no_failure() {
+        let (passes, metrics) = (Passes::default(), Metrics::new());
+        let web = wish("default/web", &[]);
+        let plan = planned(Change::DeletePool { id: "p1".to_owned() }).unwrap();
+        let dispensable = Step { dispensable: Some("Unknown".to_owned()), ..plan.steps[0].clone() };
+        for (step, failures) in
+            [(&dispensable, vec![]), (&plan.steps[0], vec![("loadbalancer_ensure".to_owned(), 1.0)])]
+        {
+            passes.begin(std::slice::from_ref(&web));
+            passes.step_failed(&metrics, &web.key, step, ErrorKind::InvalidConfig);
+            assert_eq!(counted(&metrics, "cloudprovider_openstack_reconcile_errors_total"), failures);
+        }
+    }
+
+    #[test]
+    fn a_service_that_goes_before_its_balancer_is_made_is_counted_as_deleted() {
+        let (passes, metrics) = (Passes::default(), Metrics::new());
+        let (made, gone) = (wish("default/web", &[]), cleanup_wish("default/web"));
+        passes.begin(std::slice::from_ref(&made));
+        passes.planned(&metrics, &made.key, &Err(error(ErrorKind::InProgress)));
+        passes.begin(&[LoadBalancerWish { key: made.key.clone(), ..gone }]);
+        passes.planned(&metrics, &made.key, &Ok(Plan::default()));
+        let counted = counted(&metrics, "cloudprovider_openstack_reconcile_total");
+        assert_eq!(counted, [("loadbalancer_delete".to_owned(), 1.0)]);
     }
 
     #[test]

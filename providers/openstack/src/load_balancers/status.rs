@@ -47,7 +47,7 @@ pub(super) fn of_removal(
         hostname: Reader::new(&wish.annotations).text(HOSTNAME).unwrap_or_default(),
         is_proxied: common_settings(config, &wish.annotations, wish.settings.as_ref().clone()).proxy_protocol.is_some(),
     };
-    let goes = seen.balancer().is_some_and(|balancer| goes_with(wish, balancer));
+    let goes = seen.balancer().is_some_and(|balancer| goes_with(wish, balancer, &seen.listeners));
     let annotations = if goes { annotations(seen, address) } else { BTreeMap::new() };
     state(status(config, said, address), annotations, seen).map(Some)
 }

@@ -67,7 +67,7 @@ struct Busy {
     written: bool,
     /// This process made it, and has not seen it in service yet.
     fresh: bool,
-    /// The name that it was made with.
+    /// The name that it was made with or first seen with.
     name: String,
     looks: u32,
     waited: Duration,
@@ -134,7 +134,12 @@ impl Waiting {
             status => {
                 let steps =
                     if status == PENDING_DELETE { FURTHER_LOOKS_AT_DELETION } else { 0 }.saturating_add(self.steps);
-                Some(self.with(&balancer.id, |busy| busy.look(patience(steps))))
+                Some(self.with(&balancer.id, |busy| {
+                    if busy.name.is_empty() {
+                        busy.name.clone_from(&balancer.name);
+                    }
+                    busy.look(patience(steps))
+                }))
             }
         }
     }
@@ -145,6 +150,14 @@ impl Waiting {
         let Some(known) = busy.get_mut(id) else { return };
         *known = Busy { turn: known.turn.clone(), ..Busy::default() };
         busy.retain(|_, known| known.is_of_use());
+    }
+
+    /// None of this name is there any more.
+    pub(crate) fn forget_named(&self, name: &str) {
+        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let ids: Vec<String> = busy.iter().filter(|(_, known)| known.name == name).map(|(id, _)| id.clone()).collect();
+        drop(busy);
+        ids.iter().for_each(|id| self.forget(id));
     }
 
     fn with<T>(&self, id: &str, act: impl FnOnce(&mut Busy) -> T) -> T {
@@ -282,6 +295,12 @@ mod tests {
         assert_eq!(waiting.saw(&balancer(ACTIVE)), None);
         assert!(!waiting.is_fresh("b1"));
         waiting.forget("b2");
+        assert!(waiting.busy.lock().unwrap().is_empty());
+        waiting.wrote("b1");
+        waiting.saw(&LoadBalancer { name: "web".to_owned(), ..balancer(PENDING_DELETE) });
+        waiting.forget_named("other");
+        assert!(waiting.is_written("b1"));
+        waiting.forget_named("web");
         assert!(waiting.busy.lock().unwrap().is_empty());
     }
 

@@ -1,6 +1,6 @@
 //! Floating IPs and the status.
 
-use bowline_cloud::ErrorKind;
+use bowline_cloud::{ErrorKind, Retry};
 use bowline_core::{Ingress, IpFamily, IpMode};
 use bowline_openstack_simulator::{Fault, FaultSpec, Kind, Options};
 use http::Method;
@@ -212,6 +212,61 @@ async fn case_132_a_floating_ip_that_was_not_made_for_a_service_is_detached() {
     assert_eq!(text(&world.only(Kind::FloatingIp), "port_id"), "");
 }
 
+/// Somebody attaches it to a port of his own.
+fn taken_away(world: &World) {
+    let id = text(&world.only(Kind::FloatingIp), "id").to_owned();
+    world.cloud.edit(Kind::FloatingIp, &id, |floating| {
+        floating.insert("port_id".to_owned(), json!("8a4d1f3c-1111-4222-8333-444455556666"));
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_123_a_floating_ip_that_somebody_takes_after_the_plan_is_not_taken_from_him() {
+    for exists in [true, false] {
+        let world = World::new();
+        let mut web = world.service();
+        if exists {
+            web.annotate(INTERNAL, "true");
+            world.ensure(&mut web).await.unwrap();
+            web.annotations.remove(INTERNAL);
+        }
+        let network = world.cloud.fixture().external_network;
+        world.cloud.add(
+            Kind::FloatingIp,
+            json!({"floating_network_id": network, "floating_ip_address": "203.0.113.77", "description": "mine"}),
+        );
+        web.ask_for("203.0.113.77");
+        let (_, plan) = world.look(&mut web, true).await.unwrap();
+        taken_away(&world);
+        world.cloud.forget_calls();
+        let mut error = None;
+        for step in &plan.steps {
+            error = world.apply(&mut web, step).await.err();
+        }
+        let error = error.unwrap();
+        assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::AlreadyExists, Retry::Backoff));
+        assert!(error.message().contains("not available"), "{error}");
+        assert!(!world.writes().contains(&"PUT floatingips/{id}".to_owned()), "{:?}", world.writes());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_floating_ip_that_somebody_takes_after_the_plan_is_neither_deleted_nor_detached() {
+    for keep in ["false", "true"] {
+        let world = World::new();
+        let mut web = world.service();
+        world.ensure(&mut web).await.unwrap();
+        web.annotate(INTERNAL, "true").annotate("keep-floatingip", keep);
+        let (_, plan) = world.look(&mut web, true).await.unwrap();
+        taken_away(&world);
+        world.cloud.forget_calls();
+        let error = world.apply(&mut web, &plan.steps[0]).await.unwrap_err();
+        assert_eq!((error.kind(), world.writes()), (ErrorKind::Conflict, vec![]), "keep: {keep}");
+        world.ensure(&mut web).await.unwrap();
+        assert_eq!(world.count(Kind::FloatingIp), 1);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn case_134_a_floating_ip_that_is_to_be_kept_survives_its_service() {
     let world = World::new();
@@ -221,6 +276,11 @@ async fn case_134_a_floating_ip_that_is_to_be_kept_survives_its_service() {
     world.remove(&mut web).await.unwrap();
     assert_eq!(world.count(Kind::LoadBalancer), 0);
     assert_eq!(text(&world.only(Kind::FloatingIp), "port_id"), "");
+    // Whoever asks later what was left behind is told that it may be there on purpose.
+    web.key.uid.clear();
+    web.annotations.clear();
+    let (_, plan) = world.look(&mut web, false).await.unwrap();
+    assert!(plan.to_string().contains("perhaps kept on purpose"), "{plan}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,8 +1,10 @@
 //! Removal, sharing, and what is found of Services that are gone.
 
+use std::time::Duration;
+
 use bowline_cloud::LoadBalancers;
 use bowline_core::ClusterName;
-use bowline_openstack_simulator::{Kind, Options};
+use bowline_openstack_simulator::{Kind, Options, Work};
 use serde_json::json;
 
 use crate::world::{LB_ID, Service, World, text};
@@ -87,6 +89,59 @@ async fn a_service_that_shares_a_balancer_is_removed_by_its_tag_if_nobody_knows_
     world.remove(&mut forgotten(b)).await.unwrap();
     assert_eq!((world.count(Kind::LoadBalancer), world.count(Kind::Listener)), (1, 1));
     assert_eq!(listed(&world).await, ["default/a/"]);
+    world.ensure(&mut a).await.unwrap();
+}
+
+/// Two Services, of which the second has come no further than to its listener on the balancer of the first.
+async fn half_shared(world: &World) -> (Service, Service) {
+    let (mut a, mut b) = (world.named("a"), world.named("bb"));
+    world.ensure(&mut a).await.unwrap();
+    b.annotate(LB_ID, &a.annotations[LB_ID]);
+    b.ports(&[(bowline_core::Protocol::Tcp, 8080, 30808)]);
+    let (_, plan) = world.look(&mut b, true).await.unwrap();
+    world.provider.apply(&b.key, &plan.steps[0]).await.unwrap();
+    (a, b)
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_153_a_service_that_goes_while_its_listener_is_being_made_does_not_leave_it_behind() {
+    let world = World::with(Options { work: Work::Taking(Duration::from_secs(30)), ..Options::default() }, |_, _| ());
+    let (_, mut b) = half_shared(&world).await;
+    assert_eq!(
+        (world.count(Kind::Listener), &world.only(Kind::LoadBalancer)["provisioning_status"]),
+        (2, &json!("PENDING_UPDATE"))
+    );
+    world.remove(&mut b).await.unwrap();
+    assert_eq!((world.count(Kind::LoadBalancer), world.count(Kind::Listener)), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_080_a_balancer_stays_for_whoever_has_come_to_use_it_since_its_deletion_was_planned() {
+    for steps in [1, 4] {
+        let world = World::new();
+        let (mut a, mut b) = (world.named("a"), world.named("bb"));
+        world.ensure(&mut a).await.unwrap();
+        let (_, deletion) = world.look(&mut a, false).await.unwrap();
+        b.annotate(LB_ID, &a.annotations[LB_ID]);
+        b.ports(&[(bowline_core::Protocol::Tcp, 8080, 30808)]);
+        for step in world.look(&mut b, true).await.unwrap().1.steps.iter().take(steps) {
+            world.apply(&mut b, step).await.unwrap();
+        }
+        let error = world.apply(&mut a, deletion.steps.last().unwrap()).await.unwrap_err();
+        assert_eq!(error.kind(), bowline_cloud::ErrorKind::Conflict, "{error}");
+        world.remove(&mut a).await.unwrap();
+        assert_eq!((world.count(Kind::LoadBalancer), world.count(Kind::Listener)), (1, 1), "after {steps} steps");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_alone_is_listed_and_removed() {
+    let world = World::new();
+    let (mut a, b) = half_shared(&world).await;
+    assert_eq!(listed(&world).await, ["default/a/", "default/bb/"]);
+    world.remove(&mut forgotten(b)).await.unwrap();
+    assert_eq!(listed(&world).await, ["default/a/"]);
+    assert_eq!((world.count(Kind::LoadBalancer), world.count(Kind::Listener)), (1, 1));
     world.ensure(&mut a).await.unwrap();
 }
 

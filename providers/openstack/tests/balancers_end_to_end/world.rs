@@ -176,7 +176,8 @@ impl World {
         panic!("there is never a plan");
     }
 
-    async fn apply(&self, service: &mut Service, step: &bowline_core::Step) -> Result<(), Error> {
+    /// One step, until it is carried out.
+    pub(crate) async fn apply(&self, service: &mut Service, step: &bowline_core::Step) -> Result<(), Error> {
         for _ in 0..PATIENCE {
             match self.provider.apply(&service.key, step).await {
                 Ok(Applied::Noted(annotations)) => {

@@ -28,6 +28,9 @@ use project::{Project, Projects};
 /// How many cases are under way at once: most of their time is spent waiting for the cloud's workers.
 const AT_ONCE: usize = 4;
 
+/// How often a case is tried that fails because of Octavia itself.
+const TRIES: usize = 5;
+
 /// Cases are begun in this stride, so that a run that is cut short has seen something of everything.
 const STRIDE: usize = 7;
 
@@ -81,8 +84,10 @@ async fn one(case: &str, projects: &Projects, until: Option<Instant>) -> Option<
     }
     let project = projects.take().await;
     let mut outcome = attempt(case, &project).await;
-    if matches!(outcome, Outcome::Failed(_)) {
-        // A busy Octavia answers 500 to a good request now and then, when one of its transactions misses another.
+    for _ in 1..TRIES {
+        if !is_octavias(&outcome) {
+            break;
+        }
         outcome = attempt(case, &project).await;
     }
     projects.keep(project);
@@ -102,6 +107,12 @@ async fn attempt(case: &str, project: &Arc<Project>) -> Outcome {
         project.clear().await;
     }
     outcome
+}
+
+/// A busy Octavia answers 500 to a good request now and then, when one of its transactions does not see what another has just
+/// written. The layers around a provider ask again; the suite has none, and would call it an error of a sound cloud.
+fn is_octavias(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(why) if why.contains("/lbaas/") && why.contains("HTTP 500"))
 }
 
 fn is_wrong(outcome: &Outcome) -> bool {

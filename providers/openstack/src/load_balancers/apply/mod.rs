@@ -14,7 +14,7 @@ mod neutron;
 mod octavia;
 
 use bowline_cloud::{Applied, Error, ErrorKind, Result, Retry};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::change::{BalancerRef, Change, Payload};
 use super::observe::is_leaving;
@@ -56,7 +56,7 @@ impl Writer<'_> {
     /// What is done to a balancer, or at its address, while nobody else does anything to it.
     async fn write_at_rest(&self, id: &str, change: Change) -> Result<()> {
         let _turn = self.waiting.turn(id).await;
-        let seen = match self.waiting.is_written(id) || change.needs_address() {
+        let seen = match self.waiting.is_written(id) || change.needs_look() {
             true => match self.look(id, &change).await? {
                 // There are no floating IPs of IPv6, and which family a new balancer gets is not always known before.
                 Sight::Rest(balancer) if change.needs_address() && is_ipv6(&balancer) => return Ok(()),
@@ -138,7 +138,8 @@ impl Change {
 
     /// It takes something away: if the balancer is gone, that is gone, too.
     fn is_farewell(&self) -> bool {
-        let untags = matches!(self, Change::TagLoadBalancer { add, .. } if add.is_empty());
+        let untags =
+            matches!(self, Change::UpdateLoadBalancer { body, tags, .. } if *body == json!({}) && tags.add.is_empty());
         let deletes = matches!(
             self,
             Change::DeleteListener { .. }
@@ -147,6 +148,12 @@ impl Change {
                 | Change::DeleteMonitor { .. }
         );
         untags || deletes || self.deletes_balancer()
+    }
+
+    /// It depends on what the balancer is like by then, whatever it was when the plan was made.
+    fn needs_look(&self) -> bool {
+        let retags = matches!(self, Change::UpdateLoadBalancer { tags, .. } if !tags.is_nothing());
+        retags || self.needs_address() || matches!(self, Change::DeleteLoadBalancer { .. })
     }
 
     /// It needs the balancer's port.
@@ -160,7 +167,6 @@ impl Change {
             | Change::UpdateLoadBalancer { .. }
             | Change::DeleteLoadBalancer { .. }
             | Change::DiscardLoadBalancer { .. }
-            | Change::TagLoadBalancer { .. }
             | Change::CreateListener { .. }
             | Change::UpdateListener { .. }
             | Change::DeleteListener { .. }
@@ -175,6 +181,7 @@ impl Change {
             | Change::DeleteMonitor { .. } => true,
             Change::CreateFloatingIp { .. }
             | Change::AttachFloatingIp { .. }
+            | Change::DetachFloatingIp { .. }
             | Change::UpdateFloatingIp { .. }
             | Change::DeleteFloatingIp { .. }
             | Change::CreateSecurityGroup { .. }

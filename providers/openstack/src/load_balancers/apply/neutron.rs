@@ -4,9 +4,10 @@ use bowline_cloud::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
 use super::{APPLY, Writer, misplaced, text, told, with};
-use crate::api::network::{self as api, SecurityGroup};
+use crate::api::network::{self as api, FloatingIp, SecurityGroup};
 use crate::api::octavia::LoadBalancer;
 use crate::load_balancers::change::{Change, GroupRef, SeenPort};
+use crate::load_balancers::plan::taken;
 use crate::session::CallError;
 
 /// How often a change of a port is tried that others change at the same time.
@@ -24,12 +25,13 @@ impl Writer<'_> {
                     seen.map_or_else(|| body.clone(), |balancer| with(body.clone(), "port_id", &balancer.vip_port_id));
                 self.create_floating_ip(body, &subnets).await
             }
-            Change::AttachFloatingIp { id } => {
-                let body = json!({ "port_id": seen.map(|balancer| &balancer.vip_port_id) });
-                api::update_floating_ip(session, &id, &body).await.map_err(told)
+            Change::AttachFloatingIp { id, port } => {
+                let port = port.as_ref().or_else(|| seen.map(|balancer| &balancer.vip_port_id));
+                self.attach_floating_ip(&id, port.map(String::as_str).unwrap_or_default()).await
             }
+            Change::DetachFloatingIp { id, port } => self.detach_floating_ip(&id, &port).await,
             Change::UpdateFloatingIp { id, body } => api::update_floating_ip(session, &id, &body).await.map_err(told),
-            Change::DeleteFloatingIp { id } => api::delete_floating_ip(session, &id).await.map_err(told),
+            Change::DeleteFloatingIp { id, port } => self.delete_floating_ip(&id, &port).await,
             change => self.write_security(change).await,
         }
     }
@@ -79,6 +81,36 @@ impl Writer<'_> {
             Ok(_) => Ok(Ok(())),
             Err(error) if error.is_conflict() && self.has_floating_ip(text(body, "port_id")).await? => Ok(Ok(())),
             Err(error) if matches!(error.status(), Some(400 | 404 | 409)) => Ok(Err(error)),
+            Err(error) => Err(told(error)),
+        }
+    }
+
+    /// Neutron takes an address from whoever has it, without a word.
+    async fn attach_floating_ip(&self, id: &str, port: &str) -> Result<()> {
+        let floating = api::floating_ip(self.session, id).await.map_err(told)?;
+        match floating.port_id.as_str() {
+            "" => api::update_floating_ip(self.session, id, &json!({ "port_id": port })).await.map_err(told),
+            there if there == port => Ok(()),
+            _ => Err(taken(APPLY, &floating)),
+        }
+    }
+
+    async fn detach_floating_ip(&self, id: &str, port: &str) -> Result<()> {
+        let floating = api::floating_ip(self.session, id).await.map_err(told)?;
+        match floating.port_id.as_str() {
+            "" => Ok(()),
+            there if there == port => {
+                api::update_floating_ip(self.session, id, &json!({ "port_id": null })).await.map_err(told)
+            }
+            _ => Err(moved(&floating)),
+        }
+    }
+
+    async fn delete_floating_ip(&self, id: &str, port: &str) -> Result<()> {
+        match api::floating_ip(self.session, id).await {
+            Ok(floating) if !floating.port_id.is_empty() && floating.port_id != port => Err(moved(&floating)),
+            Ok(_) => api::delete_floating_ip(self.session, id).await.map_err(told),
+            Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(told(error)),
         }
     }
@@ -165,6 +197,13 @@ impl Writer<'_> {
             Err(error) => Err(told(error)),
         }
     }
+}
+
+/// Somebody uses it elsewhere now; whoever plans anew sees that.
+fn moved(floating: &FloatingIp) -> Error {
+    let FloatingIp { floating_ip_address, port_id, .. } = floating;
+    let message = format!("floating IP {floating_ip_address} is at port {port_id} now, and is left alone there");
+    Error::new(ErrorKind::Conflict, APPLY, message)
 }
 
 /// With the group; `None` if it is among them already.

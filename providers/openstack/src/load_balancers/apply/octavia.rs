@@ -5,21 +5,24 @@ use serde_json::{Value, json};
 
 use super::{APPLY, Writer, misplaced, text, told, with};
 use crate::api::octavia::{self as api, Listener, LoadBalancer, Pool};
-use crate::load_balancers::change::{Change, ListenerRef, PoolRef};
+use crate::load_balancers::change::{Change, ListenerRef, PoolRef, Retag};
+use crate::load_balancers::plan::sharer;
 use crate::load_balancers::waiting::{DELETED, PENDING_DELETE};
 
 impl Writer<'_> {
     pub(super) async fn write_to_octavia(&self, id: &str, seen: Option<&LoadBalancer>, change: Change) -> Result<()> {
         let session = self.session;
         match change {
-            Change::UpdateLoadBalancer { body, .. } => {
-                api::update_load_balancer(session, id, &body).await.map_err(told)
+            Change::UpdateLoadBalancer { body, tags, .. } => self.update_balancer(id, seen, body, &tags).await,
+            Change::DeleteLoadBalancer { cascade, tag, .. } => {
+                self.check_unshared(id, seen, &tag).await?;
+                self.delete_balancer(id, cascade).await
             }
-            Change::TagLoadBalancer { add, remove, .. } => self.tag(id, seen, &add, &remove).await,
-            Change::DeleteLoadBalancer { cascade, .. } => self.delete_balancer(id, cascade).await,
             Change::DiscardLoadBalancer { cascade, .. } => self.discard(id, cascade).await,
             Change::CreateListener { body } => self.create_listener(id, body).await,
-            Change::UpdateListener { id, body } => api::update_listener(session, &id, &body).await.map_err(told),
+            Change::UpdateListener { id: listener, body, tags } => {
+                self.update_listener(id, &listener, body, &tags).await
+            }
             Change::DeleteListener { id } => api::delete_listener(session, &id).await.map_err(told),
             Change::CreatePool { listener, body } => self.create_pool(id, &listener, body).await,
             Change::UpdatePool { id, body } => api::update_pool(session, &id, &body).await.map_err(told),
@@ -64,6 +67,18 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Another Service may have come to use it since the plan was made, which may be minutes ago.
+    async fn check_unshared(&self, id: &str, seen: Option<&LoadBalancer>, own: &str) -> Result<()> {
+        let Some(balancer) = seen else { return Ok(()) };
+        match sharer(own, balancer, &self.listeners(id).await?) {
+            None => Ok(()),
+            Some(other) => {
+                let message = format!("load balancer {id} is not deleted: {other} has come to use it");
+                Err(Error::new(ErrorKind::Conflict, APPLY, message))
+            }
+        }
+    }
+
     async fn delete_balancer(&self, id: &str, cascade: bool) -> Result<()> {
         let error = match api::delete_load_balancer(self.session, id, cascade).await {
             Ok(()) => return Ok(()),
@@ -90,20 +105,12 @@ impl Writer<'_> {
         }
     }
 
-    /// Tags are written all at once, and are of several Services: what counts is what there is now.
-    async fn tag(&self, id: &str, seen: Option<&LoadBalancer>, add: &[String], remove: &[String]) -> Result<()> {
-        let now = match seen {
-            Some(seen) => seen.tags.clone(),
-            None => match api::load_balancer(self.session, id).await {
-                Ok(balancer) => balancer.tags,
-                Err(error) if error.is_not_found() && add.is_empty() => return Ok(()),
-                Err(error) => return Err(told(error)),
-            },
-        };
-        let then = retagged(&now, add, remove);
-        match then == now {
-            true => Ok(()),
-            false => api::update_load_balancer(self.session, id, &json!({ "tags": then })).await.map_err(told),
+    /// One that is to be tagged has been looked at right before.
+    async fn update_balancer(&self, id: &str, seen: Option<&LoadBalancer>, body: Value, tags: &Retag) -> Result<()> {
+        let now = seen.map(|balancer| balancer.tags.as_slice()).unwrap_or_default();
+        match with_tags(body, now, tags) {
+            Some(body) => api::update_load_balancer(self.session, id, &body).await.map_err(told),
+            None => Ok(()),
         }
     }
 
@@ -124,6 +131,15 @@ impl Writer<'_> {
         match error.is_conflict() && self.listeners(balancer).await?.iter().any(is_it) {
             true => Ok(()),
             false => Err(told(error)),
+        }
+    }
+
+    async fn update_listener(&self, balancer: &str, id: &str, body: Value, tags: &Retag) -> Result<()> {
+        let there = if tags.is_nothing() { Vec::new() } else { self.listeners(balancer).await? };
+        let now = there.into_iter().find(|listener| listener.id == id).map(|listener| listener.tags);
+        match with_tags(body, &now.unwrap_or_default(), tags) {
+            Some(body) => api::update_listener(self.session, id, &body).await.map_err(told),
+            None => Ok(()),
         }
     }
 
@@ -205,14 +221,14 @@ impl Writer<'_> {
     }
 }
 
-/// Some releases of Octavia take an empty list for no list at all, so one that is to be empty has an empty tag.
-fn retagged(now: &[String], add: &[String], remove: &[String]) -> Vec<String> {
-    let mut then: Vec<String> = now.iter().filter(|tag| !remove.contains(tag)).cloned().collect();
-    then.extend(add.iter().filter(|tag| !now.contains(tag)).cloned());
-    match then.is_empty() && !now.is_empty() {
-        true => vec![String::new()],
-        false => then,
+/// The body with the tags that there are to be; `None` if nothing is to be changed.
+fn with_tags(mut body: Value, now: &[String], tags: &Retag) -> Option<Value> {
+    let then = tags.applied_to(now);
+    let fields = body.as_object_mut()?;
+    if !tags.is_nothing() && then != now {
+        fields.insert("tags".to_owned(), json!(then));
     }
+    (!fields.is_empty()).then_some(body)
 }
 
 /// An earlier step was to make it, and somebody has removed it since.
@@ -227,25 +243,4 @@ fn discarded(id: &str) -> Error {
          will be tried again"
     );
     Error::new(ErrorKind::Conflict, APPLY, message)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn case_082_tags_of_others_stay_and_the_last_one_leaves_an_empty_one() {
-        let owned = |tags: &[&str]| tags.iter().map(|&tag| tag.to_owned()).collect::<Vec<_>>();
-        let table = [
-            [&["a"][..], &["b"], &[], &["a", "b"]],
-            [&["a", "b"], &["b"], &[], &["a", "b"]],
-            [&["a", "b"], &[], &["a"], &["b"]],
-            [&["a"], &[], &["a"], &[""]],
-            [&[], &[], &["a"], &[]],
-            [&["a", "x"], &["b"], &["a"], &["x", "b"]],
-        ];
-        for [now, add, remove, then] in table {
-            assert_eq!(retagged(&owned(now), &owned(add), &owned(remove)), owned(then), "{now:?} {add:?} {remove:?}");
-        }
-    }
 }

@@ -28,7 +28,7 @@ pub(super) struct Marks<'a> {
 impl Observer<'_> {
     pub(super) async fn find(&self, sight: &Sight<'_>, marks: Marks<'_>) -> Result<Found> {
         if let Some(id) = marks.id {
-            let found = sight.balancer(id).await.map_err(told)?;
+            let found = self.identified(sight, id).await?;
             let by_id = |found: LoadBalancer| {
                 // What has the Service's name is found by that as well.
                 let by_id = found.name != marks.names.balancer();
@@ -47,7 +47,7 @@ impl Observer<'_> {
     /// One that is going is not gone: should that fail, it has to be told to go once more.
     pub(super) async fn find_for_removal(&self, sight: &Sight<'_>, marks: Marks<'_>) -> Result<Found> {
         if let Some(id) = marks.id
-            && let Some(found) = sight.balancer(id).await.map_err(told)?
+            && let Some(found) = self.identified(sight, id).await?
             && found.provisioning_status != DELETED
         {
             return Ok(self.one(found, true));
@@ -61,10 +61,20 @@ impl Observer<'_> {
                 return Ok(found);
             }
         }
+        self.waiting.forget_named(&marks.names.balancer());
         match self.features.tags {
-            true => self.tagged(sight, &marks.names.balancer()).await,
+            true => self.tagged(sight, &marks.names).await,
             false => Ok(Found::Nothing),
         }
+    }
+
+    /// What is remembered of one that is gone goes with it.
+    async fn identified(&self, sight: &Sight<'_>, id: &str) -> Result<Option<LoadBalancer>> {
+        let found = sight.balancer(id).await.map_err(told)?;
+        if found.is_none() {
+            self.waiting.forget(id);
+        }
+        Ok(found)
     }
 
     /// By name, or by the name of old.
@@ -81,10 +91,9 @@ impl Observer<'_> {
         }
         // What was made a moment ago may not be in a listing yet.
         if let Some(id) = self.waiting.made_as(&name) {
-            match sight.balancer(&id).await.map_err(told)? {
-                Some(made) if counts(&made) => return Ok(self.one(made, false)),
-                Some(_) => {}
-                None => self.waiting.forget(&id),
+            let made = self.identified(sight, &id).await?;
+            if let Some(made) = made.filter(&counts) {
+                return Ok(self.one(made, false));
             }
         }
         match names.legacy_balancer() {
@@ -93,9 +102,14 @@ impl Observer<'_> {
         }
     }
 
-    /// A Service that shares a balancer with others has its tag there, whatever the balancer's name.
-    async fn tagged(&self, sight: &Sight<'_>, tag: &str) -> Result<Found> {
-        let found = sight.balancers_tagged(tag).await.map_err(told)?;
+    /// A Service that shares a balancer with others has its tag there, whatever the balancer's name. Its listeners have it
+    /// earlier, which only counts where nothing else is known of the Service any more.
+    async fn tagged(&self, sight: &Sight<'_>, names: &Names<'_>) -> Result<Found> {
+        let tag = names.balancer();
+        let mut found = sight.balancers_tagged(&tag).await.map_err(told)?;
+        if found.is_empty() && !names.has_uid() {
+            found = sight.balancers_with_listeners_tagged(&tag).await.map_err(told)?;
+        }
         Ok(self.only(found, |balancer| balancer.provisioning_status != DELETED))
     }
 

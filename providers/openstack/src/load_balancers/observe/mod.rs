@@ -96,9 +96,8 @@ impl Observer<'_> {
             return status::of_service(self.config, &settings, &seen);
         }
         let (places, ()) = try_join!(self.places(sight, spec, &settings), self.check_certificate(&settings))?;
-        let own = marks.names.balancer();
         let ((listeners, pools), (floating, notices), security) = try_join!(
-            self.parts(sight, balancer, MembersOf::Service(&own)),
+            self.parts(sight, balancer, MembersOf::Service(marks.names)),
             self.floating(sight, spec, &settings, balancer),
             self.security(sight, &marks.names, spec, &settings, &places, balancer)
         )?;

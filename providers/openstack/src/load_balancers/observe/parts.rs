@@ -3,6 +3,7 @@
 use bowline_cloud::Result;
 use futures::{StreamExt as _, TryStreamExt as _, stream, try_join};
 
+use super::super::names::{Names, cluster_of};
 use super::super::observation::SeenPool;
 use super::sight::{Outcome, Sight};
 use super::{AT_ONCE, Observer, told};
@@ -14,8 +15,8 @@ type Parts = (Vec<Listener>, Vec<SeenPool>);
 /// Whose members are looked at.
 #[derive(Clone, Copy)]
 pub(super) enum MembersOf<'a> {
-    /// Those of pools that may be the Service's with this tag.
-    Service(&'a str),
+    /// Those of pools that may be this Service's.
+    Service(Names<'a>),
     /// Nobody's: they go with their pool.
     Nobody,
 }
@@ -40,7 +41,7 @@ impl Observer<'_> {
     async fn parts_of(&self, sight: &Sight<'_>, balancer: &str, members: MembersOf<'_>) -> Outcome<Parts> {
         let (listeners, pools) = try_join!(sight.listeners(balancer), sight.pools(balancer))?;
         let is_ours = |listener: &Listener| match members {
-            MembersOf::Service(tag) => listener.tags.is_empty() || listener.tags.iter().any(|there| there == tag),
+            MembersOf::Service(names) => may_be_of(names, listener),
             MembersOf::Nobody => false,
         };
         let ours: Vec<&str> = listeners.iter().filter(|listener| is_ours(listener)).map(|it| it.id.as_str()).collect();
@@ -72,4 +73,11 @@ impl Observer<'_> {
             id => sight.monitor(id).await.map(Some),
         }
     }
+}
+
+/// Nobody has marked it, or the Service has, be it under an earlier name of the cluster.
+fn may_be_of(names: Names<'_>, listener: &Listener) -> bool {
+    let is_own = |tag: &str| cluster_of(tag).is_some_and(|cluster| names.balancer_in(cluster) == tag);
+    let mut marks = listener.tags.iter().filter(|tag| !tag.is_empty()).peekable();
+    marks.peek().is_none() || marks.any(|tag| *tag == names.balancer() || is_own(tag))
 }

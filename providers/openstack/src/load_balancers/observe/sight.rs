@@ -1,7 +1,7 @@
 //! What has been looked at for the wishes of one observation, so that nothing is asked twice. Where there are several wishes, what
 //! the project has is listed once for all of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -87,6 +87,21 @@ impl<'a> Sight<'a> {
             None => octavia::load_balancers(self.session, &[("tags", tag)]).await?,
         };
         found.retain(|balancer| balancer.tags.iter().any(|there| there == tag));
+        Ok(found)
+    }
+
+    /// Those that have a listener with this tag.
+    pub(super) async fn balancers_with_listeners_tagged(&self, tag: &str) -> Outcome<Vec<LoadBalancer>> {
+        let mut listeners = match &self.listed {
+            Some(listed) => listed.listeners.clone(),
+            None => octavia::listeners(self.session, &[("tags", tag)]).await?,
+        };
+        listeners.retain(|listener| listener.tags.iter().any(|there| there == tag));
+        let ids: BTreeSet<_> = listeners.iter().flat_map(|one| &one.loadbalancers).map(|of| of.id.as_str()).collect();
+        let mut found = Vec::new();
+        for id in ids {
+            found.extend(self.balancer(id).await?);
+        }
         Ok(found)
     }
 

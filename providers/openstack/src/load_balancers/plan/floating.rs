@@ -10,8 +10,8 @@
 use std::net::IpAddr;
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
-use bowline_core::{IpFamily, Notice, Verb};
-use serde_json::{Map, Value, json};
+use bowline_core::{FieldChange, IpFamily, Notice, Verb};
+use serde_json::{Map, Value};
 
 use super::super::change::Change;
 use super::super::names::FLOATING_IP_MARK;
@@ -44,8 +44,18 @@ pub(super) fn is_ours(floating: &FloatingIp) -> bool {
 
 /// A step that deletes it.
 pub(super) fn delete(floating: &FloatingIp, draft: &mut Draft) {
-    let change = Change::DeleteFloatingIp { id: floating.id.clone() };
-    draft.push(None, Verb::Delete, FLOATING_IP, &floating.floating_ip_address, Vec::new(), change);
+    delete_because(floating, Vec::new(), draft);
+}
+
+/// A step that deletes one whose Service is gone. One that was kept on purpose looks just the same, so whoever is asked whether
+/// it shall go is told.
+pub(super) fn delete_leftover(floating: &FloatingIp, draft: &mut Draft) {
+    delete_because(floating, vec![field("perhaps kept on purpose (keep-floatingip)", None, None)], draft);
+}
+
+fn delete_because(floating: &FloatingIp, changes: Vec<FieldChange>, draft: &mut Draft) {
+    let change = Change::DeleteFloatingIp { id: floating.id.clone(), port: floating.port_id.clone() };
+    draft.push(None, Verb::Delete, FLOATING_IP, &floating.floating_ip_address, changes, change);
 }
 
 // ---- internal
@@ -55,7 +65,7 @@ fn take_off(context: &Context<'_>, attached: &FloatingIp, draft: &mut Draft) {
         return delete(attached, draft);
     }
     let changes = vec![field("port_id", Some(attached.port_id.clone()), None)];
-    let change = Change::UpdateFloatingIp { id: attached.id.clone(), body: json!({ "port_id": null }) };
+    let change = Change::DetachFloatingIp { id: attached.id.clone(), port: attached.port_id.clone() };
     draft.push(None, Verb::Update, FLOATING_IP, &attached.floating_ip_address, changes, change);
 }
 
@@ -65,7 +75,7 @@ fn give(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
     let seen = &context.seen.floating;
     match (&seen.requested, &seen.network_id) {
         (Some(requested), _) if requested.port_id.is_empty() => attach(context, requested, draft),
-        (Some(requested), _) => return Err(taken(requested)),
+        (Some(requested), _) => return Err(taken(PLAN, requested)),
         (None, Some(network)) => create(context, network, draft),
         (None, None) => draft.warn([forced_internal(context)]),
     }
@@ -76,14 +86,9 @@ fn attach(context: &Context<'_>, requested: &FloatingIp, draft: &mut Draft) {
     let (address, id) = (&requested.floating_ip_address, requested.id.clone());
     let port = context.balancer.map(|balancer| balancer.vip_port_id.clone());
     let changes = vec![field("port_id", None, Some(port.clone().unwrap_or_else(|| "that of the balancer".to_owned())))];
-    match port {
-        Some(port) => {
-            let change = Change::UpdateFloatingIp { id, body: json!({ "port_id": port }) };
-            draft.push(None, Verb::Update, FLOATING_IP, address, changes, change);
-        }
-        // Its port is known once it is made.
-        None => draft.octavia(Verb::Update, FLOATING_IP, address, changes, Change::AttachFloatingIp { id }),
-    }
+    // The port of a new balancer is known once it is made.
+    let waits_for = port.is_none().then(|| context.balancer_ref());
+    draft.push(waits_for, Verb::Update, FLOATING_IP, address, changes, Change::AttachFloatingIp { id, port });
 }
 
 /// Made at the port with one call, so that none is left over if that does not work.
@@ -120,13 +125,14 @@ fn refuse(context: &Context<'_>, draft: &mut Draft) {
     draft.octavia(Verb::Update, FLOATING_IP, "(none)", Vec::new(), Change::Refuse { message });
 }
 
-fn taken(requested: &FloatingIp) -> Error {
+/// Somebody else has the address that is asked for.
+pub(in super::super) fn taken(operation: &str, requested: &FloatingIp) -> Error {
     let FloatingIp { floating_ip_address, port_id, .. } = requested;
     let message = format!(
         "floating IP {floating_ip_address} is not available: it is at port {port_id}; detach it there, or ask for another in \
          spec.loadBalancerIP"
     );
-    Error::new(ErrorKind::AlreadyExists, PLAN, message).retry(Retry::Backoff)
+    Error::new(ErrorKind::AlreadyExists, operation, message).retry(Retry::Backoff)
 }
 
 // ---- what is worth a warning

@@ -8,7 +8,7 @@ use bowline_core::{FieldChange, PortSpec, Verb};
 use ipnet::IpNet;
 use serde_json::{Map, Value, json};
 
-use super::super::change::{Change, ListenerRef};
+use super::super::change::{Change, ListenerRef, Retag};
 use super::super::names::Part;
 use super::{Context, Draft, PLAN, field, members, pools};
 use crate::api::octavia::Listener;
@@ -167,7 +167,7 @@ fn update(context: &Context<'_>, listener: &Listener, draft: &mut Draft) {
     let changes: Vec<FieldChange> =
         differing.iter().map(|(key, now, then)| field(key, Some(text(now)), Some(text(then)))).collect();
     let body = differing.into_iter().map(|(key, _, then)| (key.to_owned(), then)).collect();
-    let change = Change::UpdateListener { id: listener.id.clone(), body: Value::Object(body) };
+    let change = Change::UpdateListener { id: listener.id.clone(), body: Value::Object(body), tags: Retag::default() };
     draft.octavia(Verb::Update, KIND, &listener.name, changes, change);
 }
 

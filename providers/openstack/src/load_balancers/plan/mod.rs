@@ -28,9 +28,10 @@ mod tests;
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use bowline_core::annotations::DeletionPolicy;
 use bowline_core::{LoadBalancerSpec, LoadBalancerWish, Plan, Verb};
+use serde_json::json;
 
 use super::annotations::LOAD_BALANCER_ID;
-use super::change::{BalancerRef, Change};
+use super::change::{BalancerRef, Change, Retag};
 use super::names::Names;
 use super::observation::{Found, Observation};
 use super::settings::Settings;
@@ -39,7 +40,8 @@ use crate::Config;
 use crate::api::octavia::LoadBalancer;
 
 pub(super) use draft::{Draft, field};
-pub(super) use removal::goes_with;
+pub(super) use floating::taken;
+pub(super) use removal::{goes_with, sharer};
 
 /// What is being done, in errors.
 pub(super) const PLAN: &str = "plan a balancer";
@@ -130,7 +132,8 @@ fn tag(context: &Context<'_>, draft: &mut Draft) {
         return;
     }
     let changes = vec![field("tags", None, Some(name.clone()))];
-    let change = Change::TagLoadBalancer { id: balancer.id.clone(), add: vec![name], remove: Vec::new() };
+    let tags = Retag { add: vec![name], remove: Vec::new() };
+    let change = Change::UpdateLoadBalancer { id: balancer.id.clone(), body: json!({}), tags };
     draft.octavia(Verb::Update, "load balancer", &balancer.name, changes, change);
 }
 

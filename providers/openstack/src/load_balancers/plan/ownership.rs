@@ -4,7 +4,7 @@ use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use bowline_core::Verb;
 use serde_json::{Map, Value, json};
 
-use super::super::change::{BalancerRef, Change};
+use super::super::change::{BalancerRef, Change, Retag};
 use super::super::names::{Names, SERVICE_PREFIX};
 use super::super::observation::{Found, Observation};
 use super::super::settings::Settings;
@@ -52,15 +52,15 @@ fn adopt(names: Names<'_>, with_tags: bool, balancer: &mut LoadBalancer, draft: 
     let mut body = Map::new();
     body.insert("name".to_owned(), json!(own));
     body.insert("description".to_owned(), json!(names.balancer_description()));
-    let mut tags: Vec<String> = balancer.tags.iter().filter(|tag| !tag.is_empty() && **tag != own).cloned().collect();
+    let mut tags = Retag::default();
     if with_tags {
-        tags.push(own.clone());
+        tags.add.push(own.clone());
         changes.push(field("tags", None, Some(own.clone())));
-        body.insert("tags".to_owned(), json!(tags));
     }
-    let change = Change::UpdateLoadBalancer { id: balancer.id.clone(), body: Value::Object(body) };
+    let then = tags.applied_to(&balancer.tags);
+    let change = Change::UpdateLoadBalancer { id: balancer.id.clone(), body: Value::Object(body), tags };
     draft.octavia(Verb::Update, "load balancer", &balancer.name, changes, change);
-    (balancer.name, balancer.tags) = (own, tags);
+    (balancer.name, balancer.tags) = (own, then);
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Where a listener sends traffic.
 
-use bowline_cloud::{Error, ErrorKind, Result};
+use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use bowline_core::{PortSpec, Verb};
 use serde_json::{Map, Value, json};
 
@@ -29,6 +29,7 @@ pub(super) fn steps(
     let protocol = context.settings.pool_protocol(port.protocol);
     let fitting = seen.filter(|seen| seen.pool.protocol == protocol);
     if let Some(stale) = seen.filter(|seen| seen.pool.protocol != protocol) {
+        check_unshared(&stale.pool, protocol)?;
         let changes = vec![field("protocol", Some(stale.pool.protocol.clone()), Some(protocol.to_owned()))];
         let change = Change::DeletePool { id: stale.pool.id.clone() };
         draft.octavia(Verb::Delete, KIND, &stale.pool.name, changes, change);
@@ -56,6 +57,20 @@ pub(super) fn of_listener<'a>(context: &Context<'a>, listener: &Listener) -> Res
         return Err(Error::new(ErrorKind::Unexpected, PLAN, message));
     }
     Ok(first)
+}
+
+/// One that several listeners send to cannot be replaced for one of them alone.
+fn check_unshared(stale: &Pool, protocol: &str) -> Result<()> {
+    if stale.listeners.len() < 2 {
+        return Ok(());
+    }
+    let Pool { id, name, protocol: now, .. } = stale;
+    let message = format!(
+        "pool {name} ({id}) is to be of {protocol} instead of {now}, which means to delete it, and {} listeners send to it; give \
+         each of the others a pool of its own",
+        stale.listeners.len()
+    );
+    Err(Error::new(ErrorKind::InvalidConfig, PLAN, message).retry(Retry::Backoff))
 }
 
 /// All that a new one is made of, without what is behind it.

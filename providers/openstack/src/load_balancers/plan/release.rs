@@ -6,7 +6,7 @@ use bowline_cloud::Result;
 use bowline_core::{FieldChange, LoadBalancerWish, Verb};
 use serde_json::{Map, Value, json};
 
-use super::super::change::{BalancerRef, Change};
+use super::super::change::{BalancerRef, Change, Retag};
 use super::super::names::{FLOATING_IP_MARK, Names, SECURITY_GROUP_PREFIX, SERVICE_PREFIX};
 use super::super::observation::Observation;
 use super::super::waiting::check_at_rest;
@@ -36,8 +36,7 @@ pub(super) fn steps(wish: &LoadBalancerWish, seen: &Observation, draft: &mut Dra
 
 fn listeners(seen: &Observation, own: &str, draft: &mut Draft) {
     for listener in seen.listeners.iter().filter(|listener| listener.tags.iter().any(|tag| tag == own)) {
-        let body = json!({"tags": without(&listener.tags, own)});
-        let change = Change::UpdateListener { id: listener.id.clone(), body };
+        let change = Change::UpdateListener { id: listener.id.clone(), body: json!({}), tags: without(own) };
         draft.octavia(Verb::Update, "listener", &listener.name, released("tags", own), change);
     }
 }
@@ -83,17 +82,15 @@ fn release(balancer: &LoadBalancer, own: &str, is_owner: bool, draft: &mut Draft
         changes.push(field("name", Some(own.to_owned()), Some(name.to_owned())));
     }
     if is_tagged {
-        body.insert("tags".to_owned(), json!(without(&balancer.tags, own)));
         changes.extend(released("tags", own));
     }
-    let change = Change::UpdateLoadBalancer { id: balancer.id.clone(), body: Value::Object(body) };
+    let tags = if is_tagged { without(own) } else { Retag::default() };
+    let change = Change::UpdateLoadBalancer { id: balancer.id.clone(), body: Value::Object(body), tags };
     draft.octavia(Verb::Update, "load balancer", &balancer.name, changes, change);
 }
 
-/// Some releases of Octavia take an empty list for none at all.
-fn without(tags: &[String], own: &str) -> Vec<String> {
-    let rest: Vec<String> = tags.iter().filter(|tag| *tag != own).cloned().collect();
-    if rest.is_empty() { vec![String::new()] } else { rest }
+fn without(own: &str) -> Retag {
+    Retag { add: Vec::new(), remove: vec![own.to_owned()] }
 }
 
 fn released(name: &str, from: &str) -> Vec<FieldChange> {

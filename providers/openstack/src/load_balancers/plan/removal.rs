@@ -9,9 +9,10 @@
 
 use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::{LoadBalancerWish, Verb};
+use serde_json::json;
 
 use super::super::annotations::{KEEP_FLOATING_IP, Reader};
-use super::super::change::{BalancerRef, Change};
+use super::super::change::{BalancerRef, Change, Retag};
 use super::super::names::{Names, SERVICE_PREFIX};
 use super::super::observation::{Found, Observation, SeenPool};
 use super::super::waiting::{ERROR, check_at_rest};
@@ -25,11 +26,13 @@ pub(super) fn steps(config: &Config, wish: &LoadBalancerWish, seen: &Observation
     match &seen.found {
         Found::Nothing | Found::Missing(_) => {}
         Found::Several(ids) => return Err(several(wish, ids)),
-        Found::One { balancer, .. } if goes_with(wish, balancer) => delete(config, wish, balancer, seen, draft)?,
+        Found::One { balancer, .. } if goes_with(wish, balancer, &seen.listeners) => {
+            delete(config, wish, balancer, seen, draft)?
+        }
         Found::One { balancer, .. } => leave(wish, balancer, seen, draft)?,
     }
     for leftover in &seen.floating.leftovers {
-        floating::delete(leftover, draft);
+        floating::delete_leftover(leftover, draft);
     }
     security::removal(&seen.security, draft);
     Ok(())
@@ -37,11 +40,20 @@ pub(super) fn steps(config: &Config, wish: &LoadBalancerWish, seen: &Observation
 
 /// The balancer goes with the Service: it was made for one, this Service uses it, and no other does. A Service may name the
 /// balancer of another and never have come to use it.
-pub(in super::super) fn goes_with(wish: &LoadBalancerWish, balancer: &LoadBalancer) -> bool {
+pub(in super::super) fn goes_with(wish: &LoadBalancerWish, balancer: &LoadBalancer, listeners: &[Listener]) -> bool {
     let own = Names::of(&wish.key).balancer();
-    let is_shared = balancer.tags.iter().any(|tag| tag.starts_with(SERVICE_PREFIX) && *tag != own);
     let is_used = balancer.name == own || balancer.tags.contains(&own);
-    balancer.name.starts_with(SERVICE_PREFIX) && is_used && !is_shared
+    balancer.name.starts_with(SERVICE_PREFIX) && is_used && sharer(&own, balancer, listeners).is_none()
+}
+
+/// The tag of another Service that uses the balancer. Its listeners have the tag first, the balancer has it when all is done.
+pub(in super::super) fn sharer<'a>(
+    own: &str,
+    balancer: &'a LoadBalancer,
+    listeners: &'a [Listener],
+) -> Option<&'a String> {
+    let tags = balancer.tags.iter().chain(listeners.iter().flat_map(|listener| &listener.tags));
+    tags.into_iter().find(|tag| tag.starts_with(SERVICE_PREFIX) && *tag != own)
 }
 
 /// One that has failed before it was ever in service. Nothing of it can be changed any more, so it goes as a whole.
@@ -78,7 +90,7 @@ fn delete(
         let serves_nobody = |pool: &&SeenPool| pool.pool.listeners.is_empty();
         seen.pools.iter().filter(serves_nobody).for_each(|pool| delete_pool(pool, draft));
     }
-    let change = Change::DeleteLoadBalancer { id: balancer.id.clone(), cascade };
+    let change = Change::DeleteLoadBalancer { id: balancer.id.clone(), cascade, tag: Names::of(&wish.key).balancer() };
     draft.octavia(Verb::Delete, BALANCER, &balancer.name, Vec::new(), change);
     Ok(())
 }
@@ -111,6 +123,10 @@ fn delete_pool(pool: &SeenPool, draft: &mut Draft) {
 // ---- the Service's part of it
 
 fn leave(wish: &LoadBalancerWish, balancer: &LoadBalancer, seen: &Observation, draft: &mut Draft) -> Result<()> {
+    if seen.wait.is_some() {
+        // Nobody has looked at its listeners: one of them may be the Service's, and be just in the making.
+        check_at_rest(PLAN, balancer, seen.wait)?;
+    }
     let own = Names::of(&wish.key).balancer();
     let listeners: Vec<_> = seen.listeners.iter().filter(|listener| listener.tags.contains(&own)).collect();
     let is_tagged = balancer.tags.contains(&own);
@@ -122,7 +138,11 @@ fn leave(wish: &LoadBalancerWish, balancer: &LoadBalancer, seen: &Observation, d
     delete_parts(&listeners, &seen.pools, draft);
     if is_tagged {
         let changes = vec![field("tags", Some(own.clone()), None)];
-        let change = Change::TagLoadBalancer { id: balancer.id.clone(), add: Vec::new(), remove: vec![own] };
+        let change = Change::UpdateLoadBalancer {
+            id: balancer.id.clone(),
+            body: json!({}),
+            tags: Retag { add: Vec::new(), remove: vec![own] },
+        };
         draft.octavia(Verb::Update, BALANCER, &balancer.name, changes, change);
     }
     Ok(())

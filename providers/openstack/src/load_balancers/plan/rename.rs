@@ -5,9 +5,9 @@
 //! the old name is renamed.
 
 use bowline_core::Verb;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::super::change::Change;
+use super::super::change::{Change, Retag};
 use super::super::names::{Names, Part, cluster_of, moved};
 use super::super::observation::{Found, Observation};
 use super::super::settings::notice;
@@ -62,10 +62,11 @@ impl Move<'_> {
     fn listener(&self, listener: &mut Listener, draft: &mut Draft) {
         let Some(then) = Part::Listener.moved(&listener.name, &self.old, self.new) else { return };
         let tags = self.tags(&listener.tags);
-        let change = Change::UpdateListener { id: listener.id.clone(), body: self.body(&then, &tags) };
+        let now = tags.applied_to(&listener.tags);
+        let change = Change::UpdateListener { id: listener.id.clone(), body: json!({"name": then}), tags };
         let changes = vec![field("name", Some(listener.name.clone()), Some(then.clone()))];
         draft.octavia(Verb::Update, "listener", &listener.name, changes, change);
-        (listener.name, listener.tags) = (then, tags);
+        (listener.name, listener.tags) = (then, now);
     }
 
     fn balancer(&self, balancer: &mut LoadBalancer, draft: &mut Draft) {
@@ -79,29 +80,20 @@ impl Move<'_> {
             balancer.id, balancer.name, self.new
         );
         draft.warn([notice("LoadBalancerRename", &message)]);
-        let change = Change::UpdateLoadBalancer { id: balancer.id.clone(), body: self.body(&then, &tags) };
+        let now = tags.applied_to(&balancer.tags);
+        let change = Change::UpdateLoadBalancer { id: balancer.id.clone(), body: json!({"name": then}), tags };
         let changes = vec![field("name", Some(balancer.name.clone()), Some(then.clone()))];
         draft.octavia(Verb::Update, "load balancer", &balancer.name, changes, change);
-        (balancer.name, balancer.tags) = (then, tags);
+        (balancer.name, balancer.tags) = (then, now);
     }
 
-    fn body(&self, name: &str, tags: &[String]) -> Value {
-        let mut body = Map::new();
-        body.insert("name".to_owned(), json!(name));
-        if self.with_tags {
-            body.insert("tags".to_owned(), json!(tags));
+    /// One by one; those of others stay.
+    fn tags(&self, tags: &[String]) -> Retag {
+        let mut change = Retag::default();
+        for (tag, then) in tags.iter().filter_map(|tag| Some((tag, moved(tag, &self.old, self.new)?))) {
+            change.remove.push(tag.clone());
+            change.add.push(then);
         }
-        Value::Object(body)
-    }
-
-    /// One by one; those of others stay. Octavia breaks over a tag that is there twice.
-    fn tags(&self, tags: &[String]) -> Vec<String> {
-        let mut then = Vec::new();
-        for tag in tags.iter().map(|tag| moved(tag, &self.old, self.new).unwrap_or_else(|| tag.clone())) {
-            if !then.contains(&tag) {
-                then.push(tag);
-            }
-        }
-        then
+        if self.with_tags { change } else { Retag::default() }
     }
 }

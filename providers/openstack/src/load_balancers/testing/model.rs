@@ -14,13 +14,17 @@ use crate::api::octavia::{HealthMonitor, Listener, LoadBalancer, Member, Pool};
 pub(super) fn apply(seen: &mut Observation, payload: Payload) {
     match payload.change {
         Change::CreateLoadBalancer { body } => create_balancer(seen, &body),
-        Change::UpdateLoadBalancer { body, .. } => merge(balancer(seen), &body),
-        Change::TagLoadBalancer { add, remove, .. } => {
-            balancer(seen).tags.retain(|tag| !remove.contains(tag));
-            balancer(seen).tags.extend(add);
+        Change::UpdateLoadBalancer { body, tags, .. } => {
+            let balancer = balancer(seen);
+            merge(balancer, &body);
+            balancer.tags = tags.applied_to(&balancer.tags);
         }
         Change::CreateListener { body } => drop(create_listener(seen, &body)),
-        Change::UpdateListener { id, body } => merge(find(&mut seen.listeners, |one| one.id == id), &body),
+        Change::UpdateListener { id, body, tags } => {
+            let listener = find(&mut seen.listeners, |one| one.id == id);
+            merge(listener, &body);
+            listener.tags = tags.applied_to(&listener.tags);
+        }
         Change::DeleteListener { id } => seen.listeners.retain(|one| one.id != id),
         Change::CreatePool { listener, body } => {
             let listener = listener_id(seen, &listener);

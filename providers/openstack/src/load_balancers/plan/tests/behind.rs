@@ -100,6 +100,15 @@ fn case_119_a_pool_that_was_deleted_by_hand_is_made_again() {
 }
 
 #[test]
+fn a_pool_that_another_listener_sends_to_as_well_is_not_torn_down_for_one_of_them() {
+    let other = || crate::api::Named { id: "by-hand".to_owned() };
+    let scene = Scene::new().made().touched(|seen| seen.pools[0].pool.listeners.push(other()));
+    assert_eq!(scene.steps(), [""; 0]);
+    let error = scene.with("proxy-protocol", "true").refusal();
+    assert!(error.message().contains("2 listeners send to it"), "{error}");
+}
+
+#[test]
 fn a_listener_with_two_pools_is_an_error() {
     let scene = Scene::new().made().touched(|seen| seen.pools.push(seen.pools[0].clone()));
     assert!(scene.refusal().message().contains("more than one pool"), "{}", scene.refusal());
