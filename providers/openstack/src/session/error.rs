@@ -44,10 +44,10 @@ pub(crate) enum CallError {
 
 impl CallError {
     /// An answer that is no success.
-    pub(super) fn answered(method: &Method, url: &str, answer: &Response<Bytes>) -> CallError {
+    pub(in crate::session) fn answered(method: &Method, url: &str, answer: &Response<Bytes>) -> CallError {
         CallError::Status {
             method: method.to_string(),
-            url: url.to_owned(),
+            url: shown(url),
             status: answer.status().as_u16(),
             body: line(&String::from_utf8_lossy(answer.body())),
             retry_after: super::retry_after(answer),
@@ -55,7 +55,7 @@ impl CallError {
     }
 
     pub(super) fn unreachable(method: &Method, url: &str, failure: &Failure) -> CallError {
-        let (method, url, message) = (method.to_string(), url.to_owned(), failure.to_string());
+        let (method, url, message) = (method.to_string(), shown(url), failure.to_string());
         match failure {
             Failure::Tls(why) if !matches!(why, TlsFailure::Other(_)) => CallError::Untrusted { method, url, message },
             _ => CallError::Unreachable { method, url, message },
@@ -64,7 +64,7 @@ impl CallError {
 
     pub(super) fn garbled(method: &Method, url: &str, why: &dyn Display) -> CallError {
         let message = why.to_string();
-        CallError::Garbled { method: method.to_string(), url: url.to_owned(), message }
+        CallError::Garbled { method: method.to_string(), url: shown(url), message }
     }
 
     /// The status of the answer, if there was one.
@@ -135,6 +135,16 @@ fn by_fault(status: u16, body: &str) -> Option<ErrorKind> {
     let is_quota = status == 403 && words.starts_with("Quota has been met");
     let is_full = status == 500 && words.contains("No more IP addresses available");
     (is_quota || is_full).then_some(ErrorKind::QuotaExceeded)
+}
+
+/// So much of a URL is shown: a question about a hundred servers names each of them, and what came of it matters more.
+const SHOWN: usize = 200;
+
+fn shown(url: &str) -> String {
+    match url.len() > SHOWN {
+        true => format!("{}…", url.get(..url.floor_char_boundary(SHOWN)).unwrap_or_default()),
+        false => url.to_owned(),
+    }
 }
 
 /// The longest fault that is kept.

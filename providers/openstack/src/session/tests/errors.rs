@@ -97,3 +97,12 @@ fn who_cannot_show_who_it_is_is_a_matter_of_configuration() {
         assert_eq!(told(failure).kind(), ErrorKind::Unavailable);
     }
 }
+
+#[test]
+fn a_question_about_a_hundred_servers_leaves_room_for_what_came_of_it() {
+    let url = format!("http://neutron/v2.0/ports?{}", "device_id=4e6e2b9a-6b8c-4a2f-9d3e-1f0a5c7b8d90&".repeat(100));
+    let answer = http::Response::builder().status(500).body("the database is gone".into()).unwrap();
+    let text = CallError::answered(&Method::GET, &url, &answer).explain("find instances").to_string();
+    assert!(text.starts_with("find instances: GET http://neutron/v2.0/ports?device_id=4e6e"), "{text}");
+    assert!(text.ends_with("…: HTTP 500: the database is gone"), "{text}");
+}
