@@ -206,7 +206,7 @@ async fn what_nobody_needs_may_be_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn openstack_067_a_type_that_changes_and_back_does_not_look_for_what_is_gone() {
+async fn openstack_067_160_a_type_that_changes_takes_the_balancer_and_back_does_not_look_for_what_is_gone() {
     let (mut world, _) = Shipyard::world(&["a"], BUSY).await;
     world.start();
     world.serve("web").await;

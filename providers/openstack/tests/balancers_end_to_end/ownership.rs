@@ -84,6 +84,18 @@ async fn case_063_after_a_crash_the_balancer_is_found_by_its_name() {
     assert_eq!(web.annotations[LB_ID], text(&world.only(Kind::LoadBalancer), "id"));
 }
 
+/// The name says all that there is to say of an owner, so that each cluster of a project needs a name of its own.
+#[tokio::test(start_paused = true)]
+async fn case_069_a_service_of_the_same_name_in_a_cluster_of_the_same_name_gets_the_same_balancer() {
+    let world = World::new();
+    let web = made(&world).await;
+    let mut theirs = world.service();
+    theirs.key.uid = "fedcba98-7654-3210-fedc-ba9876543210".to_owned();
+    assert_eq!(written_by(&world, &mut theirs).await, [""; 0]);
+    assert_eq!(balancers(&world).len(), 1);
+    assert_eq!(theirs.annotations[LB_ID], web.annotations[LB_ID]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn case_064_a_balancer_of_the_old_name_is_taken_over_with_its_name() {
     let world = World::new();

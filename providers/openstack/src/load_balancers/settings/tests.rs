@@ -320,3 +320,14 @@ fn the_family_is_the_first_of_the_service() {
     assert_eq!(both.settings().unwrap().family, Some(IpFamily::IPv6));
     assert_eq!(Scene::new().changed(|service| service.ip_families.clear()).settings().unwrap().family, None);
 }
+
+#[test]
+fn case_091_a_source_range_without_a_mask_is_told_before_anything_is_asked() {
+    const RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+    let web = bowline_core::testing::annotated(bowline_core::testing::service("default/web"), &[(RANGES, "10.0.0.1")]);
+    let mistakes = bowline_core::service::read(&web).settings.unwrap_err();
+    assert!(
+        mistakes[0].to_string().starts_with(RANGES) && mistakes[0].to_string().contains("10.0.0.1"),
+        "{mistakes:?}"
+    );
+}
