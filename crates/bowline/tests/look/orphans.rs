@@ -90,10 +90,21 @@ async fn an_owner_that_cannot_be_ruled_out_keeps_its_balancer() {
     world.balance("lost").await;
     abandon(&world, "lost").await;
     world.cloud_writes();
-    world.fail("get", 403).await;
+    world.fail("get", 500).await;
     let (code, document) = orphans(&world, &["--delete", "--yes", NAMED]);
     assert_eq!((code, &document["orphans"][0]["outcome"]), (Some(1), &json!("failed")), "{document:#}");
     assert_eq!(world.cloud_writes(), [""; 0]);
+}
+
+/// The usual role of a Go manager may list Services, and not get one.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_is_ruled_out_by_a_list_where_the_role_has_no_get() {
+    let world = World::start("orphans-list").await;
+    world.balance("lost").await;
+    abandon(&world, "lost").await;
+    world.fail("get", 403).await;
+    let (code, document) = orphans(&world, &["--delete", "--yes", NAMED]);
+    assert_eq!((code, &document["orphans"][0]["outcome"]), (Some(0), &json!("deleted")), "{document:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
