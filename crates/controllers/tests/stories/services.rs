@@ -232,7 +232,7 @@ async fn nothing_is_removed_for_a_service_that_vanished_until_the_api_server_say
     world.cloud().inject(FaultSpec::always(Fault::Failing(500)).on("delete-balancer").times(4));
     world.delete_service("web").await;
     world.told("web", "SyncLoadBalancerFailed").await;
-    world.fail("get", "services", 403, None);
+    world.fail("get", "services", 500, None);
     let none = json!({"metadata": {"finalizers": null}});
     world.services.patch("web", &PatchParams::default(), &Patch::Merge(&none)).await.unwrap();
     world.pass(WHILE * 60).await;

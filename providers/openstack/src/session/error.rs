@@ -114,8 +114,9 @@ impl CallError {
 }
 
 /// Faults of Neutron that say that there is no more of something.
-const EXHAUSTED: [&str; 6] = [
+const EXHAUSTED: [&str; 7] = [
     "OverQuota",
+    "AllowedAddressPairExhausted",
     "RoutesExhausted",
     "IpAddressGenerationFailure",
     "IpAddressGenerationFailureAllSubnets",

@@ -32,6 +32,7 @@ async fn status_and_fault_decide_what_a_refusal_means() {
         (409, neutron("IpAddressGenerationFailure"), QuotaExceeded),
         (400, neutron("ExternalIpAddressExhausted"), QuotaExceeded),
         (400, neutron("RoutesExhausted"), QuotaExceeded),
+        (400, neutron("AllowedAddressPairExhausted"), QuotaExceeded),
         (409, neutron("SecurityGroupInUse"), Conflict),
         (403, neutron("PolicyNotAuthorized"), PermissionDenied),
         (404, neutron("SubnetNotFound"), NotFound),
