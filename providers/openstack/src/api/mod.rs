@@ -8,7 +8,68 @@ pub(crate) mod key_manager;
 pub(crate) mod network;
 pub(crate) mod octavia;
 
+use http::Method;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use crate::session::{CallError, Service, Session};
+
+/// A kind of resource: whose it is, what it is called in paths and envelopes, and what calls of it are counted as.
+struct Collection {
+    service: Service,
+    path: &'static str,
+    one: &'static str,
+    many: &'static str,
+    list: &'static str,
+    get: &'static str,
+    create: &'static str,
+    update: &'static str,
+    delete: &'static str,
+}
+
+/// The collection at this path, with the envelopes of one and of many, counted under names that begin like this.
+macro_rules! collection {
+    ($service:ident, $path:literal, $one:literal, $many:literal, $counted:literal) => {
+        $crate::api::Collection {
+            service: Service::$service,
+            path: $path,
+            one: $one,
+            many: $many,
+            list: concat!($counted, "_list"),
+            get: concat!($counted, "_get"),
+            create: concat!($counted, "_create"),
+            update: concat!($counted, "_update"),
+            delete: concat!($counted, "_delete"),
+        }
+    };
+}
+use collection;
+
+impl Collection {
+    /// All that fit.
+    async fn list<T: DeserializeOwned>(&self, session: &Session, query: &[(&str, &str)]) -> Result<Vec<T>, CallError> {
+        session.call(self.list, self.service, Method::GET, &[self.path]).query(query).list(self.many).await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, session: &Session, id: &str) -> Result<T, CallError> {
+        session.call(self.get, self.service, Method::GET, &[self.path, id]).read(self.one).await
+    }
+
+    async fn create<T: DeserializeOwned>(&self, session: &Session, body: &Value) -> Result<T, CallError> {
+        let call = session.call(self.create, self.service, Method::POST, &[self.path]);
+        call.body(self.one, body).read(self.one).await
+    }
+
+    async fn update(&self, session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+        let call = session.call(self.update, self.service, Method::PUT, &[self.path, id]);
+        call.body(self.one, body).done().await
+    }
+
+    async fn delete(&self, session: &Session, id: &str) -> Result<(), CallError> {
+        session.call(self.delete, self.service, Method::DELETE, &[self.path, id]).gone().await
+    }
+}
 
 /// A reference to something.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::nullable;
+use super::{Collection, collection, nullable};
 use crate::session::{CallError, Service, Session};
 
 /// A floating IP.
@@ -196,14 +196,24 @@ pub(crate) struct Extension {
     pub(crate) alias: String,
 }
 
+const PORTS: Collection = collection!(Network, "ports", "port", "ports", "port");
+const NETWORKS: Collection = collection!(Network, "networks", "network", "networks", "network");
+const SUBNETS: Collection = collection!(Network, "subnets", "subnet", "subnets", "subnet");
+const FLOATING_IPS: Collection = collection!(Network, "floatingips", "floatingip", "floatingips", "floating_ip");
+const SECURITY_GROUPS: Collection =
+    collection!(Network, "security-groups", "security_group", "security_groups", "security_group");
+const SECURITY_GROUP_RULES: Collection =
+    collection!(Network, "security-group-rules", "security_group_rule", "security_group_rules", "security_group_rule");
+const ROUTERS: Collection = collection!(Network, "routers", "router", "routers", "router");
+
 /// All ports that fit.
 pub(crate) async fn ports(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Port>, CallError> {
-    session.call("port_list", Service::Network, Method::GET, &["ports"]).query(query).list("ports").await
+    PORTS.list(session, query).await
 }
 
 /// One port.
 pub(crate) async fn port(session: &Session, id: &str) -> Result<Port, CallError> {
-    session.call("port_get", Service::Network, Method::GET, &["ports", id]).read("port").await
+    PORTS.get(session, id).await
 }
 
 /// Changes a port; with a revision, only if nobody has changed it since (412 otherwise).
@@ -224,22 +234,22 @@ pub(crate) async fn delete_port_tag(session: &Session, port: &str, tag: &str) ->
 
 /// All networks that fit.
 pub(crate) async fn networks(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Network>, CallError> {
-    session.call("network_list", Service::Network, Method::GET, &["networks"]).query(query).list("networks").await
+    NETWORKS.list(session, query).await
 }
 
 /// One network.
 pub(crate) async fn network(session: &Session, id: &str) -> Result<Network, CallError> {
-    session.call("network_get", Service::Network, Method::GET, &["networks", id]).read("network").await
+    NETWORKS.get(session, id).await
 }
 
 /// All subnets that fit.
 pub(crate) async fn subnets(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Subnet>, CallError> {
-    session.call("subnet_list", Service::Network, Method::GET, &["subnets"]).query(query).list("subnets").await
+    SUBNETS.list(session, query).await
 }
 
 /// One subnet.
 pub(crate) async fn subnet(session: &Session, id: &str) -> Result<Subnet, CallError> {
-    session.call("subnet_get", Service::Network, Method::GET, &["subnets", id]).read("subnet").await
+    SUBNETS.get(session, id).await
 }
 
 /// What this Neutron can do beyond the usual.
@@ -249,39 +259,27 @@ pub(crate) async fn extensions(session: &Session) -> Result<Vec<Extension>, Call
 
 /// All floating IPs that fit.
 pub(crate) async fn floating_ips(session: &Session, query: &[(&str, &str)]) -> Result<Vec<FloatingIp>, CallError> {
-    session
-        .call("floating_ip_list", Service::Network, Method::GET, &["floatingips"])
-        .query(query)
-        .list("floatingips")
-        .await
+    FLOATING_IPS.list(session, query).await
 }
 
 /// One floating IP.
 pub(crate) async fn floating_ip(session: &Session, id: &str) -> Result<FloatingIp, CallError> {
-    session.call("floating_ip_get", Service::Network, Method::GET, &["floatingips", id]).read("floatingip").await
+    FLOATING_IPS.get(session, id).await
 }
 
 /// Makes a floating IP, and attaches it if the body says where.
 pub(crate) async fn create_floating_ip(session: &Session, body: &Value) -> Result<FloatingIp, CallError> {
-    session
-        .call("floating_ip_create", Service::Network, Method::POST, &["floatingips"])
-        .body("floatingip", body)
-        .read("floatingip")
-        .await
+    FLOATING_IPS.create(session, body).await
 }
 
 /// Attaches a floating IP, or detaches it.
 pub(crate) async fn update_floating_ip(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
-    session
-        .call("floating_ip_update", Service::Network, Method::PUT, &["floatingips", id])
-        .body("floatingip", body)
-        .done()
-        .await
+    FLOATING_IPS.update(session, id, body).await
 }
 
 /// Gives a floating IP back.
 pub(crate) async fn delete_floating_ip(session: &Session, id: &str) -> Result<(), CallError> {
-    session.call("floating_ip_delete", Service::Network, Method::DELETE, &["floatingips", id]).gone().await
+    FLOATING_IPS.delete(session, id).await
 }
 
 /// All security groups that fit.
@@ -289,31 +287,22 @@ pub(crate) async fn security_groups(
     session: &Session,
     query: &[(&str, &str)],
 ) -> Result<Vec<SecurityGroup>, CallError> {
-    session
-        .call("security_group_list", Service::Network, Method::GET, &["security-groups"])
-        .query(query)
-        .list("security_groups")
-        .await
+    SECURITY_GROUPS.list(session, query).await
 }
 
 /// Makes a security group.
 pub(crate) async fn create_security_group(session: &Session, body: &Value) -> Result<SecurityGroup, CallError> {
-    session
-        .call("security_group_create", Service::Network, Method::POST, &["security-groups"])
-        .body("security_group", body)
-        .read("security_group")
-        .await
+    SECURITY_GROUPS.create(session, body).await
 }
 
 /// Changes a security group.
 pub(crate) async fn update_security_group(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
-    let call = session.call("security_group_update", Service::Network, Method::PUT, &["security-groups", id]);
-    call.body("security_group", body).done().await
+    SECURITY_GROUPS.update(session, id, body).await
 }
 
 /// Deletes a security group.
 pub(crate) async fn delete_security_group(session: &Session, id: &str) -> Result<(), CallError> {
-    session.call("security_group_delete", Service::Network, Method::DELETE, &["security-groups", id]).gone().await
+    SECURITY_GROUPS.delete(session, id).await
 }
 
 /// All rules of security groups that fit.
@@ -321,11 +310,7 @@ pub(crate) async fn security_group_rules(
     session: &Session,
     query: &[(&str, &str)],
 ) -> Result<Vec<SecurityGroupRule>, CallError> {
-    session
-        .call("security_group_rule_list", Service::Network, Method::GET, &["security-group-rules"])
-        .query(query)
-        .list("security_group_rules")
-        .await
+    SECURITY_GROUP_RULES.list(session, query).await
 }
 
 /// Makes a rule of a security group.
@@ -333,29 +318,22 @@ pub(crate) async fn create_security_group_rule(
     session: &Session,
     body: &Value,
 ) -> Result<SecurityGroupRule, CallError> {
-    session
-        .call("security_group_rule_create", Service::Network, Method::POST, &["security-group-rules"])
-        .body("security_group_rule", body)
-        .read("security_group_rule")
-        .await
+    SECURITY_GROUP_RULES.create(session, body).await
 }
 
 /// Deletes a rule of a security group.
 pub(crate) async fn delete_security_group_rule(session: &Session, id: &str) -> Result<(), CallError> {
-    session
-        .call("security_group_rule_delete", Service::Network, Method::DELETE, &["security-group-rules", id])
-        .gone()
-        .await
+    SECURITY_GROUP_RULES.delete(session, id).await
 }
 
 /// One router.
 pub(crate) async fn router(session: &Session, id: &str) -> Result<Router, CallError> {
-    session.call("router_get", Service::Network, Method::GET, &["routers", id]).read("router").await
+    ROUTERS.get(session, id).await
 }
 
 /// Changes a router.
 pub(crate) async fn update_router(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
-    session.call("router_update", Service::Network, Method::PUT, &["routers", id]).body("router", body).done().await
+    ROUTERS.update(session, id, body).await
 }
 
 /// Adds these routes to a router, whatever else it has.

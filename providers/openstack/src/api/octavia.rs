@@ -6,7 +6,7 @@ use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Named, nullable};
+use super::{Collection, Named, collection, nullable};
 use crate::session::{CallError, Service, Session};
 
 /// A load balancer.
@@ -155,6 +155,13 @@ pub(crate) struct Version {
     pub(crate) id: String,
 }
 
+const LOAD_BALANCERS: Collection =
+    collection!(LoadBalancer, "loadbalancers", "loadbalancer", "loadbalancers", "loadbalancer");
+const LISTENERS: Collection = collection!(LoadBalancer, "listeners", "listener", "listeners", "loadbalancer_listener");
+const POOLS: Collection = collection!(LoadBalancer, "pools", "pool", "pools", "loadbalancer_pool");
+const HEALTH_MONITORS: Collection =
+    collection!(LoadBalancer, "healthmonitors", "healthmonitor", "healthmonitors", "loadbalancer_healthmonitor");
+
 /// The versions that this Octavia speaks, in its order.
 pub(crate) async fn versions(session: &Session) -> Result<Vec<Version>, CallError> {
     session.call("version_list", Service::LoadBalancerRoot, Method::GET, &[]).list("versions").await
@@ -162,37 +169,22 @@ pub(crate) async fn versions(session: &Session) -> Result<Vec<Version>, CallErro
 
 /// All balancers that fit.
 pub(crate) async fn load_balancers(session: &Session, query: &[(&str, &str)]) -> Result<Vec<LoadBalancer>, CallError> {
-    session
-        .call("loadbalancer_list", Service::LoadBalancer, Method::GET, &["loadbalancers"])
-        .query(query)
-        .list("loadbalancers")
-        .await
+    LOAD_BALANCERS.list(session, query).await
 }
 
 /// One balancer.
 pub(crate) async fn load_balancer(session: &Session, id: &str) -> Result<LoadBalancer, CallError> {
-    session
-        .call("loadbalancer_get", Service::LoadBalancer, Method::GET, &["loadbalancers", id])
-        .read("loadbalancer")
-        .await
+    LOAD_BALANCERS.get(session, id).await
 }
 
 /// Makes a balancer, with all that the body has in it.
 pub(crate) async fn create_load_balancer(session: &Session, body: &Value) -> Result<LoadBalancer, CallError> {
-    session
-        .call("loadbalancer_create", Service::LoadBalancer, Method::POST, &["loadbalancers"])
-        .body("loadbalancer", body)
-        .read("loadbalancer")
-        .await
+    LOAD_BALANCERS.create(session, body).await
 }
 
 /// Changes a balancer.
 pub(crate) async fn update_load_balancer(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
-    session
-        .call("loadbalancer_update", Service::LoadBalancer, Method::PUT, &["loadbalancers", id])
-        .body("loadbalancer", body)
-        .done()
-        .await
+    LOAD_BALANCERS.update(session, id, body).await
 }
 
 /// Deletes a balancer; with `cascade`, with all that hangs on it.
@@ -204,66 +196,42 @@ pub(crate) async fn delete_load_balancer(session: &Session, id: &str, cascade: b
 
 /// All listeners that fit.
 pub(crate) async fn listeners(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Listener>, CallError> {
-    session
-        .call("loadbalancer_listener_list", Service::LoadBalancer, Method::GET, &["listeners"])
-        .query(query)
-        .list("listeners")
-        .await
+    LISTENERS.list(session, query).await
 }
 
 /// Makes a listener.
 pub(crate) async fn create_listener(session: &Session, body: &Value) -> Result<Listener, CallError> {
-    session
-        .call("loadbalancer_listener_create", Service::LoadBalancer, Method::POST, &["listeners"])
-        .body("listener", body)
-        .read("listener")
-        .await
+    LISTENERS.create(session, body).await
 }
 
 /// Changes a listener.
 pub(crate) async fn update_listener(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
-    session
-        .call("loadbalancer_listener_update", Service::LoadBalancer, Method::PUT, &["listeners", id])
-        .body("listener", body)
-        .done()
-        .await
+    LISTENERS.update(session, id, body).await
 }
 
 /// Deletes a listener.
 pub(crate) async fn delete_listener(session: &Session, id: &str) -> Result<(), CallError> {
-    session.call("loadbalancer_listener_delete", Service::LoadBalancer, Method::DELETE, &["listeners", id]).gone().await
+    LISTENERS.delete(session, id).await
 }
 
 /// All pools that fit.
 pub(crate) async fn pools(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Pool>, CallError> {
-    session
-        .call("loadbalancer_pool_list", Service::LoadBalancer, Method::GET, &["pools"])
-        .query(query)
-        .list("pools")
-        .await
+    POOLS.list(session, query).await
 }
 
 /// Makes a pool.
 pub(crate) async fn create_pool(session: &Session, body: &Value) -> Result<Pool, CallError> {
-    session
-        .call("loadbalancer_pool_create", Service::LoadBalancer, Method::POST, &["pools"])
-        .body("pool", body)
-        .read("pool")
-        .await
+    POOLS.create(session, body).await
 }
 
 /// Changes a pool.
 pub(crate) async fn update_pool(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
-    session
-        .call("loadbalancer_pool_update", Service::LoadBalancer, Method::PUT, &["pools", id])
-        .body("pool", body)
-        .done()
-        .await
+    POOLS.update(session, id, body).await
 }
 
 /// Deletes a pool, with its members and its monitor.
 pub(crate) async fn delete_pool(session: &Session, id: &str) -> Result<(), CallError> {
-    session.call("loadbalancer_pool_delete", Service::LoadBalancer, Method::DELETE, &["pools", id]).gone().await
+    POOLS.delete(session, id).await
 }
 
 /// What is behind a pool.
@@ -297,45 +265,27 @@ pub(crate) async fn health_monitors(
     session: &Session,
     query: &[(&str, &str)],
 ) -> Result<Vec<HealthMonitor>, CallError> {
-    session
-        .call("loadbalancer_healthmonitor_list", Service::LoadBalancer, Method::GET, &["healthmonitors"])
-        .query(query)
-        .list("healthmonitors")
-        .await
+    HEALTH_MONITORS.list(session, query).await
 }
 
 /// One health monitor.
 pub(crate) async fn health_monitor(session: &Session, id: &str) -> Result<HealthMonitor, CallError> {
-    session
-        .call("loadbalancer_healthmonitor_get", Service::LoadBalancer, Method::GET, &["healthmonitors", id])
-        .read("healthmonitor")
-        .await
+    HEALTH_MONITORS.get(session, id).await
 }
 
 /// Makes a health monitor.
 pub(crate) async fn create_health_monitor(session: &Session, body: &Value) -> Result<HealthMonitor, CallError> {
-    session
-        .call("loadbalancer_healthmonitor_create", Service::LoadBalancer, Method::POST, &["healthmonitors"])
-        .body("healthmonitor", body)
-        .read("healthmonitor")
-        .await
+    HEALTH_MONITORS.create(session, body).await
 }
 
 /// Changes a health monitor.
 pub(crate) async fn update_health_monitor(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
-    session
-        .call("loadbalancer_healthmonitor_update", Service::LoadBalancer, Method::PUT, &["healthmonitors", id])
-        .body("healthmonitor", body)
-        .done()
-        .await
+    HEALTH_MONITORS.update(session, id, body).await
 }
 
 /// Deletes a health monitor.
 pub(crate) async fn delete_health_monitor(session: &Session, id: &str) -> Result<(), CallError> {
-    session
-        .call("loadbalancer_healthmonitor_delete", Service::LoadBalancer, Method::DELETE, &["healthmonitors", id])
-        .gone()
-        .await
+    HEALTH_MONITORS.delete(session, id).await
 }
 
 /// Whether there is such a flavor, by an error if there is not.

@@ -63,10 +63,7 @@ async fn whatever_a_service_left_is_listed_and_removed() {
 #[tokio::test(start_paused = true)]
 async fn case_080_and_081_a_shared_balancer_goes_with_the_last_of_those_who_share_it() {
     let world = World::new();
-    let (mut a, mut b) = (world.named("a"), world.named("bb"));
-    world.ensure(&mut a).await.unwrap();
-    b.annotate(LB_ID, &a.annotations[LB_ID]);
-    b.ports(&[(bowline_core::Protocol::Tcp, 8080, 30808)]);
+    let (mut a, mut b) = about_to_share(&world).await;
     let shared = world.ensure(&mut b).await.unwrap();
     assert_eq!(shared.ip(), text(&world.only(Kind::FloatingIp), "floating_ip_address"));
     assert_eq!(listed(&world).await, ["default/a/", "default/bb/"]);
@@ -81,10 +78,7 @@ async fn case_080_and_081_a_shared_balancer_goes_with_the_last_of_those_who_shar
 #[tokio::test(start_paused = true)]
 async fn a_service_that_shares_a_balancer_is_removed_by_its_tag_if_nobody_knows_the_id() {
     let world = World::new();
-    let (mut a, mut b) = (world.named("a"), world.named("bb"));
-    world.ensure(&mut a).await.unwrap();
-    b.annotate(LB_ID, &a.annotations[LB_ID]);
-    b.ports(&[(bowline_core::Protocol::Tcp, 8080, 30808)]);
+    let (mut a, mut b) = about_to_share(&world).await;
     world.ensure(&mut b).await.unwrap();
     world.remove(&mut forgotten(b)).await.unwrap();
     assert_eq!((world.count(Kind::LoadBalancer), world.count(Kind::Listener)), (1, 1));
@@ -92,12 +86,18 @@ async fn a_service_that_shares_a_balancer_is_removed_by_its_tag_if_nobody_knows_
     world.ensure(&mut a).await.unwrap();
 }
 
-/// Two Services, of which the second has come no further than to its listener on the balancer of the first.
-async fn half_shared(world: &World) -> (Service, Service) {
+/// Two Services, of which the second is to share the balancer that the first has.
+async fn about_to_share(world: &World) -> (Service, Service) {
     let (mut a, mut b) = (world.named("a"), world.named("bb"));
     world.ensure(&mut a).await.unwrap();
     b.annotate(LB_ID, &a.annotations[LB_ID]);
     b.ports(&[(bowline_core::Protocol::Tcp, 8080, 30808)]);
+    (a, b)
+}
+
+/// Two Services, of which the second has come no further than to its listener on the balancer of the first.
+async fn half_shared(world: &World) -> (Service, Service) {
+    let (a, mut b) = about_to_share(world).await;
     let (_, plan) = world.look(&mut b, true).await.unwrap();
     world.provider.apply(&b.key, &plan.steps[0]).await.unwrap();
     (a, b)
@@ -148,10 +148,7 @@ async fn a_listener_alone_is_listed_and_removed() {
 #[tokio::test(start_paused = true)]
 async fn what_leads_to_a_balancer_that_goes_is_told_and_what_the_user_wrote_is_not() {
     let world = World::new();
-    let (mut a, mut b) = (world.named("a"), world.named("bb"));
-    world.ensure(&mut a).await.unwrap();
-    b.annotate(LB_ID, &a.annotations[LB_ID]);
-    b.ports(&[(bowline_core::Protocol::Tcp, 8080, 30808)]);
+    let (mut a, mut b) = about_to_share(&world).await;
     world.ensure(&mut b).await.unwrap();
     let (state, _) = world.look(&mut b, false).await.unwrap();
     assert!(state.unwrap().annotations.is_empty());
