@@ -1,10 +1,13 @@
 //! Extra routes of one router, and allowed address pairs at the ports that they lead to.
 //!
 //! ```text
-//!  create: router gets RANGE via ADDRESS ──► port of ADDRESS lets RANGE out ──failed──► the router's route goes again
-//!  delete: the route goes ──► the pair goes ──failed──► the route comes back
+//!  create: port of ADDRESS lets RANGE out ──► router gets RANGE via ADDRESS ──refused──► the pair goes again
+//!  delete: the pair goes ──► the route goes
 //!  list:   all routes of the router, each with the server whose port has the next hop
 //! ```
+//!
+//! The router's route is what is listed, so it comes last and goes last: whoever is killed in between finds the work undone,
+//! and does it again. A pair without a route harms nobody, a route without a pair leads to a port that drops what comes back.
 //!
 //! Routes carry no marks. All of the router's are listed, and those are ours whose range is one of the cluster's.
 
@@ -20,6 +23,7 @@ use bowline_core::{ClusterName, Route, RouteSpec, parse_cidr};
 
 use crate::OpenStack;
 use crate::api::network::{self, ExtraRoute, Port};
+use pairs::Pair;
 use router::Beside;
 pub(crate) use router::RouterMemory;
 use table::Neighbours;
@@ -54,11 +58,15 @@ impl Routes for OpenStack {
         let server = self.server_of_spec(spec).map_err(told)?;
         let route = wanted(spec).map_err(told)?;
         let support = self.route_support(CREATE).await?;
-        let added = self.add_route(&route, support, CREATE).await.map_err(told)?;
-        if support.pairs
-            && let Err(error) = self.allow(&route, server.as_deref(), CREATE).await
-        {
-            self.undo(added, support).await;
+        let allowed = match support.pairs {
+            true => self.allow(&route, server.as_deref(), CREATE).await.map_err(told)?,
+            false => Pair::AsItWas,
+        };
+        if let Err(error) = self.add_route(&route, support, CREATE).await {
+            // Without an answer the route may be there, and needs its pair.
+            if allowed == Pair::Added && error.kind().is_refusal() {
+                self.take_back(&route, server.as_deref()).await;
+            }
             return Err(told(error));
         }
         let made = self.told(&route, server.as_deref());
@@ -68,16 +76,11 @@ impl Routes for OpenStack {
     async fn delete(&self, _: &ClusterName, route: &Route) -> Result<()> {
         let gone = table::parse_id(&route.id)?;
         let support = self.route_support(DELETE).await?;
-        let removed = self.remove_route(&gone, support, DELETE).await?;
-        if route.blackhole || !support.pairs {
-            return Ok(());
+        if support.pairs && !route.blackhole {
+            let server = route.provider_id.as_ref().and_then(|id| self.ids().read(id).ok());
+            self.disallow(&gone, server.as_deref(), DELETE).await?;
         }
-        let server = route.provider_id.as_ref().and_then(|id| self.ids().read(id).ok());
-        let disallowed = self.disallow(&gone, server.as_deref(), DELETE).await;
-        if disallowed.is_err() {
-            self.undo(removed, support).await;
-        }
-        disallowed
+        self.remove_route(&gone, support, DELETE).await
     }
 }
 

@@ -11,9 +11,16 @@ use crate::api::network::{self, AddressPair, ExtraRoute, Port};
 /// How often a port is read again because somebody else has changed it meanwhile.
 const ATTEMPTS: usize = 5;
 
+/// What became of a pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pair {
+    Added,
+    AsItWas,
+}
+
 impl OpenStack {
     /// Lets pods of the range speak through the port of the next hop, which is to be this server's, if one is named.
-    pub(super) async fn allow(&self, route: &ExtraRoute, server: Option<&str>, operation: &str) -> Result<()> {
+    pub(super) async fn allow(&self, route: &ExtraRoute, server: Option<&str>, operation: &str) -> Result<Pair> {
         let _turn = self.turn(server.unwrap_or(&route.nexthop)).await;
         for _ in 0..ATTEMPTS {
             let Some(port) = self.port_at(&route.nexthop, operation).await? else {
@@ -22,11 +29,13 @@ impl OpenStack {
             of_server(&port, server, &route.nexthop, operation)?;
             if port.port_security_enabled == Some(false) {
                 tracing::warn!(port = port.id, "port security is off: the port needs no allowed address pair");
-                return Ok(());
+                return Ok(Pair::AsItWas);
             }
-            let Some(pairs) = table::pairs_with(&port.allowed_address_pairs, &route.destination) else { return Ok(()) };
+            let Some(pairs) = table::pairs_with(&port.allowed_address_pairs, &route.destination) else {
+                return Ok(Pair::AsItWas);
+            };
             if self.write_pairs(&port, &pairs, operation).await? {
-                return Ok(());
+                return Ok(Pair::Added);
             }
         }
         Err(contended(operation, &route.nexthop))
@@ -48,6 +57,13 @@ impl OpenStack {
             }
         }
         Err(contended(operation, &route.nexthop))
+    }
+
+    /// Takes back a pair that is of no use, as far as that works: the error that led here is what counts.
+    pub(super) async fn take_back(&self, route: &ExtraRoute, server: Option<&str>) {
+        if let Err(error) = self.disallow(route, server, "take back an allowed address pair").await {
+            tracing::warn!(%error, ?route, "an allowed address pair stays at the port, though the route was refused");
+        }
     }
 
     /// Writes the pairs of a port; `false` if somebody has changed the port since it was read.

@@ -39,14 +39,6 @@ pub(super) struct Beside {
     subnets: Vec<String>,
 }
 
-/// What a write has changed, and so what takes it back.
-#[derive(Debug)]
-pub(super) enum Changed {
-    Nothing,
-    Added(ExtraRoute),
-    Removed(ExtraRoute),
-}
-
 impl Support {
     fn of(extensions: &[network::Extension]) -> Option<Support> {
         let has = |alias: &str| extensions.iter().any(|extension| extension.alias == alias);
@@ -136,64 +128,45 @@ impl OpenStack {
 
 impl OpenStack {
     /// The router has this route from now on.
-    pub(super) async fn add_route(&self, route: &ExtraRoute, support: Support, operation: &str) -> Result<Changed> {
-        let router = self.router_id()?;
+    pub(super) async fn add_route(&self, route: &ExtraRoute, support: Support, operation: &str) -> Result<()> {
         if support.atomic {
-            let added = network::add_routes(&self.session, router, std::slice::from_ref(route)).await;
-            added.map_err(|error| error.explain(operation))?;
-            return Ok(Changed::Added(route.clone()));
+            let added = network::add_routes(&self.session, self.router_id()?, std::slice::from_ref(route)).await;
+            return added.map_err(|error| error.explain(operation));
         }
         let with = |mut routes: Vec<ExtraRoute>| {
             let is_new = !routes.contains(route);
             routes.push(route.clone());
             is_new.then_some(routes)
         };
-        let is_changed = self.change_routes(router, with, operation).await?;
-        Ok(if is_changed { Changed::Added(route.clone()) } else { Changed::Nothing })
+        self.change_routes(with, operation).await
     }
 
     /// The router does not have this route from now on.
-    pub(super) async fn remove_route(&self, route: &ExtraRoute, support: Support, operation: &str) -> Result<Changed> {
-        let router = self.router_id()?;
+    pub(super) async fn remove_route(&self, route: &ExtraRoute, support: Support, operation: &str) -> Result<()> {
         if support.atomic {
-            let removed = network::remove_routes(&self.session, router, std::slice::from_ref(route)).await;
-            removed.map_err(|error| error.explain(operation))?;
-            return Ok(Changed::Removed(route.clone()));
+            let removed = network::remove_routes(&self.session, self.router_id()?, std::slice::from_ref(route)).await;
+            return removed.map_err(|error| error.explain(operation));
         }
         let without = |mut routes: Vec<ExtraRoute>| {
             let before = routes.len();
             routes.retain(|one| one != route);
             (routes.len() < before).then_some(routes)
         };
-        let is_changed = self.change_routes(router, without, operation).await?;
-        Ok(if is_changed { Changed::Removed(route.clone()) } else { Changed::Nothing })
+        self.change_routes(without, operation).await
     }
 
-    /// Reads all routes and writes them as they should be, unless they are so already. Says whether they were not.
+    /// Reads all routes and writes them as they should be, unless they are so already.
     async fn change_routes(
         &self,
-        router: &str,
         change: impl FnOnce(Vec<ExtraRoute>) -> Option<Vec<ExtraRoute>> + Send,
         operation: &str,
-    ) -> Result<bool> {
+    ) -> Result<()> {
+        let router = self.router_id()?;
         let _alone = self.routing.classic.lock().await;
         let found = network::router(&self.session, router).await.map_err(|error| error.explain(operation))?;
-        let Some(routes) = change(found.routes) else { return Ok(false) };
+        let Some(routes) = change(found.routes) else { return Ok(()) };
         let written = network::update_router(&self.session, router, &json!({ "routes": routes })).await;
-        written.map_err(|error| error.explain(operation))?;
-        Ok(true)
-    }
-
-    /// Takes back what was changed, as far as that works: the error that led here is what counts.
-    pub(super) async fn undo(&self, changed: Changed, support: Support) {
-        let undone = match &changed {
-            Changed::Nothing => return,
-            Changed::Added(route) => self.remove_route(route, support, "take back a route").await,
-            Changed::Removed(route) => self.add_route(route, support, "put back a route").await,
-        };
-        if let Err(error) = undone {
-            tracing::warn!(%error, ?changed, "could not undo a change of routes");
-        }
+        written.map_err(|error| error.explain(operation))
     }
 }
 

@@ -130,7 +130,7 @@ async fn without_the_extension_a_listing_says_that_there_are_no_routes() {
 }
 
 #[tokio::test]
-async fn case_169_with_the_atomic_extension_a_route_is_added_by_one_call_without_looking_first() {
+async fn case_169_with_the_atomic_extension_a_route_is_added_without_reading_the_router() {
     let cloud = cloud(Neutron::Atomic);
     let spec = cloud.spec("10.10.0.5", RANGE).await;
     cloud.told_calls();
@@ -138,7 +138,7 @@ async fn case_169_with_the_atomic_extension_a_route_is_added_by_one_call_without
     let calls = cloud.told_calls();
     assert_eq!(
         calls,
-        ["GET extensions", "PUT routers/{id}/add_extraroutes", "GET ports", "GET ports", "PUT ports/{id}"],
+        ["GET extensions", "GET ports", "GET ports", "PUT ports/{id}", "PUT routers/{id}/add_extraroutes"],
         "what Neutron can do and what the router is connected to is asked once"
     );
     assert_eq!((cloud.table(), cloud.pairs("10.10.0.5")), (vec![made.id.clone()], vec![RANGE.to_owned()]));
@@ -160,7 +160,7 @@ async fn the_bodies_are_those_of_the_go_manager() {
     let route = json!({ "router": { "routes": [{ "destination": RANGE, "nexthop": "10.10.0.5" }] } });
     let with = json!({ "port": { "allowed_address_pairs": [own, { "ip_address": RANGE }] } });
     let without = json!({ "port": { "allowed_address_pairs": [own] } });
-    assert_eq!(bodies, [route.clone(), with, route, without]);
+    assert_eq!(bodies, [with, route.clone(), without, route]);
 }
 
 #[tokio::test]
@@ -172,16 +172,16 @@ async fn case_170_classic_a_route_that_is_there_is_not_written_again() {
     assert_eq!(cloud.table(), ["10.99.0.0/24 via 10.10.0.77", "10.244.1.0/24 via 10.10.0.5"]);
     cloud.told_calls();
     let made = cloud.create(&spec).await.unwrap();
-    assert_eq!(cloud.told_calls(), ["GET routers/{id}", "GET ports"]);
+    assert_eq!(cloud.told_calls(), ["GET ports", "GET routers/{id}"]);
     cloud.delete(&made).await.unwrap();
     assert_eq!(cloud.table(), ["10.99.0.0/24 via 10.10.0.77"]);
     cloud.told_calls();
     cloud.delete(&made).await.unwrap();
-    assert_eq!(cloud.told_calls(), ["GET routers/{id}", "GET ports"]);
+    assert_eq!(cloud.told_calls(), ["GET ports", "GET routers/{id}"]);
 }
 
 #[tokio::test]
-async fn case_171_a_pair_that_cannot_be_written_takes_the_route_back() {
+async fn case_171_without_its_pair_there_is_no_route() {
     for neutron in [Neutron::Atomic, Neutron::Classic] {
         let cloud = cloud(neutron);
         let spec = cloud.spec("10.10.0.5", RANGE).await;
@@ -200,7 +200,60 @@ async fn case_171_a_pair_that_cannot_be_written_takes_the_route_back() {
 }
 
 #[tokio::test]
-async fn a_route_to_an_address_that_nobody_has_is_taken_back() {
+async fn a_route_that_the_router_refuses_takes_its_pair_back() {
+    for (neutron, call) in [(Neutron::Atomic, "routers/{id}/add_extraroutes"), (Neutron::Classic, "routers/{id}")] {
+        let cloud = cloud(neutron);
+        let spec = cloud.spec("10.10.0.5", RANGE).await;
+        let fault = FaultSpec::always(Fault::Answer(403, String::new())).on(Method::PUT, call);
+        cloud.simulator.inject(fault);
+        assert_eq!(failed(cloud.create(&spec).await).kind(), ErrorKind::PermissionDenied);
+        assert_eq!((cloud.table(), cloud.pairs("10.10.0.5")), (vec![], vec![]), "{neutron:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_pair_that_was_there_before_stays_when_the_router_refuses() {
+    let cloud = cloud(Neutron::Atomic);
+    let spec = cloud.spec("10.10.0.5", RANGE).await;
+    cloud.create(&spec).await.unwrap();
+    let fault = FaultSpec::always(Fault::Answer(403, String::new())).on(Method::PUT, "routers/{id}/add_extraroutes");
+    cloud.simulator.inject(fault);
+    failed(cloud.create(&spec).await);
+    assert_eq!((cloud.table().len(), cloud.pairs("10.10.0.5")), (1, vec![RANGE.to_owned()]));
+}
+
+/// Whoever dies before a call, after it, or at its answer: the next one sees from the router's routes what is still to be done.
+#[tokio::test]
+async fn work_that_was_cut_short_is_seen_and_done_again() {
+    let calls = ["ports/{id}", "routers/{id}/add_extraroutes", "routers/{id}/remove_extraroutes"];
+    for (call, fault) in calls.iter().flat_map(|call| [(call, Fault::Lost), (call, Fault::AnswerLost)]) {
+        let cloud = cloud(Neutron::Atomic);
+        let spec = cloud.spec("10.10.0.5", RANGE).await;
+        let broken = || FaultSpec::always(fault.clone()).on(Method::PUT, call);
+        let is_whole = || (cloud.table().len(), cloud.pairs("10.10.0.5").len());
+
+        let cut = cloud.simulator.inject(broken());
+        let made = cloud.create(&spec).await;
+        cloud.simulator.repair(cut);
+        assert!(made.is_ok() || is_whole().0 <= is_whole().1, "{call} {fault:?}: a route without its pair is listed");
+        if cloud.listed().await.is_empty() {
+            cloud.create(&spec).await.unwrap();
+        }
+        assert_eq!(is_whole(), (1, 1), "{call} {fault:?}");
+
+        let cut = cloud.simulator.inject(broken());
+        let gone = cloud.delete(&cloud.listed().await[0]).await;
+        cloud.simulator.repair(cut);
+        assert!(gone.is_ok() || is_whole().1 <= is_whole().0, "{call} {fault:?}: a pair stays that nobody looks for");
+        for route in cloud.listed().await {
+            cloud.delete(&route).await.unwrap();
+        }
+        assert_eq!(is_whole(), (0, 0), "{call} {fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_route_to_an_address_that_nobody_has_is_an_error() {
     let cloud = cloud(Neutron::Atomic);
     let spec = cloud.spec("10.10.0.5", RANGE).await;
     let id = cloud.provider.list(&cluster()).await.map(|_| cloud.port_id("10.10.0.5")).unwrap();
