@@ -37,6 +37,9 @@ pub(crate) use call::{Call, Page};
 pub(crate) use catalog::Service;
 pub(crate) use error::CallError;
 
+/// So long nobody tries to renew a token that still serves, after that has failed.
+const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
+
 /// One cloud, as one user of it. Clones are the same session.
 #[derive(Clone)]
 pub(crate) struct Session(Arc<Inner>);
@@ -54,6 +57,8 @@ struct Inner {
 struct State {
     access: Option<Arc<Access>>,
     asking: Option<Asking>,
+    /// When Keystone last failed to give a token.
+    failed_at: Option<Instant>,
 }
 
 /// An authentication that is under way, for all who wait for it.
@@ -77,7 +82,8 @@ impl Session {
         let (known, asking) = {
             let mut state = self.state();
             let known = state.access.clone().filter(|access| !access.has_ended(now));
-            let is_sound = known.as_ref().is_some_and(|access| !access.ends_soon(now));
+            let is_pausing = state.failed_at.is_some_and(|at| now < at + RENEWAL_PAUSE);
+            let is_sound = known.as_ref().is_some_and(|access| is_pausing || !access.ends_soon(now));
             (known, (!is_sound).then(|| self.ask(&mut state)))
         };
         match (known, asking) {
@@ -113,8 +119,9 @@ impl Session {
             let outcome = session.authenticate().await;
             let mut state = session.state();
             state.asking = None;
-            if let Ok(access) = &outcome {
-                state.access = Some(access.clone());
+            match &outcome {
+                Ok(access) => state.access = Some(access.clone()),
+                Err(_) => state.failed_at = Some(Instant::now()),
             }
             outcome
         });

@@ -180,13 +180,20 @@ async fn until(is_so: impl Fn() -> bool) {
 #[tokio::test(start_paused = true)]
 async fn a_keystone_that_is_away_matters_only_when_the_token_has_ended() {
     let away = || Answer::new(503, "away");
-    let cloud = Cloud::answering(vec![ok(); 3]).with_life(Duration::from_secs(1000));
+    let cloud = Cloud::answering(vec![ok(); 20]).with_life(Duration::from_secs(1000));
     let provider = provider(&cloud, GLOBAL);
     octavia::load_balancer(&provider.session, "l").await.unwrap();
-    let cloud = cloud.refusing([away(), away(), away()]);
+    let cloud = cloud.refusing([away(), away(), away(), away()]);
     tokio::time::advance(Duration::from_secs(950)).await;
     octavia::load_balancer(&provider.session, "l").await.unwrap();
     until(|| cloud.authentications() == 2).await;
+    for _ in 0..10 {
+        octavia::load_balancer(&provider.session, "l").await.unwrap();
+    }
+    assert_eq!(cloud.authentications(), 2, "it is left in peace for a while");
+    tokio::time::advance(Duration::from_secs(11)).await;
+    octavia::load_balancer(&provider.session, "l").await.unwrap();
+    until(|| cloud.authentications() == 3).await;
     tokio::time::advance(Duration::from_secs(60)).await;
     let error = octavia::load_balancer(&provider.session, "l").await.unwrap_err();
     assert_eq!(error.status(), Some(503), "{error}");
