@@ -9,7 +9,7 @@ use bowline_cloud::{
     Capabilities, CloudProvider, Finding, Instances, LoadBalancers, ProviderInfo, Quota, Result, Routes,
 };
 use bowline_config::ConfigFile;
-use bowline_conformance::{BalancerBench, Bench, RouteBench, Trouble, WantedMachine};
+use bowline_conformance::{BalancerBench, Bench, Hand, RouteBench, Trouble, WantedMachine};
 use bowline_core::{Address, AddressType, ClusterName, Instance, ProviderId};
 use bowline_openstack::{Config, OpenStack};
 use http::Method;
@@ -152,8 +152,8 @@ impl Bench for RealBench {
     }
 
     fn patience(&self) -> Duration {
-        // Each change takes Octavia seconds, and minutes on a busy machine.
-        Duration::from_secs(900)
+        // Each change takes Octavia seconds, and minutes on a busy machine; some cases begin anew after every single call.
+        Duration::from_secs(3600)
     }
 
     fn balancers(&self) -> Option<&dyn BalancerBench> {
@@ -200,6 +200,11 @@ impl Bench for RealBench {
     async fn trouble(&self, trouble: Option<Trouble>) -> bool {
         self.wire.make(trouble);
         true
+    }
+
+    async fn crash_after(&self, calls: Option<u64>) -> Hand {
+        self.wire.crash_after(calls);
+        Hand::Done
     }
 
     async fn calls(&self) -> Option<u64> {
