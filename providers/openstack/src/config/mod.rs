@@ -44,7 +44,7 @@ pub struct Config {
     pub request_timeout: Duration,
     /// `OS_CCM_REGIONAL=true`: provider IDs carry the region.
     pub regional: bool,
-    /// `OCCM_WAIT_LB_ACTIVE_STEPS`, or 23: how often a balancer that is at work is looked at before that is an error.
+    /// `OCCM_WAIT_LB_ACTIVE_STEPS`, or 23: how long a balancer may be at work before that is an error, in looks of the Go manager.
     pub wait_active_steps: u32,
     /// The files that it names, or was read from beside the first.
     pub files: Vec<PathBuf>,

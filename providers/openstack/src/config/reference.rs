@@ -45,7 +45,7 @@ working directory, in `~/.config/openstack` or in `/etc/openstack`.
 | variable | meaning |
 |---|---|
 | `OS_CCM_REGIONAL` | Exactly `true`: provider IDs of new Nodes have the region in them, `openstack://REGION/ID`. |
-| `OCCM_WAIT_LB_ACTIVE_STEPS` | How often a balancer that is at work is looked at until that is an error; 23 without it. |
+| `OCCM_WAIT_LB_ACTIVE_STEPS` | How long a balancer may be at work until that is an error, in looks of the Go manager, each pause 1.2 times the one before: 23, or 4.5 minutes, without it; 30 is 16 minutes. |
 | `OS_CLIENT_CONFIG_FILE`, `OS_CLOUD` | Where clouds.yaml is, and which of its clouds is meant, if `[Global]` does not say. |
 | `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` | The way to the services. |
 ";

@@ -58,7 +58,7 @@ annotations! {
          says.";
     CLASS = "loadbalancer.openstack.org/class", Text, "none", "internet",
         "A `[LoadBalancerClass]` of `cloud.conf`, by its name, in the same case: where balancer and floating IP are taken from. One \
-         that is not there is an error.";
+         that is not there is an error. An empty value is none.";
     NETWORK_ID = "loadbalancer.openstack.org/network-id", Text, "`network-id` of the class, else of `[LoadBalancer]`",
         "7e3f4b1c-58d4-4c0b-9a5b-0f6d2b7c9d10",
         "The network of the balancer's address. An empty value is none. For a new balancer that is not internal, the network of the \
@@ -79,7 +79,7 @@ annotations! {
         "a5e7b3c8-2d4f-4a96-8c1b-5f0e9d7a3b55",
         "The external network that the floating IP is from. That of the class goes before it. An empty value makes the network be \
          searched for although one is configured.";
-    FLOATING_SUBNET_ID = "loadbalancer.openstack.org/floating-subnet-id", Text, "that of `[LoadBalancer]`, in one with the next two",
+    FLOATING_SUBNET_ID = "loadbalancer.openstack.org/floating-subnet-id", Text, "those of `[LoadBalancer]`, unless this or one of the next two is there",
         "c6f8d4a9-3e5b-4ba7-9d2c-6a1f0e8b4c66",
         "The subnet that the floating IP is from. That of the class goes before it. It must be in the external network.";
     FLOATING_SUBNET = "loadbalancer.openstack.org/floating-subnet", Text, "that of `[LoadBalancer]`", "public-*",
@@ -93,8 +93,9 @@ annotations! {
     LOAD_BALANCER_ID = "loadbalancer.openstack.org/load-balancer-id", Text, "the balancer of the Service's name",
         "e7a9c5b0-4f6d-4cb8-8e3d-7b2a1f9c5d77",
         "The balancer to use. It is written here once there is one. With the ID of another Service's balancer, or of one that was \
-         made by hand, the Service shares that one: its listeners are added, and nothing else is changed. If there is no balancer of \
-         this ID, that is an error; remove the annotation to get a new one.";
+         made by hand, the Service shares that one: its listeners are added, and its tag, and nothing else is changed. That one must \
+         have a floating IP or an IPv6 address, the Service must not be internal, and `max-shared-lb` is the limit. If there is no \
+         balancer of this ID, that is an error; remove the annotation to get a new one. An empty value is none.";
     LOAD_BALANCER_ADDRESS = "loadbalancer.openstack.org/load-balancer-address", Written, "none", "203.0.113.10",
         "The address under which clients reach the balancer, whatever the status says. Written by the manager, never read.";
     HOSTNAME = "loadbalancer.openstack.org/hostname", Text, "none", "web.example.com",
@@ -102,10 +103,10 @@ annotations! {
     CONNECTION_LIMIT = "loadbalancer.openstack.org/connection-limit", Integer, "-1, which is none", "10000",
         "How many connections a listener takes at once.";
     LB_METHOD = "loadbalancer.openstack.org/lb-method", Text, "`lb-method` of `[LoadBalancer]`", "LEAST_CONNECTIONS",
-        "How members are chosen. A method that Octavia does not take for a pool that exists is passed over with a warning.";
+        "How members are chosen. An empty value is none. A method that Octavia does not take for a pool that exists is passed over with a warning.";
     PROXY_PROTOCOL = "loadbalancer.openstack.org/proxy-protocol", Text, "the PROXY protocol is not spoken", "v2",
         "`true` or `v1` for version 1 of the PROXY protocol, `v2` for version 2; anything else turns it off. Not together with \
-         `x-forwarded-for`.";
+         `x-forwarded-for`, nor with ports of UDP or SCTP.";
     X_FORWARDED_FOR = "loadbalancer.openstack.org/x-forwarded-for", Boolean, "false", "true",
         "All ports speak HTTP, and requests get the header `X-Forwarded-For`.";
     TLS_CONTAINER_REF = "loadbalancer.openstack.org/default-tls-container-ref", Text,

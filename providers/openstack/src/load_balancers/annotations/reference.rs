@@ -11,7 +11,7 @@ These are the annotations of `openstack-cloud-controller-manager`, with the same
 [annotations that all clouds have](annotations.md) say something about the same thing, the one on this page counts.
 
 - A text that is there counts even if it is empty, unless it says otherwise below.
-- A number that is none, and anything but exactly `true` or `false` where one of them is expected, is as if it were not there; a \
+- What is no number where one is expected, and anything but exactly `true` or `false` where one of them is expected, is as if it were not there; a \
 warning Event (`LoadBalancerAnnotationIgnored`) says so.
 - `service.beta.kubernetes.io/load-balancer-source-ranges` works as everywhere: it counts where `spec.loadBalancerSourceRanges` is \
 empty.
