@@ -9,6 +9,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::error::shown;
 use super::{CallError, Outgoing, Service, Session, is_unauthorized};
 
 /// What in a segment of a path is not written as it is.
@@ -162,7 +163,7 @@ impl<'a> Call<'a> {
         if !is_unauthorized(&answer) {
             return self.judged(url, answer);
         }
-        tracing::debug!(url, "the token is not taken any more; authenticating anew");
+        tracing::debug!(url = shown(&url), "the token is not taken any more; authenticating anew");
         let access = self.session.renewed(&access).await?;
         let url = self.url(&access.endpoint(self.service)?, query)?;
         let answer = self.session.attempt(&access, self.outgoing(&url)).await?;
