@@ -1,9 +1,9 @@
 //! The dialect of git's configuration that the Go managers read their `cloud.conf` with: sections, keys, values.
 //!
 //! ```text
-//!  ConfigFile ──Document::parse──► sections, each with its entries and their lines
-//!                                        │
-//!               &[Section] (declared) ──┴─ Settings::read ──► values of their types, or all Problems at once
+//!  ConfigFile ──► sections, each with its entries and their lines
+//!                        │
+//!  &[Section] (declared) ┴─ Settings::read ──► values of their types, or all Problems at once
 //! ```
 //!
 //! What a file may say is declared once, as a table of [`Section`]s and [`Key`]s; the same table gives types, defaults,
@@ -49,6 +49,5 @@ mod tests;
 mod value;
 
 pub use declared::{Key, Kind, Section};
-pub use document::{Document, Entry, Part};
 pub use reference::reference;
 pub use settings::{Settings, View};

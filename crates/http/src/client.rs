@@ -64,7 +64,7 @@ impl Client {
     pub fn new(options: Options) -> Result<Client, BadTls> {
         let Options { tls, proxies, timeout } = options;
         let proxies = Arc::new(proxies);
-        let connector = Connector::new(tls.config()?, proxies.clone());
+        let connector = Connector::new(tls.config()?, proxies.clone(), timeout);
         let network = Network {
             kept: connections(KEPT).build(connector.clone()),
             fresh: connections(0).build(connector),

@@ -3,9 +3,11 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::dns::GaiResolver;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
@@ -20,6 +22,9 @@ use crate::{Failure, Proxies, TlsFailure};
 
 /// The most that a proxy may say before it connects us.
 const PROXY_HEAD: usize = 16 << 10;
+
+/// The longest that connecting may take: time for the kernel to knock four times.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Connects.
 #[derive(Clone)]
@@ -42,11 +47,9 @@ trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 impl Connector {
-    pub(crate) fn new(tls: Arc<ClientConfig>, proxies: Arc<Proxies>) -> Connector {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        Connector { tcp, tls, proxies }
+    /// For requests that may take `timeout` as a whole.
+    pub(crate) fn new(tls: Arc<ClientConfig>, proxies: Arc<Proxies>, timeout: Duration) -> Connector {
+        Connector { tcp: tcp(GaiResolver::new(), timeout), tls, proxies }
     }
 
     async fn connect(self, uri: Uri) -> Result<Stream, Failure> {
@@ -91,6 +94,16 @@ impl Connector {
         };
         Ok(Box::new(stream.map_err(failed)?))
     }
+}
+
+/// The addresses of a name share the time for connecting, one after another. Without a limit, the first one that is dead would
+/// take all the time of the request.
+fn tcp<R>(resolver: R, timeout: Duration) -> HttpConnector<R> {
+    let mut tcp = HttpConnector::new_with_resolver(resolver);
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some((timeout / 2).min(CONNECTED_WITHIN)));
+    tcp
 }
 
 /// Asks the proxy to let us through.
@@ -177,5 +190,58 @@ impl Write for Stream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::{Ready, ready};
+    use std::net::SocketAddr;
+
+    use hyper_util::client::legacy::connect::dns::Name;
+    use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+    use super::*;
+
+    /// Knows these addresses of every name.
+    #[derive(Clone)]
+    struct Addresses(Vec<SocketAddr>);
+
+    impl Service<Name> for Addresses {
+        type Response = std::vec::IntoIter<SocketAddr>;
+        type Error = Infallible;
+        type Future = Ready<Result<Self::Response, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Name) -> Self::Future {
+            ready(Ok(self.0.clone().into_iter()))
+        }
+    }
+
+    /// One whose queue is full, so that the kernel answers nobody; what fills it must be kept.
+    async fn dead() -> (TcpListener, Vec<TcpStream>) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let (address, mut waiting) = (listener.local_addr().unwrap(), Vec::new());
+        let knock = || tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address));
+        while let Ok(stream) = knock().await {
+            waiting.push(stream.unwrap());
+        }
+        (listener, waiting)
+    }
+
+    #[tokio::test]
+    async fn a_dead_address_of_a_name_leaves_time_for_the_next() {
+        let ((dead, _waiting), alive) = (dead().await, TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let addresses = Addresses([&dead, &alive].map(|listener| listener.local_addr().unwrap()).to_vec());
+        let timeout = Duration::from_secs(2);
+        let connecting = tcp(addresses, timeout).call(Uri::from_static("http://keystone.example.com"));
+        let stream = tokio::time::timeout(timeout, connecting).await.unwrap().unwrap();
+        assert_eq!(stream.inner().peer_addr().unwrap(), alive.local_addr().unwrap());
     }
 }

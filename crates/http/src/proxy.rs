@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use bowline_config::Environment;
 use http::{HeaderValue, Uri};
 use ipnet::IpNet;
+use percent_encoding::percent_decode_str;
 
 use crate::connect::port;
 
@@ -116,32 +117,11 @@ impl Proxy {
 /// The header for `user:password`, which is written as in a URL.
 fn basic(user: &str) -> Result<HeaderValue, String> {
     let (name, password) = user.split_once(':').unwrap_or((user, ""));
-    let mut plain = decoded(name);
-    plain.push(b':');
-    plain.extend(decoded(password));
+    let plain: Vec<u8> = percent_decode_str(name).chain([b':']).chain(percent_decode_str(password)).collect();
     let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(plain)))
         .map_err(|_| "its user cannot be sent".to_owned())?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-/// Without the `%41` of URLs.
-fn decoded(text: &str) -> Vec<u8> {
-    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let Some((&first, after)) = rest.split_first() {
-        let code = after.get(..2).filter(|_| first == b'%').and_then(|code| std::str::from_utf8(code).ok());
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(first);
-                rest = after;
-            }
-        }
-    }
-    bytes
 }
 
 impl Exception {
@@ -281,8 +261,14 @@ mod tests {
 
     #[test]
     fn a_user_is_sent_as_it_is_meant() {
-        let table =
-            [("a:b", "a:b"), ("a", "a:"), ("a%40b:c%3Ad", "a@b:c:d"), ("a:100%", "a:100%"), ("a:%zz%4", "a:%zz%4")];
+        let table = [
+            ("a:b", "a:b"),
+            ("a", "a:"),
+            ("a%40b:c%3Ad", "a@b:c:d"),
+            ("a:100%", "a:100%"),
+            ("a:%zz%4", "a:%zz%4"),
+            ("a:%+4", "a:%+4"),
+        ];
         for (written, meant) in table {
             let expected = format!("Basic {}", STANDARD.encode(meant));
             assert_eq!(basic(written).unwrap().to_str().unwrap(), expected, "{written}");

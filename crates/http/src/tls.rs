@@ -6,12 +6,11 @@ use std::sync::Arc;
 use bowline_config::Secret;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use rustls_platform_verifier::Verifier;
 
 use crate::TlsFailure;
 
@@ -29,7 +28,7 @@ pub struct Tls {
 /// Who vouches for servers.
 #[derive(Debug, Clone, Default)]
 pub enum Roots {
-    /// Those that the system trusts.
+    /// Those that the system trusts. A server may also show one of them as its own.
     #[default]
     System,
     /// The certificates in this PEM text, and no others. A server may also show one of them as its own.
@@ -76,23 +75,30 @@ impl Tls {
     }
 
     fn verifier(&self, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, BadTls> {
-        match &self.roots {
-            // Whoever is to trust certificates that cannot be read has something else in mind than to trust everybody.
-            Roots::Pem(text) if !self.insecure => Ok(Arc::new(Given::new(text, provider)?)),
-            Roots::Pem(text) => Given::new(text, provider).map(|_| Arc::new(Anybody(provider.clone())) as Arc<_>),
-            Roots::System if self.insecure => Ok(Arc::new(Anybody(provider.clone()))),
-            Roots::System => Ok(system(provider)),
-        }
+        // Whoever is to trust certificates that cannot be read has something else in mind than to trust everybody.
+        let given = match &self.roots {
+            Roots::Pem(text) => Some(Given::read(text, provider)?),
+            Roots::System => None,
+        };
+        Ok(match given {
+            _ if self.insecure => Arc::new(Blind::trusting_everybody(provider)),
+            Some(given) => Arc::new(given),
+            None => system(provider),
+        })
     }
 }
 
 /// Those that the system trusts. An image without any can still ask those that do not encrypt.
 fn system(provider: &Arc<CryptoProvider>) -> Arc<dyn ServerCertVerifier> {
-    match Verifier::new(provider.clone()) {
-        Ok(verifier) => Arc::new(verifier),
+    let found = rustls_native_certs::load_native_certs();
+    for error in &found.errors {
+        tracing::warn!(%error, "some certificates that this system trusts cannot be read");
+    }
+    match Given::new(found.certs, provider) {
+        Ok(given) => Arc::new(given),
         Err(error) => {
             tracing::warn!(%error, "there are no certificates to trust on this system; https will fail");
-            Arc::new(Nobody(provider.clone()))
+            Arc::new(Blind::trusting_nobody(provider))
         }
     }
 }
@@ -123,19 +129,26 @@ struct Given {
 }
 
 impl Given {
-    fn new(text: &str, provider: &Arc<CryptoProvider>) -> Result<Given, BadTls> {
-        let bad = |error: &dyn std::fmt::Display| BadTls::Roots(error.to_string());
+    /// From PEM text.
+    fn read(text: &str, provider: &Arc<CryptoProvider>) -> Result<Given, BadTls> {
         let certificates = CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
-        let certificates = certificates.map_err(|error| bad(&error))?;
+        let certificates = certificates.map_err(|error| BadTls::Roots(error.to_string()))?;
+        if certificates.is_empty() {
+            return Err(BadTls::Roots("there is no certificate in the text; it must be PEM".to_owned()));
+        }
+        Given::new(certificates, provider)
+    }
+
+    /// Of these, one at least must be readable.
+    fn new(certificates: Vec<CertificateDer<'static>>, provider: &Arc<CryptoProvider>) -> Result<Given, BadTls> {
         let mut roots = RootCertStore::empty();
-        let (used, unused) = roots.add_parsable_certificates(certificates.iter().cloned());
-        match (used, unused) {
-            (0, 0) => return Err(bad(&"there is no certificate in the text; it must be PEM")),
-            (0, _) => return Err(bad(&"none of them is a certificate that can be read")),
-            _ => {}
+        let (used, _) = roots.add_parsable_certificates(certificates.iter().cloned());
+        if used == 0 {
+            return Err(BadTls::Roots("none of them is a certificate that can be read".to_owned()));
         }
         let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-        Ok(Given { inner: builder.build().map_err(|error| bad(&error))?, certificates })
+        let inner = builder.build().map_err(|error| BadTls::Roots(error.to_string()))?;
+        Ok(Given { inner, certificates })
     }
 }
 
@@ -184,58 +197,66 @@ impl ServerCertVerifier for Given {
     }
 }
 
-/// A verifier that does not look at who it is; only that they have the key.
-macro_rules! blind {
-    ($(#[$doc:meta])* $name:ident: $verdict:expr) => {
-        $(#[$doc])*
-        #[derive(Debug)]
-        struct $name(Arc<CryptoProvider>);
+/// Decides without a look at the certificate: there are servers with one that webpki cannot even read, of X.509 v1 or with a
+/// short key. So it does not ask whether they have its key, either, which proves nothing of somebody unknown.
+#[derive(Debug)]
+struct Blind {
+    trusts_everybody: bool,
+    schemes: Vec<SignatureScheme>,
+}
 
-        impl ServerCertVerifier for $name {
-            fn verify_server_cert(
-                &self,
-                _: &CertificateDer<'_>,
-                _: &[CertificateDer<'_>],
-                _: &ServerName<'_>,
-                _: &[u8],
-                _: UnixTime,
-            ) -> Result<ServerCertVerified, rustls::Error> {
-                $verdict
-            }
+impl Blind {
+    /// As the configuration wishes.
+    fn trusting_everybody(provider: &CryptoProvider) -> Blind {
+        Blind { trusts_everybody: true, schemes: provider.signature_verification_algorithms.supported_schemes() }
+    }
 
-            fn verify_tls12_signature(
-                &self,
-                message: &[u8],
-                cert: &CertificateDer<'_>,
-                dss: &DigitallySignedStruct,
-            ) -> Result<HandshakeSignatureValid, rustls::Error> {
-                verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-            }
+    /// Having nobody to ask.
+    fn trusting_nobody(provider: &CryptoProvider) -> Blind {
+        Blind { trusts_everybody: false, ..Blind::trusting_everybody(provider) }
+    }
 
-            fn verify_tls13_signature(
-                &self,
-                message: &[u8],
-                cert: &CertificateDer<'_>,
-                dss: &DigitallySignedStruct,
-            ) -> Result<HandshakeSignatureValid, rustls::Error> {
-                verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-            }
-
-            fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-                self.0.signature_verification_algorithms.supported_schemes()
-            }
+    fn verdict<T>(&self, trust: T) -> Result<T, rustls::Error> {
+        match self.trusts_everybody {
+            true => Ok(trust),
+            false => Err(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)),
         }
-    };
+    }
 }
 
-blind! {
-    /// Trusts everybody, as the configuration wishes.
-    Anybody: Ok(ServerCertVerified::assertion())
-}
+impl ServerCertVerifier for Blind {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.verdict(ServerCertVerified::assertion())
+    }
 
-blind! {
-    /// Trusts nobody, having nobody to ask.
-    Nobody: Err(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer))
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verdict(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verdict(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes.clone()
+    }
 }
 
 /// What TLS has to do with this error, if anything.

@@ -3,7 +3,8 @@
 //! Files are compared by content, a few seconds apart: a mounted Secret is exchanged by swapping a symlink, which no watch of
 //! a file sees, and a file that is written in place is half there for a while. New content counts once it was the same in two
 //! looks; whether it is any good is for the [`Renewable`] to find out, before it puts it in the place of the old. What is no
-//! good is told once, tried again, and harms nobody: the old stays.
+//! good is told once, tried again, and harms nobody: the old stays. It is tried less and less often: many a cloud locks the
+//! account of whoever comes with a wrong password again and again.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
@@ -14,11 +15,15 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use prometheus::{IntCounterVec, Registry};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::{Metric, Part, Shutdown, metrics};
 
 /// The pause between two looks at the files.
 const PERIOD: Duration = Duration::from_secs(5);
+
+/// The longest pause between two tries of what is no good.
+const LONGEST_REST: Duration = Duration::from_secs(300);
 
 metrics! {
     /// What is counted of credentials.
@@ -78,7 +83,7 @@ impl Renewals {
 
     /// Looks after `subject` until shutdown is requested. `what` names it in logs and metrics.
     pub async fn watch(self, what: String, subject: Arc<dyn Renewable>, shutdown: Shutdown) {
-        let mut files = Files { taken: subject.made_from(), seen: None, told: None };
+        let mut files = Files { taken: subject.made_from(), seen: None, refused: None };
         while shutdown.or(tokio::time::sleep(self.period)).await.is_some() {
             let content = Fingerprint::of(&subject.files());
             if !files.want_renewal(content) && !subject.is_due() {
@@ -86,10 +91,9 @@ impl Renewals {
             }
             let Some(outcome) = shutdown.or(subject.renew()).await else { return };
             match outcome {
-                Ok(()) => (files.taken, files.told) = (content, None),
-                // Not again for the same content: it is tried every few seconds.
-                Err(_) if files.told == Some(content) => continue,
-                Err(_) => files.told = Some(content),
+                Ok(()) => (files.taken, files.refused) = (content, None),
+                Err(_) if files.refuse(content, self.period) => {}
+                Err(_) => continue,
             }
             self.tell(&what, outcome);
         }
@@ -121,16 +125,37 @@ struct Files {
     taken: Fingerprint,
     /// In the last look, if another one.
     seen: Option<Fingerprint>,
-    /// Said to be no good.
-    told: Option<Fingerprint>,
+    /// Tried, and no good.
+    refused: Option<Refused>,
+}
+
+struct Refused {
+    content: Fingerprint,
+    /// How long it is not tried again.
+    rest: Duration,
+    since: Instant,
 }
 
 impl Files {
-    /// Whether this is new and was so in the look before: what is half written is so only once.
+    /// Whether this is new and was so in the look before, as what is half written is so only once; and whether it has rested, if
+    /// it was no good.
     fn want_renewal(&mut self, content: Fingerprint) -> bool {
         let is_settled = self.seen == Some(content);
         self.seen = (content != self.taken).then_some(content);
-        is_settled && self.seen.is_some()
+        let rests = self.refusal_of(content).is_some_and(|refused| refused.since.elapsed() < refused.rest);
+        is_settled && self.seen.is_some() && !rests
+    }
+
+    /// Notes that this is no good: it is tried again after a pause, which doubles each time. Whether that is news.
+    fn refuse(&mut self, content: Fingerprint, first_rest: Duration) -> bool {
+        let before = self.refusal_of(content).map(|refused| refused.rest);
+        let rest = before.map_or(first_rest, |rest| (rest * 2).min(LONGEST_REST));
+        self.refused = Some(Refused { content, rest, since: Instant::now() });
+        before.is_none()
+    }
+
+    fn refusal_of(&self, content: Fingerprint) -> Option<&Refused> {
+        self.refused.as_ref().filter(|refused| refused.content == content)
     }
 }
 
@@ -261,6 +286,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_is_no_good_is_tried_less_and_less_often_and_what_is_new_at_once() {
+        let world = World::new("locked").await;
+        let tries = || world.subject.tries.load(Ordering::SeqCst);
+        world.swap("bad");
+        world.looks(2).await;
+        assert_eq!(tries(), 1);
+        // After 5, 10, 20, 40, 80, 160 and 300 seconds.
+        world.looks(63).await;
+        assert_eq!(tries(), 7);
+        world.looks(60).await;
+        assert_eq!(tries(), 8);
+        world.looks(12 * 60).await;
+        assert_eq!(tries(), 20, "every five minutes for ever");
+        world.swap("good");
+        world.looks(2).await;
+        assert_eq!((world.inside().as_str(), tries()), ("good", 21));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_change_that_is_taken_back_is_none() {
         let world = World::new("back").await;
         world.swap("bad");
@@ -274,7 +318,7 @@ mod tests {
 
     #[test]
     fn content_that_changes_with_every_look_is_still_being_written() {
-        let mut files = Files { taken: Fingerprint(0), seen: None, told: None };
+        let mut files = Files { taken: Fingerprint(0), seen: None, refused: None };
         assert!([1, 2, 3].iter().all(|content| !files.want_renewal(Fingerprint(*content))));
         assert!(files.want_renewal(Fingerprint(3)));
     }

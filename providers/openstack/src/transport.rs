@@ -5,7 +5,7 @@ use std::path::Path;
 use bowline_config::{Environment, Problem, Problems};
 use bowline_http::{BadTls, Client, ClientCertificate, Options, Proxies, Roots, Tls};
 
-use crate::config::Config;
+use crate::config::{Config, pem_text};
 
 /// A client for all services; the files are read here, and again when the provider is made anew.
 pub(crate) fn client(config: &Config, environment: &Environment) -> Result<Client, Problems> {
@@ -22,10 +22,8 @@ pub(crate) fn client(config: &Config, environment: &Environment) -> Result<Clien
 
 fn tls(tls: &crate::config::Tls, problems: &mut Problems) -> Tls {
     let mut read = |key: &str, path: &Path| {
-        // Around certificates there may be comments in any encoding.
-        let text = std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        text.unwrap_or_else(|error| {
-            let problem = Problem::new(format!("cannot read {}: {error}", path.display()));
+        pem_text(path).unwrap_or_else(|problem| {
+            let problem = Problem::new(format!("{}: {}", path.display(), problem.message));
             problems.push(problem.field(format!("[Global] {key}")));
             String::new()
         })

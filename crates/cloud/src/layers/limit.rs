@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::layers::LayerOptions;
 use crate::layers::observe::Metrics;
-use crate::layers::operation::Operation;
+use crate::layers::operation::{Family, Operation};
 use crate::{CloudProvider, Error, ErrorKind, Result};
 
 /// The limits of one provider.
@@ -69,12 +69,10 @@ impl Limit {
     }
 
     fn places(&self, operation: Operation) -> Option<&Semaphore> {
-        match operation {
-            Operation::FindInstances | Operation::ListInstances | Operation::AssignPodRange => {
-                self.instance_places.as_ref()
-            }
-            Operation::ListRoutes | Operation::CreateRoute | Operation::DeleteRoute => self.route_places.as_ref(),
-            _ => None,
+        match operation.family() {
+            Family::Machines => self.instance_places.as_ref(),
+            Family::Routes => self.route_places.as_ref(),
+            Family::Access | Family::Balancers => None,
         }
     }
 

@@ -59,8 +59,8 @@ pub struct LayerOptions {
     pub max_attempts: u32,
     /// The pause after the first failed attempt; it doubles each time.
     pub first_backoff: Duration,
-    /// The longest pause. A cloud that wants a longer one is left alone for that long by everybody, and the caller gets
-    /// the error with the cloud's advice in it.
+    /// The longest pause. A cloud that wants a longer one is left alone for that long by everybody who is after the same
+    /// (machines, load balancers or routes), and the caller gets the error with the cloud's advice in it.
     pub max_backoff: Duration,
     /// Calls per second; `None` sets no limit of our own.
     pub rate: Option<f64>,

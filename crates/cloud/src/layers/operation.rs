@@ -19,7 +19,30 @@ pub(crate) enum Operation {
     DeleteRoute,
 }
 
+/// What operations are about. In many a cloud each of these is a service of its own, with limits and bad days of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// The cloud as a whole: whether it takes us at all.
+    Access,
+    Machines,
+    Balancers,
+    Routes,
+}
+
 impl Operation {
+    /// What it is about.
+    pub(crate) fn family(self) -> Family {
+        match self {
+            Operation::Check => Family::Access,
+            Operation::FindInstances | Operation::ListInstances | Operation::AssignPodRange => Family::Machines,
+            Operation::ObserveLoadBalancers
+            | Operation::ListLoadBalancers
+            | Operation::PlanLoadBalancer
+            | Operation::ApplyLoadBalancer => Family::Balancers,
+            Operation::ListRoutes | Operation::CreateRoute | Operation::DeleteRoute => Family::Routes,
+        }
+    }
+
     /// As a metric label.
     pub(crate) fn label(self) -> &'static str {
         match self {

@@ -14,7 +14,7 @@ use tracing::field::{Empty, display};
 use tracing::{Instrument as _, Span};
 
 use crate::layers::limit::Limit;
-use crate::layers::operation::Operation;
+use crate::layers::operation::{Family, Operation};
 use crate::layers::{LayerOptions, first_error};
 use crate::{Error, ErrorKind, Result, Retry};
 
@@ -24,8 +24,17 @@ pub(crate) struct Attempts {
     most: u32,
     first_backoff: Duration,
     max_backoff: Duration,
-    gate: Gate,
+    gates: Gates,
     fence: Fence,
+}
+
+/// One for each family: a service that wants to be left alone says nothing of the others.
+#[derive(Default)]
+struct Gates {
+    access: Gate,
+    machines: Gate,
+    balancers: Gate,
+    routes: Gate,
 }
 
 /// Closed while the cloud wants to be left alone: by everybody, not just by the caller whom it told.
@@ -41,7 +50,7 @@ impl Attempts {
             most: options.max_attempts,
             first_backoff: options.first_backoff,
             max_backoff: options.max_backoff,
-            gate: Gate::default(),
+            gates: Gates::default(),
             fence: options.fence.clone(),
         }
     }
@@ -60,7 +69,7 @@ impl Attempts {
                 Err(error) => within_reason(error),
             };
             note(&span, &error);
-            let Some(pause) = self.pause_after(attempt, &error) else { return Err(error) };
+            let Some(pause) = self.pause_after(operation, attempt, &error) else { return Err(error) };
             tracing::debug!(attempt, ?pause, %error, "trying again");
             sleep(pause).await;
             attempt += 1;
@@ -87,7 +96,7 @@ impl Attempts {
             }
             let (mut open, mut pause) = (Vec::new(), Duration::ZERO);
             for (question, answer) in questions.into_iter().zip(answers) {
-                match answer.as_ref().err().and_then(|error| self.pause_after(attempt, error)) {
+                match answer.as_ref().err().and_then(|error| self.pause_after(operation, attempt, error)) {
                     Some(wait) => {
                         pause = pause.max(wait);
                         open.push(question);
@@ -136,14 +145,14 @@ impl Attempts {
         })
     }
 
-    /// How long the cloud still wants to be left alone; zero if it does not.
+    /// How long the cloud, or one of its services, still wants to be left alone; zero if none does.
     pub(crate) fn left_alone_for(&self) -> Duration {
-        self.gate.closed_for()
+        self.gates.longest()
     }
 
     /// Fails while the cloud wants to be left alone, with the time that is left.
     fn pass(&self, operation: Operation) -> Result<()> {
-        let left = self.gate.closed_for();
+        let left = self.gates.closed_for(operation.family());
         if left.is_zero() {
             return Ok(());
         }
@@ -170,19 +179,19 @@ impl Attempts {
     }
 
     /// How long to wait before the next attempt; `None` if there is none. A cloud that wants more than the longest pause
-    /// is left alone by everybody from now on.
-    fn pause_after(&self, attempt: u32, error: &Error) -> Option<Duration> {
+    /// is left alone by everybody from now on, in what the operation is about.
+    fn pause_after(&self, operation: Operation, attempt: u32, error: &Error) -> Option<Duration> {
         if !matches!(error.kind(), ErrorKind::RateLimited | ErrorKind::Unavailable) {
             return None;
         }
         match error.retry_advice() {
             Retry::Never => None,
             Retry::After(wish) if wish > self.max_backoff => {
-                self.gate.close(wish);
+                self.gates.of(operation.family()).close(wish);
                 None
             }
             // While everybody leaves the cloud alone, nobody waits here to be the first to come back.
-            _ if attempt >= self.most || !self.gate.closed_for().is_zero() => None,
+            _ if attempt >= self.most || !self.gates.closed_for(operation.family()).is_zero() => None,
             Retry::After(wish) if !wish.is_zero() => Some(wish),
             Retry::After(_) | Retry::Backoff => Some(self.backoff(attempt)),
         }
@@ -203,6 +212,27 @@ fn note(span: &Span, error: &Error) {
 
 /// A cloud that wants more than this has made a mistake, and nothing would end it before the process does.
 const LONGEST_REST: Duration = Duration::from_secs(3600);
+
+impl Gates {
+    fn of(&self, family: Family) -> &Gate {
+        match family {
+            Family::Access => &self.access,
+            Family::Machines => &self.machines,
+            Family::Balancers => &self.balancers,
+            Family::Routes => &self.routes,
+        }
+    }
+
+    /// Zero while there is a way. There is none while the cloud as a whole wants to be left alone.
+    fn closed_for(&self, family: Family) -> Duration {
+        self.access.closed_for().max(self.of(family).closed_for())
+    }
+
+    fn longest(&self) -> Duration {
+        let families = [Family::Access, Family::Machines, Family::Balancers, Family::Routes];
+        families.map(|family| self.of(family).closed_for()).into_iter().max().unwrap_or_default()
+    }
+}
 
 impl Gate {
     /// Stays closed for `wish`, or longer if somebody was told so.

@@ -503,6 +503,29 @@ async fn after_a_long_wish_everybody_leaves_the_cloud_alone_until_then() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_long_wish_of_one_service_the_others_are_asked_as_before() {
+    let long = || Some(error(ErrorKind::Unavailable).retry(Retry::After(Duration::from_secs(3600))));
+    let (cluster, (spec, _)) = ("k".into(), route("10.1.0.0/24"));
+    let fake = Arc::new(crowd(1));
+    let layers = layers(&fake);
+    let outcome = async || {
+        let machines = ask(&layers, &ids(0..1), Freshness::Now).await == ["n0"];
+        let balancers = layers.list_load_balancers(&cluster).await.is_ok();
+        (machines, balancers, layers.create_route(&cluster, &spec).await.is_ok())
+    };
+    fake.fail([None, long()]);
+    assert_eq!(outcome().await, (true, false, true));
+    fake.fail([None, long()]);
+    assert_eq!(outcome().await, (true, false, false), "the balancers are not asked, so that the routes fail");
+    fake.fail([long()]);
+    assert_eq!(outcome().await, (false, false, false));
+    assert_eq!(layers.status()["leftAloneForSeconds"], 3600.0);
+    assert!(layers.check().await.is_ok());
+    sleep(Duration::from_secs(3601)).await;
+    assert_eq!(outcome().await, (true, true, true));
+}
+
+#[tokio::test(start_paused = true)]
 async fn callers_that_wait_for_their_turn_also_leave_the_cloud_alone() {
     let fake = Arc::new(Fake::new("c"));
     let layers = layers_with(&fake, LayerOptions { rate: Some(1.0), burst: 1, ..LayerOptions::default() });

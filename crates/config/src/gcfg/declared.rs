@@ -78,8 +78,8 @@ impl Kind {
         }
     }
 
-    /// In words, for messages and the reference.
-    pub(super) fn description(self) -> &'static str {
+    /// In words, for messages.
+    fn description(self) -> &'static str {
         match self {
             Kind::Text | Kind::Secret => "a text",
             Kind::Bool => "true or false",

@@ -7,33 +7,33 @@ use crate::{ConfigFile, Problems};
 
 /// A file in its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Document {
+pub(super) struct Document {
     file: PathBuf,
     parts: Vec<Part>,
 }
 
 /// A section's head, and what stands below it. A section may be there several times; its parts belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub(super) struct Part {
     /// The section's name, as written.
-    pub name: String,
+    pub(super) name: String,
     /// What is quoted behind it.
-    pub own_name: Option<String>,
+    pub(super) own_name: Option<String>,
     /// The line of its head, from 1.
-    pub line: usize,
+    pub(super) line: usize,
     /// What stands below it, in order.
-    pub entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
 }
 
 /// A key, with its value if it has one.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Entry {
+pub(super) struct Entry {
     /// The key, as written.
-    pub key: String,
+    pub(super) key: String,
     /// Without quotes and escapes; `None` for a key alone.
-    pub value: Option<String>,
+    pub(super) value: Option<String>,
     /// Its line, from 1.
-    pub line: usize,
+    pub(super) line: usize,
 }
 
 /// Without the value, which may be a credential.
@@ -44,32 +44,26 @@ impl std::fmt::Debug for Entry {
 }
 
 impl Document {
-    /// Reads the text, and says every line that cannot be read.
-    pub fn parse(file: &ConfigFile) -> Result<Document, Problems> {
-        let (document, problems) = Document::parse_what_can_be(file);
-        if problems.is_empty() { Ok(document) } else { Err(problems) }
-    }
-
-    /// Without the lines that cannot be read, which are the problems.
-    pub(super) fn parse_what_can_be(file: &ConfigFile) -> (Document, Problems) {
+    /// Reads the text, without the lines that cannot be read, which are the problems.
+    pub(super) fn parse(file: &ConfigFile) -> (Document, Problems) {
         let (parts, problems) = syntax::parse(file.path(), file.text());
         (Document { file: file.path().to_owned(), parts }, problems)
     }
 
     /// Where it is.
-    pub fn file(&self) -> &Path {
+    pub(super) fn file(&self) -> &Path {
         &self.file
     }
 
     /// Its parts, in order.
-    pub fn parts(&self) -> &[Part] {
+    pub(super) fn parts(&self) -> &[Part] {
         &self.parts
     }
 }
 
 impl Part {
     /// As it is written in a file: `[Name "own"]`.
-    pub fn head(&self) -> String {
+    pub(super) fn head(&self) -> String {
         head(&self.name, self.own_name.as_deref())
     }
 }

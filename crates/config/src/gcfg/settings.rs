@@ -33,7 +33,7 @@ impl Settings {
     /// The same for a reader who has more to say: with values that are wrong, where the defaults hold, come the settings
     /// nevertheless. Without all lines of the file, there are none: nobody knows what is missing.
     pub fn check(file: &ConfigFile, sections: &'static [Section]) -> Result<(Settings, Problems), Problems> {
-        let (document, problems) = Document::parse_what_can_be(file);
+        let (document, problems) = Document::parse(file);
         let is_whole = problems.is_empty();
         let mut check = Check { document: &document, sections, warnings: Vec::new(), problems };
         document.parts().iter().for_each(|part| check.part(part));
@@ -67,7 +67,9 @@ impl Settings {
 /// The declaration of a section, or an empty one.
 fn find(sections: &'static [Section], name: &str) -> &'static Section {
     const NONE: &Section = &Section::EMPTY;
-    sections.iter().find(|section| same(section.name, name)).unwrap_or(NONE)
+    let found = sections.iter().find(|section| same(section.name, name));
+    debug_assert!(found.is_some(), "[{name}] is not declared");
+    found.unwrap_or(NONE)
 }
 
 // ---- what stands there

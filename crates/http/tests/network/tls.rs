@@ -7,7 +7,8 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair,
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 use tokio_rustls::TlsAcceptor;
 
 use super::server::Server;
@@ -140,11 +141,62 @@ async fn a_certificate_that_vouches_for_itself_is_not_trusted_beyond_its_time() 
     assert_eq!(failure, Err(Failure::Tls(TlsFailure::Expired)));
 }
 
+/// What the system trusts is the same for a whole process, so that there is another one for this.
+#[tokio::test]
+async fn a_certificate_that_vouches_for_itself_is_trusted_if_the_system_trusts_it() {
+    const SHOWN: &str = "BOWLINE_TEST_SHOWN_CERTIFICATE";
+    if let Ok(file) = std::env::var(SHOWN) {
+        let (chain, key) = (std::fs::read_to_string(&file).unwrap(), std::fs::read_to_string(file + ".key").unwrap());
+        let identity = Identity { chain, key };
+        assert_eq!(asked(&identity, "localhost", Tls::default()).await, Ok("GET / HTTP/1.1".to_owned()));
+        let wrong = asked(&identity, "127.0.0.1", Tls::default()).await;
+        assert_eq!(wrong, Err(Failure::Tls(TlsFailure::WrongName)));
+        return;
+    }
+    let Identity { chain, key } = self_signed(for_names(&["localhost"]), true);
+    let file = std::env::temp_dir().join(format!("bowline-system-{}.pem", std::process::id()));
+    std::fs::write(&file, chain).unwrap();
+    std::fs::write(file.with_extension("pem.key"), key).unwrap();
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    again.args(["tls::a_certificate_that_vouches_for_itself_is_trusted_if_the_system_trusts_it", "--exact"]);
+    let output = again.env(SHOWN, &file).env("SSL_CERT_FILE", &file).env_remove("SSL_CERT_DIR").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    for file in [file.with_extension("pem.key"), file] {
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn who_is_told_to_check_nobody_checks_nobody() {
     let identity = signed(for_names(&["keystone.example.com"]), &authority());
     let insecure = Tls { insecure: true, ..Tls::default() };
     assert!(asked(&identity, "localhost", insecure).await.is_ok());
+}
+
+/// Of X.509 v1, as old tools make them.
+#[tokio::test]
+async fn who_is_told_to_check_nobody_takes_certificates_that_cannot_be_read() {
+    let identity = signed(for_names(&["localhost"]), &authority());
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let server = Server::secure(acceptor_of_old(&identity, version)).await;
+        let ask = async |tls| get(&client(tls, Proxies::default()), &server.at("localhost", "/")).await;
+        assert!(ask(Tls { insecure: true, ..Tls::default() }).await.is_ok(), "{version:?}");
+        assert!(matches!(ask(trusting(identity.chain.clone())).await, Err(Failure::Tls(_))), "{version:?}");
+    }
+}
+
+/// A server that shows this certificate as one of X.509 v1.
+fn acceptor_of_old(identity: &Identity, version: &'static SupportedProtocolVersion) -> TlsAcceptor {
+    let (mut certificate, new) = (certificates(&identity.chain).remove(0).to_vec(), [0xa0, 3, 2, 1, 2]);
+    let at = certificate.windows(new.len()).position(|part| part == new).unwrap();
+    certificate[at + new.len() - 1] = 0;
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).unwrap();
+    let key = rustls::crypto::ring::sign::any_supported_type(&key).unwrap();
+    let shown = SingleCertAndKey::from(CertifiedKey::new(vec![certificate.into()], key));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(&[version]).unwrap();
+    TlsAcceptor::from(Arc::new(builder.with_no_client_auth().with_cert_resolver(Arc::new(shown))))
 }
 
 #[tokio::test]

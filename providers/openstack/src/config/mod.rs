@@ -23,6 +23,7 @@ use bowline_config::{Problem, Secret};
 use ipnet::IpNet;
 
 pub use reference::reference;
+pub(crate) use tls::pem_text;
 
 /// A file to start from: with its three placeholders filled in, it works.
 pub(crate) const TEMPLATE: &str = include_str!("template.conf");

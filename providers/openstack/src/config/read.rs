@@ -147,6 +147,11 @@ impl Reader<'_> {
             None if !place.is_whole => {}
             None => self.problems.push(place.problem("auth-url", "is missing").hint(hint)),
             Some(url) if !is_url(url) => self.problems.push(place.problem("auth-url", "is no URL").hint(hint)),
+            // It would be told with every error of Keystone, and sent to nobody.
+            Some(url) if has_user(url) => {
+                let problem = place.problem("auth-url", "has a user or a password in it, which is sent to nobody");
+                self.problems.push(problem.hint("write them as username and password, and the URL without them"));
+            }
             Some(_) => {}
         }
         fields.text("auth-url")
@@ -287,6 +292,12 @@ fn is_url(text: &str) -> bool {
     uri.is_some_and(|uri| {
         matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
     })
+}
+
+/// Whether there is something before the host.
+fn has_user(url: &str) -> bool {
+    let uri = url.parse::<http::Uri>().ok();
+    uri.as_ref().and_then(http::Uri::authority).is_some_and(|authority| authority.as_str().contains('@'))
 }
 
 /// Where balancers and floating IPs are.

@@ -49,15 +49,15 @@ pub(super) fn mistakes(tls: &Tls) -> Vec<(&'static str, String, String)> {
 fn file_mistake(path: &Path, wanted: &str) -> Option<(String, String)> {
     let what = if wanted == KEY { "private key" } else { "certificate" };
     let told = |message: &str, hint: &str| Some((format!("{}: {message}", path.display()), hint.to_owned()));
-    match text(path) {
+    match pem_text(path) {
         Err(problem) => told(&problem.message, problem.hint.as_deref().unwrap_or("name a file in PEM")),
         Ok(text) if text.contains(wanted) => None,
         Ok(_) => told(&format!("there is no {what} in it"), "name a file in PEM"),
     }
 }
 
-/// Around certificates there may be comments in any encoding.
-fn text(path: &Path) -> Result<String, Problem> {
+/// What is in a file in PEM. Around certificates there may be comments in any encoding.
+pub(crate) fn pem_text(path: &Path) -> Result<String, Problem> {
     let file = ConfigFile::read(path).map(|file| file.text().to_owned());
     // Only what is not text has a line.
     file.or_else(|problem| match (problem.line, std::fs::read(path)) {

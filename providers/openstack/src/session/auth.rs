@@ -92,10 +92,10 @@ impl Identity {
         })
     }
 
-    /// How long the token lives, by Keystone's clock alone: ours may be wrong.
+    /// How long the token lives, by Keystone's clock alone: ours may be wrong. One that does not say serves until it is refused.
     fn life(&self, expires_at: &str, issued_at: &str, now: Instant) -> Option<Life> {
         let ends: jiff::Timestamp = expires_at.parse().ok()?;
-        let begun = issued_at.parse().unwrap_or_else(|_| jiff::Timestamp::now());
+        let begun: jiff::Timestamp = issued_at.parse().ok()?;
         let life = Duration::try_from(ends.duration_since(begun)).unwrap_or_default();
         let ahead = AHEAD.min(life / 10);
         // A token that we were given cannot be made to last longer; it serves until it is refused.

@@ -9,6 +9,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::error::shown;
 use super::{CallError, Outgoing, Service, Session, is_unauthorized};
 
 /// What in a segment of a path is not written as it is.
@@ -37,6 +38,23 @@ pub(crate) struct Page<T> {
     pub(crate) items: Vec<T>,
     /// The query of the next one, for [`Call::raw_query`]; `None` on the last.
     pub(crate) next: Option<String>,
+}
+
+/// A way through the pages of a list, which must come to an end.
+#[derive(Default)]
+struct Walk(BTreeSet<String>);
+
+impl Walk {
+    /// On to the page with this query, unless that leads nowhere.
+    fn on(&mut self, next: &str) -> Result<(), String> {
+        if self.0.len() == PAGES {
+            return Err(format!("the list does not end: it has more than {PAGES} pages"));
+        }
+        match self.0.insert(next.to_owned()) {
+            true => Ok(()),
+            false => Err("the list does not end: a page is named as the next one a second time".to_owned()),
+        }
+    }
 }
 
 impl<'a> Call<'a> {
@@ -104,17 +122,13 @@ impl<'a> Call<'a> {
     /// Makes the call, and as many more as the list has pages.
     pub(crate) async fn list<T: DeserializeOwned>(self, envelope: &str) -> Result<Vec<T>, CallError> {
         self.observed(async {
-            let mut page = self.one_page(envelope, &self.query).await?;
-            let (mut items, mut seen) = (Vec::new(), BTreeSet::new());
+            let (mut items, mut walk, mut query) = (Vec::new(), Walk::default(), self.query.clone());
             loop {
+                let mut page = self.one_page(envelope, &query).await?;
                 items.append(&mut page.items);
                 let Some(next) = page.next else { return Ok(items) };
-                page = self.one_page(envelope, &next).await?;
-                if seen.len() == PAGES || !seen.insert(next) {
-                    let message = "its list does not end: a page is named as the next one a second time".to_owned();
-                    let (method, url) = (self.method.to_string(), self.path.clone()?);
-                    return Err(CallError::Garbled { method, url, message });
-                }
+                self.understood(&self.path.clone()?, walk.on(&next))?;
+                query = next;
             }
         })
         .await
@@ -128,7 +142,8 @@ impl<'a> Call<'a> {
     async fn one_page<T: DeserializeOwned>(&self, envelope: &str, query: &str) -> Result<Page<T>, CallError> {
         let (url, answer) = self.made(query).await?;
         let mut answer = self.json(&url, &answer)?;
-        let next = next_query(&answer, envelope).map(|next| with_filters(&next, &self.query));
+        let next = self.understood(&url, next_query(&answer, envelope))?;
+        let next = next.map(|next| with_filters(next, &self.query));
         Ok(Page { items: self.understood(&url, take(&mut answer, envelope))?, next })
     }
 
@@ -148,7 +163,7 @@ impl<'a> Call<'a> {
         if !is_unauthorized(&answer) {
             return self.judged(url, answer);
         }
-        tracing::debug!(url, "the token is not taken any more; authenticating anew");
+        tracing::debug!(url = shown(&url), "the token is not taken any more; authenticating anew");
         let access = self.session.renewed(&access).await?;
         let url = self.url(&access.endpoint(self.service)?, query)?;
         let answer = self.session.attempt(&access, self.outgoing(&url)).await?;
@@ -197,12 +212,14 @@ fn take<T: DeserializeOwned>(answer: &mut Value, envelope: &str) -> Result<T, St
 }
 
 /// What the link to the next page asks for. Its host and path are not looked at: behind a proxy they are often wrong, and the
-/// token is nobody else's business.
-fn next_query(answer: &Value, envelope: &str) -> Option<String> {
-    let links = answer.get(format!("{envelope}_links"))?.as_array()?;
+/// token is nobody else's business. A link that asks for nothing would pass for the end of the list.
+fn next_query<'a>(answer: &'a Value, envelope: &str) -> Result<Option<&'a str>, &'static str> {
+    let links = answer.get(format!("{envelope}_links")).and_then(Value::as_array);
     let is_next = |link: &&Value| link.get("rel").and_then(Value::as_str) == Some("next");
-    let href = links.iter().find(is_next)?.get("href")?.as_str()?;
-    href.split_once('?').map(|(_, query)| query.split_once('#').map_or(query, |(query, _)| query).to_owned())
+    let Some(link) = links.and_then(|links| links.iter().find(is_next)) else { return Ok(None) };
+    let href = link.get("href").and_then(Value::as_str).unwrap_or_default();
+    let query = href.split_once('?').map(|(_, query)| query.split_once('#').map_or(query, |(query, _)| query));
+    query.filter(|query| !query.is_empty()).map(Some).ok_or("there is a next page, and no query to ask for it")
 }
 
 /// What moves through the pages of a list; everything else in a query filters it.

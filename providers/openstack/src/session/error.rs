@@ -141,11 +141,20 @@ fn by_fault(status: u16, body: &str) -> Option<ErrorKind> {
 /// So much of a URL is shown: a question about a hundred servers names each of them, and what came of it matters more.
 const SHOWN: usize = 200;
 
-fn shown(url: &str) -> String {
+/// As it is told to people: without a user and a password before the host, and not endless.
+pub(super) fn shown(url: &str) -> String {
+    let url = without_user(url);
     match url.len() > SHOWN {
         true => format!("{}…", url.get(..url.floor_char_boundary(SHOWN)).unwrap_or_default()),
-        false => url.to_owned(),
+        false => url,
     }
+}
+
+fn without_user(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
 }
 
 /// The longest fault that is kept.

@@ -79,19 +79,21 @@ impl Session {
     /// Authenticates, if nobody has yet, and tells what that brought.
     pub(crate) async fn access(&self) -> Result<Arc<Access>, CallError> {
         let now = Instant::now();
-        let (known, asking) = {
+        let asking = {
             let mut state = self.state();
-            let known = state.access.clone().filter(|access| !access.has_ended(now));
-            let is_pausing = state.failed_at.is_some_and(|at| now < at + RENEWAL_PAUSE);
-            let is_sound = known.as_ref().is_some_and(|access| is_pausing || !access.ends_soon(now));
-            (known, (!is_sound).then(|| self.ask(&mut state)))
+            match state.access.clone().filter(|access| !access.has_ended(now)) {
+                None => self.ask(&mut state),
+                Some(access) => {
+                    let is_pausing = state.failed_at.is_some_and(|at| now < at + RENEWAL_PAUSE);
+                    if access.ends_soon(now) && !is_pausing {
+                        // It still serves; nobody waits for the next one, which is on its way.
+                        drop(self.ask(&mut state));
+                    }
+                    return Ok(access);
+                }
+            }
         };
-        match (known, asking) {
-            // One that ends soon still serves, and the next one is on its way.
-            (Some(access), _) => Ok(access),
-            (None, Some(asking)) => asking.await,
-            (None, None) => Err(CallError::Refused("there is no token".to_owned())),
-        }
+        asking.await
     }
 
     /// Authenticates anew, unless somebody has since `old` was given out.

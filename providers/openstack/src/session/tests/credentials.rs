@@ -164,6 +164,21 @@ async fn a_token_that_is_about_to_end_is_renewed_while_it_still_serves() {
     assert_eq!(tokens, ["t1", "t1", "t1", "t2"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_token_that_does_not_say_when_it_was_issued_serves_until_it_is_refused() {
+    let body = json!({"token": {"expires_at": "2001-01-01T00:00:00Z", "catalog": super::everything()}});
+    let token = Answer::new(201, body).header("X-Subject-Token", "t1");
+    let cloud = Cloud::answering(vec![ok(); 3]).refusing([token]);
+    let provider = provider(&cloud, GLOBAL);
+    octavia::load_balancer(&provider.session, "l").await.unwrap();
+    tokio::time::advance(Duration::from_secs(1000)).await;
+    octavia::load_balancer(&provider.session, "l").await.unwrap();
+    assert_eq!(cloud.authentications(), 1, "what our clock says does not matter");
+    let cloud = cloud.taking("t2");
+    octavia::load_balancer(&provider.session, "l").await.unwrap();
+    assert_eq!(cloud.authentications(), 2);
+}
+
 /// Polls until it is so.
 async fn until(is_so: impl Fn() -> bool) {
     for _ in 0..1000 {

@@ -107,3 +107,17 @@ fn a_question_about_a_hundred_servers_leaves_room_for_what_came_of_it() {
     assert!(text.starts_with("find instances: GET http://neutron/v2.0/ports?device_id=4e6e"), "{text}");
     assert!(text.ends_with("…: HTTP 500: the database is gone"), "{text}");
 }
+
+#[test]
+fn a_password_in_a_url_of_the_catalog_is_not_told() {
+    let table = [
+        ("http://u:p%40ss@nova/servers", "http://nova/servers"),
+        ("http://u:p@ss@nova:8774?a=b@c", "http://nova:8774?a=b@c"),
+        ("http://nova/servers/a@b", "http://nova/servers/a@b"),
+        ("http://nova", "http://nova"),
+    ];
+    for (url, shown) in table {
+        let error = CallError::unreachable(&Method::GET, url, &Failure::Connect("refused".into()));
+        assert!(error.to_string().starts_with(&format!("GET {shown}: ")), "{url}: {error}");
+    }
+}
