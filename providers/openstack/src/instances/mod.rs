@@ -66,8 +66,7 @@ impl Instances for OpenStack {
         if !owns(id) {
             return Ok(Identity::NotMine);
         }
-        // Nova finds a server by its ID in capitals, too, and tells of it in small letters.
-        Ok(Identity::Id(self.ids().read(id)?.to_ascii_lowercase()))
+        self.ids().read(id).map(Identity::Id)
     }
 }
 

@@ -87,8 +87,7 @@ impl Routes for OpenStack {
 impl OpenStack {
     /// The server that the Node says it is.
     fn server_of_spec(&self, spec: &RouteSpec) -> Result<Option<String>> {
-        let Some(id) = &spec.provider_id else { return Ok(None) };
-        Ok(Some(self.ids().read(id)?.to_ascii_lowercase()))
+        spec.provider_id.as_ref().map(|id| self.ids().read(id)).transpose()
     }
 
     /// Ports of these networks that have one of these addresses, and perhaps others.
