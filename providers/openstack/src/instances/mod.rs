@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Whether a server exists and runs is told by Nova alone: neither a Neutron that does not answer nor a flavor that is gone
-//! keeps anybody from being told. What then fails is the description, with the words of [`but_seen`](bowline_cloud::Error::but_seen).
+//! keeps anybody from being told. What then fails is the description, with the words of [`Error::but_seen`].
 
 mod addresses;
 mod flavors;
@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bowline_cloud::{Identity, InstancePage, Instances, PageToken, Result, Seen};
+use bowline_cloud::{Error, ErrorKind, Identity, InstancePage, Instances, PageToken, Result, Seen};
 use bowline_core::{Instance, InstanceRef, InstanceState};
 
 use crate::OpenStack;
@@ -56,8 +56,13 @@ impl Instances for OpenStack {
 
     async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
         let page = self.page(page.map(|token| token.0.as_str())).await?;
-        let details = self.read_details(&each_once(page.items.iter())).await;
-        let instances = page.items.iter().map(|server| self.listed(server, &details)).collect::<Result<_>>()?;
+        // A listing is complete, or it is none.
+        if page.unread > 0 {
+            let message = format!("{} of the servers on this page cannot be read; the log says which", page.unread);
+            return Err(Error::new(ErrorKind::Unexpected, "list servers", message));
+        }
+        let details = self.read_details(&each_once(page.servers.iter())).await;
+        let instances = page.servers.iter().map(|server| self.listed(server, &details)).collect::<Result<_>>()?;
         Ok(InstancePage { instances, next: page.next.map(PageToken) })
     }
 

@@ -133,6 +133,27 @@ async fn a_listing_proves_nobodys_absence() {
 }
 
 #[tokio::test]
+async fn a_server_that_makes_no_sense_spoils_nobody_elses_answer() {
+    let cloud = Cloud::new();
+    let ids: Vec<_> = (0..8).map(|n| cloud.simulator.add_server(NewServer::named(&format!("node-{n}")))).collect();
+    cloud.simulator.edit(Kind::Server, &ids[0], |server| {
+        server.insert("addresses".to_owned(), json!("none"));
+    });
+    cloud.simulator.edit(Kind::Server, &ids[1], |server| {
+        server.insert("metadata".to_owned(), json!({ "hostname": null }));
+    });
+    let by_id = ids.iter().map(|id| with_id("n", &format!("openstack:///{id}"))).collect::<Vec<_>>();
+    let by_name = (0..8).map(|n| named(&format!("node-{n}"))).collect();
+    for asked in [by_id, by_name] {
+        let answers = cloud.provider.find(&asked).await;
+        assert_eq!(answers[0].as_ref().unwrap_err().kind(), ErrorKind::Unexpected);
+        assert!(answers[1..].iter().all(|answer| state(answer.as_ref().unwrap()) == "running"), "{answers:?}");
+    }
+    assert!(cloud.simulator.counts().contains_key("GET servers/detail"), "they were listed");
+    assert_eq!(cloud.provider.list(None).await.unwrap_err().kind(), ErrorKind::Unexpected, "no listing without it");
+}
+
+#[tokio::test]
 async fn an_answer_without_a_server_in_it_is_no_answer() {
     let cloud = Cloud::new();
     cloud.simulator.inject(FaultSpec::always(Fault::Answer(200, "{}".to_owned())).of(Service::Compute));
