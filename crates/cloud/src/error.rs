@@ -17,6 +17,7 @@ struct Inner {
     retry: Retry,
     operation: String,
     message: String,
+    seen: Option<Seen>,
     context: Vec<(&'static str, String)>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
@@ -66,6 +67,15 @@ pub enum Retry {
     Never,
 }
 
+/// What is certain of a machine although more was asked about it, and that could not be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// It exists and is not known to be stopped.
+    Running,
+    /// It exists and is powered off, suspended or the like.
+    Stopped,
+}
+
 impl Error {
     /// An error of this kind, with the advice that suits the kind.
     pub fn new(kind: ErrorKind, operation: impl Into<String>, message: impl Into<String>) -> Error {
@@ -74,6 +84,7 @@ impl Error {
             retry: kind.default_retry(),
             operation: operation.into(),
             message: bounded(message.into()),
+            seen: None,
             context: Vec::new(),
             source: None,
         }))
@@ -103,6 +114,13 @@ impl Error {
         self
     }
 
+    /// The cloud has told that the machine exists; what failed is to learn the rest: its addresses, say, which another service
+    /// has. Its Node waits for the rest as after every failure, and yet it counts as seen where Nodes are to be deleted.
+    pub fn but_seen(mut self, seen: Seen) -> Error {
+        Arc::make_mut(&mut self.0).seen = Some(seen);
+        self
+    }
+
     /// With a fact that helps to find the cause: a request ID, a region, the object.
     pub fn context(mut self, key: &'static str, value: impl Into<String>) -> Error {
         Arc::make_mut(&mut self.0).context.push((key, value.into()));
@@ -123,6 +141,11 @@ impl Error {
     /// When trying again makes sense.
     pub fn retry_advice(&self) -> Retry {
         self.0.retry
+    }
+
+    /// What is certain of the machine all the same, if anything.
+    pub fn seen(&self) -> Option<Seen> {
+        self.0.seen
     }
 
     /// What was being done.
@@ -356,6 +379,8 @@ mod tests {
         let error = Error::new(ErrorKind::RateLimited, "get", "busy");
         let later = error.clone().retry(Retry::After(Duration::from_secs(1))).context("key", "value");
         assert_eq!(error.retry_advice(), Retry::Backoff);
+        let seen = later.clone().but_seen(Seen::Stopped).context("more", "words");
+        assert_eq!((later.seen(), seen.seen()), (None, Some(Seen::Stopped)));
         assert_eq!((error.to_string().as_str(), later.to_string().as_str()), ("get: busy", "get: busy (key=value)"));
     }
 }

@@ -60,11 +60,16 @@ use crate::{Error, ErrorKind, Result};
 /// - `without_listing_it_is_unsupported`: without `list_page`, `list` is `Unsupported`.
 ///
 /// On trouble:
-/// - `error_is_no_answer`: a failure of the cloud is an `Err`, never [`InstanceState::Gone`], by ID and by name.
+/// - `error_is_no_answer`: a failure of the cloud is an `Err`, never [`InstanceState::Gone`], by ID and by name, and it says of
+///   no machine that is gone that it was [seen](Error::but_seen).
 /// - `errors_have_a_kind`: refused credentials, refused rights, throttling, a broken cloud and an answer that makes no
 ///   sense are told apart.
 /// - `listing_errors_have_a_kind`: the same holds for `list`, and a failed page is no empty page.
 /// - `throttling_carries_its_delay`: when the cloud says how long to stay away, the error's advice says so.
+///
+/// Where a cloud tells in one place that a machine exists, and in another what addresses or what type it has, a failure of the
+/// second alone is an `Err` that says so, by [`Error::but_seen`]. The Nodes of machines that were deleted are else kept for as
+/// long as the second place does not answer for the machines of others.
 ///
 /// A call is dropped when it takes too long or the program stops: it must leave nothing behind that a later one would
 /// trip over.

@@ -39,7 +39,7 @@ mod routes;
 
 pub use capabilities::{Capabilities, InstanceCapabilities, LoadBalancerCapabilities, RouteCapabilities};
 pub use clouds::{Cloud, Clouds, Nobody, Sighting};
-pub use error::{Error, ErrorKind, Result, Retry};
+pub use error::{Error, ErrorKind, Result, Retry, Seen};
 pub use instances::{Freshness, Identity, InstancePage, Instances, OneByOne, PageToken};
 pub use load_balancers::{Applied, LoadBalancers};
 pub use provider::{CloudProvider, Finding, ProviderInfo, Quota};

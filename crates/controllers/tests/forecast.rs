@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{
     Applied, Capabilities, CloudProvider, Clouds, Error, ErrorKind, InstanceCapabilities, Instances,
-    LoadBalancerCapabilities, LoadBalancers, OneByOne, ProviderInfo, Result,
+    LoadBalancerCapabilities, LoadBalancers, OneByOne, ProviderInfo, Result, Seen,
 };
 use bowline_controllers::forecast::{Forecast, Item, RemarkKind, Snapshot, forecast};
 use bowline_controllers::manager::ManagerOptions;
@@ -25,8 +25,9 @@ use bowline_core::{
 };
 use jiff::Timestamp;
 
-/// A cloud whose machines and balancers are told by their names: `gone…` is none, `stopped…` is stopped, `broken…` fails; a
-/// Service `made…` has its balancer, which does not work if it is `made…ailing`, and `busy…` has one that is being worked on.
+/// A cloud whose machines and balancers are told by their names: `gone…` is none, `stopped…` is stopped, `broken…` fails,
+/// `blurred…` is there and no more is known of it; a Service `made…` has its balancer, which does not work if it is
+/// `made…ailing`, and `busy…` has one that is being worked on.
 #[derive(Default)]
 struct Harbour {
     writes: Arc<AtomicUsize>,
@@ -107,6 +108,7 @@ impl OneByOne for Provider {
         match name.trim_end_matches(|c: char| c.is_ascii_digit()) {
             "gone" => Ok(InstanceState::Gone),
             "stopped" => Ok(InstanceState::Stopped(instance)),
+            "blurred" => Err(Error::new(ErrorKind::NotFound, "get type", "no such type").but_seen(Seen::Running)),
             "broken" => Err(Error::new(ErrorKind::Unavailable, "find", "the harbour is closed")),
             _ => Ok(InstanceState::Running(instance)),
         }
@@ -269,6 +271,15 @@ async fn stopped_machines_are_tainted_and_vanished_ones_deleted_if_nothing_speak
     let expected =
         ["Node gone: delete [], Note", "Node stopped: update [taint: node.cloudprovider.kubernetes.io/shutdown]"];
     assert_eq!(told(&forecast), expected);
+}
+
+#[tokio::test]
+async fn a_machine_that_is_there_is_a_witness_although_no_more_is_known_of_it() {
+    let nodes = ["gone", "blurred1", "blurred2"].map(|name| old(name, Ready::Unknown)).to_vec();
+    let forecast = with(nodes.clone(), vec![], |options| options.node = None).await;
+    assert_eq!(told(&forecast), ["Node gone: delete [], Note"]);
+    let forecast = of(nodes, vec![]).await;
+    assert_eq!(told(&forecast), ["Node blurred1: Failed", "Node blurred2: Failed", "Node gone: delete [], Note"]);
 }
 
 #[tokio::test]

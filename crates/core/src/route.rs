@@ -31,7 +31,8 @@ pub struct Route {
     pub node: Option<NodeName>,
     /// The machine it leads to, where the cloud tells that and knows no node; it counts when `node` is `None`.
     pub provider_id: Option<ProviderId>,
-    /// The addresses it leads to, where the cloud knows them; `None` keeps them out of any comparison.
+    /// The addresses it leads to, where the cloud knows them; `None` keeps them out of any comparison. None at all, where the
+    /// cloud knows that no traffic gets through: the route is made anew.
     pub node_addresses: Option<Vec<Address>>,
     /// The address that it leads to, in a cloud whose routes lead to addresses. A Node that does not have it is not led to; and
     /// where neither `node` nor `provider_id` leads to a Node, the one that has it is meant.

@@ -44,9 +44,15 @@ pub(super) async fn error_is_no_answer(scene: &Scene) -> Verdict {
         scene.trouble(trouble).await?;
         // A search for a name that finds nothing cannot be told from a cloud that shows nothing.
         let names = names.iter().filter(|_| trouble != Trouble::Empty);
-        for answer in scene.find(&by_id.iter().chain(names).cloned().collect::<Vec<_>>()).await? {
-            let Ok(state) = answer else { continue };
-            return broken(format!("in spite of {trouble:?} it answered {state:?}"));
+        let asked: Vec<_> = by_id.iter().chain(names).cloned().collect();
+        for (asked, answer) in asked.iter().zip(scene.find(&asked).await?) {
+            match answer {
+                Ok(state) => return broken(format!("in spite of {trouble:?} it answered {state:?}")),
+                Err(error) if error.seen().is_some() && asked.node == *"gone" => {
+                    return broken(format!("{trouble:?} makes it see a machine that was deleted: {error}"));
+                }
+                Err(_) => {}
+            }
         }
     }
     scene.mend().await;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bowline_cloud::{
     Capabilities, CloudProvider, Error, ErrorKind, Identity, InstanceCapabilities, InstancePage, Instances, PageToken,
-    ProviderInfo, Result, Retry,
+    ProviderInfo, Result, Retry, Seen,
 };
 use bowline_conformance::{
     Bench, Capability, Complaint, Group, Hand, Need, Outcome, Report, Trouble, WantedMachine, cases, run,
@@ -25,6 +25,7 @@ enum Flaw {
     AnswersInItsOwnOrder,
     ErrorIsGone,
     ErrorIsNobodyOfThatName,
+    ErrorSeesTheGone,
     LeftOutIsGone,
     StoppedIsGone,
     StoppedIsRunning,
@@ -127,6 +128,7 @@ impl Toy {
         match self.flaw {
             Flaw::EverythingUnexpected => Err(Error::new(ErrorKind::Unexpected, "toy", "?")),
             Flaw::ForgetsDelay => Err(error.retry(Retry::Backoff)),
+            Flaw::ErrorSeesTheGone => Err(error.but_seen(Seen::Running)),
             _ => Err(error),
         }
     }
@@ -462,6 +464,7 @@ async fn each_flaw_is_caught_by_the_case_for_it() {
         (Flaw::AnswersInItsOwnOrder, "one_answer_each"),
         (Flaw::ErrorIsGone, "error_is_no_answer"),
         (Flaw::ErrorIsNobodyOfThatName, "error_is_no_answer"),
+        (Flaw::ErrorSeesTheGone, "error_is_no_answer"),
         (Flaw::LeftOutIsGone, "gone_is_certain"),
         (Flaw::StoppedIsGone, "stopped_is_not_gone"),
         (Flaw::StoppedIsRunning, "stopped_is_told"),

@@ -180,7 +180,7 @@ fn steps(lane: &Lane) -> impl Iterator<Item = Step> {
 fn removal(removal: &Removal) -> Step {
     let why = match removal.why {
         Why::Unwanted => "the node does not have this range",
-        Why::Moved => "the node has other addresses",
+        Why::Moved => "it does not lead to the node as it is now",
         Why::Blackhole => "it leads nowhere",
         Why::InTheWay => "another node has this range",
         Why::Stray => "the node does not exist",

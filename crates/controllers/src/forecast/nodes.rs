@@ -162,7 +162,9 @@ async fn ask(
     let questions: Vec<_> = nodes.iter().map(|node| InstanceRef::of(node)).collect();
     let sightings = clouds.observe(&questions, freshness).await;
     let answer = |(node, sighting): (&Arc<Node>, Result<Sighting, Error>)| {
-        if let Err(error) = &sighting {
+        if let Err(error) = &sighting
+            && error.seen().is_none()
+        {
             fail_once(items.of(node), error);
         }
         node_lifecycle::answer(sighting, options)

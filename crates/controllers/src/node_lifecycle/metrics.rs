@@ -48,6 +48,7 @@ impl Metrics {
             }
             // The provider has nothing to say, which upstream counts as having said that it exists.
             Ok(Sighting::Owned { .. } | Sighting::Nobody(_)) => "success",
+            Err(error) if error.seen().is_some() => "success",
             Err(error) => match error.kind() {
                 ErrorKind::Unsupported => "not_implemented",
                 ErrorKind::NotFound => "instance_not_found",
@@ -56,7 +57,12 @@ impl Metrics {
             },
         };
         self.calls.with_label_values(&["instance_exists", exists]).inc();
-        if matches!(sighting, Ok(Sighting::Owned { state, .. }) if state.instance().is_some()) {
+        let is_seen = match sighting {
+            Ok(Sighting::Owned { state, .. }) => state.instance().is_some(),
+            Ok(Sighting::Nobody(_)) => false,
+            Err(error) => error.seen().is_some(),
+        };
+        if is_seen {
             self.calls.with_label_values(&["instance_shutdown", "success"]).inc();
         }
     }

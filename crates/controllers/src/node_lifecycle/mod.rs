@@ -19,7 +19,7 @@ mod pace;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::{Clouds, Error, ErrorKind, Freshness, Nobody, Sighting};
+use bowline_cloud::{Clouds, Error, ErrorKind, Freshness, Nobody, Seen, Sighting};
 use bowline_core::lifecycle::{self, Answer, Fleet, Glance, Held, Look, Memory, Moment, Policy};
 use bowline_core::{InstanceRef, InstanceState, Node, NodeName};
 use bowline_kube::{Change, Cluster, EventSink, EventSource, EventType, ObjectRef, Right};
@@ -159,7 +159,9 @@ impl NodeLifecycleController {
 
     fn answer(&self, node: &Node, sighting: Result<Sighting, Error>) -> Answer {
         self.metrics.answered(&sighting);
-        if let Err(error) = &sighting {
+        if let Err(error) = &sighting
+            && error.seen().is_none()
+        {
             self.tell_failure(node, error);
         }
         let answer = answer(sighting, &self.options);
@@ -228,6 +230,11 @@ pub(crate) fn answer(sighting: Result<Sighting, Error>, options: &Options) -> An
         },
         Ok(Sighting::Nobody(Nobody::Unclaimed)) if options.delete_unclaimed => Answer::Gone,
         Ok(Sighting::Nobody(_)) => Answer::Nobodys,
-        Err(_) => Answer::Failed,
+        // What else there is to know of the machine is the cloud-node-controller's concern.
+        Err(error) => match error.seen() {
+            Some(Seen::Running) => Answer::Running,
+            Some(Seen::Stopped) => Answer::Stopped,
+            None => Answer::Failed,
+        },
     }
 }

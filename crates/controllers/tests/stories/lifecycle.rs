@@ -1,12 +1,15 @@
 //! Catalogue 9.4: stopped and vanished machines.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bowline_local::{Fault, FaultSpec};
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
-use crate::world::{SHUTDOWN, World, has_taint, machine, taints, version};
+use crate::world::{SHUTDOWN, UNINITIALIZED, World, addresses, has_taint, machine, taints, version};
+use crate::wrappers::Blurred;
 
 /// Long enough for every grace, confirmation and retry.
 const LONG: Duration = Duration::from_secs(300);
@@ -212,4 +215,33 @@ async fn f13_f14_a_cloud_that_cannot_tell_stopped_from_running_taints_nobody() {
     world.start();
     world.pass(LONG).await;
     assert!(taints(&world.node("node0").await).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_was_seen_counts_although_no_more_can_be_told_of_it() {
+    let mut world = World::new().await;
+    let is_blurred = Arc::new(AtomicBool::new(true));
+    let blurred = is_blurred.clone();
+    world.wrap = Box::new(move |inner| Blurred::around(inner, blurred.clone()));
+    for (index, name) in ["runs", "stopped", "new"].iter().enumerate() {
+        world.cloud().add(machine(name, &format!("i-{index}"), &["I10.0.0.1"])).unwrap();
+    }
+    world.cloud().stop("i-1").unwrap();
+    for (name, id) in [("runs", "i-0"), ("stopped", "i-1"), ("gone", "i-9")] {
+        world.join(name, &format!("local://{id}"), "False").await;
+    }
+    let known = addresses(&world.node("runs").await);
+    world.register("new").await;
+    world.start();
+    world.gone("gone").await;
+    world.pass(LONG).await;
+    assert!(has_taint(&world.node("stopped").await, SHUTDOWN));
+    assert!(!has_taint(&world.node("runs").await, SHUTDOWN));
+    assert_eq!(addresses(&world.node("runs").await), known, "addresses stay while they cannot be read");
+    assert!(world.event("runs", "CloudUnavailable").await.is_none(), "what was to be known of it is known");
+    assert!(has_taint(&world.node("new").await, UNINITIALIZED));
+    let told = world.event("new", "CloudUnavailable").await.unwrap();
+    assert!(told.message.unwrap().contains("the ports may not be read"));
+    is_blurred.store(false, Ordering::SeqCst);
+    world.initialized("new").await;
 }

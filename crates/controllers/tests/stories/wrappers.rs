@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    Applied, Capabilities, CloudProvider, Error, Instances, LoadBalancers, ProviderInfo, Result, Routes,
+    Applied, Capabilities, CloudProvider, Error, ErrorKind, Instances, LoadBalancers, ProviderInfo, Result, Routes,
+    Seen,
 };
 use bowline_core::{
     ClusterName, Instance, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan,
@@ -76,6 +77,36 @@ pub(crate) struct Declining;
 pub(crate) struct Retold {
     inner: Arc<dyn CloudProvider>,
     id: Option<&'static str>,
+}
+
+/// Has seen every machine, and cannot tell more of it as long as the story says so.
+pub(crate) struct Blurred {
+    inner: Arc<dyn CloudProvider>,
+    is_blurred: Arc<AtomicBool>,
+}
+
+impl Blurred {
+    pub(crate) fn around(inner: Arc<dyn CloudProvider>, is_blurred: Arc<AtomicBool>) -> Arc<dyn CloudProvider> {
+        Wrapped::instances(inner.clone(), Blurred { inner, is_blurred })
+    }
+
+    fn blur(&self, state: InstanceState) -> Result<InstanceState> {
+        let seen = match &state {
+            InstanceState::Running(_) => Seen::Running,
+            InstanceState::Stopped(_) => Seen::Stopped,
+            InstanceState::Gone | InstanceState::NotMine => return Ok(state),
+        };
+        let error = Error::new(ErrorKind::PermissionDenied, "list ports", "the ports may not be read");
+        if self.is_blurred.load(Ordering::SeqCst) { Err(error.but_seen(seen)) } else { Ok(state) }
+    }
+}
+
+#[async_trait]
+impl Instances for Blurred {
+    async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        let Some(instances) = self.inner.instances() else { return Vec::new() };
+        instances.find(asked).await.into_iter().map(|answer| self.blur(answer?)).collect()
+    }
 }
 
 #[async_trait]

@@ -72,7 +72,7 @@ pub struct Removal {
 pub enum Why {
     /// The Node that it leads to does not have this range.
     Unwanted,
-    /// It leads to addresses that the Node no longer has.
+    /// It does not lead to the addresses that the Node has now.
     Moved,
     /// It leads nowhere.
     Blackhole,

@@ -217,6 +217,7 @@ fn r08_r09_addresses_count_where_the_cloud_tells_them_in_any_order() {
     let anew = ["-10.120.0.0/24 node-1", "+10.120.0.0/24 node-1"];
     assert_eq!(told(node(), led_to("I10.0.0.7 E8.8.8.8")), anew, "R8");
     assert_eq!(told(node(), led_to("I10.0.0.1")), anew, "R8: one is missing");
+    assert_eq!(told(node(), led_to("")), anew, "no traffic gets through");
     assert_eq!(told(node(), led_to("E8.8.8.8 I10.0.0.1")), [""; 0], "another order");
     assert_eq!(told(node(), vec![route("node-1", "10.120.0.0/24")]), [""; 0], "R9");
 }

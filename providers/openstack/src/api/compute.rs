@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use http::Method;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::Value;
 
-use super::{nullable, text};
-use crate::session::{CallError, Page, Service, Session};
+use super::{nullable, nullable_values, text};
+use crate::session::{CallError, Service, Session};
 
 /// A server.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Server {
     #[serde(deserialize_with = "nullable")]
@@ -23,9 +24,9 @@ pub(crate) struct Server {
     #[serde(rename = "accessIPv6", deserialize_with = "nullable")]
     pub(crate) access_ipv6: String,
     /// By the name of the network.
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "nullable_values")]
     pub(crate) addresses: BTreeMap<String, Vec<ServerAddress>>,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "nullable_values")]
     pub(crate) metadata: BTreeMap<String, String>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) flavor: FlavorRef,
@@ -34,7 +35,7 @@ pub(crate) struct Server {
 }
 
 /// An address of a server.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ServerAddress {
     #[serde(deserialize_with = "nullable")]
@@ -44,17 +45,17 @@ pub(crate) struct ServerAddress {
 }
 
 /// What a server says of its flavor: its ID, or, where a microversion is the default, its name.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct FlavorRef {
     #[serde(deserialize_with = "text")]
     pub(crate) id: String,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "text")]
     pub(crate) original_name: String,
 }
 
 /// A flavor.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Flavor {
     #[serde(deserialize_with = "text")]
@@ -72,18 +73,45 @@ pub(crate) async fn servers(session: &Session, query: &[(&str, &str)]) -> Result
         .await
 }
 
+/// Some of all servers.
+#[derive(Debug, Default)]
+pub(crate) struct ServerPage {
+    pub(crate) servers: Vec<Server>,
+    /// How many more there are of which Nova tells something that makes no sense: one of them is to spoil none of the rest.
+    pub(crate) unread: usize,
+    /// What the next page is asked for with; `None` after the last.
+    pub(crate) next: Option<String>,
+}
+
 /// A page of the servers of the project that fit; `after` is what the page before it calls the next.
 pub(crate) async fn servers_page(
     session: &Session,
     query: &[(&str, &str)],
     after: Option<&str>,
-) -> Result<Page<Server>, CallError> {
+) -> Result<ServerPage, CallError> {
     let call = session.call("server_list", Service::Compute, Method::GET, &["servers", "detail"]);
     let call = match after {
         Some(next) => call.raw_query(next),
         None => call.query(query),
     };
-    call.page("servers").await
+    let page = call.page::<Value>("servers").await?;
+    let listed = page.items.len();
+    let servers: Vec<_> = page.items.iter().filter_map(read).collect();
+    Ok(ServerPage { unread: listed - servers.len(), servers, next: page.next })
+}
+
+/// The server, if it says which one it is and all of it makes sense.
+fn read(item: &Value) -> Option<Server> {
+    let unread = |error: &dyn std::fmt::Display| {
+        let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
+        tracing::warn!(server = id, %error, "Nova lists a server that cannot be read; it is asked for by itself if a node is it");
+    };
+    match Server::deserialize(item) {
+        Ok(server) if server.id.is_empty() => unread(&"it has no ID"),
+        Ok(server) => return Some(server),
+        Err(error) => unread(&error),
+    }
+    None
 }
 
 /// One server.
@@ -105,4 +133,26 @@ pub(crate) async fn flavors(session: &Session) -> Result<Vec<Flavor>, CallError>
 pub(crate) async fn answers(session: &Session) -> Result<(), CallError> {
     let call = session.call("server_list", Service::Compute, Method::GET, &["servers", "detail"]);
     call.query(&[("limit", "1")]).done().await
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_null_or_a_number_where_text_should_be_spoils_no_server() {
+        let server = json!({
+            "id": "a", "metadata": { "hostname": null, "x": "y" }, "addresses": { "net": null, "b": [] },
+            "flavor": { "id": 7, "original_name": 4 },
+        });
+        let server = read(&server).unwrap();
+        assert_eq!(server.metadata.get("hostname").map(String::as_str), Some(""));
+        assert_eq!((server.addresses.len(), server.addresses["net"].as_slice()), (2, [].as_slice()));
+        assert_eq!((server.flavor.id.as_str(), server.flavor.original_name.as_str()), ("7", "4"));
+        for odd in [json!({ "name": "x" }), json!({ "id": "a", "addresses": [] }), json!("a"), json!(null)] {
+            assert_eq!(read(&odd), None, "{odd}");
+        }
+    }
 }

@@ -8,6 +8,8 @@ pub(crate) mod key_manager;
 pub(crate) mod network;
 pub(crate) mod octavia;
 
+use std::collections::BTreeMap;
+
 use http::Method;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -82,6 +84,16 @@ pub(crate) struct Named {
 /// `null` is as if it were not there.
 pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+/// A map of which the values, too, may be `null`.
+pub(crate) fn nullable_values<'de, D, T>(from: D) -> Result<BTreeMap<String, T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    let values: BTreeMap<String, Option<T>> = nullable(from)?;
+    Ok(values.into_iter().map(|(key, value)| (key, value.unwrap_or_default())).collect())
 }
 
 /// Text, which some write as a number.

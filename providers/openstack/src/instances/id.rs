@@ -33,8 +33,14 @@ impl Ids {
         ProviderId::of(NAME, &format!("{region}/{server}"))
     }
 
-    /// The ID of the server, unless it is one of another region: that is an error, because nothing that is said here about
-    /// a server of that ID would be about the one that is meant.
+    /// The server is in another region than ours.
+    pub(crate) fn is_elsewhere(&self, id: &ProviderId) -> bool {
+        parts(id).is_some_and(|(region, _)| !region.is_empty() && region != self.region)
+    }
+
+    /// The ID of the server in small letters, as Nova and Neutron tell it, though both find it in capitals, too. For one of
+    /// another region an error, because nothing that is said here about a server of that ID would be about the one that is
+    /// meant.
     pub(crate) fn read(&self, id: &ProviderId) -> Result<String> {
         let Some((region, server)) = parts(id) else {
             let message = format!(
@@ -42,14 +48,14 @@ impl Ids {
             );
             return Err(Error::new(ErrorKind::InvalidConfig, "read provider ID", message));
         };
-        if !region.is_empty() && region != self.region {
+        if self.is_elsewhere(id) {
             let message = format!(
                 "the provider ID {id:?} is one of the region {region:?}, and this is {:?}: its node is left alone",
                 self.region
             );
             return Err(Error::new(ErrorKind::InvalidConfig, "read provider ID", message));
         }
-        Ok(server.to_owned())
+        Ok(server.to_ascii_lowercase())
     }
 }
 
@@ -85,8 +91,9 @@ mod tests {
     fn case_034_both_spellings_are_read_whichever_is_written() {
         for regional in [false, true] {
             let ids = Ids::new("R1", regional);
-            for text in ["openstack:///abc", "openstack://R1/abc", "/abc", "R1/abc"] {
+            for text in ["openstack:///abc", "openstack://R1/abc", "/abc", "R1/abc", "openstack:///ABC"] {
                 assert_eq!(ids.read(&id(text)).unwrap(), "abc", "{text}");
+                assert!(!ids.is_elsewhere(&id(text)), "{text}");
                 assert!(owns(&id(text)), "{text}");
             }
         }
@@ -98,7 +105,9 @@ mod tests {
     #[test]
     fn case_035_an_id_of_another_region_is_an_error() {
         for region in ["R1", ""] {
-            let error = Ids::new(region, true).read(&id("openstack://R2/abc")).unwrap_err();
+            let ids = Ids::new(region, true);
+            assert!(ids.is_elsewhere(&id("openstack://R2/abc")));
+            let error = ids.read(&id("openstack://R2/abc")).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidConfig);
             assert!(error.to_string().contains("R2"), "{error}");
         }

@@ -5,7 +5,8 @@
 //!                                                                   └─► addresses, labels, ID ──► answers
 //! ```
 //!
-//! A server that is gone is told by Nova alone: a Neutron that does not answer keeps nobody from being told.
+//! Whether a server exists and runs is told by Nova alone: neither a Neutron that does not answer nor a flavor that is gone
+//! keeps anybody from being told. What then fails is the description, with the words of [`Error::but_seen`].
 
 mod addresses;
 mod flavors;
@@ -14,17 +15,18 @@ mod labels;
 mod ports;
 mod search;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bowline_cloud::{Identity, InstancePage, Instances, PageToken, Result};
+use bowline_cloud::{Error, ErrorKind, Identity, InstancePage, Instances, PageToken, Result, Seen};
 use bowline_core::{Instance, InstanceRef, InstanceState};
 
 use crate::OpenStack;
 use crate::api::compute::Server;
 
 pub(crate) use flavors::Flavors;
+use flavors::Types;
 pub(crate) use id::{Ids, owns};
 use ports::Ports;
 pub(crate) use search::{Census, PAGE};
@@ -42,11 +44,11 @@ impl Instances for OpenStack {
         let own = sought.iter().flatten().filter(|identity| **identity != Identity::NotMine);
         let found = self.search(own.cloned().collect()).await;
         let servers = found.values().flatten().flatten();
-        let told = self.describe(&each_once(servers)).await;
+        let details = self.read_details(&each_once(servers)).await;
         let answer = |identity: Result<Identity>| match found.get(&identity?) {
             None => Ok(InstanceState::NotMine),
             Some(Ok(None)) => Ok(InstanceState::Gone),
-            Some(Ok(Some(server))) => told.state(server),
+            Some(Ok(Some(server))) => self.state(server, &details),
             Some(Err(error)) => Err(error.clone()),
         };
         sought.into_iter().map(answer).collect()
@@ -54,8 +56,13 @@ impl Instances for OpenStack {
 
     async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
         let page = self.page(page.map(|token| token.0.as_str())).await?;
-        let told = self.describe(&each_once(page.items.iter())).await;
-        let instances = page.items.iter().map(|server| told.listed(server)).collect::<Result<_>>()?;
+        // A listing is complete, or it is none.
+        if page.unread > 0 {
+            let message = format!("{} of the servers on this page cannot be read; the log says which", page.unread);
+            return Err(Error::new(ErrorKind::Unexpected, "list servers", message));
+        }
+        let details = self.read_details(&each_once(page.servers.iter())).await;
+        let instances = page.servers.iter().map(|server| self.listed(server, &details)).collect::<Result<_>>()?;
         Ok(InstancePage { instances, next: page.next.map(PageToken) })
     }
 
@@ -64,8 +71,7 @@ impl Instances for OpenStack {
         if !owns(id) {
             return Ok(Identity::NotMine);
         }
-        // Nova finds a server by its ID in capitals, too, and tells of it in small letters.
-        Ok(Identity::Id(self.ids().read(id)?.to_ascii_lowercase()))
+        self.ids().read(id).map(Identity::Id)
     }
 }
 
@@ -81,71 +87,56 @@ impl OpenStack {
         Ids::new(&self.config.global.region, self.config.regional)
     }
 
-    /// All that is to be said of these servers.
-    async fn describe(&self, servers: &[&Server]) -> Descriptions {
+    /// All that is to be known of these servers beyond what they say of themselves.
+    async fn read_details(&self, servers: &[&Server]) -> Details<'_> {
         let ids: Vec<_> = servers.iter().map(|server| server.id.as_str()).collect();
         let types = self.learn_types(servers.iter().map(|server| &server.flavor));
         let (types, ports) = futures::join!(types, self.ports_of(&ids));
-        let described = servers.iter().map(|server| {
-            let description = self.description(server, types.of(&server.flavor), &ports);
-            (server.id.clone(), description)
-        });
-        Descriptions(described.collect())
+        Details { types, ports }
     }
 
-    fn description(&self, server: &Server, instance_type: Result<String>, ports: &Ports) -> Result<Description> {
+    /// The answer to a question about this server. That it exists is Nova's to say, and told also if the rest cannot be read.
+    fn state(&self, server: &Server, details: &Details<'_>) -> Result<InstanceState> {
+        let described = details.types.of(&server.flavor).and_then(|kind| self.instance(server, kind, &details.ports));
+        let seen = if server.is_shut_off() { Seen::Stopped } else { Seen::Running };
+        described.map(|instance| in_state(server, instance)).map_err(|error| error.but_seen(seen))
+    }
+
+    /// The same in a listing, which may have servers of others: one whose flavor is not known spoils none of the rest.
+    fn listed(&self, server: &Server, details: &Details<'_>) -> Result<InstanceState> {
+        let kind = details.types.of(&server.flavor).unwrap_or_default();
+        Ok(in_state(server, self.instance(server, kind, &details.ports)?))
+    }
+
+    fn instance(&self, server: &Server, instance_type: String, ports: &Ports) -> Result<Instance> {
         let options = &self.config.networking;
-        let instance = Instance {
+        Ok(Instance {
             id: server.id.clone(),
             name: server.name.clone(),
             provider_id: Some(self.ids().write(&server.id)),
+            instance_type,
             zone: labels::label_value(&server.availability_zone),
             region: self.config.global.region.clone(),
             addresses: addresses::addresses(server, &ports.of(&server.id)?, &ports.on_trunks_of(&server.id), options),
             ..Instance::default()
-        };
-        Ok(Description { instance, instance_type })
+        })
     }
 }
 
-/// What is said of servers, by their IDs.
-struct Descriptions(HashMap<String, Result<Description>>);
-
-/// What is said of one.
-#[derive(Clone)]
-struct Description {
-    /// All but its type.
-    instance: Instance,
-    instance_type: Result<String>,
+/// What is to be known of servers beyond what they say of themselves, and why some of it is not.
+struct Details<'a> {
+    types: Types<'a>,
+    ports: Ports,
 }
 
-impl Descriptions {
-    /// The answer to a question about this server. One that is stopped is told so even if its flavor is not known any more:
-    /// its Node has its labels already, and is not to wait for them.
-    fn state(&self, server: &Server) -> Result<InstanceState> {
-        match self.of(server)? {
-            Description { instance_type: Err(error), .. } if server.status != SHUTOFF => Err(error),
-            description => Ok(description.state(server)),
-        }
-    }
-
-    /// The same in a listing, which may have servers of others: one whose flavor is not known spoils none of the rest.
-    fn listed(&self, server: &Server) -> Result<InstanceState> {
-        Ok(self.of(server)?.state(server))
-    }
-
-    fn of(&self, server: &Server) -> Result<Description> {
-        let missing = || {
-            let message = format!("nothing was read of the server {}", server.id);
-            Err(bowline_cloud::Error::new(bowline_cloud::ErrorKind::Unexpected, FIND, message))
-        };
-        self.0.get(&server.id).cloned().unwrap_or_else(missing)
+impl Server {
+    /// It counts as stopped.
+    fn is_shut_off(&self) -> bool {
+        self.status == SHUTOFF
     }
 }
 
-impl Description {
-    fn state(self, server: &Server) -> InstanceState {
-        let instance = Arc::new(Instance { instance_type: self.instance_type.unwrap_or_default(), ..self.instance });
-        if server.status == SHUTOFF { InstanceState::Stopped(instance) } else { InstanceState::Running(instance) }
-    }
+fn in_state(server: &Server, instance: Instance) -> InstanceState {
+    let instance = Arc::new(instance);
+    if server.is_shut_off() { InstanceState::Stopped(instance) } else { InstanceState::Running(instance) }
 }

@@ -18,7 +18,7 @@ use futures::stream::{self, StreamExt as _};
 
 use super::FIND;
 use crate::OpenStack;
-use crate::api::compute::{self, Server};
+use crate::api::compute::{self, Server, ServerPage};
 
 /// How many servers one page of a listing has: what Nova gives at most, unless it is set otherwise.
 pub(crate) const PAGE: usize = 1000;
@@ -26,20 +26,32 @@ pub(crate) const PAGE: usize = 1000;
 /// How many calls are under way at once for one question.
 pub(super) const PARALLEL: usize = 4;
 
-/// So many single questions are less work than one page.
+/// So many single questions are less work than one page, however short.
 const SINGLY: usize = 4;
+
+/// A page with this many servers is as much work as one more question: Nova takes its time for each of them.
+const SERVERS_PER_QUESTION: usize = 25;
+
+/// Pages in a row without a new server, and pages in all, after which a listing is given up.
+const MOST_IDLE_PAGES: usize = 100;
+const MOST_PAGES: usize = 10_000;
 
 /// What came of looking for servers; `None` if there is no such server.
 pub(super) type Found = HashMap<Identity, Result<Option<Server>>>;
 
-/// How many servers the project had when they were last listed.
+/// How many servers the project had when they were last listed, as far as they were.
 #[derive(Debug, Default)]
 pub(crate) struct Census(AtomicUsize);
 
 impl Census {
     /// As many questions as this are asked one by one.
     fn few(&self) -> usize {
-        SINGLY * self.0.load(Ordering::Relaxed).div_ceil(PAGE).max(1)
+        (self.0.load(Ordering::Relaxed) / SERVERS_PER_QUESTION).max(SINGLY)
+    }
+
+    /// So many were seen, and there may be more: a listing that does not get to its end in time is not begun for ever.
+    fn at_least(&self, servers: usize) {
+        self.0.fetch_max(servers, Ordering::Relaxed);
     }
 
     fn take(&self, servers: usize) {
@@ -76,36 +88,33 @@ impl OpenStack {
         mut open: Vec<Identity>,
         found: &mut Found,
     ) -> std::result::Result<Vec<Identity>, (Vec<Identity>, Error)> {
-        let (mut listed, mut next, mut begun) = (Listed::default(), None, HashSet::new());
+        let (mut listed, mut pages) = (Listed::default(), Pages::default());
         loop {
-            let page = match self.page(next.as_deref()).await {
+            let page = match self.page(pages.next.as_deref()).await.and_then(|page| pages.turn(page)) {
                 Ok(page) => page,
                 Err(error) => return Err((open, error)),
             };
-            if page.next.as_ref().is_some_and(|next| !begun.insert(next.clone())) {
-                return Err((open, endless()));
+            let known = listed.servers;
+            listed.add(page);
+            pages.showed(listed.servers - known);
+            if pages.next.is_none() {
+                self.census.take(listed.servers);
+                open = listed.settle(open, found, true);
+                return Ok(self.settle_absent(&listed, open, found));
             }
-            listed.add(page.items);
-            open = listed.settle(open, found, page.next.is_none());
-            if page.next.is_none() {
-                open = self.settle_absent(&listed, open, found);
-            }
-            match page.next {
-                Some(further) if open.len() > SINGLY => next = Some(further),
-                Some(_) => return Ok(open),
-                None => {
-                    self.census.take(listed.servers);
-                    return Ok(open);
-                }
+            self.census.at_least(listed.servers);
+            open = listed.settle(open, found, false);
+            if open.len() <= self.census.few() {
+                return Ok(open);
             }
         }
     }
 
     /// Moves the names that no server has to `found`: a listing to its end says the same of them as a search for the name. One
-    /// that shows nothing at all may have been hidden from us, and proves nothing.
+    /// that shows nothing at all may have been hidden from us, and proves nothing; nor does one of which something is unread.
     fn settle_absent(&self, listed: &Listed, open: Vec<Identity>, found: &mut Found) -> Vec<Identity> {
         let is_absent = |identity: &Identity| matches!(identity, Identity::Name(name) if !listed.knows(name));
-        if listed.servers == 0 {
+        if listed.servers == 0 || listed.unread > 0 {
             return open;
         }
         let (absent, open): (Vec<_>, Vec<_>) = open.into_iter().partition(is_absent);
@@ -125,14 +134,10 @@ impl OpenStack {
     }
 
     /// One page of all servers.
-    pub(super) async fn page(&self, after: Option<&str>) -> Result<crate::session::Page<Server>> {
+    pub(super) async fn page(&self, after: Option<&str>) -> Result<ServerPage> {
         let limit = PAGE.to_string();
         let page = compute::servers_page(&self.session, &[("limit", &limit)], after).await;
-        let page = page.map_err(|error| error.explain("list servers"))?;
-        match page.items.iter().find(|server| server.id.is_empty()) {
-            Some(server) => Err(nameless(server)),
-            None => Ok(page),
-        }
+        page.map_err(|error| error.explain("list servers"))
     }
 
     /// Asks about this one alone.
@@ -164,6 +169,35 @@ impl OpenStack {
     }
 }
 
+/// Where in a listing we are.
+#[derive(Default)]
+struct Pages {
+    next: Option<String>,
+    seen: HashSet<String>,
+    /// How many pages in a row have shown no server that was not known.
+    idle: usize,
+}
+
+impl Pages {
+    /// Goes on behind `page`, unless the listing leads back to where it was, or on and on.
+    fn turn(&mut self, page: ServerPage) -> Result<ServerPage> {
+        self.next.clone_from(&page.next);
+        match &self.next {
+            Some(next) if !self.seen.insert(next.clone()) => {
+                Err(endless("a page is named as the next one a second time"))
+            }
+            Some(_) if self.idle >= MOST_IDLE_PAGES => Err(endless("page after page shows no other server")),
+            Some(_) if self.seen.len() >= MOST_PAGES => Err(endless("it has more pages than any project has")),
+            _ => Ok(page),
+        }
+    }
+
+    /// The page behind which we are had this many servers that were not known.
+    fn showed(&mut self, new: usize) {
+        self.idle = if new == 0 { self.idle + 1 } else { 0 };
+    }
+}
+
 /// What the pages so far have.
 #[derive(Default)]
 struct Listed {
@@ -171,11 +205,14 @@ struct Listed {
     /// IDs by name in small letters, because Nova's own search does not tell capitals from small letters everywhere.
     by_name: HashMap<String, Vec<String>>,
     servers: usize,
+    /// Servers that were listed and of which nothing is known, not even their names.
+    unread: usize,
 }
 
 impl Listed {
-    fn add(&mut self, servers: Vec<Server>) {
-        for server in servers {
+    fn add(&mut self, page: ServerPage) {
+        self.unread += page.unread;
+        for server in page.servers {
             let id = server.id.clone();
             let named = self.by_name.entry(server.name.to_lowercase()).or_default();
             // Pages that move while they are read show a server twice.
@@ -187,7 +224,7 @@ impl Listed {
     }
 
     /// Moves what is certain to `found`, and returns the rest. A name is certain on the last page alone, and only if Nova
-    /// could not take it for another one.
+    /// could not take it for another one, and nothing is unread that may have it, too.
     fn settle(&self, open: Vec<Identity>, found: &mut Found, is_last: bool) -> Vec<Identity> {
         let (settled, open): (Vec<_>, Vec<_>) = open.into_iter().partition(|identity| self.has(identity, is_last));
         let server = |identity: &Identity| self.server(identity).cloned();
@@ -201,7 +238,7 @@ impl Listed {
     }
 
     fn has(&self, identity: &Identity, is_last: bool) -> bool {
-        self.server(identity).is_some() && (is_last || matches!(identity, Identity::Id(_)))
+        self.server(identity).is_some() && (is_last && self.unread == 0 || matches!(identity, Identity::Id(_)))
     }
 
     fn server(&self, identity: &Identity) -> Option<&Server> {
@@ -238,9 +275,8 @@ fn nameless(server: &Server) -> Error {
     Error::new(ErrorKind::Unexpected, FIND, format!("Nova tells of a server {:?} without an ID", server.name))
 }
 
-fn endless() -> Error {
-    let message = "the list of servers does not end: a page is named as the next one a second time";
-    Error::new(ErrorKind::Unexpected, FIND, message)
+fn endless(why: &str) -> Error {
+    Error::new(ErrorKind::Unexpected, FIND, format!("the list of servers does not end: {why}"))
 }
 
 /// In a cluster of several regions, a server that is not here may be elsewhere.
@@ -268,6 +304,10 @@ mod tests {
         Server { id: id.to_owned(), name: name.to_owned(), ..Server::default() }
     }
 
+    fn page(servers: Vec<Server>) -> ServerPage {
+        ServerPage { servers, ..ServerPage::default() }
+    }
+
     #[test]
     fn case_039_a_name_stands_for_itself_alone() {
         assert_eq!(escaped("n1.example"), r"n1\.example");
@@ -279,10 +319,10 @@ mod tests {
     fn an_id_is_settled_at_once_and_a_name_by_the_last_page() {
         let (id, name) = (Identity::Id("1".to_owned()), Identity::Name("b".to_owned()));
         let (mut listed, mut found) = (Listed::default(), Found::new());
-        listed.add(vec![server("1", "a"), server("2", "b")]);
+        listed.add(page(vec![server("1", "a"), server("2", "b")]));
         let open = listed.settle(vec![id.clone(), name.clone()], &mut found, false);
         assert_eq!((open.as_slice(), found.contains_key(&id)), ([name].as_slice(), true));
-        listed.add(vec![server("2", "b")]);
+        listed.add(page(vec![server("2", "b")]));
         assert!(listed.settle(open, &mut found, true).is_empty(), "a page that moved shows it twice");
         assert_eq!(listed.servers, 2);
     }
@@ -291,7 +331,15 @@ mod tests {
     fn a_name_that_nova_could_take_for_another_is_not_settled_by_a_listing() {
         let open: Vec<_> = ["twin", "case", "absent"].map(|name| Identity::Name(name.to_owned())).into();
         let (mut listed, mut found) = (Listed::default(), Found::new());
-        listed.add(vec![server("1", "twin"), server("2", "Twin"), server("3", "Case")]);
+        listed.add(page(vec![server("1", "twin"), server("2", "Twin"), server("3", "Case")]));
+        assert_eq!(listed.settle(open.clone(), &mut found, true), open);
+    }
+
+    #[test]
+    fn while_something_is_unread_no_name_is_settled() {
+        let open = vec![Identity::Name("a".to_owned())];
+        let (mut listed, mut found) = (Listed::default(), Found::new());
+        listed.add(ServerPage { unread: 1, ..page(vec![server("1", "a")]) });
         assert_eq!(listed.settle(open.clone(), &mut found, true), open);
     }
 
@@ -299,7 +347,25 @@ mod tests {
     fn the_more_servers_there_are_the_more_questions_are_few() {
         let census = Census::default();
         assert_eq!(census.few(), SINGLY);
-        census.take(2 * PAGE + 1);
-        assert_eq!(census.few(), 3 * SINGLY);
+        census.at_least(5000);
+        assert_eq!(census.few(), 200);
+        census.at_least(1000);
+        assert_eq!(census.few(), 200, "there are no fewer than were seen");
+        census.take(1000);
+        assert_eq!(census.few(), 40);
+    }
+
+    #[test]
+    fn a_listing_that_goes_on_and_on_is_given_up() {
+        let further = |n: usize| ServerPage { next: Some(n.to_string()), ..ServerPage::default() };
+        let pages_until_given_up = |new: usize| {
+            let mut pages = Pages::default();
+            let goes_on = |n: &usize| pages.turn(further(*n)).inspect(|_| pages.showed(new)).is_ok();
+            (0..2 * MOST_PAGES).take_while(goes_on).count()
+        };
+        assert_eq!(pages_until_given_up(0), MOST_IDLE_PAGES);
+        assert_eq!(pages_until_given_up(1), MOST_PAGES - 1);
+        let mut pages = Pages::default();
+        assert!(pages.turn(further(1)).is_ok() && pages.turn(further(1)).is_err());
     }
 }

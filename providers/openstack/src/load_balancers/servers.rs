@@ -15,7 +15,8 @@ pub(crate) struct Backend<'a> {
 }
 
 /// Those of these nodes that take traffic. A node without an address of the family is passed over, and so is one of which nobody
-/// has said yet which server it is; a provider ID that makes no sense is an error.
+/// has said yet which server it is, or that is a server of another region, which has no ports here; a provider ID that makes no
+/// sense is an error.
 pub(crate) fn behind<'a>(
     config: &Config,
     targets: &'a [TargetNode],
@@ -24,8 +25,33 @@ pub(crate) fn behind<'a>(
     let ids = Ids::new(&config.global.region, config.regional);
     let staying = targets.iter().filter(|target| !target.draining);
     let backend = |target: &'a TargetNode| {
-        let (id, address) = target.provider_id.as_ref().zip(nodes::address(target, family))?;
+        let id = target.provider_id.as_ref().filter(|id| !ids.is_elsewhere(id))?;
+        let address = nodes::address(target, family)?;
         Some(ids.read(id).map(|server| Backend { server, address }))
     };
     staying.filter_map(backend).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use bowline_core::ProviderId;
+
+    use super::super::testing::node;
+    use super::*;
+
+    /// The servers of nodes with these IDs.
+    fn servers(ids: &[&str]) -> Result<Vec<String>> {
+        let mut config = Config::default();
+        config.global.region = "R1".to_owned();
+        let named = |id: &&str| TargetNode { provider_id: ProviderId::new(id), ..node("n", "I10.0.0.5") };
+        let targets: Vec<_> = ids.iter().map(named).collect();
+        Ok(behind(&config, &targets, None)?.into_iter().map(|backend| backend.server).collect())
+    }
+
+    #[test]
+    fn a_server_is_known_in_capitals_and_one_of_another_region_is_passed_over() {
+        let ids = ["openstack:///8F2C", "openstack://R2/abc", "openstack://R1/abc"];
+        assert_eq!(servers(&ids).unwrap(), ["8f2c", "abc"]);
+        assert!(servers(&["openstack:///a/b"]).is_err(), "it makes no sense");
+    }
 }

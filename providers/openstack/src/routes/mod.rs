@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The router's route is what is listed, so it comes last and goes last: whoever is killed in between finds the work undone,
-//! and does it again. A pair without a route harms nobody, a route without a pair leads to a port that drops what comes back.
+//! and does it again. A pair without a route harms nobody, a route without a pair leads to a port that drops what comes back: it
+//! is listed as one that leads to no address of its Node, and so made anew, with its pair.
 //!
 //! Routes carry no marks. All of the router's are listed, and those are ours whose range is one of the cluster's.
 
@@ -39,7 +40,7 @@ const FEW_HOPS: usize = 50;
 #[async_trait]
 impl Routes for OpenStack {
     async fn list(&self, _: &ClusterName) -> Result<Vec<Route>> {
-        self.route_support(LIST).await?;
+        let support = self.route_support(LIST).await?;
         let router = async {
             let router = network::router(&self.session, self.router_id()?).await;
             router.map_err(|error| error.explain(LIST))
@@ -48,8 +49,13 @@ impl Routes for OpenStack {
         let hops: BTreeSet<_> = router.routes.iter().map(|route| route.nexthop.as_str()).collect();
         let ports = self.ports_beside(&hops.into_iter().collect::<Vec<_>>(), &beside.networks, LIST).await?;
         let neighbours = Neighbours::new(&ports, &beside.networks);
-        let told = |route: &ExtraRoute| self.told(route, neighbours.at(&route.nexthop).and_then(table::server_of));
-        let routes = router.routes.iter().filter_map(told).collect();
+        let listed = |route: &ExtraRoute| {
+            let port = neighbours.at(&route.nexthop);
+            let listed = self.as_route(route, port.and_then(table::server_of))?;
+            let is_whole = !support.pairs || port.is_none_or(|port| table::lets_out(port, &route.destination));
+            Some(if is_whole { listed } else { unfit(listed) })
+        };
+        let routes = router.routes.iter().filter_map(listed).collect();
         self.without_distant(routes, &beside).await
     }
 
@@ -69,7 +75,7 @@ impl Routes for OpenStack {
             }
             return Err(told(error));
         }
-        let made = self.told(&route, server.as_deref());
+        let made = self.as_route(&route, server.as_deref());
         made.map(|made| named(made, spec)).ok_or_else(|| told(unreadable(&route)))
     }
 
@@ -87,8 +93,7 @@ impl Routes for OpenStack {
 impl OpenStack {
     /// The server that the Node says it is.
     fn server_of_spec(&self, spec: &RouteSpec) -> Result<Option<String>> {
-        let Some(id) = &spec.provider_id else { return Ok(None) };
-        Ok(Some(self.ids().read(id)?.to_ascii_lowercase()))
+        spec.provider_id.as_ref().map(|id| self.ids().read(id)).transpose()
     }
 
     /// Ports of these networks that have one of these addresses, and perhaps others.
@@ -104,7 +109,7 @@ impl OpenStack {
     }
 
     /// A route of the router in the words of the contract; `None` if its range makes no sense.
-    fn told(&self, route: &ExtraRoute, server: Option<&str>) -> Option<Route> {
+    fn as_route(&self, route: &ExtraRoute, server: Option<&str>) -> Option<Route> {
         let Some(destination) = parse_cidr(&route.destination) else {
             tracing::warn!(?route, "the router has a route whose range is not understood; it is left alone");
             return None;
@@ -130,6 +135,14 @@ impl OpenStack {
             routes.retain(|route| !route.blackhole || is_near(route));
         }
         Ok(routes)
+    }
+}
+
+/// A route whose Node cannot answer through it.
+fn unfit(route: Route) -> Route {
+    match route.blackhole {
+        true => route,
+        false => Route { node_addresses: Some(Vec::new()), ..route },
     }
 }
 

@@ -89,6 +89,16 @@ pub(super) fn pairs_without(pairs: &[AddressPair], range: &str) -> Option<Vec<Ad
     (others.len() < pairs.len()).then_some(others)
 }
 
+/// The port lets this range out, or need not be told to.
+pub(super) fn lets_out(port: &Port, range: &str) -> bool {
+    let wanted = parse_cidr(range);
+    let covers = |pair: &AddressPair| {
+        is_for(pair, range)
+            || wanted.zip(parse_cidr(&pair.ip_address)).is_some_and(|(range, pair)| pair.contains(&range))
+    };
+    port.port_security_enabled == Some(false) || port.allowed_address_pairs.iter().any(covers)
+}
+
 fn is_for(pair: &AddressPair, range: &str) -> bool {
     pair.ip_address == range || parse_cidr(range).is_some_and(|range| parse_cidr(&pair.ip_address) == Some(range))
 }
@@ -177,5 +187,25 @@ mod tests {
         assert_eq!(pairs_without(&others, "10.244.1.0/24"), None);
         let spelled = [pair("FD00:0::/64", None)];
         assert_eq!(pairs_with(&spelled, "fd00::/64"), None, "however it is spelled");
+    }
+
+    #[test]
+    fn a_port_lets_out_what_a_pair_has_or_contains_and_everything_without_port_security() {
+        let lets_out = |ip_address: &str, port_security_enabled, range: &str| {
+            let pair = AddressPair { ip_address: ip_address.to_owned(), mac_address: None };
+            lets_out(&Port { allowed_address_pairs: vec![pair], port_security_enabled, ..Port::default() }, range)
+        };
+        for (pair, is_let_out) in [
+            ("10.244.1.0/24", true),
+            ("10.244.0.0/16", true),
+            ("0.0.0.0/0", true),
+            ("10.244.1.0/25", false),
+            ("10.244.1.0", false),
+            ("::/0", false),
+            ("", false),
+        ] {
+            assert_eq!(lets_out(pair, None, "10.244.1.0/24"), is_let_out, "{pair}");
+        }
+        assert!(lets_out("", Some(false), "10.244.1.0/24") && !lets_out("", Some(true), "10.244.1.0/24"));
     }
 }

@@ -33,7 +33,7 @@ use crate::metrics::Metrics;
 
 pub(crate) use auth::Access;
 use auth::Identity;
-pub(crate) use call::{Call, Page};
+pub(crate) use call::Call;
 pub(crate) use catalog::Service;
 pub(crate) use error::CallError;
 

@@ -1,7 +1,7 @@
 //! Security groups.
 
 use bowline_cloud::ErrorKind;
-use bowline_core::Protocol;
+use bowline_core::{Protocol, ProviderId, TargetNode};
 use bowline_openstack::Config;
 use bowline_openstack_simulator::{Fault, FaultSpec, Kind, NewPort, NewServer, Options, Record};
 use http::Method;
@@ -60,6 +60,22 @@ async fn case_139_and_143_node_ports_are_open_to_the_member_subnet_and_nothing_e
     assert_eq!(world.writes(), Vec::<String>::new());
     world.remove(&mut web).await.unwrap();
     world.assert_empty();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_in_capitals_joins_the_group_and_a_node_of_another_region_stops_nobody() {
+    let world = world();
+    let mut web = world.service();
+    let id = web.spec.targets[0].provider_id.as_ref().and_then(|id| id.rest()).unwrap().to_uppercase();
+    web.spec.targets[0].provider_id = ProviderId::new(&format!("openstack://{id}"));
+    let elsewhere = TargetNode {
+        provider_id: ProviderId::new("openstack://elsewhere/8f2c"),
+        node: "elsewhere".into(),
+        ..web.spec.targets[1].clone()
+    };
+    web.spec.targets.push(elsewhere);
+    world.ensure(&mut web).await.unwrap();
+    assert_eq!(members(&world).len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

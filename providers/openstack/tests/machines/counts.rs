@@ -67,6 +67,21 @@ async fn a_few_servers_among_thousands_are_not_listed_page_by_page() {
 }
 
 #[tokio::test]
+async fn a_listing_is_given_up_once_the_project_is_seen_to_be_large() {
+    let cloud = Cloud::with(Options { servers_per_page: 100, ..Options::default() }, |_| {});
+    let ids = servers(&cloud, 1000);
+    // The oldest are on the last page. Three pages show that there are enough servers to ask for ten of them one by one.
+    let asked: Vec<_> = ids[..10].iter().map(|id| with_id("n", &format!("openstack:///{id}"))).collect();
+    for pages in [Some(3), None] {
+        cloud.simulator.forget_calls();
+        let answers = cloud.provider.find(&asked).await;
+        assert!(answers.iter().all(|answer| matches!(answer, Ok(InstanceState::Running(_)))));
+        let counts = cloud.simulator.counts();
+        assert_eq!((counts.get("GET servers/detail").copied(), counts.get("GET servers/{id}")), (pages, Some(&10)));
+    }
+}
+
+#[tokio::test]
 async fn a_page_that_cannot_be_read_fails_those_that_are_not_found_yet() {
     let cloud = Cloud::with(Options { servers_per_page: 10, ..Options::default() }, |_| {});
     let ids = servers(&cloud, 20);

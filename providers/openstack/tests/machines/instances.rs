@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use bowline_cloud::{CloudProvider as _, ErrorKind, Identity, Instances as _, Retry};
+use bowline_cloud::{CloudProvider as _, Error, ErrorKind, Identity, Instances as _, Retry, Seen};
 use bowline_core::InstanceState;
 use bowline_openstack_simulator::{Fault, FaultSpec, Kind, NewPort, NewServer, Service};
 use http::Method;
@@ -106,14 +106,17 @@ async fn case_040_nova_says_that_a_server_is_gone_and_an_error_says_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_is_told_without_neutron() {
+async fn whether_a_server_exists_and_runs_is_told_without_neutron() {
     let cloud = Cloud::new();
-    let id = cloud.simulator.add_server(NewServer::named("node-1"));
+    let [runs, stopped] = ["a", "b"].map(|name| cloud.simulator.add_server(NewServer::named(name)));
+    cloud.simulator.stop_server(&stopped);
     cloud.simulator.inject(FaultSpec::always(Fault::Answer(503, String::new())).of(Service::Network));
-    let asked = [with_id("a", &format!("openstack:///{id}")), with_id("b", "openstack:///nobody")];
+    let asked = [runs.as_str(), &stopped, "nobody"].map(|id| with_id("n", &format!("openstack:///{id}")));
     let answers = cloud.provider.find(&asked).await;
-    assert_eq!(answers[0].as_ref().unwrap_err().kind(), ErrorKind::Unavailable);
-    assert_eq!(state(answers[1].as_ref().unwrap()), "gone");
+    let told = |answer: &Result<InstanceState, Error>| answer.as_ref().map(state).map_err(|e| (e.kind(), e.seen()));
+    assert_eq!(told(&answers[0]), Err((ErrorKind::Unavailable, Some(Seen::Running))));
+    assert_eq!(told(&answers[1]), Err((ErrorKind::Unavailable, Some(Seen::Stopped))));
+    assert_eq!(told(&answers[2]), Ok("gone"));
 }
 
 #[tokio::test]
@@ -127,6 +130,27 @@ async fn a_listing_proves_nobodys_absence() {
     cloud.simulator.inject(list);
     let answers = cloud.provider.find(&asked).await;
     assert!(answers.iter().all(|answer| state(answer.as_ref().unwrap()) == "running"), "{answers:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_makes_no_sense_spoils_nobody_elses_answer() {
+    let cloud = Cloud::new();
+    let ids: Vec<_> = (0..8).map(|n| cloud.simulator.add_server(NewServer::named(&format!("node-{n}")))).collect();
+    cloud.simulator.edit(Kind::Server, &ids[0], |server| {
+        server.insert("addresses".to_owned(), json!("none"));
+    });
+    cloud.simulator.edit(Kind::Server, &ids[1], |server| {
+        server.insert("metadata".to_owned(), json!({ "hostname": null }));
+    });
+    let by_id = ids.iter().map(|id| with_id("n", &format!("openstack:///{id}"))).collect::<Vec<_>>();
+    let by_name = (0..8).map(|n| named(&format!("node-{n}"))).collect();
+    for asked in [by_id, by_name] {
+        let answers = cloud.provider.find(&asked).await;
+        assert_eq!(answers[0].as_ref().unwrap_err().kind(), ErrorKind::Unexpected);
+        assert!(answers[1..].iter().all(|answer| state(answer.as_ref().unwrap()) == "running"), "{answers:?}");
+    }
+    assert!(cloud.simulator.counts().contains_key("GET servers/detail"), "they were listed");
+    assert_eq!(cloud.provider.list(None).await.unwrap_err().kind(), ErrorKind::Unexpected, "no listing without it");
 }
 
 #[tokio::test]
@@ -202,15 +226,15 @@ async fn a_server_that_says_the_name_of_its_flavor_is_believed() {
 }
 
 #[tokio::test]
-async fn case_046_a_flavor_that_is_deleted_is_an_error_unless_the_server_is_stopped() {
+async fn case_046_a_flavor_that_is_deleted_is_an_error_that_says_whether_the_server_runs() {
     let cloud = Cloud::new();
     let server = NewServer { flavor: "deleted".to_owned(), ..NewServer::named("node-1") };
     let id = cloud.simulator.add_server(server);
     let error = cloud.find(named("node-1")).await.unwrap_err();
     assert_eq!((error.kind(), error.operation()), (ErrorKind::NotFound, "get flavor"));
+    assert_eq!(error.seen(), Some(Seen::Running));
     cloud.simulator.stop_server(&id);
-    let told = cloud.find(named("node-1")).await.unwrap();
-    assert_eq!((state(&told), told.instance().unwrap().instance_type.as_str()), ("stopped", ""));
+    assert_eq!(cloud.find(named("node-1")).await.unwrap_err().seen(), Some(Seen::Stopped));
     let page = cloud.provider.list(None).await.unwrap();
     assert_eq!(page.instances.len(), 1, "it spoils no listing");
 }

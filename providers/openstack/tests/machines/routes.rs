@@ -253,6 +253,39 @@ async fn work_that_was_cut_short_is_seen_and_done_again() {
 }
 
 #[tokio::test]
+async fn a_route_that_lacks_its_pair_is_listed_as_one_to_be_made_anew() {
+    let cloud = cloud(Neutron::Atomic);
+    let spec = cloud.spec("10.10.0.5", RANGE).await;
+    let made = cloud.create(&spec).await.unwrap();
+    assert_eq!(cloud.listed().await, [made.clone()]);
+    let edit = |key: &str, value: Value| {
+        cloud.simulator.edit(Kind::Port, &cloud.port_id("10.10.0.5"), |port| {
+            port.insert(key.to_owned(), value.clone());
+        });
+    };
+    // Whoever was to remove the route has taken its pair, and no more.
+    edit("allowed_address_pairs", json!([]));
+    let listed = cloud.listed().await;
+    assert_eq!(listed, [Route { node_addresses: Some(Vec::new()), ..made.clone() }]);
+    for (pairs, security) in [(json!([{ "ip_address": "10.244.0.0/16" }]), true), (json!([]), false)] {
+        edit("allowed_address_pairs", pairs);
+        edit("port_security_enabled", json!(security));
+        assert_eq!(cloud.listed().await, [made.clone()]);
+    }
+    edit("port_security_enabled", json!(true));
+    cloud.delete(&listed[0]).await.unwrap();
+    assert_eq!(cloud.create(&spec).await.unwrap(), made);
+    assert_eq!((cloud.listed().await, cloud.pairs("10.10.0.5")), (vec![made], vec![RANGE.to_owned()]));
+}
+
+#[tokio::test]
+async fn without_pairs_no_route_lacks_one() {
+    let cloud = cloud(Neutron::WithoutPairs);
+    let made = cloud.create(&cloud.spec("10.10.0.5", RANGE).await).await.unwrap();
+    assert_eq!(cloud.listed().await, [made]);
+}
+
+#[tokio::test]
 async fn a_route_to_an_address_that_nobody_has_is_an_error() {
     let cloud = cloud(Neutron::Atomic);
     let spec = cloud.spec("10.10.0.5", RANGE).await;

@@ -146,7 +146,7 @@ async fn one_page_is_asked_for_alone_and_names_the_next() {
     let session = &provider(&cloud, GLOBAL).session;
     let first = compute::servers_page(session, &[("limit", "1")], None).await.unwrap();
     let second = compute::servers_page(session, &[("limit", "1")], first.next.as_deref()).await.unwrap();
-    assert_eq!((first.items.len(), second.items[0].id.as_str(), second.next), (1, "b", None));
+    assert_eq!((first.servers.len(), second.servers[0].id.as_str(), second.next), (1, "b", None));
     assert_eq!(cloud.calls()[1].url, "http://nova/v2.1/servers/detail?limit=1&marker=a");
 }
 
