@@ -1,6 +1,7 @@
 //! Octavia.
 
 mod checks;
+mod choices;
 mod listeners;
 mod load_balancers;
 mod members;
@@ -52,10 +53,8 @@ fn route(state: &mut State, call: &Call) -> Outcome {
     match (call.method.as_str(), resource.as_slice()) {
         ("GET", ["providers"]) => Ok(providers(state)),
         ("GET", ["quotas", "defaults"]) => Err(forbidden()),
-        ("GET", ["flavors"]) => Ok(Reply::json(200, json!({"flavors": [], "flavors_links": []}))),
-        ("GET", ["availabilityzones"]) => {
-            Ok(Reply::json(200, json!({"availability_zones": [], "availability_zones_links": []})))
-        }
+        ("GET", ["flavors", rest @ ..]) => choices::answer(state, call, choices::flavor(state), rest),
+        ("GET", ["availabilityzones", rest @ ..]) => choices::answer(state, call, choices::zone(state), rest),
         ("GET", ["quotas", _]) => Ok(quotas::limits(state)),
         ("POST", ["loadbalancers"]) => load_balancers::create(state, call),
         ("PUT", ["loadbalancers", id]) => load_balancers::update(state, call, id),
