@@ -16,23 +16,13 @@ use serde_json::{Value, json};
 
 use crate::identity;
 use crate::listing;
-use crate::records::{Fields, Kind, Record, object};
+use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
 
 pub(crate) use load_balancers::add as add_balancer;
 pub(crate) use views::view;
 pub(crate) use work::{Workload, finish_all, settle};
-
-/// Puts a record below the one that it hangs on, in service, and returns its ID.
-pub(crate) fn add_below(state: &mut State, kind: Kind, owner: &str, fields: Value) -> String {
-    let mut record = skeletons::new(state, kind);
-    record.set("provisioning_status", "ACTIVE");
-    record.extend(object(fields));
-    let id = record.text("id").to_owned();
-    state.records.of_mut(kind).insert(owner, record);
-    id
-}
 
 /// The role without which Octavia talks to nobody.
 const ROLE: &str = "load-balancer_member";
