@@ -97,10 +97,11 @@ pub(crate) enum Command {
     /// includes flags that cannot work.
     Plan(Box<PlanArgs>),
 
-    /// List what this cluster has left behind in its clouds: load balancers without a Service, and routes without a Node.
+    /// List what this cluster has left behind in its clouds: load balancers without a Service, or what is left of them, and routes
+    /// without a Node.
     ///
-    /// Each balancer is shown with what it consists of. With --delete they are removed, after a question. The exit code is 1 if
-    /// anything went wrong.
+    /// Of each Service all is shown that is left. With --delete they are removed, after a question. The exit code is 1 if anything
+    /// went wrong.
     Orphans(Box<OrphansArgs>),
 
     /// Look whether the manager can work here, before it does: inside or outside of a cluster.

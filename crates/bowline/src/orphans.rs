@@ -1,5 +1,5 @@
-//! `bowline orphans`: balancers in a cloud that carry this cluster's mark and whose Service is gone, and routes whose Node
-//! is gone.
+//! `bowline orphans`: what carries this cluster's mark in a cloud and whose Service is gone, balancers or parts of them, and
+//! routes whose Node is gone.
 //!
 //! ```text
 //!  clouds: whose balancers are there? ──► cluster: which of those Services live? ──► the others are orphans
@@ -14,7 +14,7 @@ mod print;
 mod remove;
 mod routes;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::{BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use crate::serve::say;
 use crate::settings::{self, Reach};
 use routes::{LostRoute, Routes};
 
-/// A balancer without a Service.
+/// A balancer without a Service, or what is left of one.
 struct Orphan {
     cloud: Cloud,
     key: LoadBalancerKey,
@@ -109,7 +109,7 @@ fn is_agreed(findings: &Findings, yes: bool) -> anyhow::Result<bool> {
         return Err(BadInput(why.to_owned()).into());
     }
     // On standard error, so that standard output stays readable by scripts.
-    let question = format!("Delete {} of the cluster {} for good? [y/N] ", findings.count(), findings.cluster);
+    let question = print::question(&findings.cluster, findings.services(), findings.routes_to_go());
     let _ = std::io::Write::write_all(&mut std::io::stderr(), question.as_bytes());
     let mut answer = String::new();
     input.lock().read_line(&mut answer).context("cannot read the answer")?;
@@ -207,13 +207,9 @@ impl Findings {
         self.lost_routes().iter().filter(|lost| lost.doubt.is_none()).count()
     }
 
-    /// How many there are of each kind, in words.
-    fn count(&self) -> String {
-        match (self.orphans.len(), self.routes_to_go()) {
-            (balancers, 0) => format!("these {balancers} load balancers"),
-            (0, routes) => format!("these {routes} routes"),
-            (balancers, routes) => format!("these {balancers} load balancers and {routes} routes"),
-        }
+    /// Of how many Services something is left; of one it may be in several clouds.
+    fn services(&self) -> usize {
+        self.orphans.iter().map(|orphan| &orphan.key).collect::<HashSet<_>>().len()
     }
 
     /// Removes all of them, and tells what became of each.

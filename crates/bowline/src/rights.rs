@@ -20,6 +20,7 @@ pub(crate) const REVIEW_TOKENS: Right = Right {
     verbs: &["create"],
     scope: Scope::Cluster,
     why: "to ask who it is that wants to see metrics or status",
+    without: Some("who shows a token is refused; probes show none, and are answered"),
 };
 
 /// For `bowline-serving`: whether they may.
@@ -29,6 +30,7 @@ pub(crate) const REVIEW_ACCESS: Right = Right {
     verbs: &["create"],
     scope: Scope::Cluster,
     why: "to ask whether they may",
+    without: Some("metrics and status are for system:masters alone; probes are answered"),
 };
 
 /// For `bowline-serving`: which authorities sign the certificates of clients and of front proxies.
@@ -38,6 +40,7 @@ pub(crate) const READ_AUTHORITIES: Right = Right {
     verbs: &["get", "list", "watch"],
     scope: Scope::Named(Cow::Borrowed(SYSTEM), Cow::Borrowed("extension-apiserver-authentication")),
     why: "to know who signs the certificates of those who ask",
+    without: None,
 };
 
 /// What is switched on beside the controllers.
@@ -183,12 +186,13 @@ const HEAD: &str = "\
 <!-- Made by `cargo xtask generate` from the declarations beside the code; change those instead. -->
 
 What the manager asks of the API server, by what has to be switched on for it. `bowline manifests` grants exactly the rights \
-of what is switched on. Without `--use-service-account-credentials` all of them belong to the service account of the process; \
+of what is switched on; where the last column says something, the manager does without that right, and `bowline check` warns. \
+Without `--use-service-account-credentials` all of them belong to the service account of the process; \
 with it, those of a controller belong to the account that is named beside it, which API servers grant them to by themselves. \
 The providers know no Kubernetes and need no rights in it; what they need in their cloud is in their own documentation.
 
-| who | account | API group | resource | verbs | where | why |
-|---|---|---|---|---|---|---|
+| who | account | API group | resource | verbs | where | why | without it |
+|---|---|---|---|---|---|---|---|
 ";
 
 /// The reference page of all rights.
@@ -218,7 +222,8 @@ fn row(part: &str, account: &str, right: &Right) -> String {
     };
     let group = if right.group.is_empty() { "core" } else { right.group };
     let (verbs, resource, why) = (right.verbs.join(", "), right.resource, right.why);
-    format!("| {part} | {account} | {group} | `{resource}` | {verbs} | {place} | {why} |\n")
+    let without = right.without.unwrap_or_default();
+    format!("| {part} | {account} | {group} | `{resource}` | {verbs} | {place} | {why} | {without} |\n")
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ const AFTER_A_FAILURE: Duration = Duration::from_secs(30);
 /// What the process needs so that these controllers can have accounts of their own. The accounts' own rights are those of the
 /// controllers.
 pub fn rights(controllers: &[&'static str]) -> Vec<Right> {
-    let right = |resource, scope, why| Right { group: "", resource, verbs: &["create"], scope, why };
+    let right = |resource, scope, why| Right { group: "", resource, verbs: &["create"], scope, why, without: None };
     let create =
         right("serviceaccounts", Scope::Namespace(NAMESPACE.into()), "to make a controller's account if it is missing");
     let token = |name: &&'static str| {

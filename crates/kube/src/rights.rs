@@ -23,6 +23,8 @@ pub struct Right {
     pub scope: Scope,
     /// What for, for the person who reads the role.
     pub why: &'static str,
+    /// What becomes of that where the right is missing; `None` if it fails.
+    pub without: Option<&'static str>,
 }
 
 /// Where a right holds.
@@ -39,7 +41,13 @@ pub enum Scope {
 impl Right {
     /// To do this everywhere with objects of the core group.
     pub const fn core(resource: &'static str, verbs: &'static [&'static str], why: &'static str) -> Right {
-        Right { group: "", resource, verbs, scope: Scope::Cluster, why }
+        Right { group: "", resource, verbs, scope: Scope::Cluster, why, without: None }
+    }
+
+    /// One that can be done without; then this becomes of it.
+    pub const fn without(mut self, consequence: &'static str) -> Right {
+        self.without = Some(consequence);
+        self
     }
 }
 
@@ -153,7 +161,8 @@ mod tests {
 
     fn lease(name: &'static str) -> Right {
         let scope = Scope::Named("kube-system".into(), name.into());
-        Right { group: "coordination.k8s.io", resource: "leases", verbs: &["update", "get"], scope, why: "to lead" }
+        let verbs = &["update", "get"];
+        Right { group: "coordination.k8s.io", resource: "leases", verbs, scope, why: "to lead", without: None }
     }
 
     #[test]

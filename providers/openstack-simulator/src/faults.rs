@@ -13,7 +13,6 @@ pub struct FaultSpec {
     service: Option<Service>,
     method: Option<Method>,
     template: Option<String>,
-    writes_only: bool,
     after: u64,
     times: Option<u64>,
 }
@@ -42,7 +41,7 @@ pub enum Fault {
 impl FaultSpec {
     /// This fault, for all calls, for ever.
     pub fn always(fault: Fault) -> FaultSpec {
-        FaultSpec { fault, service: None, method: None, template: None, writes_only: false, after: 0, times: None }
+        FaultSpec { fault, service: None, method: None, template: None, after: 0, times: None }
     }
 
     /// For one service only.
@@ -55,12 +54,6 @@ impl FaultSpec {
     /// `pools/{id}/members`.
     pub fn on(mut self, method: Method, template: &str) -> FaultSpec {
         (self.method, self.template) = (Some(method), Some(template.to_owned()));
-        self
-    }
-
-    /// For calls only that would change something; authentication is none.
-    pub fn on_writes(mut self) -> FaultSpec {
-        self.writes_only = true;
         self
     }
 
@@ -81,7 +74,6 @@ impl FaultSpec {
             && self.service.is_none_or(|service| service == call.service)
             && self.method.as_ref().is_none_or(|method| *method == call.method)
             && self.template.as_ref().is_none_or(|wanted| wanted == template)
-            && (!self.writes_only || is_write(call))
     }
 
     /// Whether it strikes this call; it counts those that it lets pass, and those that it strikes.

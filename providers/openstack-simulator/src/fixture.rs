@@ -41,9 +41,9 @@ pub struct Fixture {
     pub default_group: String,
     /// The flavor `m1.tiny`.
     pub flavor: String,
-    /// The only flavor that Octavia knows.
+    /// The only flavor of Octavia.
     pub octavia_flavor: String,
-    /// The only availability zone that Octavia knows.
+    /// The name of the only availability zone of Octavia.
     pub octavia_zone: String,
 }
 

@@ -76,12 +76,6 @@ impl Simulator {
         fixture::add(&mut self.state(), kind, fields)
     }
 
-    /// Puts a record of Octavia there with these fields, below the one that it hangs on: the balancer of a listener or pool,
-    /// the pool of a member or monitor. It is in service. Returns its ID.
-    pub fn add_below(&self, kind: Kind, owner: &str, fields: Value) -> String {
-        octavia::add_below(&mut self.state(), kind, owner, fields)
-    }
-
     /// Makes a network with one subnet, and returns the IDs of both.
     pub fn add_network(&self, name: &str, cidr: &str, external: bool) -> (String, String) {
         let state = &mut *self.state();
@@ -229,6 +223,6 @@ fn shown(state: &crate::simulator::State, kind: Kind, record: &Record) -> Record
             octavia::view(state, kind, record)
         }
         Kind::Network | Kind::SecurityGroup | Kind::FloatingIp => network::view(state, kind, record),
-        _ => object(Value::Object(record.clone())),
+        _ => record.clone(),
     }
 }

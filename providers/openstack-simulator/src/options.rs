@@ -24,6 +24,8 @@ pub struct Options {
     pub octavia_minor: u32,
     /// The providers that Octavia knows.
     pub octavia_providers: Vec<String>,
+    /// Whether Octavia has a flavor and an availability zone, one of each.
+    pub octavia_choices: bool,
     /// How many servers one page of Nova holds at most.
     pub servers_per_page: usize,
     /// How many records one page of Neutron holds at most; `None` gives all unless asked for fewer.
@@ -100,6 +102,7 @@ impl Default for Options {
             ]),
             octavia_minor: 26,
             octavia_providers: texts(&["amphora", "ovn"]),
+            octavia_choices: true,
             servers_per_page: 1000,
             records_per_page: None,
             external_subnets_visible: true,

@@ -128,15 +128,19 @@ impl Table {
 
     /// The oldest first, as Octavia lists.
     pub(crate) fn oldest_first(&self) -> Vec<&Row> {
-        let mut rows: Vec<_> = self.rows.values().collect();
-        rows.sort_by_key(|row| row.made);
-        rows
+        oldest_first(self.rows.values())
     }
 
     /// What hangs on this, the oldest first.
     pub(crate) fn owned_by(&self, owner: &str) -> Vec<&Row> {
-        self.oldest_first().into_iter().filter(|row| row.owner == owner).collect()
+        oldest_first(self.rows.values().filter(|row| row.owner == owner))
     }
+}
+
+fn oldest_first<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<&'a Row> {
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by_key(|row| row.made);
+    rows
 }
 
 /// Reads fields of a record; what is missing or of another type is empty.

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use crate::records::{Record, object};
@@ -142,10 +143,9 @@ fn origin(parts: &http::request::Parts) -> String {
     format!("{}://{authority}", parts.uri.scheme_str().unwrap_or("http"))
 }
 
-/// A path segment without `%41`: a form has the same, if pluses are kept.
+/// A path segment without `%41`.
 fn decoded(segment: &str) -> String {
-    let kept = segment.replace('+', "%2B").replace('&', "%26").replace('=', "%3D");
-    form_urlencoded::parse(kept.as_bytes()).map(|(key, _)| key.into_owned()).next().unwrap_or_default()
+    percent_decode_str(segment).decode_utf8_lossy().into_owned()
 }
 
 /// An answer.

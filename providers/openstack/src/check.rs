@@ -5,15 +5,38 @@ use futures::future::{join_all, try_join_all};
 
 use crate::OpenStack;
 use crate::api::key_manager::Stored;
+use crate::api::network::Network;
 use crate::api::{compute, key_manager, network, octavia};
 use crate::config::Class;
 use crate::session::{Access, CallError, Service};
 
+/// A service that must answer.
+#[derive(Debug, Clone, Copy)]
+enum Needed {
+    Nova,
+    Neutron,
+    Octavia,
+}
+
+impl Needed {
+    fn service(self) -> Service {
+        match self {
+            Needed::Nova => Service::Compute,
+            Needed::Neutron => Service::Network,
+            Needed::Octavia => Service::LoadBalancer,
+        }
+    }
+
+    /// What is done when it is greeted.
+    fn operation(self) -> String {
+        format!("ask {} for a list", self.service().kind())
+    }
+}
+
 impl OpenStack {
-    /// The services that are needed, with what is asked of each.
-    fn services(&self) -> Vec<Service> {
-        let balancers = self.config.load_balancer.enabled.then_some(Service::LoadBalancer);
-        [Service::Compute, Service::Network].into_iter().chain(balancers).collect()
+    fn needed(&self) -> Vec<Needed> {
+        let octavia = self.config.load_balancer.enabled.then_some(Needed::Octavia);
+        [Needed::Nova, Needed::Neutron].into_iter().chain(octavia).collect()
     }
 
     /// Says what in the configuration is not as it was meant, and does no harm.
@@ -33,7 +56,7 @@ impl OpenStack {
                     let message = format!("{error}; {hint}");
                     return Err(Error::new(ErrorKind::InvalidConfig, "find the services", message));
                 }
-                Err(_) if service == Service::LoadBalancer => {}
+                Err(_) if is_for_balancers(service) && !self.config.load_balancer.enabled => {}
                 Err(error) => tracing::warn!(%error, "what needs this service will fail"),
             }
         }
@@ -42,20 +65,18 @@ impl OpenStack {
 
     /// Asks every service for the least.
     pub(crate) async fn ask_everyone(&self) -> Result<()> {
-        try_join_all(self.services().into_iter().map(|service| async move {
-            let operation = format!("ask {} for a list", service.kind());
-            self.greet(service).await.map_err(|error| error.explain(operation))
-        }))
-        .await
-        .map(drop)
+        let greetings = self
+            .needed()
+            .into_iter()
+            .map(|needed| async move { self.greet(needed).await.map_err(|error| error.explain(needed.operation())) });
+        try_join_all(greetings).await.map(drop)
     }
 
-    async fn greet(&self, service: Service) -> std::result::Result<(), CallError> {
-        match service {
-            Service::Compute => compute::answers(&self.session).await,
-            Service::Network => network::answers(&self.session).await,
-            Service::LoadBalancer | Service::LoadBalancerRoot => octavia::answers(&self.session).await,
-            Service::KeyManager => key_manager::answers(&self.session).await,
+    async fn greet(&self, needed: Needed) -> std::result::Result<(), CallError> {
+        match needed {
+            Needed::Nova => compute::answers(&self.session).await,
+            Needed::Neutron => network::answers(&self.session).await,
+            Needed::Octavia => octavia::answers(&self.session).await,
         }
     }
 
@@ -70,10 +91,12 @@ impl OpenStack {
         if self.config.load_balancer.enabled && may_only_read(&access.roles) {
             findings.push(finding("roles", Err(readers(&access.roles))));
         }
-        for service in self.services() {
-            findings.push(self.look_at_service(&access, service).await);
+        for needed in self.needed() {
+            findings.push(self.look_at_service(&access, needed).await);
         }
-        findings.push(self.look_at_keys(&access).await);
+        if self.config.load_balancer.enabled {
+            findings.push(self.look_at_keys(&access).await);
+        }
         let answers = |service| findings.iter().any(|f| f.what == endpoint_name(service) && f.outcome.is_ok());
         let (has_network, has_balancers) = (answers(Service::Network), answers(Service::LoadBalancer));
         if has_network {
@@ -88,14 +111,14 @@ impl OpenStack {
         findings
     }
 
-    async fn look_at_service(&self, access: &Access, service: Service) -> Finding {
-        let what = endpoint_name(service);
-        let operation = format!("ask {} for a list", service.kind());
+    async fn look_at_service(&self, access: &Access, needed: Needed) -> Finding {
+        let service = needed.service();
         let outcome = match access.endpoint(service) {
             Err(error) => Err(error),
-            Ok(url) => self.greet(service).await.map(|()| format!("{url} answers, and lets us read")),
+            Ok(url) => self.greet(needed).await.map(|()| format!("{url} answers, and lets us read")),
         };
-        finding(what, outcome.map_err(|error| with_role(error.explain(operation), service)))
+        let outcome = outcome.map_err(|error| with_role(error.explain(needed.operation()), service));
+        finding(endpoint_name(service), outcome)
     }
 
     /// Without Barbican all is well until somebody wants TLS.
@@ -147,18 +170,27 @@ impl OpenStack {
         findings
     }
 
-    /// Where no network is named, the first that is external has the floating IPs.
+    /// Where no network is named, the first that is external and serves IPv4 has the floating IPs.
     async fn look_for_external_network(&self) -> Finding {
-        let networks =
-            told(network::networks(&self.session, &[("router:external", "true")]).await, "list the networks");
-        let outcome = networks.and_then(|all| {
-            let message =
-                "there is no external network, so balancers get no floating IPs unless floating-network-id names one";
-            let first = all.iter().find(|network| network.external);
-            let first = first.ok_or_else(|| Error::new(ErrorKind::Unsupported, "list the networks", message))?;
-            Ok(format!("floating IPs are taken from {:?}", first.name))
+        let found = told(self.detected_network().await, "list the networks");
+        let outcome = found.and_then(|found| {
+            let message = "there is no external network with a subnet for IPv4, so balancers get no floating IPs unless \
+                           floating-network-id names a network";
+            let network = found.ok_or_else(|| Error::new(ErrorKind::Unsupported, "list the networks", message))?;
+            Ok(format!("floating IPs are taken from {:?}", network.name))
         });
         finding("external network", outcome)
+    }
+
+    /// The network that balancers find where none is named.
+    async fn detected_network(&self) -> std::result::Result<Option<Network>, CallError> {
+        for network in network::networks(&self.session, &[("router:external", "true")]).await? {
+            let visible = network::subnets(&self.session, &[("network_id", &network.id)]).await?;
+            if network.external && network.serves_ipv4(&visible) {
+                return Ok(Some(network));
+            }
+        }
+        Ok(None)
     }
 
     async fn look_at_place(&self, section: String, class: &Class) -> Vec<Finding> {
@@ -300,6 +332,11 @@ impl OpenStack {
 fn quota(what: &str, used: usize, limit: i64) -> Option<Quota> {
     let limit = u64::try_from(limit).ok()?;
     Some(Quota { what: what.to_owned(), used: used as u64, limit })
+}
+
+/// Whether nobody but balancers needs it.
+fn is_for_balancers(service: Service) -> bool {
+    matches!(service, Service::LoadBalancer | Service::KeyManager)
 }
 
 fn endpoint_name(service: Service) -> String {

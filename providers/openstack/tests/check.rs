@@ -9,6 +9,7 @@ use bowline_config::{ConfigFile, Environment, Problems};
 use bowline_http::{Client, Failure};
 use bowline_openstack::{Config, OpenStack, factory};
 use bowline_openstack_simulator::{Endpoint, Fault, FaultSpec, Fixture, Kind, Options, Service, Simulator};
+use serde_json::json;
 
 /// `cloud.conf` for the simulator's user, with these lines behind it.
 fn cloud_conf(auth_url: &str, fixture: &Fixture, lines: &str) -> ConfigFile {
@@ -50,9 +51,10 @@ async fn complaint(cloud: &Simulator, lines: &str, what: &str) -> String {
 
 fn everything_named(fixture: &Fixture) -> String {
     let Fixture { subnet, network, external_network, external_subnet, router, .. } = fixture;
+    let Fixture { octavia_flavor, octavia_zone, .. } = fixture;
     format!(
         "[LoadBalancer]\nnetwork-id = {network}\nsubnet-id = {subnet}\nmember-subnet-id = {subnet}\n\
-         floating-network-id = {external_network}\n\
+         floating-network-id = {external_network}\nflavor-id = {octavia_flavor}\navailability-zone = {octavia_zone}\n\
          [LoadBalancerClass \"dmz\"]\nsubnet-id = {subnet}\nfloating-network-id = {external_network}\n\
          floating-subnet-id = {external_subnet}\n[Route]\nrouter-id = {router}\n"
     )
@@ -79,6 +81,8 @@ async fn a_sound_cloud_has_nothing_wrong_and_everything_that_is_named_is_looked_
         "floating-network-id in [LoadBalancerClass \"dmz\"]: ok",
         "floating-subnet-id in [LoadBalancerClass \"dmz\"]: ok",
         "lb-provider in [LoadBalancer]: ok",
+        "flavor-id in [LoadBalancer]: ok",
+        "availability-zone in [LoadBalancer]: ok",
     ];
     assert_eq!(findings, expected);
     assert_eq!(cloud.writes(), [], "it changes nothing");
@@ -113,7 +117,7 @@ async fn a_catalog_without_a_service_is_told_service_by_service() {
     ];
     assert_eq!(findings, expected);
     let without_balancers = examined(&cloud, "[LoadBalancer]\nenabled = false\n").await;
-    assert!(!without_balancers.iter().any(|line| line.contains("load-balancer")), "{without_balancers:?}");
+    assert_eq!(without_balancers, expected[..3], "nobody else needs Octavia, Barbican or an external network");
 }
 
 #[tokio::test]
@@ -148,8 +152,8 @@ async fn each_id_that_does_not_exist_is_told_by_its_key_and_section() {
         ("[LoadBalancer]\nmember-subnet-id = x\n", "member-subnet-id in [LoadBalancer]", "HTTP 404"),
         ("[LoadBalancer]\nfloating-network-id = x\n", "floating-network-id in [LoadBalancer]", "HTTP 404"),
         ("[LoadBalancer]\nfloating-subnet-id = x\n", "floating-subnet-id in [LoadBalancer]", "HTTP 404"),
-        ("[LoadBalancer]\nflavor-id = x\n", "flavor-id in [LoadBalancer]", "HTTP 404"),
-        ("[LoadBalancer]\navailability-zone = x\n", "availability-zone in [LoadBalancer]", "HTTP 404"),
+        ("[LoadBalancer]\nflavor-id = x\n", "flavor-id in [LoadBalancer]", "Flavor x not found"),
+        ("[LoadBalancer]\navailability-zone = x\n", "availability-zone in [LoadBalancer]", "Zone x not found"),
         ("[LoadBalancer]\nlb-provider = f5\n", "lb-provider in [LoadBalancer]", "it has amphora, ovn"),
         ("[LoadBalancerClass \"a b\"]\nsubnet-id = x\n", "subnet-id in [LoadBalancerClass \"a b\"]", "HTTP 404"),
         ("[Route]\nrouter-id = x\n", "router-id in [Route]", "HTTP 404"),
@@ -211,6 +215,22 @@ async fn a_cloud_without_an_external_network_is_told_unless_balancers_are_intern
 }
 
 #[tokio::test]
+async fn the_external_network_that_is_told_is_the_one_that_is_used() {
+    let cloud = Simulator::new(Options::default());
+    let fixture = cloud.fixture();
+    // Before it in the list, by its ID, and of no use to floating IPs.
+    let first = "00000000-0000-4000-8000-000000000000";
+    cloud.add(Kind::Network, json!({"id": first, "name": "ipv6-only", "router:external": true}));
+    cloud.add_subnet(first, "ipv6-only-subnet", "2001:db8::/64");
+    let findings = provider(&cloud, "").examine().await;
+    let told = findings.iter().find(|finding| finding.what == "external network").unwrap();
+    assert_eq!(told.outcome.as_deref().unwrap(), "floating IPs are taken from \"public\"");
+    cloud.remove(Kind::Network, &fixture.external_network);
+    let text = complaint(&cloud, "", "external network").await;
+    assert!(text.contains("no external network with a subnet for IPv4"), "{text}");
+}
+
+#[tokio::test]
 async fn a_neutron_without_routes_is_told() {
     let cloud = Simulator::new(Options { extensions: vec!["router".to_owned()], ..Options::default() });
     let lines = format!("[Route]\nrouter-id = {}\n", cloud.fixture().router);
@@ -223,7 +243,7 @@ async fn quotas_are_told_with_what_is_used_of_them() {
     let quotas =
         [("floatingip", 10), ("load_balancer", 3), ("port", 100)].map(|(name, limit)| (name.to_owned(), limit));
     let cloud = Simulator::new(Options { quotas: quotas.to_vec(), ..Options::default() });
-    cloud.add(Kind::LoadBalancer, serde_json::json!({"name": "one"}));
+    cloud.add_balancer(json!({"name": "one", "vip_subnet_id": cloud.fixture().subnet})).unwrap();
     let mut told: Vec<_> = provider(&cloud, "").quotas().await.unwrap();
     told.sort_by(|one, other| one.what.cmp(&other.what));
     let lines: Vec<_> = told.iter().map(|quota| (quota.what.as_str(), quota.limit)).collect();

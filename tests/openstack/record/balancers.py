@@ -70,6 +70,10 @@ def octavia_versions(r):
     r.loadbalancer.get("/v2.0/lbaas/providers")
     r.loadbalancer.get("/v2.0/lbaas/flavors")
     r.loadbalancer.get("/v2.0/lbaas/availabilityzones")
+    r.loadbalancer.get("/v2.0/lbaas/availabilityzones?name=x")
+    r.loadbalancer.get("/v2.0/lbaas/flavors/x")
+    r.loadbalancer.get("/v2.0/lbaas/availabilityzones/x")
+    r.loadbalancer.get("/v2.0/lbaas/flavors?nope=1")
     r.loadbalancer.get("/v2.0/lbaas/quotas/" + r.ids["project"])
     r.loadbalancer.get("/v2.0/lbaas/quotas/defaults")
 

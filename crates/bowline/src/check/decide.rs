@@ -105,7 +105,10 @@ fn review(review: &Review) -> Option<Finding> {
     let about = format!("{} {}{who}", review.verb, place(&review.right));
     match &review.allowed {
         Ok(true) => None,
-        Ok(false) => Some(Finding::new(Kind::RightMissing, about, review.right.why)),
+        Ok(false) => Some(match review.right.without {
+            Some(without) => Finding::new(Kind::RightDispensable, about, without),
+            None => Finding::new(Kind::RightMissing, about, review.right.why),
+        }),
         Err(Unseen::Forbidden(why) | Unseen::Failed(why)) => Some(Finding::new(Kind::RightUnknown, about, why)),
     }
 }

@@ -81,6 +81,9 @@ kinds! {
     RightMissing, Error, "right-missing":
         "what the manager would ask of the API server is forbidden",
         "apply the roles that `bowline manifests` prints for these flags, and bind them to the account that the manager runs as";
+    RightDispensable, Warning, "right-dispensable":
+        "what the manager would ask of the API server is forbidden, and it does without",
+        "nothing, if what is said of it is no loss; else apply the roles that `bowline manifests` prints for these flags";
     RightUnknown, Warning, "right-unknown":
         "whether this is allowed could not be found out",
         "ask again as somebody who may create subjectaccessreviews";

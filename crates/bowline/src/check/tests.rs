@@ -26,8 +26,16 @@ fn unreached(make: fn(String, String) -> Unreached) -> Observed {
 }
 
 fn reviewed(allowed: std::result::Result<bool, Unseen>, who: Option<&'static str>, scope: Scope) -> Observed {
-    let right = Right { group: "coordination.k8s.io", resource: "leases", verbs: &["get"], scope, why: "to lead" };
+    let (group, resource, verbs) = ("coordination.k8s.io", "leases", &["get"]);
+    let right = Right { group, resource, verbs, scope, why: "to lead", without: None };
     Observed { reviews: vec![Review { who, right, verb: "get", allowed }], ..Observed::default() }
+}
+
+/// The right is missing, and can be done without.
+fn done_without() -> Observed {
+    let mut observed = reviewed(Ok(false), None, Scope::Cluster);
+    observed.reviews.iter_mut().for_each(|review| review.right.without = Some("it is late"));
+    observed
 }
 
 fn cloud(check: Result<()>, quotas: Result<Vec<Quota>>) -> Observed {
@@ -144,6 +152,7 @@ fn cases() -> Vec<(Observed, &'static [&'static str])> {
         (reviewed(Ok(true), None, Scope::Cluster), &["rights-complete| |1 rights"]),
         (reviewed(Ok(false), None, Scope::Named("kube-system".into(), "l".into())), &["right-missing|get leases.coordination.k8s.io l in kube-system|to lead"]),
         (reviewed(Ok(false), Some("node-controller"), Scope::Namespace("a".into())), &["right-missing|get leases.coordination.k8s.io in a (as kube-system:node-controller)|to lead"]),
+        (done_without(), &["right-dispensable|get leases.coordination.k8s.io|it is late"]),
         (reviewed(Err(forbidden()), None, Scope::Cluster), &["right-unknown|get leases.coordination.k8s.io|no right"]),
         (cloud(Ok(()), Ok(Vec::new())), &["cloud-reached|harbour: cloud|it answers"]),
         (cloud(Err(error(ErrorKind::Unauthenticated)), Err(error(ErrorKind::Unauthenticated))), &["cloud-credentials|harbour: cloud|check the cloud: no"]),

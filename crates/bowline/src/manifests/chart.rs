@@ -1,6 +1,6 @@
 //! A Helm chart, made of the same templates: Helm's expressions go where the command puts texts.
 //!
-//! Only `if`, `else`, `end`, `range`, `not`, `or`, `eq` and `quote` are used, so that the templates stay readable.
+//! Only `if`, `else`, `end`, `range`, `not`, `or`, `eq`, `quote` and `toJson` are used, so that the templates stay readable.
 
 use bowline_controllers::{node, node_ipam, node_lifecycle, route, service};
 use bowline_kube::{EventSink, LeaseOptions, Right, WATCH_NODES, WATCH_SERVICES, account_rights, roles};
@@ -145,8 +145,7 @@ fn workload(fillings: &Fillings) -> String {
         .with("pull_secrets", include_str!("templates/chart/pull_secrets.yaml"))
         .with("environment", include_str!("templates/chart/environment.yaml"))
         .with("serving", serving)
-        .with("cpu", "{{ .Values.resources.requests.cpu }}")
-        .with("memory", "{{ .Values.resources.requests.memory }}")
+        .with("resources", "resources: {{ toJson .Values.resources }}")
         .with("mounts", include_str!("templates/chart/mounts.yaml"))
         .with("volumes", include_str!("templates/chart/volumes.yaml"));
     fillings.fill(include_str!("templates/workload.yaml"))

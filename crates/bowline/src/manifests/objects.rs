@@ -94,8 +94,7 @@ fn workload(installation: &Installation, fillings: &Fillings) -> String {
         .with("nodes", selector(&installation.node_selector))
         .with("environment", environment(installation))
         .with("serving", serving(installation))
-        .with("cpu", "20m")
-        .with("memory", "32Mi");
+        .with("resources", include_str!("templates/resources.yaml"));
     let fillings = fillings
         .with("mounts", listed("volumeMounts:", &installation.secrets, mount))
         .with("volumes", listed("volumes:", &installation.secrets, volume));

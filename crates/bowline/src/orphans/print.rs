@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use bowline_core::Route;
+use bowline_core::{ClusterName, Route};
 use serde_json::{Value, json};
 
 use super::routes::LostRoute;
@@ -28,14 +28,31 @@ pub(super) fn list(findings: &Findings) -> String {
     for (cloud, error) in findings.silent() {
         let _ = writeln!(text, "The cloud {cloud} does not say what it has: {error}");
     }
+    text + &services_in_words(findings) + &routes_in_words(findings)
+}
+
+/// What is left need not be a balancer: it may be an address or a security group alone.
+fn services_in_words(findings: &Findings) -> String {
     let cluster = &findings.cluster;
-    let _ = match (findings.orphans.len(), findings.silent.is_empty()) {
-        (0, true) => writeln!(text, "No load balancer of the cluster {cluster} is without its Service."),
-        (0, false) => Ok(()),
-        (1, _) => writeln!(text, "1 load balancer of the cluster {cluster} is without its Service."),
-        (count, _) => writeln!(text, "{count} load balancers of the cluster {cluster} are without their Services."),
-    };
-    text + &routes_in_words(findings)
+    match (findings.services(), findings.silent.is_empty()) {
+        (0, true) => format!("No Service of the cluster {cluster} has left anything behind.\n"),
+        (0, false) => String::new(),
+        (1, _) => format!("1 Service of the cluster {cluster} has left something behind.\n"),
+        (count, _) => format!("{count} Services of the cluster {cluster} have left something behind.\n"),
+    }
+}
+
+/// Whether all that these Services left is to go, and these routes.
+pub(super) fn question(cluster: &ClusterName, services: usize, routes: usize) -> String {
+    let left = (services > 0).then(|| format!("what {} left behind", counted(services, "Service")));
+    let routes = (routes > 0).then(|| counted(routes, "route"));
+    let all: Vec<String> = left.into_iter().chain(routes).collect();
+    format!("Delete for good, of the cluster {cluster}: {}? [y/N] ", all.join(", and "))
+}
+
+fn counted(count: usize, one: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {one}{plural}")
 }
 
 /// Nothing where no cloud has routes.
@@ -141,4 +158,18 @@ fn orphan_json(orphan: &Orphan) -> Value {
         "outcome": outcome,
         "message": message,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_question_names_all_that_would_go() {
+        let about = |services, routes| question(&"kubernetes".into(), services, routes);
+        assert_eq!(about(1, 0), "Delete for good, of the cluster kubernetes: what 1 Service left behind? [y/N] ");
+        assert_eq!(about(0, 1), "Delete for good, of the cluster kubernetes: 1 route? [y/N] ");
+        let both = "Delete for good, of the cluster kubernetes: what 2 Services left behind, and 3 routes? [y/N] ";
+        assert_eq!(about(2, 3), both);
+    }
 }

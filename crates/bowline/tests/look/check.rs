@@ -5,7 +5,7 @@ use std::process::Output;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, ServiceAccount};
-use k8s_openapi::api::rbac::v1::Role;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role};
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
@@ -131,9 +131,10 @@ async fn what_is_asked_about_is_what_the_manifests_grant() {
         assert_eq!(found(&document, "rights-complete").len(), 1, "{flags:?}: {document:#}");
         let roles: Api<Role> = Api::namespaced(world.client.clone(), "kube-system");
         roles.delete("bowline", &DeleteParams::default()).await.unwrap();
-        let missing = found(&check_as(&reach, flags).0, "right-missing");
+        let document = check_as(&reach, flags).0;
+        let missing = found(&document, "right-missing");
         let all = [
-            "watch leases.coordination.k8s.io cloud-controller-manager in kube-system: ",
+            "get leases.coordination.k8s.io cloud-controller-manager in kube-system: ",
             "get configmaps extension-apiserver-authentication in kube-system: ",
             "update leases.coordination.k8s.io cloud-provider-extraction-migration in kube-system: ",
             "create serviceaccounts/token node-controller in kube-system: ",
@@ -141,7 +142,54 @@ async fn what_is_asked_about_is_what_the_manifests_grant() {
         for right in &all[..2 + flags.len()] {
             assert!(missing.iter().any(|missing| missing.starts_with(right)), "{flags:?}, {right}: {missing:#?}");
         }
+        let spared = found(&document, "right-dispensable");
+        assert!(spared[0].starts_with("watch leases.coordination.k8s.io cloud-controller-manager"), "{spared:#?}");
     }
+}
+
+/// What the manifests of openstack-cloud-controller-manager grant, as far as it matters here.
+fn go_role() -> Value {
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "go"},
+        "rules": [
+            rule("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
+            rule("", &["events"], &["create", "patch", "update"]),
+            rule("", &["nodes"], &["*"]),
+            rule("", &["nodes/status"], &["patch"]),
+            rule("", &["services"], &["list", "patch", "update", "watch"]),
+            rule("", &["services/status"], &["patch"]),
+            rule("", &["configmaps"], &["get", "list", "watch"]),
+        ],
+    })
+}
+
+#[tokio::test]
+async fn under_the_account_of_a_go_manager_nothing_is_missing_that_is_needed() {
+    let world = World::start_with("check-go", &["--authorization-mode=RBAC"]).await;
+    let token = create_account(&world, "go").await;
+    let role: ClusterRole = serde_json::from_value(go_role()).unwrap();
+    let roles: Api<ClusterRole> = Api::all(world.client.clone());
+    roles.create(&PostParams::default(), &role).await.unwrap();
+    let binding = json!({
+        "metadata": {"name": "go"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "go"},
+        "subjects": [{"kind": "ServiceAccount", "name": "go", "namespace": "kube-system"}],
+    });
+    let bindings: Api<ClusterRoleBinding> = Api::all(world.client.clone());
+    bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
+    let (document, code) = check_as(&as_user(&world, "go.kc", json!({"token": token}), None), &[]);
+    assert_eq!((code, &document["errors"]), (Some(0), &json!(0)), "{document:#}");
+    let rights = found(&document, "right-dispensable");
+    let mut rights: Vec<_> = rights.iter().filter_map(|right| Some(right.split_once(": ")?.0)).collect();
+    rights.sort_unstable();
+    let expected = [
+        "create subjectaccessreviews.authorization.k8s.io",
+        "create tokenreviews.authentication.k8s.io",
+        "get services",
+        "watch leases.coordination.k8s.io cloud-controller-manager in kube-system",
+    ];
+    assert_eq!(rights, expected);
 }
 
 #[tokio::test]

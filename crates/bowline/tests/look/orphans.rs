@@ -34,7 +34,7 @@ async fn what_was_left_behind_is_shown_and_removed_when_told_to_and_nothing_else
     assert!(addresses.contains("kubernetes:default/lost") && addresses.contains("127.0.32.1"), "{addresses}");
     let none = world.run("orphans", &[]);
     assert_eq!(none.status.code(), Some(0), "{none:?}");
-    let sentence = "No load balancer of the cluster kubernetes is without its Service.\n";
+    let sentence = "No Service of the cluster kubernetes has left anything behind.\n";
     assert_eq!(text(&none.stdout), format!("{sentence}{NO_ROUTES}"));
 
     abandon(&world, "lost").await;
@@ -43,7 +43,7 @@ async fn what_was_left_behind_is_shown_and_removed_when_told_to_and_nothing_else
     assert_eq!(listed.status.code(), Some(0), "{listed:?}");
     let told = text(&listed.stdout);
     assert!(told.starts_with("default/lost (UID ") && told.contains(") in local\n    delete "), "{told}");
-    let sentence = "1 load balancer of the cluster kubernetes is without its Service.\n";
+    let sentence = "1 Service of the cluster kubernetes has left something behind.\n";
     assert!(told.ends_with(&format!("{sentence}{NO_ROUTES}")), "{told}");
 
     // It may be one of another cluster that has no name either.
@@ -57,7 +57,7 @@ async fn what_was_left_behind_is_shown_and_removed_when_told_to_and_nothing_else
     assert_eq!(world.cloud_writes(), [""; 0], "nothing has been removed so far");
 
     let other = world.run("orphans", &["--delete", "--yes", "--cluster-name=another"]);
-    assert!(text(&other.stdout).starts_with("No load balancer of the cluster another"), "{other:?}");
+    assert!(text(&other.stdout).starts_with("No Service of the cluster another"), "{other:?}");
     assert_eq!(world.cloud_writes(), [""; 0], "those of another cluster are not ours");
 
     let (code, document) = orphans(&world, &["--delete", "--yes", NAMED]);

@@ -1,5 +1,5 @@
 //! The Helm chart, rendered by as much of Helm's language as it uses: `if`, `else`, `end`, `range`, `not`, `or`, `eq`,
-//! `quote`. That Helm itself reads the same in it has to be tried with Helm.
+//! `quote`, `toJson`. That Helm itself reads the same in it has to be tried with Helm.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ struct Renderer {
 }
 
 impl Renderer {
-    /// A value by its path, a text, or an application of `not`, `or`, `eq`, `quote`.
+    /// A value by its path, a text, or an application of `not`, `or`, `eq`, `quote`, `toJson`.
     fn value(&self, expression: &str, dot: &Value) -> Value {
         let expression = expression.trim();
         let (head, rest) = expression.split_once(' ').unwrap_or((expression, ""));
@@ -22,6 +22,7 @@ impl Renderer {
             "or" => arguments().find(is_true).unwrap_or(Value::Null),
             "eq" => json!(arguments().next() == arguments().nth(1)),
             "quote" => json!(Value::from(plain(&arguments().next().unwrap())).to_string()),
+            "toJson" => json!(arguments().next().unwrap().to_string()),
             "." => dot.clone(),
             "$key" => dot["key"].clone(),
             "$value" => dot["value"].clone(),
@@ -153,6 +154,17 @@ async fn whatever_its_values_are_everything_is_taken_strictly() {
         let objects = create(&server().await, &rendered(values.clone(), "kube-system")).await;
         assert!(objects.len() >= 6, "{values}");
     }
+}
+
+#[tokio::test]
+async fn resources_are_those_of_the_values_whatever_they_are() {
+    let resources = json!({
+        "requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "128Mi", "ephemeral-storage": "1Gi"},
+    });
+    let objects = create(&server().await, &rendered(json!({"resources": resources}), "kube-system")).await;
+    assert_eq!(objects.last().unwrap()["spec"]["template"]["spec"]["containers"][0]["resources"], resources);
+    let bare = json!({"resources": {"requests": null}});
+    assert!(!create(&server().await, &rendered(bare, "kube-system")).await.is_empty());
 }
 
 #[tokio::test]

@@ -72,7 +72,7 @@ async fn whatever_is_left_of_a_service_is_shown_and_removed_when_told_to() {
     made(&scene, "orphans").await;
     let (code, said) = told(&scene, "orphans", &[]);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("No load balancer of the cluster kubernetes is without its Service."), "{said}");
+    assert!(said.contains("No Service of the cluster kubernetes has left anything behind."), "{said}");
 
     abandon(&scene, "web").await;
     let neighbour = json!({"name": "kube_service_another_default_web", "vip_subnet_id": scene.cloud.fixture().subnet});
@@ -110,7 +110,8 @@ async fn a_floating_ip_and_a_security_group_alone_are_leftovers_too() {
     let address = text(&floating["floating_ip_address"]);
     let (code, said) = told(&scene, "orphans", &[]);
     assert_eq!(code, Some(0), "{said}");
-    for part in ["default/web in openstack\n", &format!("delete floating IP {address}\n"), &group(&scene)] {
+    let sentence = "1 Service of the cluster kubernetes has left something behind.\n";
+    for part in ["default/web in openstack\n", &format!("delete floating IP {address}\n"), &group(&scene), sentence] {
         assert!(said.contains(part), "{part:?} is missing: {said}");
     }
     let (code, said) = told(&scene, "orphans", &["--delete", "--yes", "--cluster-name=kubernetes"]);

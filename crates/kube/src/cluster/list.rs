@@ -48,7 +48,8 @@ impl Cluster {
 
     /// For [`Cluster::service`].
     pub const READ_SERVICE: Right =
-        Right::core("services", &["get"], "to read a Service again before something is done that cannot be undone");
+        Right::core("services", &["get"], "to read a Service again before something is done that cannot be undone")
+            .without("the Service is read by a list");
 
     /// The Service as it is now; `None` if there is none.
     pub async fn service(&self, key: &ServiceKey) -> Result<Option<Service>, WriteError> {

@@ -34,7 +34,7 @@ pub struct Identity {
 #[derive(Debug, Clone)]
 pub(crate) struct Token {
     expires: Instant,
-    /// It comes from an application credential or a trust, and cannot be exchanged for another.
+    /// It comes from an application credential, and cannot be exchanged for another.
     delegated: bool,
     user: String,
     /// How it was come by.

@@ -81,8 +81,8 @@ pub(crate) fn answer(state: &mut State, call: &Call) -> Outcome {
     identity::check_token(state, call)?;
     match (call.method.as_str(), resource.as_slice()) {
         ("GET", ["extensions"]) => Ok(extensions(state)),
-        ("GET", ["quotas", project]) => Ok(quotas::limits(state, project)),
-        ("GET", ["quotas", project, "details" | "details.json"]) => Ok(quotas::details(state, project)),
+        ("GET", ["quotas", _]) => Ok(quotas::limits(state)),
+        ("GET", ["quotas", _, "details" | "details.json"]) => Ok(quotas::details(state)),
         ("POST", ["ports"]) => ports::create(state, call),
         ("PUT", ["ports", id]) => ports::update(state, call, id),
         ("DELETE", ["ports", id]) => ports::delete(state, id),

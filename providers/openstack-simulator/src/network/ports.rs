@@ -43,6 +43,7 @@ pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
     check_revision(call, port)?;
     check_groups(state, &sent)?;
     check_security(port, &sent)?;
+    sort_groups(&mut sent);
     complete_pairs(port, &mut sent)?;
     let date = state.clock.with_zone();
     let Some(port) = state.records.get_mut(Kind::Port, id) else { return Err(not_found(Kind::Port, id)) };
@@ -55,7 +56,7 @@ pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
     Ok(one(200, "port", view(state, Kind::Port, &port)))
 }
 
-/// Neutron lists the groups of a port in the order of their IDs, and each must exist.
+/// Every group must exist.
 fn check_groups(state: &State, sent: &Record) -> Result<(), Reply> {
     let missing =
         sent.texts("security_groups").into_iter().find(|id| state.records.get(Kind::SecurityGroup, id).is_none());
@@ -77,12 +78,16 @@ fn check_security(port: &Record, sent: &Record) -> Result<(), Reply> {
     Ok(())
 }
 
-/// A pair without a hardware address gets the port's.
-fn complete_pairs(port: &Record, sent: &mut Record) -> Result<(), Reply> {
+/// Neutron lists the groups of a port in the order of their IDs, each once.
+fn sort_groups(sent: &mut Record) {
     if let Some(Value::Array(groups)) = sent.get_mut("security_groups") {
         groups.sort_by_key(|id| id.as_str().unwrap_or_default().to_owned());
         groups.dedup();
     }
+}
+
+/// A pair without a hardware address gets the port's; the same pair twice is too much.
+fn complete_pairs(port: &Record, sent: &mut Record) -> Result<(), Reply> {
     let Some(Value::Array(pairs)) = sent.get_mut("allowed_address_pairs") else { return Ok(()) };
     let mut seen = Vec::new();
     for pair in pairs {

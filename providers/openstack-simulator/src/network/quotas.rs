@@ -20,12 +20,12 @@ const COUNTED: [(&str, Option<Kind>); 9] = [
     ("security_group_rule", Some(Kind::SecurityGroupRule)),
 ];
 
-pub(super) fn limits(state: &State, _project: &str) -> Reply {
+pub(super) fn limits(state: &State) -> Reply {
     let limits: Record = COUNTED.iter().map(|(name, _)| ((*name).to_owned(), limit(state, name))).collect();
     Reply::json(200, json!({"quota": limits}))
 }
 
-pub(super) fn details(state: &State, _project: &str) -> Reply {
+pub(super) fn details(state: &State) -> Reply {
     let detail = |(name, kind): &(&str, Option<Kind>)| {
         let used = kind.map_or(0, |kind| used(state, kind));
         ((*name).to_owned(), json!({"limit": limit(state, name), "used": used, "reserved": 0}))

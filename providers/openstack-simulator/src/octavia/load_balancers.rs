@@ -4,7 +4,9 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::{checks, fault, listeners, not_found, pools, quotas, sent, server_fault, skeletons, view, views, work};
+use super::{
+    checks, choices, fault, listeners, not_found, pools, quotas, sent, server_fault, skeletons, view, views, work,
+};
 use crate::listing::one;
 use crate::network::addresses::{self, Refused};
 use crate::network::skeletons as neutron;
@@ -52,17 +54,17 @@ fn list(sent: &mut Record, field: &str) -> Vec<Record> {
     }
 }
 
-/// Provider, flavor and zone must exist; this cloud has no flavors but those that a test names.
+/// Provider, flavor and zone must exist.
 fn check_choices(state: &State, sent: &Record) -> Result<(), Reply> {
     let provider = sent.text("provider");
     if !provider.is_empty() && !state.options.octavia_providers.iter().any(|known| known == provider) {
         return Err(fault(400, &format!("Provider '{provider}' is not enabled.")));
     }
     let (flavor, zone) = (sent.text("flavor_id"), sent.text("availability_zone"));
-    if !flavor.is_empty() && flavor != state.fixture.octavia_flavor {
+    if !flavor.is_empty() && !choices::flavor(state).is(flavor) {
         return Err(fault(400, "Validation failure: Invalid flavor_id."));
     }
-    if !zone.is_empty() && zone != state.fixture.octavia_zone {
+    if !zone.is_empty() && !choices::zone(state).is(zone) {
         return Err(fault(400, "Validation failure: Invalid availability zone."));
     }
     Ok(())

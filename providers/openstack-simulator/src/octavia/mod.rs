@@ -1,6 +1,7 @@
 //! Octavia.
 
 mod checks;
+mod choices;
 mod listeners;
 mod load_balancers;
 mod members;
@@ -15,23 +16,13 @@ use serde_json::{Value, json};
 
 use crate::identity;
 use crate::listing;
-use crate::records::{Fields, Kind, Record, object};
+use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
 
 pub(crate) use load_balancers::add as add_balancer;
 pub(crate) use views::view;
 pub(crate) use work::{Workload, finish_all, settle};
-
-/// Puts a record below the one that it hangs on, in service, and returns its ID.
-pub(crate) fn add_below(state: &mut State, kind: Kind, owner: &str, fields: Value) -> String {
-    let mut record = skeletons::new(state, kind);
-    record.set("provisioning_status", "ACTIVE");
-    record.extend(object(fields));
-    let id = record.text("id").to_owned();
-    state.records.of_mut(kind).insert(owner, record);
-    id
-}
 
 /// The role without which Octavia talks to nobody.
 const ROLE: &str = "load-balancer_member";
@@ -52,10 +43,8 @@ fn route(state: &mut State, call: &Call) -> Outcome {
     match (call.method.as_str(), resource.as_slice()) {
         ("GET", ["providers"]) => Ok(providers(state)),
         ("GET", ["quotas", "defaults"]) => Err(forbidden()),
-        ("GET", ["flavors"]) => Ok(Reply::json(200, json!({"flavors": [], "flavors_links": []}))),
-        ("GET", ["availabilityzones"]) => {
-            Ok(Reply::json(200, json!({"availability_zones": [], "availability_zones_links": []})))
-        }
+        ("GET", ["flavors", rest @ ..]) => choices::answer(state, call, choices::flavor(state), rest),
+        ("GET", ["availabilityzones", rest @ ..]) => choices::answer(state, call, choices::zone(state), rest),
         ("GET", ["quotas", _]) => Ok(quotas::limits(state)),
         ("POST", ["loadbalancers"]) => load_balancers::create(state, call),
         ("PUT", ["loadbalancers", id]) => load_balancers::update(state, call, id),

@@ -227,3 +227,34 @@ async fn a_role_that_is_missing_closes_octavia_alone() {
     cloud.revoke_tokens();
     assert_eq!(client.get(Service::Network, "/v2.0/ports").await.0, 401);
 }
+
+#[tokio::test]
+async fn octavia_has_one_flavor_and_one_zone_in_the_versions_that_have_them() {
+    let cloud = Simulator::new(Options::default());
+    let client = Client::new(&cloud).await;
+    let (flavor, zone) = (cloud.fixture().octavia_flavor, cloud.fixture().octavia_zone);
+    let get = async |path: &str| client.get(Service::LoadBalancer, &format!("/v2.0/lbaas/{path}")).await;
+    let (status, shown) = get(&format!("flavors/{flavor}")).await;
+    assert_eq!((status, &shown["flavor"]["id"]), (200, &json!(flavor)));
+    assert_eq!(get("flavors").await.1, json!({"flavors": [shown["flavor"]], "flavors_links": []}));
+    let (status, shown) = get(&format!("availabilityzones/{zone}")).await;
+    assert_eq!((status, &shown["availability_zone"]["name"]), (200, &json!(zone)));
+    let zones = json!({"availability_zones": [shown["availability_zone"]], "availability_zones_links": []});
+    assert_eq!(get(&format!("availabilityzones?name={zone}")).await.1, zones);
+    let none = json!({"availability_zones": [], "availability_zones_links": []});
+    assert_eq!(get("availabilityzones?name=x").await, (200, none));
+    for (path, status, message) in [
+        ("flavors/x", 404, "Flavor x not found."),
+        ("availabilityzones/x", 404, "Availability Zone x not found."),
+        ("flavors?nope=1", 400, "One or more arguments are either duplicate or invalid"),
+    ] {
+        assert_eq!(
+            get(path).await,
+            (status, json!({"faultcode": "Client", "faultstring": message, "debuginfo": null}))
+        );
+    }
+    for (minor, path) in [(5, format!("flavors/{flavor}")), (13, format!("availabilityzones/{zone}"))] {
+        cloud.configure(|options| options.octavia_minor = minor);
+        assert_eq!(get(&path).await.0, 404, "2.{minor}");
+    }
+}

@@ -21,9 +21,3 @@ pub(crate) async fn exists(session: &Session, what: Stored, id: &str) -> Result<
     };
     session.call(name, Service::KeyManager, Method::GET, &[kind, id]).done().await
 }
-
-/// Whether Barbican answers us at all.
-pub(crate) async fn answers(session: &Session) -> Result<(), CallError> {
-    let call = session.call("secret_list", Service::KeyManager, Method::GET, &["secrets"]);
-    call.query(&[("limit", "1")]).done().await
-}

@@ -39,6 +39,14 @@ pub(crate) struct Network {
     pub(crate) subnets: Vec<String>,
 }
 
+impl Network {
+    /// Whether it has a subnet for IPv4, or one of which we are not told what it is for.
+    pub(crate) fn serves_ipv4(&self, visible: &[Subnet]) -> bool {
+        let is_for_ipv4 = |id: &String| visible.iter().find(|one| one.id == *id).is_none_or(|it| it.ip_version == 4);
+        self.subnets.iter().any(is_for_ipv4)
+    }
+}
+
 /// A subnet.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

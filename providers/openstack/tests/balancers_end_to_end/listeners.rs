@@ -4,20 +4,7 @@ use bowline_core::Protocol;
 use bowline_openstack_simulator::{Kind, Options};
 use serde_json::{Value, json};
 
-use crate::world::{Service, World, text};
-
-async fn made(world: &World) -> Service {
-    let mut web = world.service();
-    world.ensure(&mut web).await.unwrap();
-    world.cloud.forget_calls();
-    web
-}
-
-async fn written_by(world: &World, service: &mut Service) -> Vec<String> {
-    world.cloud.forget_calls();
-    world.ensure(service).await.unwrap();
-    world.writes()
-}
+use crate::world::{Service, World, made, text, written_by};
 
 #[tokio::test(start_paused = true)]
 async fn case_085_when_nothing_has_changed_there_are_only_questions() {

@@ -5,19 +5,12 @@ use bowline_core::Protocol;
 use bowline_openstack_simulator::{Kind, Options, Record};
 use serde_json::{Value, json};
 
-use crate::world::{INTERNAL, LB_ID, Service, World, text};
+use crate::world::{INTERNAL, LB_ID, Service, World, made, text, written_by};
 
 const LB_NAME: &str = "kube_service_kubernetes_default_web";
 
 fn balancers(world: &World) -> Vec<Record> {
     world.cloud.records(Kind::LoadBalancer)
-}
-
-/// What is written from here on.
-async fn written_by(world: &World, service: &mut Service) -> Vec<String> {
-    world.cloud.forget_calls();
-    world.ensure(service).await.unwrap();
-    world.writes()
 }
 
 /// A second Service that uses the balancer of the first.
@@ -26,12 +19,6 @@ fn sharing(world: &World, first: &Service, name: &str, port: u16) -> Service {
     second.annotate(LB_ID, &first.annotations[LB_ID]);
     second.ports(&[(Protocol::Tcp, port, 30000 + port)]);
     second
-}
-
-async fn made(world: &World) -> Service {
-    let mut web = world.service();
-    world.ensure(&mut web).await.unwrap();
-    web
 }
 
 #[tokio::test(start_paused = true)]

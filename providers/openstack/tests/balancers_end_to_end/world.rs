@@ -12,7 +12,7 @@ use bowline_core::{
     LoadBalancerWish, Notice, Plan, PortSpec, Protocol, ProviderId, SessionAffinity, TargetNode, TrafficPolicy,
 };
 use bowline_http::{Client, Failure};
-use bowline_openstack::config::{Credential, Domain, Global, LoadBalancer, Networking, Scope, User};
+use bowline_openstack::config::{Credential, Domain, Global, LoadBalancer, Scope, User};
 use bowline_openstack::{Config, OpenStack};
 use bowline_openstack_simulator::{Kind, NewServer, Options, Record, Simulator};
 use serde_json::Value;
@@ -308,6 +308,20 @@ fn reason(notice: &Notice) -> String {
     notice.reason.clone()
 }
 
+/// `default/web`, with its balancer.
+pub(crate) async fn made(world: &World) -> Service {
+    let mut web = world.service();
+    world.ensure(&mut web).await.unwrap();
+    web
+}
+
+/// What is written until the Service is as wished.
+pub(crate) async fn written_by(world: &World, service: &mut Service) -> Vec<String> {
+    world.cloud.forget_calls();
+    world.ensure(service).await.unwrap();
+    world.writes()
+}
+
 /// A server, and the node that it is.
 pub(crate) fn add_node(cloud: &Simulator, name: &str) -> TargetNode {
     let id = cloud.add_server(NewServer::named(name));
@@ -342,17 +356,9 @@ fn config(cloud: &Simulator) -> Config {
             auth_url: "http://cloud/identity/v3".to_owned(),
             credential: Credential::Password { user, password: fixture.password.as_str().into() },
             scope: Scope::ProjectId(fixture.project),
-            interface: "public".to_owned(),
             ..Global::default()
         },
         load_balancer,
-        classes: BTreeMap::new(),
-        networking: Networking::default(),
-        router_id: None,
-        request_timeout: Duration::from_secs(60),
-        regional: false,
-        wait_active_steps: 23,
-        files: Vec::new(),
-        warnings: Vec::new(),
+        ..Config::default()
     }
 }

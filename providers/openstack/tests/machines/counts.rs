@@ -5,7 +5,7 @@ use bowline_core::InstanceState;
 use bowline_openstack_simulator::{Fault, FaultSpec, NewServer, Options};
 use http::Method;
 
-use crate::cloud::{Cloud, named, with_id};
+use crate::cloud::{Cloud, addresses, named, with_id};
 
 /// So many servers, and their IDs.
 fn servers(cloud: &Cloud, count: usize) -> Vec<String> {
@@ -130,4 +130,16 @@ async fn a_listing_without_a_single_server_proves_nothing_about_names() {
     let asked: Vec<_> = (0..10).map(|n| named(&format!("node-{n}"))).collect();
     cloud.provider.find(&asked).await;
     assert_eq!(cloud.simulator.counts().get("GET servers/detail"), Some(&11), "each name is asked for");
+}
+
+/// As where the administrator limits what Neutron gives at a time.
+#[tokio::test]
+async fn ports_that_come_in_pages_are_all_read() {
+    let cloud = Cloud::with(Options { records_per_page: Some(2), ..Options::default() }, |_| {});
+    let ids = servers(&cloud, 5);
+    let asked: Vec<_> = ids.iter().map(|id| with_id("n", &format!("openstack:///{id}"))).collect();
+    let answers = cloud.provider.find(&asked).await;
+    let told: Vec<_> = answers.iter().map(|answer| answer.as_ref().unwrap().instance().unwrap()).collect();
+    assert!(told.iter().all(|instance| !addresses(instance).is_empty()), "{told:?}");
+    assert_eq!(cloud.simulator.counts()["GET ports"], 3);
 }

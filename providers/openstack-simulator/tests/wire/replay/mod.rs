@@ -68,6 +68,7 @@ impl Replay {
         let options = Options {
             work: Work::UntilTold,
             octavia_providers: providers,
+            octavia_choices: false,
             external_subnets_visible: false,
             ..Options::default()
         };

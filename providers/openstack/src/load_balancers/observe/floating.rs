@@ -9,7 +9,7 @@ use super::super::settings::Settings;
 use super::super::subnets::SubnetPattern;
 use super::sight::Sight;
 use super::{OBSERVE, Observer, told};
-use crate::api::network::{FloatingIp, Network, Subnet};
+use crate::api::network::FloatingIp;
 use crate::api::octavia::LoadBalancer;
 
 impl Observer<'_> {
@@ -100,16 +100,11 @@ async fn detected(sight: &Sight<'_>) -> Result<Option<String>> {
             continue;
         }
         let visible = sight.subnets_of(&network.id).await.map_err(told)?;
-        if serves_ipv4(network, &visible) {
+        if network.serves_ipv4(&visible) {
             return Ok(Some(network.id.clone()));
         }
     }
     Ok(None)
-}
-
-fn serves_ipv4(network: &Network, visible: &[Subnet]) -> bool {
-    let is_for_ipv4 = |id: &String| visible.iter().find(|subnet| subnet.id == *id).is_none_or(|it| it.ip_version == 4);
-    network.subnets.iter().any(is_for_ipv4)
 }
 
 fn is_ipv6(address: &str) -> bool {
@@ -162,6 +157,7 @@ fn no_network() -> Notice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::network::{Network, Subnet};
 
     fn network(subnets: &[&str]) -> Network {
         Network { subnets: subnets.iter().map(|&id| id.to_owned()).collect(), ..Network::default() }
@@ -174,10 +170,10 @@ mod tests {
     #[test]
     fn case_131_a_network_for_ipv6_alone_is_not_chosen() {
         let visible = [subnet("s4", 4), subnet("s6", 6)];
-        assert!(serves_ipv4(&network(&["s6", "s4"]), &visible));
-        assert!(!serves_ipv4(&network(&["s6"]), &visible));
-        assert!(serves_ipv4(&network(&["s6", "hidden"]), &visible));
-        assert!(!serves_ipv4(&network(&[]), &visible));
+        assert!(network(&["s6", "s4"]).serves_ipv4(&visible));
+        assert!(!network(&["s6"]).serves_ipv4(&visible));
+        assert!(network(&["s6", "hidden"]).serves_ipv4(&visible));
+        assert!(!network(&[]).serves_ipv4(&visible));
     }
 
     #[test]
