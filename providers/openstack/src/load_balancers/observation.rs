@@ -68,7 +68,7 @@ impl Observation {
     /// The cloud has nothing for the Service.
     pub(crate) fn is_nothing(&self) -> bool {
         let no_balancer = matches!(self.found, Found::Nothing | Found::Missing(_));
-        no_balancer && self.security.groups.is_empty() && self.floating.leftovers.is_empty()
+        no_balancer && self.security.all().next().is_none() && self.floating.leftovers.is_empty()
     }
 }
 
@@ -98,16 +98,25 @@ pub(crate) struct Floating {
 /// What was looked up for security groups.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct Security {
-    /// Those of the Service's name, or of its description if nobody knows its UID any more.
+    /// Those of the Service's name and UID, or the one that came with its balancer from an earlier Service of the name.
     pub(crate) groups: Vec<SecurityGroup>,
+    /// Those that earlier Services of the name left; all of the name if nobody knows the UID any more.
+    pub(crate) stale: Vec<SecurityGroup>,
     /// The rules of the one, if groups are managed.
     pub(crate) rules: Vec<SecurityGroupRule>,
-    /// The ports that have one of the groups.
+    /// The ports that have one of the groups that are to go.
     pub(crate) ports: Vec<Port>,
     /// The ports of the nodes' servers, if groups are managed.
     pub(crate) node_ports: Vec<Port>,
     /// Where members are, if groups are managed.
     pub(crate) member_subnet: Option<Subnet>,
+}
+
+impl Security {
+    /// Whatever Service of the name they were made for.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &SecurityGroup> {
+        self.groups.iter().chain(&self.stale)
+    }
 }
 
 /// Where things are.

@@ -56,6 +56,11 @@ impl<'a> Sight<'a> {
         Sight::blank(self.session)
     }
 
+    /// What the project has is known already, so that looking for something in it costs nothing.
+    pub(super) fn is_listed(&self) -> bool {
+        self.listed.is_some()
+    }
+
     fn blank(session: &'a Session) -> Sight<'a> {
         let (listed, external, networks, subnets, subnets_of, ports_of) = Default::default();
         Sight { session, listed, external, networks, subnets, subnets_of, ports_of }

@@ -52,7 +52,7 @@ fn floating_ip(address: &FloatingIp, draft: &mut Draft) {
 
 /// The nodes go on letting the balancer's traffic in.
 fn groups(seen: &Observation, draft: &mut Draft) {
-    for group in &seen.security.groups {
+    for group in seen.security.all() {
         let name = group.name.strip_prefix(SECURITY_GROUP_PREFIX).unwrap_or(&group.name);
         let body = json!({"name": name, "description": ""});
         let change = Change::UpdateSecurityGroup { id: group.id.clone(), body };

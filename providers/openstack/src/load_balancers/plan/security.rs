@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  managed ─────► group ──► rules: one for each node port, and for the health check; all others go ──► ports of the nodes join
+//!                 ──► groups that earlier Services of the name left go
 //!  not managed ─► a group from the time when it was goes: ports leave it, then it is deleted
 //! ```
 
@@ -45,18 +46,24 @@ pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
         groups => return Err(several(groups)),
     };
     change_rules(context, &group, &wanted, draft);
-    join(context, &group, draft)
+    join(context, &group, draft)?;
+    remove(&context.seen.security.stale, &context.seen.security.ports, draft);
+    Ok(())
 }
 
 /// Steps that remove all groups that were seen.
 pub(super) fn removal(seen: &Security, draft: &mut Draft) {
-    for group in &seen.groups {
-        for port in seen.ports.iter().filter(|port| port.security_groups.contains(&group.id)) {
+    remove(seen.all(), &seen.ports, draft);
+}
+
+fn remove<'a>(groups: impl IntoIterator<Item = &'a SecurityGroup>, ports: &[Port], draft: &mut Draft) {
+    for group in groups {
+        for port in ports.iter().filter(|port| port.security_groups.contains(&group.id)) {
             let change = Change::LeaveSecurityGroup { port: as_seen(port), group: group.id.clone() };
             draft.push(None, Verb::Update, PORT, &port.id, security_groups(Some(&group.name), None), change);
         }
         // Old managers marked ports like this.
-        for port in seen.ports.iter().filter(|port| port.tags.contains(&group.id)) {
+        for port in ports.iter().filter(|port| port.tags.contains(&group.id)) {
             let change = Change::DeletePortTag { port: port.id.clone(), tag: group.id.clone() };
             let changes = vec![field("tags", Some(group.id.clone()), None)];
             draft.push(None, Verb::Update, PORT, &port.id, changes, change);
