@@ -68,6 +68,11 @@ impl<'a> Names<'a> {
         (name.len() > 1).then_some(name)
     }
 
+    /// A balancer of this name is the Service's own, of today or of old.
+    pub(crate) fn is_balancer(&self, name: &str) -> bool {
+        name == self.balancer() || self.legacy_balancer().is_some_and(|legacy| name == legacy)
+    }
+
     // upstream: also of balancers that are internal.
     pub(crate) fn balancer_description(&self) -> String {
         format!("Kubernetes external service {}", self.whose())

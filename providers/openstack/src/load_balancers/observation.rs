@@ -22,6 +22,8 @@ pub(crate) struct Observation {
     pub(crate) listeners: Vec<Listener>,
     /// Its pools, with what is behind them.
     pub(crate) pools: Vec<SeenPool>,
+    /// What the Service has on others, for one that is to be served.
+    pub(crate) strays: Vec<Stray>,
     /// What was looked up for an external balancer.
     pub(crate) floating: Floating,
     /// What was looked up for security groups.
@@ -78,6 +80,14 @@ pub(crate) struct SeenPool {
     pub(crate) pool: Pool,
     pub(crate) members: Vec<Member>,
     pub(crate) monitor: Option<HealthMonitor>,
+}
+
+/// A balancer that does not serve the Service, although it has listeners of it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct Stray {
+    pub(crate) balancer: LoadBalancer,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) pools: Vec<SeenPool>,
 }
 
 /// What was looked up for floating IPs.

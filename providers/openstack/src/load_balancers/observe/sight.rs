@@ -95,8 +95,12 @@ impl<'a> Sight<'a> {
         Ok(found)
     }
 
-    /// Those that have a listener with this tag.
-    pub(super) async fn balancers_with_listeners_tagged(&self, tag: &str) -> Outcome<Vec<LoadBalancer>> {
+    /// Those that have a listener with this tag, but for one that is known already.
+    pub(super) async fn balancers_with_listeners_tagged(
+        &self,
+        tag: &str,
+        known: Option<&LoadBalancer>,
+    ) -> Outcome<Vec<LoadBalancer>> {
         let mut listeners = match &self.listed {
             Some(listed) => listed.listeners.clone(),
             None => octavia::listeners(self.session, &[("tags", tag)]).await?,
@@ -104,7 +108,7 @@ impl<'a> Sight<'a> {
         listeners.retain(|listener| listener.tags.iter().any(|there| there == tag));
         let ids: BTreeSet<_> = listeners.iter().flat_map(|one| &one.loadbalancers).map(|of| of.id.as_str()).collect();
         let mut found = Vec::new();
-        for id in ids {
+        for id in ids.into_iter().filter(|id| known.is_none_or(|known| known.id != *id)) {
             found.extend(self.balancer(id).await?);
         }
         Ok(found)

@@ -5,6 +5,7 @@
 //!  spec ──► nothing there: create ──────────────────────────────────────────────┐
 //!           something: at rest? ours, or may it be shared? rename, adopt        │
 //!             └─► for each port listener, pool, members, monitor; left-overs ───┴─► floating IP ──► tag ──► security group
+//!                                                                                     ──► listeners left on others' balancers
 //! ```
 //!
 //! Octavia refuses whatever comes out of order (a pool without its listener, a second listener on a port), and takes one change
@@ -121,7 +122,11 @@ fn build(
     }
     floating::steps(&context, draft)?;
     tag(&context, draft);
-    security::steps(&context, draft)
+    security::steps(&context, draft)?;
+    for stray in &seen.strays {
+        removal::leave_stray(&names.balancer(), stray, draft);
+    }
+    Ok(())
 }
 
 /// The last thing that says that the Service is served by this balancer.
