@@ -19,7 +19,7 @@ pub(crate) const FLOATING_IP_MARK: &str = "Floating IP for Kubernetes external s
 pub(crate) const SECURITY_GROUP_PREFIX: &str = "lb-sg-";
 
 /// The longest text that OpenStack takes for a name.
-const LONGEST: usize = 255;
+pub(crate) const LONGEST: usize = 255;
 
 /// The names of all that is made for a Service.
 #[derive(Debug, Clone, Copy)]

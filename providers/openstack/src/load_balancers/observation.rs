@@ -58,13 +58,20 @@ pub(crate) enum Found {
     Several(Vec<String>),
 }
 
-impl Observation {
+impl Found {
     /// The balancer, if there is exactly one.
     pub(crate) fn balancer(&self) -> Option<&LoadBalancer> {
-        match &self.found {
+        match self {
             Found::One { balancer, .. } => Some(balancer),
             Found::Nothing | Found::Missing(_) | Found::Several(_) => None,
         }
+    }
+}
+
+impl Observation {
+    /// The balancer, if there is exactly one.
+    pub(crate) fn balancer(&self) -> Option<&LoadBalancer> {
+        self.found.balancer()
     }
 
     /// The cloud has nothing for the Service.
@@ -135,6 +142,14 @@ pub(crate) struct Places {
     pub(crate) vip_network_id: String,
     pub(crate) vip_subnet_id: String,
     pub(crate) member_subnet_id: String,
+}
+
+impl Places {
+    /// The subnet of members: what is wished, else where the balancer is. `None` if nobody knows yet.
+    pub(crate) fn member_subnet<'a>(&'a self, balancer: Option<&'a LoadBalancer>) -> Option<&'a str> {
+        let of_balancer = balancer.map(|balancer| balancer.vip_subnet_id.as_str());
+        [Some(self.member_subnet_id.as_str()), of_balancer].into_iter().flatten().find(|id| !id.is_empty())
+    }
 }
 
 /// What this Octavia can do, by its version and the configured provider.

@@ -23,7 +23,7 @@ use futures::{StreamExt as _, stream, try_join};
 
 use super::annotations::{LOAD_BALANCER_ID, Reader};
 use super::names::Names;
-use super::observation::{Features, Found, Observation};
+use super::observation::{Features, Observation};
 use super::settings::Settings;
 use super::status;
 use super::waiting::{DELETED, PENDING_DELETE, Waiting};
@@ -127,16 +127,6 @@ impl Observer<'_> {
         let seen =
             Observation { features, found, wait, listeners, pools, floating, security, ..Observation::default() };
         status::of_removal(self.config, wish, &seen)
-    }
-}
-
-impl Found {
-    /// The balancer, if there is exactly one.
-    pub(crate) fn balancer(&self) -> Option<&LoadBalancer> {
-        match self {
-            Found::One { balancer, .. } => Some(balancer),
-            Found::Nothing | Found::Missing(_) | Found::Several(_) => None,
-        }
     }
 }
 

@@ -30,13 +30,11 @@ impl Observer<'_> {
             return Ok(Security { groups, ports, ..Security::default() });
         }
         let (groups, stale) = self.own_groups(sight, names, balancer.is_some()).await?;
-        let of_balancer = balancer.map(|balancer| balancer.vip_subnet_id.as_str()).unwrap_or_default();
-        let subnet = [places.member_subnet_id.as_str(), of_balancer].into_iter().find(|id| !id.is_empty());
         let (rules, ports, node_ports, member_subnet) = try_join!(
             self.rules(&groups),
             self.members_of(&stale),
             self.node_ports(sight, spec, settings),
-            self.member_subnet(sight, subnet)
+            self.member_subnet(sight, places.member_subnet(balancer))
         )?;
         Ok(Security { groups, stale, rules, ports, node_ports, member_subnet })
     }

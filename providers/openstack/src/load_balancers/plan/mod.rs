@@ -73,8 +73,7 @@ impl Context<'_> {
 
     /// Where members are; empty if nobody knows yet.
     pub(super) fn member_subnet_id(&self) -> &str {
-        let of_balancer = self.balancer.map(|balancer| balancer.vip_subnet_id.as_str()).unwrap_or_default();
-        Some(self.seen.places.member_subnet_id.as_str()).filter(|id| !id.is_empty()).unwrap_or(of_balancer)
+        self.seen.places.member_subnet(self.balancer).unwrap_or_default()
     }
 }
 

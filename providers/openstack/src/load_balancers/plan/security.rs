@@ -17,7 +17,7 @@ use super::super::change::{Change, GroupRef, SeenPort};
 use super::super::features::OVN;
 use super::super::observation::Security;
 use super::super::servers::{self, Backend};
-use super::{Context, Draft, PLAN, field};
+use super::{Context, Draft, PLAN, field, members};
 use crate::api::network::{Port, SecurityGroup, SecurityGroupRule, Subnet};
 
 const GROUP: &str = "security group";
@@ -107,7 +107,7 @@ fn wanted(context: &Context<'_>, subnet: &Subnet) -> Result<BTreeSet<Rule>> {
         false => BTreeSet::from([members]),
     };
     let node_ports = context.spec.ports.iter().filter_map(|port| {
-        let node_port = port.node_port.filter(|node_port| *node_port != 0)?;
+        let node_port = members::node_port(port)?;
         Some((port.protocol.to_string().to_lowercase(), node_port))
     });
     let traffic = node_ports
