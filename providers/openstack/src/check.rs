@@ -128,12 +128,12 @@ impl OpenStack {
             let message = format!("{error}; Services with a TLS container fail");
             return finding(what, Err(Error::new(ErrorKind::Unsupported, "find the services", message)));
         }
-        if reference.is_empty() || self.config.load_balancer.container_store != "barbican" {
+        if reference.is_empty() || !self.config.load_balancer.asks_barbican() {
             return finding(what, Ok("it is in the catalog".to_owned()));
         }
         let what = "default-tls-container-ref in [LoadBalancer]";
-        let outcome = match stored(reference) {
-            Some((kind, id)) => key_manager::exists(&self.session, kind, id).await,
+        let outcome = match Stored::parse(reference) {
+            Some(stored) => key_manager::exists(&self.session, stored).await,
             None => Err(CallError::NoId(reference.clone())),
         };
         finding(what, told(outcome.map(|()| "it is there".to_owned()), "look for the certificate"))
@@ -376,17 +376,6 @@ fn readers(roles: &[String]) -> Error {
         roles.join(", ")
     );
     Error::new(ErrorKind::PermissionDenied, "read the token", message)
-}
-
-/// What a TLS reference leads to, by its last two segments.
-fn stored(reference: &str) -> Option<(Stored, &str)> {
-    let mut segments = reference.rsplit('/');
-    let (id, kind) = (segments.next().filter(|id| !id.is_empty())?, segments.next()?);
-    match kind {
-        "containers" => Some((Stored::Container, id)),
-        "secrets" => Some((Stored::Secret, id)),
-        _ => None,
-    }
 }
 
 fn told<T>(outcome: std::result::Result<T, CallError>, operation: &str) -> Result<T> {

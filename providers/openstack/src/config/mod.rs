@@ -25,6 +25,9 @@ use ipnet::IpNet;
 pub use reference::reference;
 pub(crate) use tls::pem_text;
 
+/// The store of certificates that can be asked.
+const BARBICAN: &str = "barbican";
+
 /// A file to start from: with its three placeholders filled in, it works.
 pub(crate) const TEMPLATE: &str = include_str!("template.conf");
 
@@ -277,6 +280,13 @@ impl Default for Credential {
     }
 }
 
+impl LoadBalancer {
+    /// Certificates are where they can be looked at before a balancer gets them.
+    pub(crate) fn asks_barbican(&self) -> bool {
+        self.container_store == BARBICAN
+    }
+}
+
 impl Default for LoadBalancer {
     fn default() -> LoadBalancer {
         LoadBalancer {
@@ -296,7 +306,7 @@ impl Default for LoadBalancer {
             ingress_hostname_suffix: "nip.io".to_owned(),
             max_shared: 2,
             tls_container_ref: String::new(),
-            container_store: "barbican".to_owned(),
+            container_store: BARBICAN.to_owned(),
             serial: false,
         }
     }

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use super::clouds_yaml::{Entry, Search};
 use super::declaration::SECTIONS;
 use super::fields::Fields;
-use super::{Class, Config, FloatingSubnet, Global, LoadBalancer, MonitorTimes, Networking, credential, tls};
+use super::{BARBICAN, Class, Config, FloatingSubnet, Global, LoadBalancer, MonitorTimes, Networking, credential, tls};
 
 impl Config {
     /// Reads the file, what it names, and the environment. No call is made.
@@ -52,7 +52,7 @@ impl Config {
 
 /// What is known to be an answer of `lb-provider`; others are used as they are.
 const PROVIDERS: [&str; 5] = ["amphora", "octavia", "ovn", "f5", "amphorav2"];
-const STORES: [&str; 2] = ["barbican", "external"];
+const STORES: [&str; 2] = [BARBICAN, "external"];
 const SOURCES: [&str; 2] = ["configDrive", "metadataService"];
 const INTERFACES: [&str; 3] = ["public", "internal", "admin"];
 

@@ -14,13 +14,10 @@ use std::collections::BTreeSet;
 
 use bowline_core::{ClusterName, LoadBalancerKey};
 
-use super::names::{Names, SERVICE_PREFIX, described};
+use super::names::{LONGEST, Names, SECURITY_GROUP_PREFIX, SERVICE_PREFIX, described};
 use super::waiting::DELETED;
 use crate::api::network::{FloatingIp, SecurityGroup};
 use crate::api::octavia::{Listener, LoadBalancer};
-
-/// What the names of security groups of Services start with.
-const GROUP_PREFIX: &str = "lb-sg-";
 
 /// The owners of all of these, each once.
 pub(super) fn owners(
@@ -35,7 +32,7 @@ pub(super) fn owners(
     // Who shares a balancer has listeners there before the balancer has the tag.
     let of_listeners = listeners.iter().flat_map(|one| &one.tags).filter_map(|tag| by_mark(cluster, tag, ""));
     let unused = floating_ips.iter().filter(|floating| floating.port_id.is_empty());
-    let groups = groups.iter().filter(|group| group.name.starts_with(GROUP_PREFIX));
+    let groups = groups.iter().filter(|group| group.name.starts_with(SECURITY_GROUP_PREFIX));
     let descriptions = unused.map(|floating| &floating.description).chain(groups.map(|group| &group.description));
     let of_others = descriptions.filter_map(|description| by_description(cluster, description));
     let owners: BTreeSet<(String, String)> = of_balancers.chain(of_listeners).chain(of_others).collect();
@@ -60,7 +57,7 @@ fn by_mark(cluster: &ClusterName, mark: &str, description: &str) -> Option<(Stri
     }
     let rest = mark.strip_prefix(SERVICE_PREFIX)?.strip_prefix(cluster.as_str())?.strip_prefix('_')?;
     let (namespace, service) = rest.split_once('_')?;
-    let is_whole = !namespace.is_empty() && !service.is_empty() && !service.contains('_') && mark.len() < 255;
+    let is_whole = !namespace.is_empty() && !service.is_empty() && !service.contains('_') && mark.len() < LONGEST;
     is_whole.then(|| (namespace.to_owned(), service.to_owned()))
 }
 

@@ -19,7 +19,7 @@ pub(crate) const FLOATING_IP_MARK: &str = "Floating IP for Kubernetes external s
 pub(crate) const SECURITY_GROUP_PREFIX: &str = "lb-sg-";
 
 /// The longest text that OpenStack takes for a name.
-const LONGEST: usize = 255;
+pub(crate) const LONGEST: usize = 255;
 
 /// The names of all that is made for a Service.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +66,11 @@ impl<'a> Names<'a> {
     pub(crate) fn legacy_balancer(&self) -> Option<String> {
         let name = default_balancer_name(&self.key.uid);
         (name.len() > 1).then_some(name)
+    }
+
+    /// A balancer of this name is the Service's own, of today or of old.
+    pub(crate) fn is_balancer(&self, name: &str) -> bool {
+        name == self.balancer() || self.legacy_balancer().is_some_and(|legacy| name == legacy)
     }
 
     // upstream: also of balancers that are internal.

@@ -22,6 +22,8 @@ pub(crate) struct Observation {
     pub(crate) listeners: Vec<Listener>,
     /// Its pools, with what is behind them.
     pub(crate) pools: Vec<SeenPool>,
+    /// What the Service has on others, for one that is to be served.
+    pub(crate) strays: Vec<Stray>,
     /// What was looked up for an external balancer.
     pub(crate) floating: Floating,
     /// What was looked up for security groups.
@@ -56,19 +58,26 @@ pub(crate) enum Found {
     Several(Vec<String>),
 }
 
-impl Observation {
+impl Found {
     /// The balancer, if there is exactly one.
     pub(crate) fn balancer(&self) -> Option<&LoadBalancer> {
-        match &self.found {
+        match self {
             Found::One { balancer, .. } => Some(balancer),
             Found::Nothing | Found::Missing(_) | Found::Several(_) => None,
         }
+    }
+}
+
+impl Observation {
+    /// The balancer, if there is exactly one.
+    pub(crate) fn balancer(&self) -> Option<&LoadBalancer> {
+        self.found.balancer()
     }
 
     /// The cloud has nothing for the Service.
     pub(crate) fn is_nothing(&self) -> bool {
         let no_balancer = matches!(self.found, Found::Nothing | Found::Missing(_));
-        no_balancer && self.security.groups.is_empty() && self.floating.leftovers.is_empty()
+        no_balancer && self.security.all().next().is_none() && self.floating.leftovers.is_empty()
     }
 }
 
@@ -78,6 +87,14 @@ pub(crate) struct SeenPool {
     pub(crate) pool: Pool,
     pub(crate) members: Vec<Member>,
     pub(crate) monitor: Option<HealthMonitor>,
+}
+
+/// A balancer that does not serve the Service, although it has listeners of it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct Stray {
+    pub(crate) balancer: LoadBalancer,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) pools: Vec<SeenPool>,
 }
 
 /// What was looked up for floating IPs.
@@ -98,16 +115,25 @@ pub(crate) struct Floating {
 /// What was looked up for security groups.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct Security {
-    /// Those of the Service's name, or of its description if nobody knows its UID any more.
+    /// Those of the Service's name and UID, or the one that came with its balancer from an earlier Service of the name.
     pub(crate) groups: Vec<SecurityGroup>,
+    /// Those that earlier Services of the name left; all of the name if nobody knows the UID any more.
+    pub(crate) stale: Vec<SecurityGroup>,
     /// The rules of the one, if groups are managed.
     pub(crate) rules: Vec<SecurityGroupRule>,
-    /// The ports that have one of the groups.
+    /// The ports that have one of the groups that are to go.
     pub(crate) ports: Vec<Port>,
     /// The ports of the nodes' servers, if groups are managed.
     pub(crate) node_ports: Vec<Port>,
     /// Where members are, if groups are managed.
     pub(crate) member_subnet: Option<Subnet>,
+}
+
+impl Security {
+    /// Whatever Service of the name they were made for.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &SecurityGroup> {
+        self.groups.iter().chain(&self.stale)
+    }
 }
 
 /// Where things are.
@@ -116,6 +142,14 @@ pub(crate) struct Places {
     pub(crate) vip_network_id: String,
     pub(crate) vip_subnet_id: String,
     pub(crate) member_subnet_id: String,
+}
+
+impl Places {
+    /// The subnet of members: what is wished, else where the balancer is. `None` if nobody knows yet.
+    pub(crate) fn member_subnet<'a>(&'a self, balancer: Option<&'a LoadBalancer>) -> Option<&'a str> {
+        let of_balancer = balancer.map(|balancer| balancer.vip_subnet_id.as_str());
+        [Some(self.member_subnet_id.as_str()), of_balancer].into_iter().flatten().find(|id| !id.is_empty())
+    }
 }
 
 /// What this Octavia can do, by its version and the configured provider.

@@ -7,7 +7,7 @@ use bowline_core::ClusterName;
 use bowline_openstack_simulator::{Kind, Options, Work};
 use serde_json::json;
 
-use crate::world::{LB_ID, Service, World, text};
+use crate::world::{INTERNAL, LB_ID, Service, World, text};
 
 async fn listed(world: &World) -> Vec<String> {
     let keys = LoadBalancers::list(&world.provider, &ClusterName::from("kubernetes")).await.unwrap();
@@ -143,6 +143,71 @@ async fn a_listener_alone_is_listed_and_removed() {
     assert_eq!(listed(&world).await, ["default/a/"]);
     assert_eq!((world.count(Kind::LoadBalancer), world.count(Kind::Listener)), (1, 1));
     world.ensure(&mut a).await.unwrap();
+}
+
+/// Two Services, of which the second was refused on the internal balancer of the first, where its listener stays.
+async fn refused(world: &World) -> (Service, Service) {
+    let mut a = world.named("a");
+    a.annotate(INTERNAL, "true");
+    world.ensure(&mut a).await.unwrap();
+    let mut b = world.named("bb");
+    b.annotate(LB_ID, &a.annotations[LB_ID]);
+    b.ports(&[(bowline_core::Protocol::Tcp, 8080, 30808)]);
+    world.ensure(&mut b).await.unwrap_err();
+    (a, b)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_gets_a_balancer_elsewhere_does_not_leave_listeners_where_it_was_refused() {
+    let world = World::new();
+    let (mut a, mut b) = refused(&world).await;
+    assert_eq!((world.count(Kind::LoadBalancer), world.count(Kind::Listener)), (1, 2));
+    let (mut c, id) = (world.named("ccc"), b.annotations.remove(LB_ID));
+    world.ensure(&mut b).await.unwrap();
+    assert_eq!((world.count(Kind::LoadBalancer), world.count(Kind::Listener), world.count(Kind::Pool)), (2, 2, 2));
+    // The same on another's balancer.
+    world.ensure(&mut c).await.unwrap();
+    let mut d = world.named("dddd");
+    d.ports(&[(bowline_core::Protocol::Tcp, 8080, 30808)]);
+    d.annotate(LB_ID, &id.unwrap());
+    world.ensure(&mut d).await.unwrap_err();
+    d.annotate(LB_ID, &c.annotations[LB_ID]);
+    world.ensure(&mut d).await.unwrap();
+    world.remove(&mut a).await.unwrap();
+    assert_eq!((world.count(Kind::LoadBalancer), world.count(Kind::Listener)), (2, 3), "nothing keeps it");
+    for service in [&mut b, &mut c, &mut d] {
+        world.remove(service).await.unwrap();
+    }
+    world.assert_empty();
+}
+
+#[tokio::test(start_paused = true)]
+async fn listeners_that_were_left_on_anothers_balancer_are_found_where_that_costs_nothing() {
+    let world = World::new();
+    let mut settled = world.named("bb");
+    settled.ports(&[(bowline_core::Protocol::Tcp, 8080, 30808)]);
+    world.ensure(&mut settled).await.unwrap();
+    let (a, _) = refused(&world).await;
+    world.cloud.forget_calls();
+    let wishes = [world.wish(&settled, true), world.wish(&a, true)];
+    let planned = |seen: Vec<bowline_cloud::Result<Option<_>>>| {
+        let seen = seen.into_iter().next().unwrap().unwrap();
+        let plan = world.provider.plan(&wishes[0], seen.as_ref()).unwrap();
+        plan.steps.iter().map(|step| format!("{} {}", step.verb, step.kind)).collect::<Vec<_>>()
+    };
+    assert_eq!(planned(world.provider.observe(&wishes[..1]).await), [""; 0], "a call more in every pass");
+    assert_eq!(planned(world.provider.observe(&wishes).await), ["delete pool", "delete listener"]);
+}
+
+/// Who knows whether clients still use that address?
+#[tokio::test(start_paused = true)]
+async fn what_was_in_service_on_anothers_balancer_is_left_to_people() {
+    let world = World::new();
+    let (_, mut b) = about_to_share(&world).await;
+    world.ensure(&mut b).await.unwrap();
+    b.annotations.clear();
+    world.ensure(&mut b).await.unwrap();
+    assert_eq!((world.count(Kind::LoadBalancer), world.count(Kind::Listener)), (2, 3));
 }
 
 #[tokio::test(start_paused = true)]

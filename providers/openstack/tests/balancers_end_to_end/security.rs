@@ -1,13 +1,13 @@
 //! Security groups.
 
-use bowline_cloud::ErrorKind;
-use bowline_core::{Protocol, ProviderId, TargetNode};
+use bowline_cloud::{ErrorKind, LoadBalancers as _};
+use bowline_core::{LoadBalancerState, Protocol, ProviderId, TargetNode};
 use bowline_openstack::Config;
 use bowline_openstack_simulator::{Fault, FaultSpec, Kind, NewPort, NewServer, Options, Record};
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::world::{World, add_node, text};
+use crate::world::{Service, World, add_node, text};
 
 fn managed(config: &mut Config) {
     config.load_balancer.manage_security_groups = true;
@@ -197,16 +197,94 @@ async fn case_148_a_group_that_is_in_use_is_an_error_that_is_tried_again() {
     world.assert_empty();
 }
 
-#[tokio::test(start_paused = true)]
-async fn case_149_the_group_goes_with_its_service_although_the_balancer_is_gone() {
-    let world = world();
-    let mut web = world.service();
-    world.ensure(&mut web).await.unwrap();
+/// By hand, with all but the security groups.
+fn delete_balancers(world: &World) {
     for kind in [Kind::Member, Kind::HealthMonitor, Kind::Pool, Kind::Listener, Kind::FloatingIp, Kind::LoadBalancer] {
         world.cloud.records(kind).iter().for_each(|record| {
             world.cloud.remove(kind, text(record, "id"));
         });
     }
+}
+
+/// `default/web` once more, as another Service.
+fn again(world: &World, number: usize) -> Service {
+    let mut web = world.service();
+    web.key.uid = format!("fedcba98-7654-3210-fedc-{number:0>12}");
+    web
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_that_earlier_services_of_the_name_left_give_way_to_the_services_own() {
+    for left in [1, 2] {
+        let world = world();
+        for number in 0..left {
+            let group = json!({
+                "name": format!("lb-sg-fedcba98-7654-3210-fedc-{number:0>12}-default-web"),
+                "description": "Security Group for default/web Service LoadBalancer in cluster kubernetes",
+            });
+            let group = world.cloud.add(Kind::SecurityGroup, group);
+            let ports = world.cloud.records(Kind::Port).into_iter();
+            for port in ports.filter(|port| text(port, "device_owner").starts_with("compute:")) {
+                world.cloud.edit(Kind::Port, text(&port, "id"), |port| {
+                    port.get_mut("security_groups").and_then(Value::as_array_mut).unwrap().push(json!(group));
+                });
+            }
+        }
+        let mut web = again(&world, 9);
+        world.ensure(&mut web).await.unwrap();
+        let names: Vec<_> = world.groups().iter().map(|group| text(group, "name").to_owned()).collect();
+        assert_eq!(names, [format!("lb-sg-{}-default-web", web.key.uid)], "{left} were left");
+        assert_eq!((rules(&world).len(), members(&world).len()), (1, 2));
+        let writes = world.writes();
+        let last = |call: &str| writes.iter().rposition(|write| write == call).unwrap();
+        assert!(last("DELETE security-groups/{id}") > last("POST security-group-rules"), "{writes:?}");
+        world.remove(&mut web).await.unwrap();
+        world.assert_empty();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_came_back_goes_when_nobody_has_to_ask_for_it_and_with_the_service() {
+    let world = world();
+    let mut web = world.service();
+    world.ensure(&mut web).await.unwrap();
+    let leave = |number: usize| {
+        let name = format!("lb-sg-fedcba98-7654-3210-fedc-{number:0>12}-default-web");
+        let description = "Security Group for default/web Service LoadBalancer in cluster kubernetes";
+        world.cloud.add(Kind::SecurityGroup, json!({"name": name, "description": description}));
+    };
+    leave(1);
+    let planned = |seen: Option<LoadBalancerState>| {
+        let plan = world.provider.plan(&world.wish(&web, true), seen.as_ref()).unwrap();
+        plan.steps.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let wishes = [world.wish(&web, true), world.wish(&world.named("another"), true)];
+    let alone = world.provider.observe(&wishes[..1]).await.remove(0).unwrap();
+    assert_eq!(planned(alone), [""; 0], "that would be a call more in every pass");
+    let listed = world.provider.observe(&wishes).await.remove(0).unwrap();
+    assert_eq!(planned(listed), ["delete security group lb-sg-fedcba98-7654-3210-fedc-000000000001-default-web"]);
+    world.remove(&mut web).await.unwrap();
+    world.assert_empty();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_group_of_an_earlier_service_goes_on_with_its_balancer() {
+    let world = world();
+    world.ensure(&mut world.service()).await.unwrap();
+    let mut heir = again(&world, 9);
+    world.cloud.forget_calls();
+    world.ensure(&mut heir).await.unwrap();
+    assert_eq!(world.writes(), Vec::<String>::new());
+    world.remove(&mut heir).await.unwrap();
+    world.assert_empty();
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_149_the_group_goes_with_its_service_although_the_balancer_is_gone() {
+    let world = world();
+    let mut web = world.service();
+    world.ensure(&mut web).await.unwrap();
+    delete_balancers(&world);
     world.remove(&mut web).await.unwrap();
     world.assert_empty();
 }
@@ -220,7 +298,7 @@ async fn a_port_that_two_services_change_at_once_has_the_groups_of_both() {
     let (_, second) = world.look(&mut other, true).await.unwrap();
     for (service, plan) in [(&one, &first), (&other, &second)] {
         for step in &plan.steps {
-            bowline_cloud::LoadBalancers::apply(&world.provider, &service.key, step).await.unwrap();
+            world.provider.apply(&service.key, step).await.unwrap();
         }
     }
     let groups: Vec<_> = world.groups().iter().map(|group| text(group, "id").to_owned()).collect();

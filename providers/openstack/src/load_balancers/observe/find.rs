@@ -108,7 +108,7 @@ impl Observer<'_> {
         let tag = names.balancer();
         let mut found = sight.balancers_tagged(&tag).await.map_err(told)?;
         if found.is_empty() && !names.has_uid() {
-            found = sight.balancers_with_listeners_tagged(&tag).await.map_err(told)?;
+            found = sight.balancers_with_listeners_tagged(&tag, None).await.map_err(told)?;
         }
         Ok(self.only(found, |balancer| balancer.provisioning_status != DELETED))
     }

@@ -15,6 +15,7 @@ mod parts;
 mod places;
 mod security;
 mod sight;
+mod strays;
 
 use bowline_cloud::{Error, Result};
 use bowline_core::{LoadBalancerSpec, LoadBalancerState, LoadBalancerWish};
@@ -22,7 +23,7 @@ use futures::{StreamExt as _, stream, try_join};
 
 use super::annotations::{LOAD_BALANCER_ID, Reader};
 use super::names::Names;
-use super::observation::{Features, Found, Observation};
+use super::observation::{Features, Observation};
 use super::settings::Settings;
 use super::status;
 use super::waiting::{DELETED, PENDING_DELETE, Waiting};
@@ -96,12 +97,13 @@ impl Observer<'_> {
             return status::of_service(self.config, &settings, &seen);
         }
         let (places, ()) = try_join!(self.places(sight, spec, &settings), self.check_certificate(&settings))?;
-        let ((listeners, pools), (floating, notices), security) = try_join!(
+        let ((listeners, pools), strays, (floating, notices), security) = try_join!(
             self.parts(sight, balancer, MembersOf::Service(marks.names)),
+            self.strays(sight, &marks.names, &found),
             self.floating(sight, spec, &settings, balancer),
             self.security(sight, &marks.names, spec, &settings, &places, balancer)
         )?;
-        let seen = Observation { features, found, wait, listeners, pools, floating, security, places, notices };
+        let seen = Observation { features, found, wait, listeners, pools, strays, floating, security, places, notices };
         status::of_service(self.config, &settings, &seen)
     }
 
@@ -125,16 +127,6 @@ impl Observer<'_> {
         let seen =
             Observation { features, found, wait, listeners, pools, floating, security, ..Observation::default() };
         status::of_removal(self.config, wish, &seen)
-    }
-}
-
-impl Found {
-    /// The balancer, if there is exactly one.
-    pub(crate) fn balancer(&self) -> Option<&LoadBalancer> {
-        match self {
-            Found::One { balancer, .. } => Some(balancer),
-            Found::Nothing | Found::Missing(_) | Found::Several(_) => None,
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use super::super::servers::{self, Backend};
 use super::super::settings::Settings;
 use super::sight::Sight;
 use super::{OBSERVE, Observer, told};
-use crate::api::key_manager::{self, Stored};
+use crate::api::key_manager;
 
 impl Observer<'_> {
     /// What is configured; where nothing is, the subnet of the first node.
@@ -43,8 +43,7 @@ impl Observer<'_> {
     /// An error if the certificate that is named is not there.
     pub(super) async fn check_certificate(&self, settings: &Settings) -> Result<()> {
         let Some(secret) = settings.tls_secret(self.config)? else { return Ok(()) };
-        let stored = if secret.kind == "containers" { Stored::Container } else { Stored::Secret };
-        key_manager::exists(self.session, stored, &secret.id).await.map_err(|error| {
+        key_manager::exists(self.session, secret).await.map_err(|error| {
             let error = told(error);
             let reference = &settings.tls_container_ref;
             error.context("default-tls-container-ref", reference.clone())

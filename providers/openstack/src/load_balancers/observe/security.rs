@@ -24,17 +24,19 @@ impl Observer<'_> {
         places: &Places,
         balancer: Option<&LoadBalancer>,
     ) -> Result<Security> {
-        let is_managed = self.config.load_balancer.manage_security_groups;
-        let groups = self.groups(sight, names, balancer.is_some(), is_managed).await?;
-        if !is_managed {
+        if !self.config.load_balancer.manage_security_groups {
+            let groups = self.named_groups(sight, names, balancer.is_some()).await?;
             let ports = self.members_of(&groups).await?;
             return Ok(Security { groups, ports, ..Security::default() });
         }
-        let of_balancer = balancer.map(|balancer| balancer.vip_subnet_id.as_str()).unwrap_or_default();
-        let subnet = [places.member_subnet_id.as_str(), of_balancer].into_iter().find(|id| !id.is_empty());
-        let (rules, node_ports, member_subnet) =
-            try_join!(self.rules(&groups), self.node_ports(sight, spec, settings), self.member_subnet(sight, subnet))?;
-        Ok(Security { groups, rules, node_ports, member_subnet, ports: Vec::new() })
+        let (groups, stale) = self.own_groups(sight, names, balancer.is_some()).await?;
+        let (rules, ports, node_ports, member_subnet) = try_join!(
+            self.rules(&groups),
+            self.members_of(&stale),
+            self.node_ports(sight, spec, settings),
+            self.member_subnet(sight, places.member_subnet(balancer))
+        )?;
+        Ok(Security { groups, stale, rules, ports, node_ports, member_subnet })
     }
 
     pub(super) async fn security_to_remove(
@@ -43,29 +45,58 @@ impl Observer<'_> {
         names: &Names<'_>,
         has_balancer: bool,
     ) -> Result<Security> {
-        let groups = self.groups(sight, names, has_balancer, true).await?;
-        let ports = self.members_of(&groups).await?;
-        Ok(Security { groups, ports, ..Security::default() })
+        let groups = self.named_groups(sight, names, has_balancer).await?;
+        let stale = self.stale_groups(sight, names, &groups).await?;
+        let (mut ports, of_stale) = try_join!(self.members_of(&groups), self.members_of(&stale))?;
+        add_new(&mut ports, of_stale);
+        Ok(Security { groups, stale, ports, ..Security::default() })
     }
 
-    /// By name, which has the Service's UID in it. Where there is none, whoever is thorough finds one that was made for a Service
-    /// of the same name before: it has the same description. So has that of a Service whose UID nobody knows any more.
-    async fn groups(
+    /// The Service's, and those that earlier ones of its name left. The only one that an earlier one left together with its
+    /// balancer goes on as the balancer does: as it is.
+    async fn own_groups(
         &self,
         sight: &Sight<'_>,
         names: &Names<'_>,
         has_balancer: bool,
-        is_thorough: bool,
+    ) -> Result<(Vec<SecurityGroup>, Vec<SecurityGroup>)> {
+        let groups = self.named_groups(sight, names, has_balancer).await?;
+        // Nobody asks for them in every pass: they go in the one that makes the Service's own.
+        if !groups.is_empty() && !sight.is_listed() {
+            return Ok((groups, Vec::new()));
+        }
+        let stale = self.stale_groups(sight, names, &groups).await?;
+        match groups.is_empty() && has_balancer && stale.len() == 1 {
+            true => Ok((stale, groups)),
+            false => Ok((groups, stale)),
+        }
+    }
+
+    /// By name, which has the Service's UID in it.
+    async fn named_groups(
+        &self,
+        sight: &Sight<'_>,
+        names: &Names<'_>,
+        has_balancer: bool,
     ) -> Result<Vec<SecurityGroup>> {
         let named = match names.has_uid() {
             true => sight.groups_named(&names.security_group()).await.map_err(told)?,
             false => Vec::new(),
         };
-        let named = of_cluster(named, &names.security_group_description(), has_balancer);
-        match named.is_empty() && is_thorough {
-            true => sight.groups_described(&names.security_group_description()).await.map_err(told),
-            false => Ok(named),
-        }
+        Ok(of_cluster(named, &names.security_group_description(), has_balancer))
+    }
+
+    /// Those of other Services of the name, which were before: theirs have the same description. So has that of a Service whose
+    /// UID nobody knows any more.
+    async fn stale_groups(
+        &self,
+        sight: &Sight<'_>,
+        names: &Names<'_>,
+        own: &[SecurityGroup],
+    ) -> Result<Vec<SecurityGroup>> {
+        let mut stale = sight.groups_described(&names.security_group_description()).await.map_err(told)?;
+        stale.retain(|group| !own.iter().any(|own| own.id == group.id));
+        Ok(stale)
     }
 
     /// The ports that have one of the groups.
@@ -73,8 +104,7 @@ impl Observer<'_> {
         let mut members: Vec<Port> = Vec::new();
         for group in groups {
             let ports = network::ports(self.session, &[("security_groups", &group.id)]).await.map_err(told)?;
-            let news = ports.into_iter().filter(|port| !members.iter().any(|known| known.id == port.id));
-            members.extend(news.collect::<Vec<_>>());
+            add_new(&mut members, ports);
         }
         Ok(members)
     }
@@ -105,6 +135,12 @@ impl Observer<'_> {
             Error::new(ErrorKind::InvalidConfig, OBSERVE, message).retry(Retry::Backoff)
         })
     }
+}
+
+/// Those that are not among them yet.
+fn add_new(known: &mut Vec<Port>, mut ports: Vec<Port>) {
+    ports.retain(|port| !known.iter().any(|known| known.id == port.id));
+    known.extend(ports);
 }
 
 /// The name says nothing of the cluster. Where a group is described as this cluster's, that is the one; where none is, one of

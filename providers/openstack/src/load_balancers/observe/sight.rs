@@ -28,7 +28,8 @@ pub(super) struct Sight<'a> {
     networks: Once<String, Option<Network>>,
     subnets: Once<String, Option<Subnet>>,
     subnets_of: Once<String, Vec<Subnet>>,
-    ports_of: Once<String, Vec<Port>>,
+    /// By the servers of one question.
+    ports_of: Once<Vec<String>, Vec<Port>>,
 }
 
 /// All that the project has.
@@ -56,6 +57,11 @@ impl<'a> Sight<'a> {
         Sight::blank(self.session)
     }
 
+    /// What the project has is known already, so that looking for something in it costs nothing.
+    pub(super) fn is_listed(&self) -> bool {
+        self.listed.is_some()
+    }
+
     fn blank(session: &'a Session) -> Sight<'a> {
         let (listed, external, networks, subnets, subnets_of, ports_of) = Default::default();
         Sight { session, listed, external, networks, subnets, subnets_of, ports_of }
@@ -73,33 +79,26 @@ impl<'a> Sight<'a> {
     }
 
     pub(super) async fn balancers_named(&self, name: &str) -> Outcome<Vec<LoadBalancer>> {
-        let mut found = match &self.listed {
-            Some(listed) => listed.balancers.clone(),
-            None => octavia::load_balancers(self.session, &[("name", name)]).await?,
-        };
-        found.retain(|balancer| balancer.name == name);
-        Ok(found)
+        let ask = async { octavia::load_balancers(self.session, &[("name", name)]).await };
+        self.fitting(|listed| &listed.balancers, ask, |balancer| balancer.name == name).await
     }
 
     pub(super) async fn balancers_tagged(&self, tag: &str) -> Outcome<Vec<LoadBalancer>> {
-        let mut found = match &self.listed {
-            Some(listed) => listed.balancers.clone(),
-            None => octavia::load_balancers(self.session, &[("tags", tag)]).await?,
-        };
-        found.retain(|balancer| balancer.tags.iter().any(|there| there == tag));
-        Ok(found)
+        let ask = async { octavia::load_balancers(self.session, &[("tags", tag)]).await };
+        self.fitting(|listed| &listed.balancers, ask, |balancer| has(&balancer.tags, tag)).await
     }
 
-    /// Those that have a listener with this tag.
-    pub(super) async fn balancers_with_listeners_tagged(&self, tag: &str) -> Outcome<Vec<LoadBalancer>> {
-        let mut listeners = match &self.listed {
-            Some(listed) => listed.listeners.clone(),
-            None => octavia::listeners(self.session, &[("tags", tag)]).await?,
-        };
-        listeners.retain(|listener| listener.tags.iter().any(|there| there == tag));
+    /// Those that have a listener with this tag, but for one that is known already.
+    pub(super) async fn balancers_with_listeners_tagged(
+        &self,
+        tag: &str,
+        known: Option<&LoadBalancer>,
+    ) -> Outcome<Vec<LoadBalancer>> {
+        let ask = async { octavia::listeners(self.session, &[("tags", tag)]).await };
+        let listeners = self.fitting(|listed| &listed.listeners, ask, |listener| has(&listener.tags, tag)).await?;
         let ids: BTreeSet<_> = listeners.iter().flat_map(|one| &one.loadbalancers).map(|of| of.id.as_str()).collect();
         let mut found = Vec::new();
-        for id in ids {
+        for id in ids.into_iter().filter(|id| known.is_none_or(|known| known.id != *id)) {
             found.extend(self.balancer(id).await?);
         }
         Ok(found)
@@ -147,21 +146,15 @@ impl<'a> Sight<'a> {
         value: &str,
         fits: impl Fn(&FloatingIp) -> bool,
     ) -> Outcome<Option<FloatingIp>> {
-        let found = match &self.listed {
-            Some(listed) => listed.floating_ips.iter().find(|floating| fits(floating)).cloned(),
-            None => network::floating_ips(self.session, &[(field, value)]).await?.into_iter().find(fits),
-        };
-        Ok(found)
+        let ask = async { network::floating_ips(self.session, &[(field, value)]).await };
+        let found = self.fitting(|listed| &listed.floating_ips, ask, fits).await?;
+        Ok(found.into_iter().next())
     }
 
     /// Those of a description.
     pub(super) async fn floating_ips_described(&self, description: &str) -> Outcome<Vec<FloatingIp>> {
-        let mut found = match &self.listed {
-            Some(listed) => listed.floating_ips.clone(),
-            None => network::floating_ips(self.session, &[("description", description)]).await?,
-        };
-        found.retain(|floating| floating.description == description);
-        Ok(found)
+        let ask = async { network::floating_ips(self.session, &[("description", description)]).await };
+        self.fitting(|listed| &listed.floating_ips, ask, |floating| floating.description == description).await
     }
 
     pub(super) async fn groups_named(&self, name: &str) -> Outcome<Vec<SecurityGroup>> {
@@ -178,12 +171,8 @@ impl<'a> Sight<'a> {
         value: &str,
         fits: impl Fn(&SecurityGroup) -> bool,
     ) -> Outcome<Vec<SecurityGroup>> {
-        let mut found = match &self.listed {
-            Some(listed) => listed.groups.clone(),
-            None => network::security_groups(self.session, &[(field, value)]).await?,
-        };
-        found.retain(fits);
-        Ok(found)
+        let ask = async { network::security_groups(self.session, &[(field, value)]).await };
+        self.fitting(|listed| &listed.groups, ask, fits).await
     }
 
     /// All networks to the outside that we may see.
@@ -215,15 +204,11 @@ impl<'a> Sight<'a> {
 
     /// The ports of one server.
     pub(super) async fn ports_of(&self, server: &str) -> Outcome<Vec<Port>> {
-        let ask = || async { network::ports(self.session, &[("device_id", server)]).await };
-        self.ports_of.get(server.to_owned(), ask).await
+        self.ports_of_some(&[server]).await
     }
 
     /// The ports of many servers, in few questions.
     pub(super) async fn ports_of_all(&self, servers: &[&str]) -> Outcome<Vec<Port>> {
-        if let [server] = servers {
-            return self.ports_of(server).await;
-        }
         let asked: Vec<_> = servers.chunks(SERVERS_AT_ONCE).map(|some| self.ports_of_some(some)).collect();
         let pages: Vec<_> = stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
         Ok(pages.into_iter().flatten().collect())
@@ -232,7 +217,22 @@ impl<'a> Sight<'a> {
     async fn ports_of_some(&self, servers: &[&str]) -> Outcome<Vec<Port>> {
         let query: Vec<_> = servers.iter().map(|server| ("device_id", *server)).collect();
         let ask = || async { network::ports(self.session, &query).await };
-        self.ports_of.get(servers.join(" "), ask).await
+        self.ports_of.get(servers.iter().map(|&server| server.to_owned()).collect(), ask).await
+    }
+
+    /// Those that fit: of what the project has, or else of what is asked for.
+    async fn fitting<T: Clone>(
+        &self,
+        listed: impl FnOnce(&Listed) -> &Vec<T>,
+        ask: impl Future<Output = Outcome<Vec<T>>>,
+        fits: impl Fn(&T) -> bool,
+    ) -> Outcome<Vec<T>> {
+        if let Some(all) = &self.listed {
+            return Ok(listed(all).iter().filter(|one| fits(one)).cloned().collect());
+        }
+        let mut found = ask.await?;
+        found.retain(fits);
+        Ok(found)
     }
 }
 
@@ -265,6 +265,10 @@ impl<K: Eq + Hash, V: Clone> Once<K, V> {
         let cell = self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
         cell.get_or_try_init(ask).await.cloned()
     }
+}
+
+fn has(tags: &[String], tag: &str) -> bool {
+    tags.iter().any(|there| there == tag)
 }
 
 fn unless_missing<T>(asked: Outcome<T>) -> Outcome<Option<T>> {

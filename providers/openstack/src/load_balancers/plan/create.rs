@@ -96,7 +96,7 @@ fn chosen(context: &Context<'_>) -> impl Iterator<Item = FieldChange> {
 
 fn described_port(context: &Context<'_>, port: &PortSpec) -> FieldChange {
     let settings = context.settings;
-    let to = port.node_port.map_or_else(|| "no node port".to_owned(), |port| format!("node port {port}"));
+    let to = members::node_port(port).map_or_else(|| "no node port".to_owned(), |port| format!("node port {port}"));
     let monitor = monitors::wanted(context, port);
     let monitor = monitor.map_or_else(String::new, |wanted| format!(", health monitor {wanted}"));
     let text = format!("to {to}, pool {} {}{monitor}", settings.pool_protocol(port.protocol), settings.method);

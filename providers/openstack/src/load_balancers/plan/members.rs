@@ -88,7 +88,8 @@ fn wanted_serially(context: &Context<'_>, port: &PortSpec) -> Vec<Wanted> {
     once_each(targets(context).into_iter().filter_map(member))
 }
 
-fn node_port(port: &PortSpec) -> Option<u16> {
+/// Where nodes listen for a port of the Service. Zero is none.
+pub(super) fn node_port(port: &PortSpec) -> Option<u16> {
     port.node_port.filter(|port| *port != 0)
 }
 

@@ -5,6 +5,7 @@
 //!  spec ──► nothing there: create ──────────────────────────────────────────────┐
 //!           something: at rest? ours, or may it be shared? rename, adopt        │
 //!             └─► for each port listener, pool, members, monitor; left-overs ───┴─► floating IP ──► tag ──► security group
+//!                                                                                     ──► listeners left on others' balancers
 //! ```
 //!
 //! Octavia refuses whatever comes out of order (a pool without its listener, a second listener on a port), and takes one change
@@ -72,8 +73,7 @@ impl Context<'_> {
 
     /// Where members are; empty if nobody knows yet.
     pub(super) fn member_subnet_id(&self) -> &str {
-        let of_balancer = self.balancer.map(|balancer| balancer.vip_subnet_id.as_str()).unwrap_or_default();
-        Some(self.seen.places.member_subnet_id.as_str()).filter(|id| !id.is_empty()).unwrap_or(of_balancer)
+        self.seen.places.member_subnet(self.balancer).unwrap_or_default()
     }
 }
 
@@ -121,7 +121,11 @@ fn build(
     }
     floating::steps(&context, draft)?;
     tag(&context, draft);
-    security::steps(&context, draft)
+    security::steps(&context, draft)?;
+    for stray in &seen.strays {
+        removal::leave_stray(&names.balancer(), stray, draft);
+    }
+    Ok(())
 }
 
 /// The last thing that says that the Service is served by this balancer.

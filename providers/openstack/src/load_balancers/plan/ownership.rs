@@ -32,7 +32,7 @@ pub(super) fn settle(
     rename::steps(names, seen, draft);
     let Some(balancer) = seen.balancer() else { return Ok(true) };
     // upstream: one of the old name is taken for another's as soon as the annotation names it.
-    if balancer.name == names.balancer() || names.legacy_balancer().is_some_and(|legacy| balancer.name == legacy) {
+    if names.is_balancer(&balancer.name) {
         return Ok(true);
     }
     check_sharing(config, settings, names, seen.features.tags, balancer)?;

@@ -7,10 +7,10 @@ use bowline_core::{FieldChange, LoadBalancerWish, Verb};
 use serde_json::{Map, Value, json};
 
 use super::super::change::{BalancerRef, Change, Retag};
-use super::super::names::{FLOATING_IP_MARK, Names, SECURITY_GROUP_PREFIX, SERVICE_PREFIX};
+use super::super::names::{Names, SECURITY_GROUP_PREFIX, SERVICE_PREFIX};
 use super::super::observation::Observation;
 use super::super::waiting::check_at_rest;
-use super::{Draft, PLAN, field};
+use super::{Draft, PLAN, field, floating};
 use crate::api::network::FloatingIp;
 use crate::api::octavia::LoadBalancer;
 
@@ -42,7 +42,7 @@ fn listeners(seen: &Observation, own: &str, draft: &mut Draft) {
 }
 
 fn floating_ip(address: &FloatingIp, draft: &mut Draft) {
-    if !address.description.contains(FLOATING_IP_MARK) {
+    if !floating::is_ours(address) {
         return;
     }
     let change = Change::UpdateFloatingIp { id: address.id.clone(), body: json!({"description": ""}) };
@@ -52,7 +52,7 @@ fn floating_ip(address: &FloatingIp, draft: &mut Draft) {
 
 /// The nodes go on letting the balancer's traffic in.
 fn groups(seen: &Observation, draft: &mut Draft) {
-    for group in &seen.security.groups {
+    for group in seen.security.all() {
         let name = group.name.strip_prefix(SECURITY_GROUP_PREFIX).unwrap_or(&group.name);
         let body = json!({"name": name, "description": ""});
         let change = Change::UpdateSecurityGroup { id: group.id.clone(), body };

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::super::annotations::{KEEP_FLOATING_IP, Reader};
 use super::super::change::{BalancerRef, Change, Retag};
 use super::super::names::{Names, SERVICE_PREFIX};
-use super::super::observation::{Found, Observation, SeenPool};
+use super::super::observation::{Found, Observation, SeenPool, Stray};
 use super::super::waiting::{ERROR, check_at_rest};
 use super::{Draft, PLAN, field, floating, security};
 use crate::Config;
@@ -128,7 +128,7 @@ fn leave(wish: &LoadBalancerWish, balancer: &LoadBalancer, seen: &Observation, d
         check_at_rest(PLAN, balancer, seen.wait)?;
     }
     let own = Names::of(&wish.key).balancer();
-    let listeners: Vec<_> = seen.listeners.iter().filter(|listener| listener.tags.contains(&own)).collect();
+    let listeners = listeners_of(&own, &seen.listeners);
     let is_tagged = balancer.tags.contains(&own);
     if listeners.is_empty() && !is_tagged {
         return Ok(());
@@ -146,6 +146,16 @@ fn leave(wish: &LoadBalancerWish, balancer: &LoadBalancer, seen: &Observation, d
         draft.octavia(Verb::Update, BALANCER, &balancer.name, changes, change);
     }
     Ok(())
+}
+
+/// Its listeners on a balancer that another one serves it instead of.
+pub(super) fn leave_stray(own: &str, stray: &Stray, draft: &mut Draft) {
+    draft.balancer = Some(BalancerRef::Id(stray.balancer.id.clone()));
+    delete_parts(&listeners_of(own, &stray.listeners), &stray.pools, draft);
+}
+
+fn listeners_of<'a>(own: &str, listeners: &'a [Listener]) -> Vec<&'a Listener> {
+    listeners.iter().filter(|listener| listener.tags.iter().any(|tag| tag == own)).collect()
 }
 
 fn several(wish: &LoadBalancerWish, ids: &[String]) -> Error {

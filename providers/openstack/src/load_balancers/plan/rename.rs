@@ -59,14 +59,24 @@ impl Move<'_> {
         *name = then;
     }
 
+    /// Somebody may have given it a name of his own: its tags say whose it is all the same.
     fn listener(&self, listener: &mut Listener, draft: &mut Draft) {
-        let Some(then) = Part::Listener.moved(&listener.name, &self.old, self.new) else { return };
+        let name = Part::Listener.moved(&listener.name, &self.old, self.new);
         let tags = self.tags(&listener.tags);
+        if name.is_none() && tags.is_nothing() {
+            return;
+        }
+        let (body, changes) = match &name {
+            Some(then) => (json!({"name": then}), vec![field("name", Some(listener.name.clone()), Some(then.clone()))]),
+            None => (json!({}), vec![field("tags", Some(tags.remove.join(", ")), Some(tags.add.join(", ")))]),
+        };
         let now = tags.applied_to(&listener.tags);
-        let change = Change::UpdateListener { id: listener.id.clone(), body: json!({"name": then}), tags };
-        let changes = vec![field("name", Some(listener.name.clone()), Some(then.clone()))];
+        let change = Change::UpdateListener { id: listener.id.clone(), body, tags };
         draft.octavia(Verb::Update, "listener", &listener.name, changes, change);
-        (listener.name, listener.tags) = (then, now);
+        if let Some(then) = name {
+            listener.name = then;
+        }
+        listener.tags = now;
     }
 
     fn balancer(&self, balancer: &mut LoadBalancer, draft: &mut Draft) {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  managed ─────► group ──► rules: one for each node port, and for the health check; all others go ──► ports of the nodes join
+//!                 ──► groups that earlier Services of the name left go
 //!  not managed ─► a group from the time when it was goes: ports leave it, then it is deleted
 //! ```
 
@@ -16,7 +17,7 @@ use super::super::change::{Change, GroupRef, SeenPort};
 use super::super::features::OVN;
 use super::super::observation::Security;
 use super::super::servers::{self, Backend};
-use super::{Context, Draft, PLAN, field};
+use super::{Context, Draft, PLAN, field, members};
 use crate::api::network::{Port, SecurityGroup, SecurityGroupRule, Subnet};
 
 const GROUP: &str = "security group";
@@ -45,18 +46,24 @@ pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
         groups => return Err(several(groups)),
     };
     change_rules(context, &group, &wanted, draft);
-    join(context, &group, draft)
+    join(context, &group, draft)?;
+    remove(&context.seen.security.stale, &context.seen.security.ports, draft);
+    Ok(())
 }
 
 /// Steps that remove all groups that were seen.
 pub(super) fn removal(seen: &Security, draft: &mut Draft) {
-    for group in &seen.groups {
-        for port in seen.ports.iter().filter(|port| port.security_groups.contains(&group.id)) {
+    remove(seen.all(), &seen.ports, draft);
+}
+
+fn remove<'a>(groups: impl IntoIterator<Item = &'a SecurityGroup>, ports: &[Port], draft: &mut Draft) {
+    for group in groups {
+        for port in ports.iter().filter(|port| port.security_groups.contains(&group.id)) {
             let change = Change::LeaveSecurityGroup { port: as_seen(port), group: group.id.clone() };
             draft.push(None, Verb::Update, PORT, &port.id, security_groups(Some(&group.name), None), change);
         }
         // Old managers marked ports like this.
-        for port in seen.ports.iter().filter(|port| port.tags.contains(&group.id)) {
+        for port in ports.iter().filter(|port| port.tags.contains(&group.id)) {
             let change = Change::DeletePortTag { port: port.id.clone(), tag: group.id.clone() };
             let changes = vec![field("tags", Some(group.id.clone()), None)];
             draft.push(None, Verb::Update, PORT, &port.id, changes, change);
@@ -100,7 +107,7 @@ fn wanted(context: &Context<'_>, subnet: &Subnet) -> Result<BTreeSet<Rule>> {
         false => BTreeSet::from([members]),
     };
     let node_ports = context.spec.ports.iter().filter_map(|port| {
-        let node_port = port.node_port.filter(|node_port| *node_port != 0)?;
+        let node_port = members::node_port(port)?;
         Some((port.protocol.to_string().to_lowercase(), node_port))
     });
     let traffic = node_ports

@@ -13,10 +13,8 @@ use super::super::annotations::{self as known, Annotation, Reader};
 use super::super::observation::Places;
 use super::{Settings, wrong};
 use crate::Config;
+use crate::api::key_manager::Stored;
 use crate::config::{Class, FloatingSubnet, LoadBalancer};
-
-/// The store of certificates that can be asked.
-const BARBICAN: &str = "barbican";
 
 /// Where balancer and members are. An empty text is none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -39,14 +37,6 @@ pub(crate) struct FloatingWish {
     pub(crate) subnet: FloatingSubnet,
     /// It is never deleted.
     pub(crate) keep: bool,
-}
-
-/// Where a certificate is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TlsSecret {
-    /// `containers` or `secrets`.
-    pub(crate) kind: &'static str,
-    pub(crate) id: String,
 }
 
 /// The class that the Service names.
@@ -133,21 +123,15 @@ fn alone(subnet: FloatingSubnet) -> FloatingSubnet {
 
 impl Settings {
     /// The certificate that has to be there; `None` if there is none, or nobody to ask.
-    pub(crate) fn tls_secret(&self, config: &Config) -> Result<Option<TlsSecret>> {
+    pub(crate) fn tls_secret(&self, config: &Config) -> Result<Option<Stored<'_>>> {
         let reference = &self.tls_container_ref;
-        if reference.is_empty() || config.load_balancer.container_store != BARBICAN {
+        if reference.is_empty() || !config.load_balancer.asks_barbican() {
             return Ok(None);
         }
-        let wrong_reference = |why: &str| {
+        Stored::parse(reference).map(Some).ok_or_else(|| {
             let form = "https://…/v1/containers/ID or https://…/v1/secrets/ID";
-            wrong(format!("{}: {reference:?} {why}; expected {form}", known::TLS_CONTAINER_REF.key))
-        };
-        let mut segments = reference.rsplit('/');
-        let (Some(id), Some(kind)) = (segments.next(), segments.next()) else {
-            return Err(wrong_reference("is not the address of a certificate"));
-        };
-        let kind = ["containers", "secrets"].into_iter().find(|known| *known == kind);
-        let kind = kind.ok_or_else(|| wrong_reference("is neither a container nor a secret"))?;
-        Ok(Some(TlsSecret { kind, id: id.to_owned() }))
+            let key = known::TLS_CONTAINER_REF.key;
+            wrong(format!("{key}: {reference:?} is neither a container nor a secret; expected {form}"))
+        })
     }
 }

@@ -144,14 +144,15 @@ fn case_163_and_164_a_certificate_is_looked_for_where_that_can_be() {
         let scene = Scene::new().with("default-tls-container-ref", reference).configured(|section| {
             section.container_store = store.to_owned();
         });
-        scene.settings().unwrap().tls_secret(&scene.config)
+        let settings = scene.settings().unwrap();
+        settings.tls_secret(&scene.config).map(|found| found.map(|found| format!("{found:?}")))
     };
-    let found = secret("https://kms/v1/secrets/1", "barbican").unwrap().unwrap();
-    assert_eq!((found.kind, found.id.as_str()), ("secrets", "1"));
-    assert_eq!(secret("https://kms/v1/containers/2", "barbican").unwrap().unwrap().kind, "containers");
-    let error = secret("https://kms/v1/orders/1", "barbican").unwrap_err();
-    assert!(error.message().contains("neither a container nor a secret"), "163: {error}");
-    assert!(secret("nonsense", "barbican").is_err());
+    assert_eq!(secret("https://kms/v1/secrets/1", "barbican").unwrap().unwrap(), r#"Secret("1")"#);
+    assert_eq!(secret("https://kms/v1/containers/2", "barbican").unwrap().unwrap(), r#"Container("2")"#);
+    for wrong in ["https://kms/v1/orders/1", "https://kms/v1/secrets/", "nonsense"] {
+        let error = secret(wrong, "barbican").unwrap_err();
+        assert!(error.message().contains("neither a container nor a secret"), "163: {error}");
+    }
     assert_eq!(secret("https://kms/v1/orders/1", "external").unwrap(), None, "164");
     assert_eq!(secret("", "barbican").unwrap(), None);
 }

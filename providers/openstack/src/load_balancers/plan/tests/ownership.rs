@@ -157,6 +157,17 @@ fn case_071_a_rename_goes_on_where_it_was_interrupted() {
 }
 
 #[test]
+fn the_tags_of_a_listener_follow_a_renamed_cluster_whatever_its_name() {
+    let scene = renamed(Scene::new()).touched(|seen| seen.listeners[0].name = "front door".to_owned());
+    let tags = Retag { add: vec!["kube_service_c2_default_web".to_owned()], remove: vec![LB_NAME.to_owned()] };
+    let id = scene.seen.listeners[0].id.clone();
+    assert!(scene.changes().contains(&Change::UpdateListener { id, body: json!({}), tags }), "{:?}", scene.steps());
+    let after = scene.made();
+    assert_eq!(after.seen.listeners[0].name, "front door");
+    assert_eq!(after.steps(), [""; 0]);
+}
+
+#[test]
 fn a_tag_that_is_there_already_is_not_there_twice_after_a_rename() {
     let new = "kube_service_c2_default_web";
     let scene = renamed(Scene::new()).touched_balancer(|balancer| balancer.tags.push(new.to_owned()));
