@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::problem::Problem;
+
 /// What a step needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Payload {
@@ -166,9 +168,9 @@ pub(crate) enum Change {
         port: String,
         tag: String,
     },
-    /// No call at all: what comes before it is done, and then the pass fails with these words.
+    /// No call at all: what comes before it is done, and then the pass fails with this.
     Refuse {
-        message: String,
+        problem: Problem,
     },
 }
 

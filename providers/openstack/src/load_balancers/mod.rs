@@ -17,6 +17,7 @@ mod observation;
 mod observe;
 mod passes;
 mod plan;
+mod problem;
 mod servers;
 mod settings;
 mod status;

@@ -70,6 +70,8 @@ fn address(internal: bool, seen: &Observation) -> Option<&str> {
     match &seen.floating.attached {
         _ if internal || is_ipv6 => vip,
         Some(attached) => Some(&attached.floating_ip_address),
+        // There may be one that nobody has seen.
+        None if seen.problems.floating.is_some() => None,
         // There will be one.
         None if seen.floating.network_id.is_some() || seen.floating.requested.is_some() => None,
         None => vip,

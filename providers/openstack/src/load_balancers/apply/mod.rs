@@ -13,7 +13,7 @@
 mod neutron;
 mod octavia;
 
-use bowline_cloud::{Applied, Error, ErrorKind, Result, Retry};
+use bowline_cloud::{Applied, Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
 use super::change::{BalancerRef, Change, Payload};
@@ -35,8 +35,8 @@ impl Writer<'_> {
     /// Carries out what a step says.
     pub(super) async fn write(&self, payload: Payload) -> Result<Applied> {
         let Payload { balancer, change } = payload;
-        if let Change::Refuse { message } = change {
-            return Err(refused(message));
+        if let Change::Refuse { problem } = change {
+            return Err(problem.into());
         }
         match balancer {
             None => self.write_freely(change).await?,
@@ -195,11 +195,6 @@ impl Change {
             | Change::Refuse { .. } => false,
         }
     }
-}
-
-/// What the plan knew to be wrong, after all that can be done all the same. Others may put it right.
-fn refused(message: String) -> Error {
-    Error::new(ErrorKind::InvalidConfig, APPLY, message).retry(Retry::Backoff)
 }
 
 /// In the words of the contract.

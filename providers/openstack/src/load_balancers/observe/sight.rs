@@ -6,10 +6,10 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bowline_core::LoadBalancerWish;
-use futures::{StreamExt as _, TryStreamExt as _, stream, try_join};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream, try_join};
 use tokio::sync::OnceCell;
 
-use super::AT_ONCE;
+use super::{AT_ONCE, insist};
 use crate::api::network::{self, FloatingIp, Network, Port, SecurityGroup, Subnet};
 use crate::api::octavia::{self, HealthMonitor, Listener, LoadBalancer, Pool};
 use crate::session::{CallError, Session};
@@ -37,8 +37,9 @@ struct Listed {
     listeners: Vec<Listener>,
     pools: Vec<Pool>,
     monitors: HashMap<String, HealthMonitor>,
-    floating_ips: Vec<FloatingIp>,
-    groups: Vec<SecurityGroup>,
+    /// Not all who ask need these.
+    floating_ips: Outcome<Vec<FloatingIp>>,
+    groups: Outcome<Vec<SecurityGroup>>,
 }
 
 impl<'a> Sight<'a> {
@@ -148,7 +149,7 @@ impl<'a> Sight<'a> {
         fits: impl Fn(&FloatingIp) -> bool,
     ) -> Outcome<Option<FloatingIp>> {
         let found = match &self.listed {
-            Some(listed) => listed.floating_ips.iter().find(|floating| fits(floating)).cloned(),
+            Some(listed) => listed.floating_ips()?.iter().find(|floating| fits(floating)).cloned(),
             None => network::floating_ips(self.session, &[(field, value)]).await?.into_iter().find(fits),
         };
         Ok(found)
@@ -157,7 +158,7 @@ impl<'a> Sight<'a> {
     /// Those of a description.
     pub(super) async fn floating_ips_described(&self, description: &str) -> Outcome<Vec<FloatingIp>> {
         let mut found = match &self.listed {
-            Some(listed) => listed.floating_ips.clone(),
+            Some(listed) => listed.floating_ips()?.to_vec(),
             None => network::floating_ips(self.session, &[("description", description)]).await?,
         };
         found.retain(|floating| floating.description == description);
@@ -179,7 +180,7 @@ impl<'a> Sight<'a> {
         fits: impl Fn(&SecurityGroup) -> bool,
     ) -> Outcome<Vec<SecurityGroup>> {
         let mut found = match &self.listed {
-            Some(listed) => listed.groups.clone(),
+            Some(listed) => listed.groups.clone()?,
             None => network::security_groups(self.session, &[(field, value)]).await?,
         };
         found.retain(fits);
@@ -243,11 +244,15 @@ impl Listed {
             octavia::listeners(session, &[]),
             octavia::pools(session, &[]),
             octavia::health_monitors(session, &[]),
-            network::floating_ips(session, &[]),
-            network::security_groups(session, &[])
+            insist(|| network::floating_ips(session, &[]), CallError::is_passing).map(Ok),
+            insist(|| network::security_groups(session, &[]), CallError::is_passing).map(Ok)
         )?;
         let monitors = monitors.into_iter().map(|monitor| (monitor.id.clone(), monitor)).collect();
         Ok(Listed { balancers, listeners, pools, monitors, floating_ips, groups })
+    }
+
+    fn floating_ips(&self) -> Outcome<&[FloatingIp]> {
+        self.floating_ips.as_deref().map_err(CallError::clone)
     }
 }
 

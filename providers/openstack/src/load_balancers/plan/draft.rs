@@ -3,6 +3,7 @@
 use bowline_core::{FieldChange, Notice, Plan, Step, Verb};
 
 use super::super::change::{BalancerRef, Change, Payload};
+use super::super::problem::Problem;
 
 /// A plan under construction.
 #[derive(Debug, Default)]
@@ -40,6 +41,12 @@ impl Draft {
         let payload = serde_json::to_value(Payload { balancer, change }).unwrap_or_default();
         let (kind, name) = (kind.to_owned(), name.to_owned());
         self.plan.steps.push(Step { verb, kind, name, changes, dispensable: None, payload });
+    }
+
+    /// A step that fails with this, for what `kind` is and cannot be.
+    pub(in super::super) fn refuse(&mut self, kind: &str, problem: Problem) {
+        let changes = vec![field("not possible", None, Some(problem.message.clone()))];
+        self.push(None, Verb::Update, kind, "(none)", changes, Change::Refuse { problem });
     }
 
     /// The last step may be refused; then this is why there is a warning.

@@ -21,6 +21,9 @@ use crate::api::network::FloatingIp;
 pub(super) const FLOATING_IP: &str = "floating IP";
 
 pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
+    if let Some(problem) = &context.seen.problems.floating {
+        return Err(problem.clone().into());
+    }
     let seen = &context.seen.floating;
     if is_ipv6(context) {
         draft.warn([skipped(context)]);
@@ -122,7 +125,8 @@ fn refuse(context: &Context<'_>, draft: &mut Draft) {
         "load balancer {balancer} has no floating IP, and {namespace}/{service}, which shares it, must not give it one: that \
          would open what is internal; attach a floating IP to the balancer, or remove the annotation load-balancer-id"
     );
-    draft.octavia(Verb::Update, FLOATING_IP, "(none)", Vec::new(), Change::Refuse { message });
+    let error = Error::new(ErrorKind::InvalidConfig, PLAN, message).retry(Retry::Backoff);
+    draft.refuse(FLOATING_IP, error.into());
 }
 
 /// Somebody else has the address that is asked for.

@@ -4,8 +4,11 @@
 //!  no spec ──► removal, or release where the balancer is to stay
 //!  spec ──► nothing there: create ──────────────────────────────────────────────┐
 //!           something: at rest? ours, or may it be shared? rename, adopt        │
-//!             └─► for each port listener, pool, members, monitor; left-overs ───┴─► floating IP ──► tag ──► security group
+//!             └─► for each port listener, pool, members, monitor; left-overs ───┴─► security group ──► floating IP ──► tag
 //! ```
+//!
+//! What nodes need comes first. What is wrong with the certificate, the security group or the floating IP of a balancer that is there
+//! is told last, and without one nothing is begun.
 //!
 //! Octavia refuses whatever comes out of order (a pool without its listener, a second listener on a port), and takes one change
 //! of a balancer at a time.
@@ -34,6 +37,7 @@ use super::annotations::LOAD_BALANCER_ID;
 use super::change::{BalancerRef, Change, Retag};
 use super::names::Names;
 use super::observation::{Found, Observation};
+use super::problem::Problem;
 use super::settings::Settings;
 use super::waiting::{ERROR, check_at_rest};
 use crate::Config;
@@ -119,9 +123,30 @@ fn build(
         None => create::steps(&context, draft)?,
         Some(_) => listeners::steps(&context, draft)?,
     }
-    floating::steps(&context, draft)?;
+    let behind = security::steps(&context, draft);
+    let in_front = floating::steps(&context, draft);
     tag(&context, draft);
-    security::steps(&context, draft)
+    let certificate = seen.problems.certificate.clone().map_or(Ok(()), |problem| Err(problem.into()));
+    let outcomes =
+        [(listeners::CERTIFICATE, certificate), (security::GROUP, behind), (floating::FLOATING_IP, in_front)];
+    tell(&context, outcomes, draft)
+}
+
+/// What is wrong is told after all that can be done in spite of it: a balancer that is there must not send traffic to nodes that
+/// are gone. Without one, nothing is begun.
+fn tell(context: &Context<'_>, outcomes: [(&str, Result<()>); 3], draft: &mut Draft) -> Result<()> {
+    let mut problems = Vec::new();
+    for (kind, outcome) in outcomes {
+        match outcome {
+            Err(error) if context.balancer.is_none() => return Err(error),
+            Err(error) => problems.push((kind, Problem::from(error))),
+            Ok(()) => {}
+        }
+    }
+    // The first one is the answer, and must not keep the others from being tried again.
+    problems.sort_by_key(|(_, problem)| problem.retry == Retry::Never);
+    problems.into_iter().for_each(|(kind, problem)| draft.refuse(kind, problem));
+    Ok(())
 }
 
 /// The last thing that says that the Service is served by this balancer.

@@ -19,7 +19,7 @@ use super::super::servers::{self, Backend};
 use super::{Context, Draft, PLAN, field};
 use crate::api::network::{Port, SecurityGroup, SecurityGroupRule, Subnet};
 
-const GROUP: &str = "security group";
+pub(super) const GROUP: &str = "security group";
 const RULE: &str = "security group rule";
 const PORT: &str = "port";
 
@@ -32,6 +32,9 @@ struct Rule {
 }
 
 pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
+    if let Some(problem) = &context.seen.problems.security {
+        return Err(problem.clone().into());
+    }
     if !context.config.load_balancer.manage_security_groups {
         removal(&context.seen.security, draft);
         return Ok(());
