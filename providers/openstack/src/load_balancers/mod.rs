@@ -8,6 +8,7 @@
 
 mod annotations;
 mod apply;
+mod balancer;
 mod change;
 mod features;
 mod list;

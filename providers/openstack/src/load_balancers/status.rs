@@ -1,7 +1,6 @@
 //! What a Service is told of its balancer: its status, and the annotations that lead back to the balancer.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::{Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish};
@@ -66,9 +65,8 @@ fn state(
 fn address(internal: bool, seen: &Observation) -> Option<&str> {
     let balancer = seen.balancer().filter(|_| seen.wait.is_none())?;
     let vip = Some(balancer.vip_address.as_str()).filter(|address| !address.is_empty());
-    let is_ipv6 = vip.and_then(|vip| vip.parse().ok()).is_some_and(|address: IpAddr| address.is_ipv6());
     match &seen.floating.attached {
-        _ if internal || is_ipv6 => vip,
+        _ if internal || balancer.has_ipv6_vip() => vip,
         Some(attached) => Some(&attached.floating_ip_address),
         // There may be one that nobody has seen.
         None if seen.problems.floating.is_some() => None,

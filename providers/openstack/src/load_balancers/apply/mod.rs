@@ -17,7 +17,6 @@ use bowline_cloud::{Applied, Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
 use super::change::{BalancerRef, Change, Payload};
-use super::observe::is_leaving;
 use super::waiting::{ACTIVE, ERROR, PENDING_DELETE, Waiting, check_at_rest};
 use crate::api::octavia::{self as api, LoadBalancer};
 use crate::session::{CallError, Session};
@@ -59,7 +58,7 @@ impl Writer<'_> {
         let seen = match self.waiting.is_written(id) || change.needs_look() {
             true => match self.look(id, &change).await? {
                 // There are no floating IPs of IPv6, and which family a new balancer gets is not always known before.
-                Sight::Rest(balancer) if change.needs_address() && is_ipv6(&balancer) => return Ok(()),
+                Sight::Rest(balancer) if change.needs_address() && balancer.has_ipv6_vip() => return Ok(()),
                 Sight::Rest(balancer) => Some(balancer),
                 Sight::NothingToDo => return Ok(()),
             },
@@ -117,7 +116,7 @@ impl Writer<'_> {
     /// Those of this name that are there to stay.
     async fn named(&self, name: &str) -> Result<Vec<LoadBalancer>> {
         let mut found = api::load_balancers(self.session, &[("name", name)]).await.map_err(told)?;
-        found.retain(|balancer| balancer.name == name && !is_leaving(balancer));
+        found.retain(|balancer| balancer.name == name && !balancer.is_leaving());
         Ok(found)
     }
 }
@@ -200,10 +199,6 @@ impl Change {
 /// In the words of the contract.
 fn told(error: CallError) -> Error {
     error.explain(APPLY)
-}
-
-fn is_ipv6(balancer: &LoadBalancer) -> bool {
-    balancer.vip_address.parse().is_ok_and(|address: std::net::IpAddr| address.is_ipv6())
 }
 
 /// A step that its kind of payload does not fit.

@@ -7,7 +7,6 @@ use super::{APPLY, Writer, misplaced, text, told, with};
 use crate::api::octavia::{self as api, Listener, LoadBalancer, Pool};
 use crate::load_balancers::change::{Change, ListenerRef, PoolRef, Retag};
 use crate::load_balancers::plan::sharer;
-use crate::load_balancers::waiting::{DELETED, PENDING_DELETE};
 
 impl Writer<'_> {
     pub(super) async fn write_to_octavia(&self, id: &str, seen: Option<&LoadBalancer>, change: Change) -> Result<()> {
@@ -99,7 +98,7 @@ impl Writer<'_> {
 
     async fn is_going(&self, id: &str) -> Result<bool> {
         match api::load_balancer(self.session, id).await {
-            Ok(balancer) => Ok([PENDING_DELETE, DELETED].contains(&balancer.provisioning_status.as_str())),
+            Ok(balancer) => Ok(balancer.is_leaving()),
             Err(error) if error.is_not_found() => Ok(true),
             Err(error) => Err(told(error)),
         }

@@ -30,7 +30,7 @@ use super::observation::{Features, Found, Observation, Problems};
 use super::problem::Problem;
 use super::settings::Settings;
 use super::status;
-use super::waiting::{DELETED, PENDING_DELETE, Waiting};
+use super::waiting::Waiting;
 use crate::Config;
 use crate::api::octavia::LoadBalancer;
 use crate::session::{CallError, Session};
@@ -46,11 +46,6 @@ const AT_ONCE: usize = 4;
 
 /// After this time it is asked once more.
 const MOMENT: Duration = Duration::from_millis(500);
-
-/// It is on its way out, or out already.
-pub(super) fn is_leaving(balancer: &LoadBalancer) -> bool {
-    [DELETED, PENDING_DELETE].contains(&balancer.provisioning_status.as_str())
-}
 
 /// Looks at the cloud.
 #[derive(Clone, Copy)]

@@ -7,10 +7,8 @@
 //!               a new one, from the external network; without such a network the balancer stays internal
 //! ```
 
-use std::net::IpAddr;
-
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
-use bowline_core::{FieldChange, IpFamily, Notice, Verb};
+use bowline_core::{FieldChange, Notice, Verb};
 use serde_json::{Map, Value};
 
 use super::super::change::Change;
@@ -25,7 +23,7 @@ pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
         return Err(problem.clone().into());
     }
     let seen = &context.seen.floating;
-    if is_ipv6(context) {
+    if context.settings.is_ipv6(context.balancer) {
         draft.warn([skipped(context)]);
         return Ok(());
     }
@@ -140,14 +138,6 @@ pub(in super::super) fn taken(operation: &str, requested: &FloatingIp) -> Error 
 }
 
 // ---- what is worth a warning
-
-/// As far as that is known: a new balancer has the family that is asked for, if one is.
-fn is_ipv6(context: &Context<'_>) -> bool {
-    match context.balancer {
-        Some(balancer) => balancer.vip_address.parse().is_ok_and(|address: IpAddr| address.is_ipv6()),
-        None => context.settings.family == Some(IpFamily::IPv6),
-    }
-}
 
 fn skipped(context: &Context<'_>) -> Notice {
     let (namespace, service) = (&context.wish.key.namespace, &context.wish.key.service);

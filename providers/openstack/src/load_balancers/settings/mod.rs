@@ -23,6 +23,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::annotations::{self as known, Reader};
 use crate::Config;
+use crate::api::octavia::LoadBalancer;
 
 pub(crate) use common::common_settings;
 pub(crate) use monitor::{MonitorKind, MonitorWish};
@@ -156,6 +157,11 @@ impl Settings {
             None if self.x_forwarded_for || !self.tls_container_ref.is_empty() => "HTTP",
             None => self.listener_protocol(protocol),
         }
+    }
+
+    /// Clients reach this balancer by IPv6. A new one has the family that is asked for, if one is.
+    pub(crate) fn is_ipv6(&self, balancer: Option<&LoadBalancer>) -> bool {
+        balancer.map_or(self.family == Some(IpFamily::IPv6), LoadBalancer::has_ipv6_vip)
     }
 
     /// Who may connect, as Octavia wants it told: everybody, of the balancer's family, where nobody is kept out.
