@@ -57,7 +57,7 @@ pub(crate) enum Found {
     /// The one that the annotation `load-balancer-id` names, the only one of the name, or one that is to be adopted. One that
     /// is to go may also have been found by the tag alone.
     One {
-        balancer: LoadBalancer,
+        balancer: Box<LoadBalancer>,
         /// The annotation `load-balancer-id` names it, and its own name would not have led to it.
         by_id: bool,
         /// The common annotation `adopt` names it, and it is not the Service's by anything else.

@@ -145,6 +145,6 @@ impl Observer<'_> {
 
     fn one(&self, balancer: LoadBalancer, by_id: bool) -> Found {
         let fresh = self.waiting.is_fresh(&balancer.id);
-        Found::One { balancer, by_id, adopted: false, fresh }
+        Found::One { balancer: Box::new(balancer), by_id, adopted: false, fresh }
     }
 }

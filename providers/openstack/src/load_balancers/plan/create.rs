@@ -87,7 +87,8 @@ fn described(context: &Context<'_>, body: &Map<String, Value>) -> Vec<FieldChang
 
 fn chosen(context: &Context<'_>) -> impl Iterator<Item = FieldChange> {
     let settings = context.settings;
-    let ranges = settings.allowed_cidrs().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let ranges =
+        settings.allowed_cidrs(&context.families()).iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let is_limited = !settings.source_ranges.is_empty() && context.seen.features.allowed_cidrs;
     let ranges = is_limited.then(|| field("allowed_cidrs", None, Some(ranges)));
     let affinity = settings.sticky.then(|| field("session_persistence", None, Some(pools::BY_ADDRESS.to_owned())));

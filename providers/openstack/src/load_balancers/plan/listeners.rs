@@ -154,7 +154,7 @@ pub(super) fn body(context: &Context<'_>, index: usize, port: &PortSpec) -> Map<
         put("default_tls_container_ref", json!(settings.tls_container_ref));
     }
     if features.allowed_cidrs {
-        put("allowed_cidrs", json!(settings.allowed_cidrs()));
+        put("allowed_cidrs", json!(settings.allowed_cidrs(&context.families())));
     }
     body
 }
@@ -216,8 +216,9 @@ fn wanted(context: &Context<'_>, listener: &Listener) -> Vec<(&'static str, Valu
         all.extend(pairs.map(|((key, then), now)| (key, json!(now), json!(then))));
     }
     if features.allowed_cidrs {
-        let then: Vec<String> = settings.allowed_cidrs().iter().map(ToString::to_string).collect();
-        all.push(("allowed_cidrs", json!(ranges(&listener.allowed_cidrs)), json!(ranges(&then))));
+        let now = ranges(&listener.allowed_cidrs);
+        let then = allowed(context, &now);
+        all.push(("allowed_cidrs", json!(now), json!(then)));
     }
     all
 }
@@ -241,6 +242,14 @@ fn headers(context: &Context<'_>, listener: &Listener) -> std::collections::BTre
         false => drop(headers.remove(FORWARDED_FOR)),
     }
     headers
+}
+
+/// Those that may connect, where these may now.
+fn allowed(context: &Context<'_>, now: &BTreeSet<String>) -> BTreeSet<String> {
+    let families = context.families();
+    let told = |ranges: BTreeSet<IpNet>| ranges.into_iter().map(|range| range.to_string()).collect::<BTreeSet<_>>();
+    let tolerated = told(context.settings.tolerated_cidrs(&families));
+    told(context.settings.allowed_cidrs(&families)).into_iter().chain(tolerated.intersection(now).cloned()).collect()
 }
 
 /// In one order and one spelling.

@@ -30,7 +30,7 @@ mod tests;
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use bowline_core::annotations::DeletionPolicy;
-use bowline_core::{LoadBalancerSpec, LoadBalancerWish, Plan, Verb};
+use bowline_core::{IpFamily, LoadBalancerSpec, LoadBalancerWish, Plan, Verb};
 use serde_json::json;
 
 use super::annotations::LOAD_BALANCER_ID;
@@ -72,6 +72,12 @@ impl Context<'_> {
             Some(balancer) => BalancerRef::Id(balancer.id.clone()),
             None => BalancerRef::Name(self.names.balancer()),
         }
+    }
+
+    /// The families of the balancer's addresses; before it has any, that of the Service.
+    pub(super) fn families(&self) -> Vec<IpFamily> {
+        let seen = self.balancer.map(LoadBalancer::families).unwrap_or_default();
+        if seen.is_empty() { vec![self.settings.family.unwrap_or(IpFamily::IPv4)] } else { seen }
     }
 
     /// Where members are; empty if nobody knows yet.

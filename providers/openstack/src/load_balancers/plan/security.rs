@@ -99,7 +99,7 @@ fn wanted(context: &Context<'_>, subnet: &Subnet) -> Result<BTreeSet<Rule>> {
     });
     // OVN passes the clients' addresses on, so that what it sends does not come from the subnet.
     let from = match context.config.load_balancer.provider == OVN {
-        true => context.settings.allowed_cidrs(),
+        true => context.settings.allowed_cidrs(&context.families()),
         false => BTreeSet::from([members]),
     };
     let node_ports = context.spec.ports.iter().filter_map(|port| {

@@ -164,17 +164,24 @@ impl Settings {
         balancer.map_or(self.family == Some(IpFamily::IPv6), LoadBalancer::has_ipv6_vip)
     }
 
-    /// Who may connect, as Octavia wants it told: everybody, of the balancer's family, where nobody is kept out.
-    pub(crate) fn allowed_cidrs(&self) -> BTreeSet<IpNet> {
-        let family = self.family.unwrap_or(IpFamily::IPv4);
+    /// Who may connect to addresses of these families, as Octavia wants it told: everybody of the Service's own family, or else of
+    /// the first one, where nobody is kept out.
+    pub(crate) fn allowed_cidrs(&self, families: &[IpFamily]) -> BTreeSet<IpNet> {
         if self.source_ranges.is_empty() {
-            return BTreeSet::from([everybody(family)]);
+            let own = self.family.filter(|own| families.contains(own)).or(families.first().copied());
+            return BTreeSet::from([everybody(own.unwrap_or(IpFamily::IPv4))]);
         }
-        // Octavia refuses ranges of another family than the address has, and a Service of two families has ranges of both.
+        // Octavia refuses a range of a family that none of the addresses has, and a Service may have ranges of both.
         let fitting: BTreeSet<IpNet> =
-            self.source_ranges.iter().copied().filter(|range| family_of(range) == family).collect();
+            self.source_ranges.iter().copied().filter(|range| families.contains(&family_of(range))).collect();
         // None of them would let everybody in.
         if fitting.is_empty() { self.source_ranges.clone() } else { fitting }
+    }
+
+    /// Besides, these stay where they are: they keep nobody out, and the Service wishes to keep nobody out.
+    pub(crate) fn tolerated_cidrs(&self, families: &[IpFamily]) -> BTreeSet<IpNet> {
+        let nobody_is_kept_out = self.source_ranges.is_empty();
+        families.iter().filter(|_| nobody_is_kept_out).copied().map(everybody).collect()
     }
 }
 

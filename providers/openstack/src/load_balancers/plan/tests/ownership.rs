@@ -311,7 +311,7 @@ fn case_152_and_153_one_that_is_not_active_is_left_alone() {
 
 fn adopted(balancer: LoadBalancer) -> Scene {
     Scene::new().with("bowline.dev/adopt", "corp-lb").touched(|seen| {
-        seen.found = Found::One { balancer, by_id: false, adopted: true, fresh: false };
+        seen.found = Found::One { balancer: Box::new(balancer), by_id: false, adopted: true, fresh: false };
     })
 }
 
