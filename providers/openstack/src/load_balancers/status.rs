@@ -42,9 +42,10 @@ pub(super) fn of_removal(
         return Ok(None);
     }
     let address = address(false, seen);
+    let mut reader = Reader::new(&wish.annotations);
     let said = Said {
-        hostname: Reader::new(&wish.annotations).text(HOSTNAME).unwrap_or_default(),
-        is_proxied: common_settings(config, &wish.annotations, wish.settings.as_ref().clone()).proxy_protocol.is_some(),
+        hostname: reader.text(HOSTNAME).unwrap_or_default(),
+        is_proxied: common_settings(config, &mut reader, wish.settings.as_ref().clone()).proxy_protocol.is_some(),
     };
     let goes = seen.balancer().is_some_and(|balancer| goes_with(wish, balancer, &seen.listeners));
     let annotations = if goes { annotations(seen, address) } else { BTreeMap::new() };

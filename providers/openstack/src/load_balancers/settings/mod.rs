@@ -88,8 +88,8 @@ impl Settings {
     /// What this wish says, or what is wrong with it.
     pub(crate) fn of(wish: &LoadBalancerWish, spec: &LoadBalancerSpec, config: &Config) -> Result<Settings> {
         let cfg = &config.load_balancer;
-        let shared = common_settings(config, &wish.annotations, LoadBalancerSettings::clone(&wish.settings));
         let mut reader = Reader::new(&wish.annotations);
+        let shared = common_settings(config, &mut reader, LoadBalancerSettings::clone(&wish.settings));
         let class = places::class(&reader, config)?;
         let settings = Settings {
             internal: shared.internal,
