@@ -111,7 +111,7 @@ fn build(
     let names = Names::of(&wish.key);
     let owner = match &seen.found {
         Found::Missing(id) => return Err(missing(id)),
-        Found::Several(ids) => return Err(several(&names.balancer(), ids)),
+        Found::Several(ids) => return Err(several(names, ids)),
         Found::Nothing => check_way(&settings, spec).map(|()| true)?,
         Found::One { balancer, fresh: true, .. } if balancer.provisioning_status == ERROR => {
             removal::discard(config, balancer, draft);
@@ -191,9 +191,12 @@ fn missing(id: &str) -> Error {
     Error::new(ErrorKind::NotFound, PLAN, message)
 }
 
-fn several(name: &str, ids: &[String]) -> Error {
+/// Nobody is asked to guess.
+fn several(names: Names<'_>, ids: &[String]) -> Error {
     let message = format!(
-        "there is more than one load balancer {name} ({}), and nobody can tell which one is the Service's; delete the others, or name          it in the annotation {}",
+        "there is more than one load balancer {} ({}), and nobody can tell which one is the Service's; delete the others, or name \
+         it in the annotation {}",
+        names.balancer(),
         ids.join(", "),
         LOAD_BALANCER_ID.key
     );

@@ -7,7 +7,7 @@
 //!  either way ───────────────────────────────► its security group
 //! ```
 
-use bowline_cloud::{Error, ErrorKind, Result};
+use bowline_cloud::Result;
 use bowline_core::{LoadBalancerWish, Verb};
 use serde_json::json;
 
@@ -16,7 +16,7 @@ use super::super::change::{BalancerRef, Change, Retag};
 use super::super::names::{Names, SERVICE_PREFIX};
 use super::super::observation::{Found, Observation, SeenPool};
 use super::super::waiting::{ERROR, check_at_rest};
-use super::{Draft, PLAN, field, floating, security};
+use super::{Draft, PLAN, field, floating, security, several};
 use crate::Config;
 use crate::api::octavia::{Listener, LoadBalancer};
 
@@ -25,7 +25,7 @@ const BALANCER: &str = "load balancer";
 pub(super) fn steps(config: &Config, wish: &LoadBalancerWish, seen: &Observation, draft: &mut Draft) -> Result<()> {
     match &seen.found {
         Found::Nothing | Found::Missing(_) => {}
-        Found::Several(ids) => return Err(several(wish, ids)),
+        Found::Several(ids) => return Err(several(Names::of(&wish.key), ids)),
         Found::One { balancer, .. } if goes_with(wish, balancer, &seen.listeners) => {
             delete(config, wish, balancer, seen, draft)?
         }
@@ -146,13 +146,4 @@ fn leave(wish: &LoadBalancerWish, balancer: &LoadBalancer, seen: &Observation, d
         draft.octavia(Verb::Update, BALANCER, &balancer.name, changes, change);
     }
     Ok(())
-}
-
-fn several(wish: &LoadBalancerWish, ids: &[String]) -> Error {
-    let message = format!(
-        "there are several load balancers named {}, and nobody can tell which one is meant: {}; delete all but one",
-        Names::of(&wish.key).balancer(),
-        ids.join(", ")
-    );
-    Error::new(ErrorKind::Conflict, PLAN, message)
 }

@@ -104,9 +104,12 @@ fn case_064_a_balancer_of_the_old_name_gets_the_tag_and_keeps_its_name() {
 #[test]
 fn case_066_of_two_balancers_none_is_touched() {
     let two = Scene::new().touched(|seen| seen.found = Found::Several(vec!["a".to_owned(), "b".to_owned()]));
-    let error = two.refusal();
-    assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::AlreadyExists, Retry::Backoff));
-    assert!(error.message().contains("(a, b)"), "{error}");
+    // Neither is one of them deleted.
+    let parting = super::super::plan(&two.config, &two.parting_wish(), two.seen.clone()).unwrap_err();
+    for error in [two.refusal(), parting] {
+        assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::AlreadyExists, Retry::Backoff));
+        assert!(error.message().contains("(a, b)") && !error.message().contains("  "), "{error}");
+    }
 }
 
 #[test]
