@@ -51,22 +51,18 @@ pub(crate) enum Change {
     CreateLoadBalancer {
         body: Value,
     },
+    /// These three are about the payload's balancer.
     UpdateLoadBalancer {
-        id: String,
         body: Value,
         tags: Retag,
     },
     /// Unless by then another Service than the one with this tag uses it.
     DeleteLoadBalancer {
-        id: String,
         cascade: bool,
         tag: String,
     },
     /// Deletes one that has failed before it was ever in service, and then fails itself: it is not the user's wish that is done.
-    DiscardLoadBalancer {
-        id: String,
-        cascade: bool,
-    },
+    DiscardLoadBalancer,
     CreateListener {
         body: Value,
     },

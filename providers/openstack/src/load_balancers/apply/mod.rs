@@ -88,7 +88,7 @@ impl Writer<'_> {
         match balancer.provisioning_status.as_str() {
             ACTIVE => Ok(Sight::Rest(balancer)),
             ERROR if change.deletes_balancer() => Ok(Sight::Rest(balancer)),
-            ERROR if self.waiting.is_fresh(id) => self.discard(id, true).await.map(|()| Sight::NothingToDo),
+            ERROR if self.waiting.is_fresh(id) => self.discard(id).await.map(|()| Sight::NothingToDo),
             PENDING_DELETE if change.deletes_balancer() => Ok(Sight::NothingToDo),
             _ => check_at_rest(APPLY, &balancer, wait).map(|()| Sight::Rest(balancer)),
         }
@@ -132,13 +132,13 @@ enum Sight {
 impl Change {
     /// It deletes the whole balancer.
     fn deletes_balancer(&self) -> bool {
-        matches!(self, Change::DeleteLoadBalancer { .. } | Change::DiscardLoadBalancer { .. })
+        matches!(self, Change::DeleteLoadBalancer { .. } | Change::DiscardLoadBalancer)
     }
 
     /// It takes something away: if the balancer is gone, that is gone, too.
     fn is_farewell(&self) -> bool {
         let untags =
-            matches!(self, Change::UpdateLoadBalancer { body, tags, .. } if *body == json!({}) && tags.add.is_empty());
+            matches!(self, Change::UpdateLoadBalancer { body, tags } if *body == json!({}) && tags.add.is_empty());
         let deletes = matches!(
             self,
             Change::DeleteListener { .. }
@@ -165,7 +165,7 @@ impl Change {
             Change::CreateLoadBalancer { .. }
             | Change::UpdateLoadBalancer { .. }
             | Change::DeleteLoadBalancer { .. }
-            | Change::DiscardLoadBalancer { .. }
+            | Change::DiscardLoadBalancer
             | Change::CreateListener { .. }
             | Change::UpdateListener { .. }
             | Change::DeleteListener { .. }

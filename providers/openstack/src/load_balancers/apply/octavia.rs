@@ -12,12 +12,12 @@ impl Writer<'_> {
     pub(super) async fn write_to_octavia(&self, id: &str, seen: Option<&LoadBalancer>, change: Change) -> Result<()> {
         let session = self.session;
         match change {
-            Change::UpdateLoadBalancer { body, tags, .. } => self.update_balancer(id, seen, body, &tags).await,
-            Change::DeleteLoadBalancer { cascade, tag, .. } => {
+            Change::UpdateLoadBalancer { body, tags } => self.update_balancer(id, seen, body, &tags).await,
+            Change::DeleteLoadBalancer { cascade, tag } => {
                 self.check_unshared(id, seen, &tag).await?;
                 self.delete_balancer(id, cascade).await
             }
-            Change::DiscardLoadBalancer { cascade, .. } => self.discard(id, cascade).await,
+            Change::DiscardLoadBalancer => self.discard(id).await,
             Change::CreateListener { body } => self.create_listener(id, body).await,
             Change::UpdateListener { id: listener, body, tags } => {
                 self.update_listener(id, &listener, body, &tags).await
@@ -89,9 +89,9 @@ impl Writer<'_> {
         }
     }
 
-    /// Deletes a balancer that has never been in service. That is the end of this pass: the next one makes another.
-    pub(super) async fn discard(&self, id: &str, cascade: bool) -> Result<()> {
-        self.delete_balancer(id, cascade).await?;
+    /// Deletes a balancer that has never been in service, as a whole. That is the end of this pass: the next one makes another.
+    pub(super) async fn discard(&self, id: &str) -> Result<()> {
+        self.delete_balancer(id, true).await?;
         self.waiting.forget(id);
         Err(discarded(id))
     }

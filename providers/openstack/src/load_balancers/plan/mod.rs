@@ -43,7 +43,7 @@ use super::waiting::{ERROR, check_at_rest};
 use crate::Config;
 use crate::api::octavia::LoadBalancer;
 
-pub(super) use draft::{Draft, field};
+use draft::{Draft, field};
 pub(super) use floating::taken;
 pub(super) use removal::{goes_with, sharer};
 
@@ -114,7 +114,7 @@ fn build(
         Found::Several(ids) => return Err(several(names, ids)),
         Found::Nothing => check_way(&settings, spec).map(|()| true)?,
         Found::One { balancer, fresh: true, .. } if balancer.provisioning_status == ERROR => {
-            removal::discard(config, balancer, draft);
+            removal::discard(balancer, draft);
             return Ok(());
         }
         Found::One { balancer, .. } => {
@@ -164,7 +164,7 @@ fn tag(context: &Context<'_>, draft: &mut Draft) {
     }
     let changes = vec![field("tags", None, Some(name.clone()))];
     let tags = Retag { add: vec![name], remove: Vec::new() };
-    let change = Change::UpdateLoadBalancer { id: balancer.id.clone(), body: json!({}), tags };
+    let change = Change::UpdateLoadBalancer { body: json!({}), tags };
     draft.octavia(Verb::Update, "load balancer", &balancer.name, changes, change);
 }
 

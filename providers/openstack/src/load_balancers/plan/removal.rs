@@ -57,11 +57,10 @@ pub(in super::super) fn sharer<'a>(
 }
 
 /// One that has failed before it was ever in service. Nothing of it can be changed any more, so it goes as a whole.
-pub(super) fn discard(_: &Config, balancer: &LoadBalancer, draft: &mut Draft) {
+pub(super) fn discard(balancer: &LoadBalancer, draft: &mut Draft) {
     draft.balancer = Some(BalancerRef::Id(balancer.id.clone()));
     let changes = vec![field("provisioning_status", Some(ERROR.to_owned()), None)];
-    let change = Change::DiscardLoadBalancer { id: balancer.id.clone(), cascade: true };
-    draft.octavia(Verb::Delete, BALANCER, &balancer.name, changes, change);
+    draft.octavia(Verb::Delete, BALANCER, &balancer.name, changes, Change::DiscardLoadBalancer);
 }
 
 // ---- the whole of it
@@ -90,7 +89,7 @@ fn delete(
         let serves_nobody = |pool: &&SeenPool| pool.pool.listeners.is_empty();
         seen.pools.iter().filter(serves_nobody).for_each(|pool| delete_pool(pool, draft));
     }
-    let change = Change::DeleteLoadBalancer { id: balancer.id.clone(), cascade, tag: Names::of(&wish.key).balancer() };
+    let change = Change::DeleteLoadBalancer { cascade, tag: Names::of(&wish.key).balancer() };
     draft.octavia(Verb::Delete, BALANCER, &balancer.name, Vec::new(), change);
     Ok(())
 }
@@ -138,11 +137,7 @@ fn leave(wish: &LoadBalancerWish, balancer: &LoadBalancer, seen: &Observation, d
     delete_parts(&listeners, &seen.pools, draft);
     if is_tagged {
         let changes = vec![field("tags", Some(own.clone()), None)];
-        let change = Change::UpdateLoadBalancer {
-            id: balancer.id.clone(),
-            body: json!({}),
-            tags: Retag { add: Vec::new(), remove: vec![own] },
-        };
+        let change = Change::UpdateLoadBalancer { body: json!({}), tags: Retag { add: Vec::new(), remove: vec![own] } };
         draft.octavia(Verb::Update, BALANCER, &balancer.name, changes, change);
     }
     Ok(())

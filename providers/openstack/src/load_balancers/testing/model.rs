@@ -14,7 +14,7 @@ use crate::api::octavia::{HealthMonitor, Listener, LoadBalancer, Member, Pool};
 pub(super) fn apply(seen: &mut Observation, payload: Payload) {
     match payload.change {
         Change::CreateLoadBalancer { body } => create_balancer(seen, &body),
-        Change::UpdateLoadBalancer { body, tags, .. } => {
+        Change::UpdateLoadBalancer { body, tags } => {
             let balancer = balancer(seen);
             merge(balancer, &body);
             balancer.tags = tags.applied_to(&balancer.tags);
