@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// The outcome of asking a cloud.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -23,7 +25,8 @@ struct Inner {
 }
 
 /// What callers branch on. Nothing branches on the text of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
     /// What the operation was about does not exist. For instances this is an answer
     /// ([`Gone`](bowline_core::InstanceState::Gone)), not an error; as an error it says that something *needed* is missing.
@@ -57,7 +60,8 @@ pub enum ErrorKind {
 }
 
 /// When trying again makes sense.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Retry {
     /// Later and later.
     Backoff,

@@ -29,8 +29,19 @@ pub(crate) struct LoadBalancer {
     pub(crate) vip_port_id: String,
     #[serde(deserialize_with = "nullable")]
     pub(crate) vip_subnet_id: String,
+    /// Its other addresses, at the same port.
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) additional_vips: Vec<AdditionalVip>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) tags: Vec<String>,
+}
+
+/// One more address of a balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct AdditionalVip {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) ip_address: String,
 }
 
 /// What it listens on.

@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::problem::Problem;
+
 /// What a step needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Payload {
@@ -49,22 +51,18 @@ pub(crate) enum Change {
     CreateLoadBalancer {
         body: Value,
     },
+    /// These three are about the payload's balancer.
     UpdateLoadBalancer {
-        id: String,
         body: Value,
         tags: Retag,
     },
     /// Unless by then another Service than the one with this tag uses it.
     DeleteLoadBalancer {
-        id: String,
         cascade: bool,
         tag: String,
     },
     /// Deletes one that has failed before it was ever in service, and then fails itself: it is not the user's wish that is done.
-    DiscardLoadBalancer {
-        id: String,
-        cascade: bool,
-    },
+    DiscardLoadBalancer,
     CreateListener {
         body: Value,
     },
@@ -166,9 +164,9 @@ pub(crate) enum Change {
         port: String,
         tag: String,
     },
-    /// No call at all: what comes before it is done, and then the pass fails with these words.
+    /// No call at all: what comes before it is done, and then the pass fails with this.
     Refuse {
-        message: String,
+        problem: Problem,
     },
 }
 

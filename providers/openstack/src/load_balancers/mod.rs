@@ -8,6 +8,7 @@
 
 mod annotations;
 mod apply;
+mod balancer;
 mod change;
 mod features;
 mod list;
@@ -17,6 +18,7 @@ mod observation;
 mod observe;
 mod passes;
 mod plan;
+mod problem;
 mod servers;
 mod settings;
 mod status;
@@ -39,6 +41,7 @@ use crate::api::{network, octavia};
 use crate::session::CallError;
 use crate::{Config, OpenStack};
 
+use annotations::Reader;
 use apply::{APPLY, Writer};
 use observation::{Features, Observation};
 use observe::{OBSERVE, Observer};
@@ -89,7 +92,7 @@ impl LoadBalancers for OpenStack {
         annotations: &BTreeMap<String, String>,
         common: LoadBalancerSettings,
     ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
-        Ok(settings::common_settings(&self.config, annotations, common))
+        Ok(settings::common_settings(&self.config, &mut Reader::new(annotations), common))
     }
 
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::network::{FloatingIp, Port, SecurityGroup, SecurityGroupRule, Subnet};
 use crate::api::octavia::{HealthMonitor, Listener, LoadBalancer, Member, Pool};
 
+use super::problem::Problem;
 use super::waiting::Wait;
 
 /// What was seen.
@@ -33,6 +34,20 @@ pub(crate) struct Observation {
     pub(crate) places: Places,
     /// What is worth a warning already.
     pub(crate) notices: Vec<Notice>,
+    /// What could not be looked up, or is not as it must be.
+    pub(crate) problems: Problems,
+}
+
+/// What is wrong with things that a balancer can serve its nodes without. Only one that is there has such problems: without one,
+/// each of them is an error at once.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct Problems {
+    /// No listener is given this certificate.
+    pub(crate) certificate: Option<Problem>,
+    /// Nobody knows which floating IP there is, or where one would come from.
+    pub(crate) floating: Option<Problem>,
+    /// Nobody knows which security group there is, or what is to be in it.
+    pub(crate) security: Option<Problem>,
 }
 
 /// The balancer of a Service.
@@ -44,7 +59,7 @@ pub(crate) enum Found {
     /// The one that the annotation `load-balancer-id` names, the only one of the name, or one that is to be adopted. One that
     /// is to go may also have been found by the tag alone.
     One {
-        balancer: LoadBalancer,
+        balancer: Box<LoadBalancer>,
         /// The annotation `load-balancer-id` names it, and its own name would not have led to it.
         by_id: bool,
         /// The common annotation `adopt` names it, and it is not the Service's by anything else.

@@ -1,7 +1,6 @@
 //! What a Service is told of its balancer: its status, and the annotations that lead back to the balancer.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::{Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish};
@@ -43,9 +42,10 @@ pub(super) fn of_removal(
         return Ok(None);
     }
     let address = address(false, seen);
+    let mut reader = Reader::new(&wish.annotations);
     let said = Said {
-        hostname: Reader::new(&wish.annotations).text(HOSTNAME).unwrap_or_default(),
-        is_proxied: common_settings(config, &wish.annotations, wish.settings.as_ref().clone()).proxy_protocol.is_some(),
+        hostname: reader.text(HOSTNAME).unwrap_or_default(),
+        is_proxied: common_settings(config, &mut reader, wish.settings.as_ref().clone()).proxy_protocol.is_some(),
     };
     let goes = seen.balancer().is_some_and(|balancer| goes_with(wish, balancer, &seen.listeners));
     let annotations = if goes { annotations(seen, address) } else { BTreeMap::new() };
@@ -66,10 +66,11 @@ fn state(
 fn address(internal: bool, seen: &Observation) -> Option<&str> {
     let balancer = seen.balancer().filter(|_| seen.wait.is_none())?;
     let vip = Some(balancer.vip_address.as_str()).filter(|address| !address.is_empty());
-    let is_ipv6 = vip.and_then(|vip| vip.parse().ok()).is_some_and(|address: IpAddr| address.is_ipv6());
     match &seen.floating.attached {
-        _ if internal || is_ipv6 => vip,
+        _ if internal || balancer.has_ipv6_vip() => vip,
         Some(attached) => Some(&attached.floating_ip_address),
+        // There may be one that nobody has seen.
+        None if seen.problems.floating.is_some() => None,
         // There will be one.
         None if seen.floating.network_id.is_some() || seen.floating.requested.is_some() => None,
         None => vip,

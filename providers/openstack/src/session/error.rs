@@ -85,6 +85,11 @@ impl CallError {
         self.status() == Some(409)
     }
 
+    /// It may work a moment later.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self.kind(), ErrorKind::RateLimited | ErrorKind::Unavailable)
+    }
+
     /// In the words of the contract: what was being done, what came of it, and what that means.
     pub(crate) fn explain(self, operation: impl Into<String>) -> Error {
         let error = Error::new(self.kind(), operation, self.to_string());

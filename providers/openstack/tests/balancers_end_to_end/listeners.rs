@@ -71,6 +71,21 @@ async fn case_089_090_and_093_who_may_connect_is_a_set() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn clients_of_both_families_are_let_in_where_the_balancer_has_addresses_of_both() {
+    let world = World::new();
+    let mut web = made(&world).await;
+    let balancer = text(&world.only(Kind::LoadBalancer), "id").to_owned();
+    world.cloud.edit(Kind::LoadBalancer, &balancer, |balancer| {
+        balancer.insert("additional_vips".to_owned(), json!([{"ip_address": "2001:db8::7", "subnet_id": "s6"}]));
+    });
+    ranges(&mut web, &["10.1.0.0/16", "2001:db8::/32"]);
+    world.ensure(&mut web).await.unwrap();
+    let cidrs = json!({"listener": {"allowed_cidrs": ["10.1.0.0/16", "2001:db8::/32"]}});
+    assert_eq!(world.sent("PUT listeners/{id}"), cidrs);
+    assert_eq!(written_by(&world, &mut web).await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn case_092_an_old_octavia_cannot_keep_anybody_out_and_that_is_told() {
     let world = World::with(Options { octavia_minor: 10, ..Options::default() }, |_, _| ());
     let mut web = world.service();

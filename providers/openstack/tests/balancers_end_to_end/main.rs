@@ -8,6 +8,7 @@ mod floating;
 mod leftovers;
 mod listeners;
 mod ownership;
+mod put_off;
 mod security;
 mod trouble;
 mod world;

@@ -13,11 +13,10 @@
 mod neutron;
 mod octavia;
 
-use bowline_cloud::{Applied, Error, ErrorKind, Result, Retry};
+use bowline_cloud::{Applied, Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
 use super::change::{BalancerRef, Change, Payload};
-use super::observe::is_leaving;
 use super::waiting::{ACTIVE, ERROR, PENDING_DELETE, Waiting, check_at_rest};
 use crate::api::octavia::{self as api, LoadBalancer};
 use crate::session::{CallError, Session};
@@ -35,8 +34,8 @@ impl Writer<'_> {
     /// Carries out what a step says.
     pub(super) async fn write(&self, payload: Payload) -> Result<Applied> {
         let Payload { balancer, change } = payload;
-        if let Change::Refuse { message } = change {
-            return Err(refused(message));
+        if let Change::Refuse { problem } = change {
+            return Err(problem.into());
         }
         match balancer {
             None => self.write_freely(change).await?,
@@ -59,7 +58,7 @@ impl Writer<'_> {
         let seen = match self.waiting.is_written(id) || change.needs_look() {
             true => match self.look(id, &change).await? {
                 // There are no floating IPs of IPv6, and which family a new balancer gets is not always known before.
-                Sight::Rest(balancer) if change.needs_address() && is_ipv6(&balancer) => return Ok(()),
+                Sight::Rest(balancer) if change.needs_address() && balancer.has_ipv6_vip() => return Ok(()),
                 Sight::Rest(balancer) => Some(balancer),
                 Sight::NothingToDo => return Ok(()),
             },
@@ -89,7 +88,7 @@ impl Writer<'_> {
         match balancer.provisioning_status.as_str() {
             ACTIVE => Ok(Sight::Rest(balancer)),
             ERROR if change.deletes_balancer() => Ok(Sight::Rest(balancer)),
-            ERROR if self.waiting.is_fresh(id) => self.discard(id, true).await.map(|()| Sight::NothingToDo),
+            ERROR if self.waiting.is_fresh(id) => self.discard(id).await.map(|()| Sight::NothingToDo),
             PENDING_DELETE if change.deletes_balancer() => Ok(Sight::NothingToDo),
             _ => check_at_rest(APPLY, &balancer, wait).map(|()| Sight::Rest(balancer)),
         }
@@ -117,7 +116,7 @@ impl Writer<'_> {
     /// Those of this name that are there to stay.
     async fn named(&self, name: &str) -> Result<Vec<LoadBalancer>> {
         let mut found = api::load_balancers(self.session, &[("name", name)]).await.map_err(told)?;
-        found.retain(|balancer| balancer.name == name && !is_leaving(balancer));
+        found.retain(|balancer| balancer.name == name && !balancer.is_leaving());
         Ok(found)
     }
 }
@@ -133,13 +132,13 @@ enum Sight {
 impl Change {
     /// It deletes the whole balancer.
     fn deletes_balancer(&self) -> bool {
-        matches!(self, Change::DeleteLoadBalancer { .. } | Change::DiscardLoadBalancer { .. })
+        matches!(self, Change::DeleteLoadBalancer { .. } | Change::DiscardLoadBalancer)
     }
 
     /// It takes something away: if the balancer is gone, that is gone, too.
     fn is_farewell(&self) -> bool {
         let untags =
-            matches!(self, Change::UpdateLoadBalancer { body, tags, .. } if *body == json!({}) && tags.add.is_empty());
+            matches!(self, Change::UpdateLoadBalancer { body, tags } if *body == json!({}) && tags.add.is_empty());
         let deletes = matches!(
             self,
             Change::DeleteListener { .. }
@@ -166,7 +165,7 @@ impl Change {
             Change::CreateLoadBalancer { .. }
             | Change::UpdateLoadBalancer { .. }
             | Change::DeleteLoadBalancer { .. }
-            | Change::DiscardLoadBalancer { .. }
+            | Change::DiscardLoadBalancer
             | Change::CreateListener { .. }
             | Change::UpdateListener { .. }
             | Change::DeleteListener { .. }
@@ -197,18 +196,9 @@ impl Change {
     }
 }
 
-/// What the plan knew to be wrong, after all that can be done all the same. Others may put it right.
-fn refused(message: String) -> Error {
-    Error::new(ErrorKind::InvalidConfig, APPLY, message).retry(Retry::Backoff)
-}
-
 /// In the words of the contract.
 fn told(error: CallError) -> Error {
     error.explain(APPLY)
-}
-
-fn is_ipv6(balancer: &LoadBalancer) -> bool {
-    balancer.vip_address.parse().is_ok_and(|address: std::net::IpAddr| address.is_ipv6())
 }
 
 /// A step that its kind of payload does not fit.

@@ -7,18 +7,17 @@ use super::{APPLY, Writer, misplaced, text, told, with};
 use crate::api::octavia::{self as api, Listener, LoadBalancer, Pool};
 use crate::load_balancers::change::{Change, ListenerRef, PoolRef, Retag};
 use crate::load_balancers::plan::sharer;
-use crate::load_balancers::waiting::{DELETED, PENDING_DELETE};
 
 impl Writer<'_> {
     pub(super) async fn write_to_octavia(&self, id: &str, seen: Option<&LoadBalancer>, change: Change) -> Result<()> {
         let session = self.session;
         match change {
-            Change::UpdateLoadBalancer { body, tags, .. } => self.update_balancer(id, seen, body, &tags).await,
-            Change::DeleteLoadBalancer { cascade, tag, .. } => {
+            Change::UpdateLoadBalancer { body, tags } => self.update_balancer(id, seen, body, &tags).await,
+            Change::DeleteLoadBalancer { cascade, tag } => {
                 self.check_unshared(id, seen, &tag).await?;
                 self.delete_balancer(id, cascade).await
             }
-            Change::DiscardLoadBalancer { cascade, .. } => self.discard(id, cascade).await,
+            Change::DiscardLoadBalancer => self.discard(id).await,
             Change::CreateListener { body } => self.create_listener(id, body).await,
             Change::UpdateListener { id: listener, body, tags } => {
                 self.update_listener(id, &listener, body, &tags).await
@@ -90,16 +89,16 @@ impl Writer<'_> {
         }
     }
 
-    /// Deletes a balancer that has never been in service. That is the end of this pass: the next one makes another.
-    pub(super) async fn discard(&self, id: &str, cascade: bool) -> Result<()> {
-        self.delete_balancer(id, cascade).await?;
+    /// Deletes a balancer that has never been in service, as a whole. That is the end of this pass: the next one makes another.
+    pub(super) async fn discard(&self, id: &str) -> Result<()> {
+        self.delete_balancer(id, true).await?;
         self.waiting.forget(id);
         Err(discarded(id))
     }
 
     async fn is_going(&self, id: &str) -> Result<bool> {
         match api::load_balancer(self.session, id).await {
-            Ok(balancer) => Ok([PENDING_DELETE, DELETED].contains(&balancer.provisioning_status.as_str())),
+            Ok(balancer) => Ok(balancer.is_leaving()),
             Err(error) if error.is_not_found() => Ok(true),
             Err(error) => Err(told(error)),
         }

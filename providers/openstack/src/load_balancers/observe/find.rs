@@ -12,7 +12,7 @@ use super::super::names::Names;
 use super::super::observation::Found;
 use super::super::waiting::DELETED;
 use super::sight::Sight;
-use super::{Observer, is_leaving, told};
+use super::{Observer, told};
 use crate::api::octavia::LoadBalancer;
 
 /// What leads to a balancer.
@@ -37,7 +37,7 @@ impl Observer<'_> {
             return Ok(found.map_or_else(|| Found::Missing(id.to_owned()), by_id));
         }
         let named =
-            self.named(sight, &marks.names, |balancer| !is_leaving(balancer) || self.waiting.is_fresh(&balancer.id));
+            self.named(sight, &marks.names, |balancer| !balancer.is_leaving() || self.waiting.is_fresh(&balancer.id));
         match (named.await?, marks.adopt) {
             (Found::Nothing, Some(adopt)) => self.adoptee(sight, adopt).await,
             (found, _) => Ok(found),
@@ -54,7 +54,7 @@ impl Observer<'_> {
         }
         for staying in [true, false] {
             let counts = |balancer: &LoadBalancer| {
-                balancer.provisioning_status != DELETED && (!staying || !is_leaving(balancer))
+                balancer.provisioning_status != DELETED && (!staying || !balancer.is_leaving())
             };
             let found = self.named(sight, &marks.names, counts).await?;
             if found != Found::Nothing {
@@ -115,7 +115,7 @@ impl Observer<'_> {
 
     async fn adoptee(&self, sight: &Sight<'_>, adopt: &str) -> Result<Found> {
         let named = sight.balancers_named(adopt).await.map_err(told)?;
-        let found = match self.only(named, |balancer| !is_leaving(balancer)) {
+        let found = match self.only(named, |balancer| !balancer.is_leaving()) {
             Found::Nothing => self.by_id(sight, adopt).await?,
             found => found,
         };
@@ -131,7 +131,7 @@ impl Observer<'_> {
             Err(error) if error.status() == Some(400) => None,
             asked => asked.map_err(told)?,
         };
-        let found = found.filter(|balancer| !is_leaving(balancer));
+        let found = found.filter(|balancer| !balancer.is_leaving());
         Ok(found.map_or(Found::Nothing, |balancer| self.one(balancer, false)))
     }
 
@@ -145,6 +145,6 @@ impl Observer<'_> {
 
     fn one(&self, balancer: LoadBalancer, by_id: bool) -> Found {
         let fresh = self.waiting.is_fresh(&balancer.id);
-        Found::One { balancer, by_id, adopted: false, fresh }
+        Found::One { balancer: Box::new(balancer), by_id, adopted: false, fresh }
     }
 }

@@ -1,7 +1,7 @@
 //! The floating IP that there is, and where another one would come from.
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
-use bowline_core::{IpFamily, LoadBalancerSpec, Notice};
+use bowline_core::{LoadBalancerSpec, Notice};
 
 use super::super::names::Names;
 use super::super::observation::Floating;
@@ -22,11 +22,7 @@ impl Observer<'_> {
         balancer: Option<&LoadBalancer>,
     ) -> Result<(Floating, Vec<Notice>)> {
         let mut floating = Floating { attached: self.attached(sight, balancer).await?, ..Floating::default() };
-        let is_ipv6 = match balancer {
-            Some(balancer) => is_ipv6(&balancer.vip_address),
-            None => settings.family == Some(IpFamily::IPv6),
-        };
-        if settings.internal || is_ipv6 || floating.attached.is_some() {
+        if settings.internal || settings.is_ipv6(balancer) || floating.attached.is_some() {
             return Ok((floating, Vec::new()));
         }
         let address = spec.requested_address.as_deref().filter(|address| !address.is_empty());
@@ -62,7 +58,7 @@ impl Observer<'_> {
 
     async fn attached(&self, sight: &Sight<'_>, balancer: Option<&LoadBalancer>) -> Result<Option<FloatingIp>> {
         match balancer {
-            Some(balancer) if !balancer.vip_port_id.is_empty() && !is_ipv6(&balancer.vip_address) => {
+            Some(balancer) if !balancer.vip_port_id.is_empty() && !balancer.has_ipv6_vip() => {
                 sight.floating_ip_at(&balancer.vip_port_id).await.map_err(told)
             }
             _ => Ok(None),
@@ -105,10 +101,6 @@ async fn detected(sight: &Sight<'_>) -> Result<Option<String>> {
         }
     }
     Ok(None)
-}
-
-fn is_ipv6(address: &str) -> bool {
-    address.parse().is_ok_and(|address: std::net::IpAddr| address.is_ipv6())
 }
 
 // ---- what is wrong

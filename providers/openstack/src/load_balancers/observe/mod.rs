@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A wish without spec is about removal, and only what that needs is looked at. Of a balancer that Octavia is at work on, nothing
-//! else is looked at: its parts come and go meanwhile, and there is no plan for it anyway.
+//! else is looked at: its parts come and go meanwhile, and there is no plan for it anyway. What is wrong with the certificate, the
+//! floating IP or the security group of a balancer that is there is noted, and keeps nobody from looking at the rest.
 
 mod find;
 mod floating;
@@ -17,18 +18,21 @@ mod security;
 mod sight;
 mod strays;
 
-use bowline_cloud::{Error, Result};
+use std::time::Duration;
+
+use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::{LoadBalancerSpec, LoadBalancerState, LoadBalancerWish};
 use futures::{StreamExt as _, stream, try_join};
+use tokio::time::{Instant, sleep};
 
 use super::annotations::{LOAD_BALANCER_ID, Reader};
 use super::names::Names;
-use super::observation::{Features, Observation};
+use super::observation::{Features, Observation, Problems};
+use super::problem::Problem;
 use super::settings::Settings;
 use super::status;
-use super::waiting::{DELETED, PENDING_DELETE, Waiting};
+use super::waiting::Waiting;
 use crate::Config;
-use crate::api::octavia::LoadBalancer;
 use crate::session::{CallError, Session};
 
 use find::Marks;
@@ -40,10 +44,8 @@ pub(super) const OBSERVE: &str = "observe balancers";
 /// How many wishes are looked at at the same time, and for each of them how many of its pools.
 const AT_ONCE: usize = 4;
 
-/// It is on its way out, or out already.
-pub(super) fn is_leaving(balancer: &LoadBalancer) -> bool {
-    [DELETED, PENDING_DELETE].contains(&balancer.provisioning_status.as_str())
-}
+/// After this time it is asked once more.
+const MOMENT: Duration = Duration::from_millis(500);
 
 /// Looks at the cloud.
 #[derive(Clone, Copy)]
@@ -96,14 +98,29 @@ impl Observer<'_> {
             let seen = Observation { features, found, wait, ..Observation::default() };
             return status::of_service(self.config, &settings, &seen);
         }
-        let (places, ()) = try_join!(self.places(sight, spec, &settings), self.check_certificate(&settings))?;
-        let ((listeners, pools), strays, (floating, notices), security) = try_join!(
+        let put_off = PutOff { allowed: balancer.is_some() };
+        let (places, ((), certificate)) =
+            try_join!(self.places(sight, spec, &settings), put_off.unless_done(|| self.check_certificate(&settings)))?;
+        let ((listeners, pools), strays, ((floating, notices), no_floating), (security, no_security)) = try_join!(
             self.parts(sight, balancer, MembersOf::Service(marks.names)),
             self.strays(sight, &marks.names, &found),
-            self.floating(sight, spec, &settings, balancer),
-            self.security(sight, &marks.names, spec, &settings, &places, balancer)
+            put_off.unless_done(|| self.floating(sight, spec, &settings, balancer)),
+            put_off.unless_done(|| self.security(sight, &marks.names, spec, &settings, &places, balancer))
         )?;
-        let seen = Observation { features, found, wait, listeners, pools, strays, floating, security, places, notices };
+        let problems = Problems { certificate, floating: no_floating, security: no_security };
+        let seen = Observation {
+            features,
+            found,
+            wait,
+            listeners,
+            pools,
+            strays,
+            floating,
+            security,
+            places,
+            notices,
+            problems,
+        };
         status::of_service(self.config, &settings, &seen)
     }
 
@@ -128,6 +145,51 @@ impl Observer<'_> {
             Observation { features, found, wait, listeners, pools, floating, security, ..Observation::default() };
         status::of_removal(self.config, wish, &seen)
     }
+}
+
+/// Whether what is wrong with something can be told later.
+#[derive(Clone, Copy)]
+struct PutOff {
+    /// There is a balancer, which has nodes to serve meanwhile.
+    allowed: bool,
+}
+
+impl PutOff {
+    /// What came of a look. If that is an error that can be told later, there is nothing, and why.
+    async fn unless_done<T: Default, F: Future<Output = Result<T>>>(
+        self,
+        look: impl Fn() -> F,
+    ) -> Result<(T, Option<Problem>)> {
+        let looked = match self.allowed {
+            true => insist(look, is_passing).await,
+            false => look().await,
+        };
+        match looked {
+            Ok(seen) => Ok((seen, None)),
+            Err(error) if self.allowed => Ok((T::default(), Some(error.into()))),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Asks again if that may help: what is told later is no error for those who ask again otherwise. Whoever takes long to fail would
+/// take as long once more.
+async fn insist<T, E, F: Future<Output = std::result::Result<T, E>>>(
+    ask: impl Fn() -> F,
+    is_passing: fn(&E) -> bool,
+) -> std::result::Result<T, E> {
+    let asked = Instant::now();
+    match ask().await {
+        Err(error) if is_passing(&error) && asked.elapsed() < MOMENT => {
+            sleep(MOMENT).await;
+            ask().await
+        }
+        outcome => outcome,
+    }
+}
+
+fn is_passing(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::RateLimited | ErrorKind::Unavailable)
 }
 
 /// In the words of the contract.

@@ -6,10 +6,10 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bowline_core::LoadBalancerWish;
-use futures::{StreamExt as _, TryStreamExt as _, stream, try_join};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream, try_join};
 use tokio::sync::OnceCell;
 
-use super::AT_ONCE;
+use super::{AT_ONCE, insist};
 use crate::api::network::{self, FloatingIp, Network, Port, SecurityGroup, Subnet};
 use crate::api::octavia::{self, HealthMonitor, Listener, LoadBalancer, Pool};
 use crate::session::{CallError, Session};
@@ -38,8 +38,9 @@ struct Listed {
     listeners: Vec<Listener>,
     pools: Vec<Pool>,
     monitors: HashMap<String, HealthMonitor>,
-    floating_ips: Vec<FloatingIp>,
-    groups: Vec<SecurityGroup>,
+    /// Not all who ask need these.
+    floating_ips: Outcome<Vec<FloatingIp>>,
+    groups: Outcome<Vec<SecurityGroup>>,
 }
 
 impl<'a> Sight<'a> {
@@ -80,12 +81,12 @@ impl<'a> Sight<'a> {
 
     pub(super) async fn balancers_named(&self, name: &str) -> Outcome<Vec<LoadBalancer>> {
         let ask = async { octavia::load_balancers(self.session, &[("name", name)]).await };
-        self.fitting(|listed| &listed.balancers, ask, |balancer| balancer.name == name).await
+        self.fitting(|listed| Ok(&listed.balancers), ask, |balancer| balancer.name == name).await
     }
 
     pub(super) async fn balancers_tagged(&self, tag: &str) -> Outcome<Vec<LoadBalancer>> {
         let ask = async { octavia::load_balancers(self.session, &[("tags", tag)]).await };
-        self.fitting(|listed| &listed.balancers, ask, |balancer| has(&balancer.tags, tag)).await
+        self.fitting(|listed| Ok(&listed.balancers), ask, |balancer| has(&balancer.tags, tag)).await
     }
 
     /// Those that have a listener with this tag, but for one that is known already.
@@ -95,7 +96,7 @@ impl<'a> Sight<'a> {
         known: Option<&LoadBalancer>,
     ) -> Outcome<Vec<LoadBalancer>> {
         let ask = async { octavia::listeners(self.session, &[("tags", tag)]).await };
-        let listeners = self.fitting(|listed| &listed.listeners, ask, |listener| has(&listener.tags, tag)).await?;
+        let listeners = self.fitting(|listed| Ok(&listed.listeners), ask, |listener| has(&listener.tags, tag)).await?;
         let ids: BTreeSet<_> = listeners.iter().flat_map(|one| &one.loadbalancers).map(|of| of.id.as_str()).collect();
         let mut found = Vec::new();
         for id in ids.into_iter().filter(|id| known.is_none_or(|known| known.id != *id)) {
@@ -147,14 +148,14 @@ impl<'a> Sight<'a> {
         fits: impl Fn(&FloatingIp) -> bool,
     ) -> Outcome<Option<FloatingIp>> {
         let ask = async { network::floating_ips(self.session, &[(field, value)]).await };
-        let found = self.fitting(|listed| &listed.floating_ips, ask, fits).await?;
+        let found = self.fitting(Listed::floating_ips, ask, fits).await?;
         Ok(found.into_iter().next())
     }
 
     /// Those of a description.
     pub(super) async fn floating_ips_described(&self, description: &str) -> Outcome<Vec<FloatingIp>> {
         let ask = async { network::floating_ips(self.session, &[("description", description)]).await };
-        self.fitting(|listed| &listed.floating_ips, ask, |floating| floating.description == description).await
+        self.fitting(Listed::floating_ips, ask, |floating| floating.description == description).await
     }
 
     pub(super) async fn groups_named(&self, name: &str) -> Outcome<Vec<SecurityGroup>> {
@@ -172,7 +173,7 @@ impl<'a> Sight<'a> {
         fits: impl Fn(&SecurityGroup) -> bool,
     ) -> Outcome<Vec<SecurityGroup>> {
         let ask = async { network::security_groups(self.session, &[(field, value)]).await };
-        self.fitting(|listed| &listed.groups, ask, fits).await
+        self.fitting(Listed::groups, ask, fits).await
     }
 
     /// All networks to the outside that we may see.
@@ -223,12 +224,12 @@ impl<'a> Sight<'a> {
     /// Those that fit: of what the project has, or else of what is asked for.
     async fn fitting<T: Clone>(
         &self,
-        listed: impl FnOnce(&Listed) -> &Vec<T>,
+        listed: impl FnOnce(&Listed) -> Outcome<&[T]>,
         ask: impl Future<Output = Outcome<Vec<T>>>,
         fits: impl Fn(&T) -> bool,
     ) -> Outcome<Vec<T>> {
         if let Some(all) = &self.listed {
-            return Ok(listed(all).iter().filter(|one| fits(one)).cloned().collect());
+            return Ok(listed(all)?.iter().filter(|one| fits(one)).cloned().collect());
         }
         let mut found = ask.await?;
         found.retain(fits);
@@ -243,11 +244,19 @@ impl Listed {
             octavia::listeners(session, &[]),
             octavia::pools(session, &[]),
             octavia::health_monitors(session, &[]),
-            network::floating_ips(session, &[]),
-            network::security_groups(session, &[])
+            insist(|| network::floating_ips(session, &[]), CallError::is_passing).map(Ok),
+            insist(|| network::security_groups(session, &[]), CallError::is_passing).map(Ok)
         )?;
         let monitors = monitors.into_iter().map(|monitor| (monitor.id.clone(), monitor)).collect();
         Ok(Listed { balancers, listeners, pools, monitors, floating_ips, groups })
+    }
+
+    fn floating_ips(&self) -> Outcome<&[FloatingIp]> {
+        self.floating_ips.as_deref().map_err(CallError::clone)
+    }
+
+    fn groups(&self) -> Outcome<&[SecurityGroup]> {
+        self.groups.as_deref().map_err(CallError::clone)
     }
 }
 

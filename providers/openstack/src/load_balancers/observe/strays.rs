@@ -11,7 +11,7 @@ use super::super::observation::{Found, Stray};
 use super::super::waiting::ERROR;
 use super::parts::MembersOf;
 use super::sight::Sight;
-use super::{Observer, is_leaving, told};
+use super::{Observer, told};
 use crate::api::octavia::LoadBalancer;
 
 impl Observer<'_> {
@@ -20,7 +20,7 @@ impl Observer<'_> {
         let own = names.balancer();
         let serving = match found {
             Found::Nothing => None,
-            Found::One { balancer, .. } => Some(balancer),
+            Found::One { balancer, .. } => Some(&**balancer),
             Found::Missing(_) | Found::Several(_) => return Ok(Vec::new()),
         };
         let has_settled = serving.is_some_and(|balancer| balancer.tags.contains(&own));
@@ -39,6 +39,6 @@ impl Observer<'_> {
 
 /// It was made for another, and never had the Service in its service. One that has failed cannot be changed.
 fn is_stray(names: &Names<'_>, balancer: &LoadBalancer) -> bool {
-    let can_be_changed = !is_leaving(balancer) && balancer.provisioning_status != ERROR;
+    let can_be_changed = !balancer.is_leaving() && balancer.provisioning_status != ERROR;
     can_be_changed && !names.is_balancer(&balancer.name) && !balancer.tags.contains(&names.balancer())
 }

@@ -1,7 +1,7 @@
 //! A new balancer: one request with all that hangs on it. Providers that cannot take that get one thing after the other.
 
 use bowline_cloud::Result;
-use bowline_core::{FieldChange, IpFamily, PortSpec, Verb};
+use bowline_core::{FieldChange, PortSpec, Verb};
 use serde_json::{Map, Value};
 
 use super::super::change::Change;
@@ -52,7 +52,7 @@ fn balancer(context: &Context<'_>) -> Map<String, Value> {
         put("vip_port_id", &settings.places.vip_port_id);
     }
     // The address of an external balancer for IPv4 is that of its floating IP.
-    if settings.internal || settings.family == Some(IpFamily::IPv6) {
+    if settings.internal || settings.is_ipv6(None) {
         put("vip_address", context.spec.requested_address.as_deref().unwrap_or_default());
     }
     if features.tags {
@@ -87,7 +87,8 @@ fn described(context: &Context<'_>, body: &Map<String, Value>) -> Vec<FieldChang
 
 fn chosen(context: &Context<'_>) -> impl Iterator<Item = FieldChange> {
     let settings = context.settings;
-    let ranges = settings.allowed_cidrs().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let ranges =
+        settings.allowed_cidrs(&context.families()).iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let is_limited = !settings.source_ranges.is_empty() && context.seen.features.allowed_cidrs;
     let ranges = is_limited.then(|| field("allowed_cidrs", None, Some(ranges)));
     let affinity = settings.sticky.then(|| field("session_persistence", None, Some(pools::BY_ADDRESS.to_owned())));

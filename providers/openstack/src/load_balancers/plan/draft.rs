@@ -3,31 +3,25 @@
 use bowline_core::{FieldChange, Notice, Plan, Step, Verb};
 
 use super::super::change::{BalancerRef, Change, Payload};
+use super::super::problem::Problem;
 
 /// A plan under construction.
 #[derive(Debug, Default)]
-pub(in super::super) struct Draft {
+pub(super) struct Draft {
     /// The balancer of steps that are about one.
-    pub(in super::super) balancer: Option<BalancerRef>,
+    pub(super) balancer: Option<BalancerRef>,
     plan: Plan,
 }
 
 impl Draft {
     /// A step that changes the balancer or something of it, and so waits until that is at rest.
-    pub(in super::super) fn octavia(
-        &mut self,
-        verb: Verb,
-        kind: &str,
-        name: &str,
-        changes: Vec<FieldChange>,
-        change: Change,
-    ) {
+    pub(super) fn octavia(&mut self, verb: Verb, kind: &str, name: &str, changes: Vec<FieldChange>, change: Change) {
         let balancer = self.balancer.clone();
         self.push(balancer, verb, kind, name, changes, change);
     }
 
     /// A step that waits for this balancer, if for any.
-    pub(in super::super) fn push(
+    pub(super) fn push(
         &mut self,
         balancer: Option<BalancerRef>,
         verb: Verb,
@@ -42,24 +36,30 @@ impl Draft {
         self.plan.steps.push(Step { verb, kind, name, changes, dispensable: None, payload });
     }
 
+    /// A step that fails with this, for what `kind` is and cannot be.
+    pub(super) fn refuse(&mut self, kind: &str, problem: Problem) {
+        let changes = vec![field("not possible", None, Some(problem.message.clone()))];
+        self.push(None, Verb::Update, kind, "(none)", changes, Change::Refuse { problem });
+    }
+
     /// The last step may be refused; then this is why there is a warning.
-    pub(in super::super) fn is_dispensable(&mut self, reason: &str) {
+    pub(super) fn is_dispensable(&mut self, reason: &str) {
         if let Some(step) = self.plan.steps.last_mut() {
             step.dispensable = Some(reason.to_owned());
         }
     }
 
     /// What the owner of the Service should know.
-    pub(in super::super) fn warn(&mut self, notices: impl IntoIterator<Item = Notice>) {
+    pub(super) fn warn(&mut self, notices: impl IntoIterator<Item = Notice>) {
         self.plan.notices.extend(notices);
     }
 
-    pub(in super::super) fn into_plan(self) -> Plan {
+    pub(super) fn into_plan(self) -> Plan {
         self.plan
     }
 }
 
 /// What changes, for people.
-pub(in super::super) fn field(name: &str, from: Option<String>, to: Option<String>) -> FieldChange {
+pub(super) fn field(name: &str, from: Option<String>, to: Option<String>) -> FieldChange {
     FieldChange { field: name.to_owned(), from, to }
 }

@@ -7,10 +7,8 @@
 //!               a new one, from the external network; without such a network the balancer stays internal
 //! ```
 
-use std::net::IpAddr;
-
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
-use bowline_core::{FieldChange, IpFamily, Notice, Verb};
+use bowline_core::{FieldChange, Notice, Verb};
 use serde_json::{Map, Value};
 
 use super::super::change::Change;
@@ -21,8 +19,11 @@ use crate::api::network::FloatingIp;
 pub(super) const FLOATING_IP: &str = "floating IP";
 
 pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
+    if let Some(problem) = &context.seen.problems.floating {
+        return Err(problem.clone().into());
+    }
     let seen = &context.seen.floating;
-    if is_ipv6(context) {
+    if context.settings.is_ipv6(context.balancer) {
         draft.warn([skipped(context)]);
         return Ok(());
     }
@@ -122,7 +123,8 @@ fn refuse(context: &Context<'_>, draft: &mut Draft) {
         "load balancer {balancer} has no floating IP, and {namespace}/{service}, which shares it, must not give it one: that \
          would open what is internal; attach a floating IP to the balancer, or remove the annotation load-balancer-id"
     );
-    draft.octavia(Verb::Update, FLOATING_IP, "(none)", Vec::new(), Change::Refuse { message });
+    let error = Error::new(ErrorKind::InvalidConfig, PLAN, message).retry(Retry::Backoff);
+    draft.refuse(FLOATING_IP, error.into());
 }
 
 /// Somebody else has the address that is asked for.
@@ -136,14 +138,6 @@ pub(in super::super) fn taken(operation: &str, requested: &FloatingIp) -> Error 
 }
 
 // ---- what is worth a warning
-
-/// As far as that is known: a new balancer has the family that is asked for, if one is.
-fn is_ipv6(context: &Context<'_>) -> bool {
-    match context.balancer {
-        Some(balancer) => balancer.vip_address.parse().is_ok_and(|address: IpAddr| address.is_ipv6()),
-        None => context.settings.family == Some(IpFamily::IPv6),
-    }
-}
 
 fn skipped(context: &Context<'_>) -> Notice {
     let (namespace, service) = (&context.wish.key.namespace, &context.wish.key.service);

@@ -8,12 +8,13 @@ use bowline_core::{FieldChange, PortSpec, Verb};
 use ipnet::IpNet;
 use serde_json::{Map, Value, json};
 
-use super::super::change::{Change, ListenerRef, Retag};
+use super::super::change::{Change, ListenerRef, PoolRef, Retag};
 use super::super::names::Part;
 use super::{Context, Draft, PLAN, field, members, pools};
 use crate::api::octavia::Listener;
 
 pub(super) const KIND: &str = "listener";
+pub(super) const CERTIFICATE: &str = "certificate";
 
 /// The header that tells the client's address.
 const FORWARDED_FOR: &str = "X-Forwarded-For";
@@ -34,6 +35,11 @@ pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
     let mut served = BTreeSet::new();
     for (index, port) in context.spec.ports.iter().enumerate() {
         let (fitting, stale) = at(context, port);
+        if fitting.is_none() && lacks_certificate(context) {
+            served.extend(stale.iter().map(|listener| listener.id.clone()));
+            keep(context, index, port, &stale, draft)?;
+            continue;
+        }
         // Octavia would refuse the new one as long as the old one is there.
         for listener in &stale {
             remove(context, listener, draft)?;
@@ -68,6 +74,22 @@ fn at<'a>(context: &Context<'a>, port: &PortSpec) -> (Option<&'a Listener>, Vec<
 fn is_ours(context: &Context<'_>, listener: &Listener) -> bool {
     let mut tags = listener.tags.iter().filter(|tag| !tag.is_empty()).peekable();
     if tags.peek().is_none() { context.owner } else { tags.any(|tag| *tag == context.names.balancer()) }
+}
+
+/// No listener can get the certificate that is wished.
+fn lacks_certificate(context: &Context<'_>) -> bool {
+    context.seen.problems.certificate.is_some()
+}
+
+/// What is to be replaced, and cannot be yet, sends to the nodes that there are now.
+fn keep(context: &Context<'_>, index: usize, port: &PortSpec, stale: &[&Listener], draft: &mut Draft) -> Result<()> {
+    for listener in stale {
+        if let Some(seen) = pools::of_listener(context, listener)? {
+            let pool = PoolRef::Id(seen.pool.id.clone());
+            members::steps(context, index, port, Some(seen), &pool, draft);
+        }
+    }
+    Ok(())
 }
 
 // ---- what stands in the way
@@ -132,7 +154,7 @@ pub(super) fn body(context: &Context<'_>, index: usize, port: &PortSpec) -> Map<
         put("default_tls_container_ref", json!(settings.tls_container_ref));
     }
     if features.allowed_cidrs {
-        put("allowed_cidrs", json!(settings.allowed_cidrs()));
+        put("allowed_cidrs", json!(settings.allowed_cidrs(&context.families())));
     }
     body
 }
@@ -176,8 +198,10 @@ fn wanted(context: &Context<'_>, listener: &Listener) -> Vec<(&'static str, Valu
     let (settings, features) = (context.settings, context.seen.features);
     let mut all = vec![("connection_limit", json!(listener.connection_limit), json!(settings.connection_limit))];
     all.push(("insert_headers", json!(listener.insert_headers), json!(headers(context, listener))));
-    let (now, then) = (&listener.default_tls_container_ref, &settings.tls_container_ref);
-    all.push(("default_tls_container_ref", json!(now), json!(then)));
+    if !lacks_certificate(context) {
+        let (now, then) = (&listener.default_tls_container_ref, &settings.tls_container_ref);
+        all.push(("default_tls_container_ref", json!(now), json!(then)));
+    }
     if features.tags {
         all.push(("tags", json!(listener.tags), json!(tags(context, listener))));
     }
@@ -192,8 +216,9 @@ fn wanted(context: &Context<'_>, listener: &Listener) -> Vec<(&'static str, Valu
         all.extend(pairs.map(|((key, then), now)| (key, json!(now), json!(then))));
     }
     if features.allowed_cidrs {
-        let then: Vec<String> = settings.allowed_cidrs().iter().map(ToString::to_string).collect();
-        all.push(("allowed_cidrs", json!(ranges(&listener.allowed_cidrs)), json!(ranges(&then))));
+        let now = ranges(&listener.allowed_cidrs);
+        let then = allowed(context, &now);
+        all.push(("allowed_cidrs", json!(now), json!(then)));
     }
     all
 }
@@ -217,6 +242,14 @@ fn headers(context: &Context<'_>, listener: &Listener) -> std::collections::BTre
         false => drop(headers.remove(FORWARDED_FOR)),
     }
     headers
+}
+
+/// Those that may connect, where these may now.
+fn allowed(context: &Context<'_>, now: &BTreeSet<String>) -> BTreeSet<String> {
+    let families = context.families();
+    let told = |ranges: BTreeSet<IpNet>| ranges.into_iter().map(|range| range.to_string()).collect::<BTreeSet<_>>();
+    let tolerated = told(context.settings.tolerated_cidrs(&families));
+    told(context.settings.allowed_cidrs(&families)).into_iter().chain(tolerated.intersection(now).cloned()).collect()
 }
 
 /// In one order and one spelling.

@@ -4,9 +4,12 @@
 //!  no spec ──► removal, or release where the balancer is to stay
 //!  spec ──► nothing there: create ──────────────────────────────────────────────┐
 //!           something: at rest? ours, or may it be shared? rename, adopt        │
-//!             └─► for each port listener, pool, members, monitor; left-overs ───┴─► floating IP ──► tag ──► security group
+//!             └─► for each port listener, pool, members, monitor; left-overs ───┴─► security group ──► floating IP ──► tag
 //!                                                                                     ──► listeners left on others' balancers
 //! ```
+//!
+//! What nodes need comes first. What is wrong with the certificate, the security group or the floating IP of a balancer that is there
+//! is told last, and without one nothing is begun.
 //!
 //! Octavia refuses whatever comes out of order (a pool without its listener, a second listener on a port), and takes one change
 //! of a balancer at a time.
@@ -28,19 +31,20 @@ mod tests;
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use bowline_core::annotations::DeletionPolicy;
-use bowline_core::{LoadBalancerSpec, LoadBalancerWish, Plan, Verb};
+use bowline_core::{IpFamily, LoadBalancerSpec, LoadBalancerWish, Plan, Verb};
 use serde_json::json;
 
 use super::annotations::LOAD_BALANCER_ID;
 use super::change::{BalancerRef, Change, Retag};
 use super::names::Names;
 use super::observation::{Found, Observation};
+use super::problem::Problem;
 use super::settings::Settings;
 use super::waiting::{ERROR, check_at_rest};
 use crate::Config;
 use crate::api::octavia::LoadBalancer;
 
-pub(super) use draft::{Draft, field};
+use draft::{Draft, field};
 pub(super) use floating::taken;
 pub(super) use removal::{goes_with, sharer};
 
@@ -69,6 +73,12 @@ impl Context<'_> {
             Some(balancer) => BalancerRef::Id(balancer.id.clone()),
             None => BalancerRef::Name(self.names.balancer()),
         }
+    }
+
+    /// The families of the balancer's addresses; before it has any, that of the Service.
+    pub(super) fn families(&self) -> Vec<IpFamily> {
+        let seen = self.balancer.map(LoadBalancer::families).unwrap_or_default();
+        if seen.is_empty() { vec![self.settings.family.unwrap_or(IpFamily::IPv4)] } else { seen }
     }
 
     /// Where members are; empty if nobody knows yet.
@@ -101,10 +111,10 @@ fn build(
     let names = Names::of(&wish.key);
     let owner = match &seen.found {
         Found::Missing(id) => return Err(missing(id)),
-        Found::Several(ids) => return Err(several(&names.balancer(), ids)),
+        Found::Several(ids) => return Err(several(names, ids)),
         Found::Nothing => check_way(&settings, spec).map(|()| true)?,
         Found::One { balancer, fresh: true, .. } if balancer.provisioning_status == ERROR => {
-            removal::discard(config, balancer, draft);
+            removal::discard(balancer, draft);
             return Ok(());
         }
         Found::One { balancer, .. } => {
@@ -119,12 +129,32 @@ fn build(
         None => create::steps(&context, draft)?,
         Some(_) => listeners::steps(&context, draft)?,
     }
-    floating::steps(&context, draft)?;
+    let behind = security::steps(&context, draft);
+    let in_front = floating::steps(&context, draft);
     tag(&context, draft);
-    security::steps(&context, draft)?;
     for stray in &seen.strays {
         removal::leave_stray(&names.balancer(), stray, draft);
     }
+    let certificate = seen.problems.certificate.clone().map_or(Ok(()), |problem| Err(problem.into()));
+    let outcomes =
+        [(listeners::CERTIFICATE, certificate), (security::GROUP, behind), (floating::FLOATING_IP, in_front)];
+    tell(&context, outcomes, draft)
+}
+
+/// What is wrong is told after all that can be done in spite of it: a balancer that is there must not send traffic to nodes that
+/// are gone. Without one, nothing is begun.
+fn tell(context: &Context<'_>, outcomes: [(&str, Result<()>); 3], draft: &mut Draft) -> Result<()> {
+    let mut problems = Vec::new();
+    for (kind, outcome) in outcomes {
+        match outcome {
+            Err(error) if context.balancer.is_none() => return Err(error),
+            Err(error) => problems.push((kind, Problem::from(error))),
+            Ok(()) => {}
+        }
+    }
+    // The first one is the answer, and must not keep the others from being tried again.
+    problems.sort_by_key(|(_, problem)| problem.retry == Retry::Never);
+    problems.into_iter().for_each(|(kind, problem)| draft.refuse(kind, problem));
     Ok(())
 }
 
@@ -137,7 +167,7 @@ fn tag(context: &Context<'_>, draft: &mut Draft) {
     }
     let changes = vec![field("tags", None, Some(name.clone()))];
     let tags = Retag { add: vec![name], remove: Vec::new() };
-    let change = Change::UpdateLoadBalancer { id: balancer.id.clone(), body: json!({}), tags };
+    let change = Change::UpdateLoadBalancer { body: json!({}), tags };
     draft.octavia(Verb::Update, "load balancer", &balancer.name, changes, change);
 }
 
@@ -164,9 +194,12 @@ fn missing(id: &str) -> Error {
     Error::new(ErrorKind::NotFound, PLAN, message)
 }
 
-fn several(name: &str, ids: &[String]) -> Error {
+/// Nobody is asked to guess.
+fn several(names: Names<'_>, ids: &[String]) -> Error {
     let message = format!(
-        "there is more than one load balancer {name} ({}), and nobody can tell which one is the Service's; delete the others, or name          it in the annotation {}",
+        "there is more than one load balancer {} ({}), and nobody can tell which one is the Service's; delete the others, or name \
+         it in the annotation {}",
+        names.balancer(),
         ids.join(", "),
         LOAD_BALANCER_ID.key
     );

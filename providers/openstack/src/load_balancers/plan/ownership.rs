@@ -58,7 +58,7 @@ fn adopt(names: Names<'_>, with_tags: bool, balancer: &mut LoadBalancer, draft: 
         changes.push(field("tags", None, Some(own.clone())));
     }
     let then = tags.applied_to(&balancer.tags);
-    let change = Change::UpdateLoadBalancer { id: balancer.id.clone(), body: Value::Object(body), tags };
+    let change = Change::UpdateLoadBalancer { body: Value::Object(body), tags };
     draft.octavia(Verb::Update, "load balancer", &balancer.name, changes, change);
     (balancer.name, balancer.tags) = (own, then);
     Ok(())

@@ -85,7 +85,7 @@ fn release(balancer: &LoadBalancer, own: &str, is_owner: bool, draft: &mut Draft
         changes.extend(released("tags", own));
     }
     let tags = if is_tagged { without(own) } else { Retag::default() };
-    let change = Change::UpdateLoadBalancer { id: balancer.id.clone(), body: Value::Object(body), tags };
+    let change = Change::UpdateLoadBalancer { body: Value::Object(body), tags };
     draft.octavia(Verb::Update, "load balancer", &balancer.name, changes, change);
 }
 

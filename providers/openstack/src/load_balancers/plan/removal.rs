@@ -7,7 +7,7 @@
 //!  either way ───────────────────────────────► its security group
 //! ```
 
-use bowline_cloud::{Error, ErrorKind, Result};
+use bowline_cloud::Result;
 use bowline_core::{LoadBalancerWish, Verb};
 use serde_json::json;
 
@@ -16,7 +16,7 @@ use super::super::change::{BalancerRef, Change, Retag};
 use super::super::names::{Names, SERVICE_PREFIX};
 use super::super::observation::{Found, Observation, SeenPool, Stray};
 use super::super::waiting::{ERROR, check_at_rest};
-use super::{Draft, PLAN, field, floating, security};
+use super::{Draft, PLAN, field, floating, security, several};
 use crate::Config;
 use crate::api::octavia::{Listener, LoadBalancer};
 
@@ -25,7 +25,7 @@ const BALANCER: &str = "load balancer";
 pub(super) fn steps(config: &Config, wish: &LoadBalancerWish, seen: &Observation, draft: &mut Draft) -> Result<()> {
     match &seen.found {
         Found::Nothing | Found::Missing(_) => {}
-        Found::Several(ids) => return Err(several(wish, ids)),
+        Found::Several(ids) => return Err(several(Names::of(&wish.key), ids)),
         Found::One { balancer, .. } if goes_with(wish, balancer, &seen.listeners) => {
             delete(config, wish, balancer, seen, draft)?
         }
@@ -57,11 +57,10 @@ pub(in super::super) fn sharer<'a>(
 }
 
 /// One that has failed before it was ever in service. Nothing of it can be changed any more, so it goes as a whole.
-pub(super) fn discard(_: &Config, balancer: &LoadBalancer, draft: &mut Draft) {
+pub(super) fn discard(balancer: &LoadBalancer, draft: &mut Draft) {
     draft.balancer = Some(BalancerRef::Id(balancer.id.clone()));
     let changes = vec![field("provisioning_status", Some(ERROR.to_owned()), None)];
-    let change = Change::DiscardLoadBalancer { id: balancer.id.clone(), cascade: true };
-    draft.octavia(Verb::Delete, BALANCER, &balancer.name, changes, change);
+    draft.octavia(Verb::Delete, BALANCER, &balancer.name, changes, Change::DiscardLoadBalancer);
 }
 
 // ---- the whole of it
@@ -90,7 +89,7 @@ fn delete(
         let serves_nobody = |pool: &&SeenPool| pool.pool.listeners.is_empty();
         seen.pools.iter().filter(serves_nobody).for_each(|pool| delete_pool(pool, draft));
     }
-    let change = Change::DeleteLoadBalancer { id: balancer.id.clone(), cascade, tag: Names::of(&wish.key).balancer() };
+    let change = Change::DeleteLoadBalancer { cascade, tag: Names::of(&wish.key).balancer() };
     draft.octavia(Verb::Delete, BALANCER, &balancer.name, Vec::new(), change);
     Ok(())
 }
@@ -138,11 +137,7 @@ fn leave(wish: &LoadBalancerWish, balancer: &LoadBalancer, seen: &Observation, d
     delete_parts(&listeners, &seen.pools, draft);
     if is_tagged {
         let changes = vec![field("tags", Some(own.clone()), None)];
-        let change = Change::UpdateLoadBalancer {
-            id: balancer.id.clone(),
-            body: json!({}),
-            tags: Retag { add: Vec::new(), remove: vec![own] },
-        };
+        let change = Change::UpdateLoadBalancer { body: json!({}), tags: Retag { add: Vec::new(), remove: vec![own] } };
         draft.octavia(Verb::Update, BALANCER, &balancer.name, changes, change);
     }
     Ok(())
@@ -156,13 +151,4 @@ pub(super) fn leave_stray(own: &str, stray: &Stray, draft: &mut Draft) {
 
 fn listeners_of<'a>(own: &str, listeners: &'a [Listener]) -> Vec<&'a Listener> {
     listeners.iter().filter(|listener| listener.tags.iter().any(|tag| tag == own)).collect()
-}
-
-fn several(wish: &LoadBalancerWish, ids: &[String]) -> Error {
-    let message = format!(
-        "there are several load balancers named {}, and nobody can tell which one is meant: {}; delete all but one",
-        Names::of(&wish.key).balancer(),
-        ids.join(", ")
-    );
-    Error::new(ErrorKind::Conflict, PLAN, message)
 }

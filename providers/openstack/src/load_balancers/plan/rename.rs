@@ -91,7 +91,7 @@ impl Move<'_> {
         );
         draft.warn([notice("LoadBalancerRename", &message)]);
         let now = tags.applied_to(&balancer.tags);
-        let change = Change::UpdateLoadBalancer { id: balancer.id.clone(), body: json!({"name": then}), tags };
+        let change = Change::UpdateLoadBalancer { body: json!({"name": then}), tags };
         let changes = vec![field("name", Some(balancer.name.clone()), Some(then.clone()))];
         draft.octavia(Verb::Update, "load balancer", &balancer.name, changes, change);
         (balancer.name, balancer.tags) = (then, now);

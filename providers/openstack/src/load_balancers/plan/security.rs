@@ -20,7 +20,7 @@ use super::super::servers::{self, Backend};
 use super::{Context, Draft, PLAN, field, members};
 use crate::api::network::{Port, SecurityGroup, SecurityGroupRule, Subnet};
 
-const GROUP: &str = "security group";
+pub(super) const GROUP: &str = "security group";
 const RULE: &str = "security group rule";
 const PORT: &str = "port";
 
@@ -33,6 +33,9 @@ struct Rule {
 }
 
 pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
+    if let Some(problem) = &context.seen.problems.security {
+        return Err(problem.clone().into());
+    }
     if !context.config.load_balancer.manage_security_groups {
         removal(&context.seen.security, draft);
         return Ok(());
@@ -103,7 +106,7 @@ fn wanted(context: &Context<'_>, subnet: &Subnet) -> Result<BTreeSet<Rule>> {
     });
     // OVN passes the clients' addresses on, so that what it sends does not come from the subnet.
     let from = match context.config.load_balancer.provider == OVN {
-        true => context.settings.allowed_cidrs(),
+        true => context.settings.allowed_cidrs(&context.families()),
         false => BTreeSet::from([members]),
     };
     let node_ports = context.spec.ports.iter().filter_map(|port| {

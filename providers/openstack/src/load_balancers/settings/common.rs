@@ -13,10 +13,9 @@ const NOBODY: &str = "bowline.dev/nobody,!bowline.dev/nobody";
 /// What all clouds share, with what this one's annotations and configuration say about it. Applied twice it is the same.
 pub(crate) fn common_settings(
     config: &Config,
-    annotations: &BTreeMap<String, String>,
+    reader: &mut Reader<'_>,
     common: LoadBalancerSettings,
 ) -> LoadBalancerSettings {
-    let mut reader = Reader::new(annotations);
     let internal = config.load_balancer.internal || reader.boolean(known::INTERNAL).unwrap_or(common.internal);
     let proxy_protocol = match reader.text(known::PROXY_PROTOCOL) {
         Some(text) => proxy_protocol(text),

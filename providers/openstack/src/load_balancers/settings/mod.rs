@@ -23,6 +23,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::annotations::{self as known, Reader};
 use crate::Config;
+use crate::api::octavia::LoadBalancer;
 
 pub(crate) use common::common_settings;
 pub(crate) use monitor::{MonitorKind, MonitorWish};
@@ -87,8 +88,8 @@ impl Settings {
     /// What this wish says, or what is wrong with it.
     pub(crate) fn of(wish: &LoadBalancerWish, spec: &LoadBalancerSpec, config: &Config) -> Result<Settings> {
         let cfg = &config.load_balancer;
-        let shared = common_settings(config, &wish.annotations, LoadBalancerSettings::clone(&wish.settings));
         let mut reader = Reader::new(&wish.annotations);
+        let shared = common_settings(config, &mut reader, LoadBalancerSettings::clone(&wish.settings));
         let class = places::class(&reader, config)?;
         let settings = Settings {
             internal: shared.internal,
@@ -158,17 +159,29 @@ impl Settings {
         }
     }
 
-    /// Who may connect, as Octavia wants it told: everybody, of the balancer's family, where nobody is kept out.
-    pub(crate) fn allowed_cidrs(&self) -> BTreeSet<IpNet> {
-        let family = self.family.unwrap_or(IpFamily::IPv4);
+    /// Clients reach this balancer by IPv6. A new one has the family that is asked for, if one is.
+    pub(crate) fn is_ipv6(&self, balancer: Option<&LoadBalancer>) -> bool {
+        balancer.map_or(self.family == Some(IpFamily::IPv6), LoadBalancer::has_ipv6_vip)
+    }
+
+    /// Who may connect to addresses of these families, as Octavia wants it told: everybody of the Service's own family, or else of
+    /// the first one, where nobody is kept out.
+    pub(crate) fn allowed_cidrs(&self, families: &[IpFamily]) -> BTreeSet<IpNet> {
         if self.source_ranges.is_empty() {
-            return BTreeSet::from([everybody(family)]);
+            let own = self.family.filter(|own| families.contains(own)).or(families.first().copied());
+            return BTreeSet::from([everybody(own.unwrap_or(IpFamily::IPv4))]);
         }
-        // Octavia refuses ranges of another family than the address has, and a Service of two families has ranges of both.
+        // Octavia refuses a range of a family that none of the addresses has, and a Service may have ranges of both.
         let fitting: BTreeSet<IpNet> =
-            self.source_ranges.iter().copied().filter(|range| family_of(range) == family).collect();
+            self.source_ranges.iter().copied().filter(|range| families.contains(&family_of(range))).collect();
         // None of them would let everybody in.
         if fitting.is_empty() { self.source_ranges.clone() } else { fitting }
+    }
+
+    /// Besides, these stay where they are: they keep nobody out, and the Service wishes to keep nobody out.
+    pub(crate) fn tolerated_cidrs(&self, families: &[IpFamily]) -> BTreeSet<IpNet> {
+        let nobody_is_kept_out = self.source_ranges.is_empty();
+        families.iter().filter(|_| nobody_is_kept_out).copied().map(everybody).collect()
     }
 }
 

@@ -254,9 +254,22 @@ fn shared(annotations: &[(&str, &str)], node_selector: &str, common: LoadBalance
         .iter()
         .map(|(key, value)| (format!("loadbalancer.openstack.org/{key}"), (*value).to_owned()))
         .collect();
-    let once = common_settings(&config, &annotations, common);
-    assert_eq!(common_settings(&config, &annotations, once.clone()), once, "a second time changes nothing");
+    let once = common_settings(&config, &mut Reader::new(&annotations), common);
+    assert_eq!(
+        common_settings(&config, &mut Reader::new(&annotations), once.clone()),
+        once,
+        "a second time changes nothing"
+    );
     once
+}
+
+#[test]
+fn what_is_neither_true_nor_false_is_no_internal_balancer_and_a_warning() {
+    let scene = Scene::new().configured(|section| section.internal = false);
+    let settings = scene.with(known::INTERNAL.key, "yes").settings().unwrap();
+    assert!(!settings.internal);
+    let [notice] = settings.notices.as_slice() else { panic!("{:?}", settings.notices) };
+    assert!(notice.message.contains(known::INTERNAL.key), "{notice:?}");
 }
 
 fn chosen_by(selector: &str, labels: &[(&str, &str)]) -> bool {

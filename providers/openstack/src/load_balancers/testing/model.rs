@@ -14,7 +14,7 @@ use crate::api::octavia::{HealthMonitor, Listener, LoadBalancer, Member, Pool};
 pub(super) fn apply(seen: &mut Observation, payload: Payload) {
     match payload.change {
         Change::CreateLoadBalancer { body } => create_balancer(seen, &body),
-        Change::UpdateLoadBalancer { body, tags, .. } => {
+        Change::UpdateLoadBalancer { body, tags } => {
             let balancer = balancer(seen);
             merge(balancer, &body);
             balancer.tags = tags.applied_to(&balancer.tags);
@@ -74,7 +74,7 @@ fn create_balancer(seen: &mut Observation, body: &Value) {
     if made.vip_address.is_empty() {
         made.vip_address = "10.0.0.100".to_owned();
     }
-    seen.found = Found::One { balancer: made, by_id: false, adopted: false, fresh: false };
+    seen.found = Found::One { balancer: Box::new(made), by_id: false, adopted: false, fresh: false };
     for tree in body["listeners"].as_array().into_iter().flatten() {
         let listener = create_listener(seen, tree);
         let default_pool = &tree["default_pool"];

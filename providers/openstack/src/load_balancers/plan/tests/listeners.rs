@@ -3,7 +3,7 @@
 use bowline_core::{IpFamily, Protocol};
 use serde_json::{Value, json};
 
-use crate::api::octavia::Listener;
+use crate::api::octavia::{AdditionalVip, Listener};
 use crate::load_balancers::testing::{LB_NAME, Scene};
 
 fn made() -> Scene {
@@ -69,7 +69,8 @@ fn case_090_without_ranges_everybody_of_the_family_may_connect() {
         let node = if family == IpFamily::IPv4 { "I10.0.0.1" } else { "Ifd00::1" };
         let open = Scene::new().family(family).nodes(&[("n1", node)]);
         let range = if family == IpFamily::IPv4 { "10.0.0.0/8" } else { "2001:db8::/32" };
-        let limited = ranges(open, &[range]).made();
+        let vip = if family == IpFamily::IPv4 { "10.0.0.100" } else { "fd00::100" };
+        let limited = ranges(open, &[range]).made().touched_balancer(|balancer| balancer.vip_address = vip.to_owned());
         assert_eq!(ranges(limited, &[]).body("update listener"), json!({"allowed_cidrs": [everybody]}));
     }
 }
@@ -81,6 +82,39 @@ fn of_ranges_of_both_families_those_of_the_balancer_count() {
     // Nobody is let in by mistake.
     let wrong = ranges(made(), &["2001:db8::/32"]);
     assert_eq!(wrong.body("update listener"), json!({"allowed_cidrs": ["2001:db8::/32"]}));
+}
+
+/// A balancer that somebody made with addresses of both families.
+fn of_both_families(scene: Scene, vip: &str, other: &str) -> Scene {
+    scene.touched_balancer(|balancer| {
+        balancer.vip_address = vip.to_owned();
+        balancer.additional_vips = vec![AdditionalVip { ip_address: other.to_owned() }];
+    })
+}
+
+#[test]
+fn with_addresses_of_both_families_ranges_of_both_count() {
+    for (vip, other) in [("10.0.0.100", "fd00::100"), ("fd00::100", "10.0.0.100")] {
+        let both = ["10.0.0.0/8", "2001:db8::/32"];
+        let scene = ranges(of_both_families(made(), vip, other), &both);
+        assert_eq!(scene.body("update listener"), json!({"allowed_cidrs": both}), "{vip}");
+        let scene = scene.made();
+        assert_eq!(scene.steps(), [""; 0], "{vip}");
+        // Who is not kept out any more, of either family.
+        assert_eq!(ranges(scene, &[]).body("update listener"), json!({"allowed_cidrs": ["0.0.0.0/0"]}), "{vip}");
+    }
+}
+
+#[test]
+fn everybody_of_the_other_family_is_let_in_as_long_as_nobody_is_kept_out() {
+    let open = |scene: Scene| {
+        scene.touched(|seen| seen.listeners[0].allowed_cidrs = vec!["::/0".to_owned(), "0.0.0.0/0".to_owned()])
+    };
+    let both = open(of_both_families(made(), "10.0.0.100", "fd00::100"));
+    assert_eq!(both.steps(), [""; 0]);
+    assert_eq!(ranges(both, &["10.0.0.0/8"]).body("update listener"), json!({"allowed_cidrs": ["10.0.0.0/8"]}));
+    // Without an address of that family Octavia would refuse it.
+    assert_eq!(open(made()).body("update listener"), json!({"allowed_cidrs": ["0.0.0.0/0"]}));
 }
 
 #[test]

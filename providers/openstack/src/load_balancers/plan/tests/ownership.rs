@@ -95,7 +95,7 @@ fn case_064_a_balancer_of_the_old_name_gets_the_tag_and_keeps_its_name() {
         balancer.tags.clear();
     });
     let tags = Retag { add: vec![LB_NAME.to_owned()], remove: vec![] };
-    let tag = Change::UpdateLoadBalancer { id: "lb".to_owned(), body: json!({}), tags };
+    let tag = Change::UpdateLoadBalancer { body: json!({}), tags };
     assert_eq!(old.changes(), [tag]);
     // The annotation names it from then on, and it is still the Service's own.
     assert_eq!(old.made().noted().with("x-forwarded-for", "false").steps(), [""; 0]);
@@ -104,9 +104,12 @@ fn case_064_a_balancer_of_the_old_name_gets_the_tag_and_keeps_its_name() {
 #[test]
 fn case_066_of_two_balancers_none_is_touched() {
     let two = Scene::new().touched(|seen| seen.found = Found::Several(vec!["a".to_owned(), "b".to_owned()]));
-    let error = two.refusal();
-    assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::AlreadyExists, Retry::Backoff));
-    assert!(error.message().contains("(a, b)"), "{error}");
+    // Neither is one of them deleted.
+    let parting = super::super::plan(&two.config, &two.parting_wish(), two.seen.clone()).unwrap_err();
+    for error in [two.refusal(), parting] {
+        assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::AlreadyExists, Retry::Backoff));
+        assert!(error.message().contains("(a, b)") && !error.message().contains("  "), "{error}");
+    }
 }
 
 #[test]
@@ -305,8 +308,7 @@ fn case_151_one_that_was_just_made_and_failed_is_discarded() {
             (balancer.provisioning_status, *fresh) = ("ERROR".to_owned(), true);
         }
     });
-    let discard = Change::DiscardLoadBalancer { id: "lb".to_owned(), cascade: true };
-    assert_eq!(failed.changes(), [discard]);
+    assert_eq!(failed.changes(), [Change::DiscardLoadBalancer]);
 }
 
 #[test]
@@ -322,7 +324,7 @@ fn case_152_and_153_one_that_is_not_active_is_left_alone() {
 
 fn adopted(balancer: LoadBalancer) -> Scene {
     Scene::new().with("bowline.dev/adopt", "corp-lb").touched(|seen| {
-        seen.found = Found::One { balancer, by_id: false, adopted: true, fresh: false };
+        seen.found = Found::One { balancer: Box::new(balancer), by_id: false, adopted: true, fresh: false };
     })
 }
 
@@ -375,11 +377,7 @@ fn what_is_retained_loses_our_marks_and_nothing_else() {
     let tags = Retag { add: vec![], remove: vec![LB_NAME.to_owned()] };
     let expected = [
         Change::UpdateListener { id: "listener-TCP-80".to_owned(), body: json!({}), tags: tags.clone() },
-        Change::UpdateLoadBalancer {
-            id: "lb".to_owned(),
-            body: json!({"name": "kubernetes_default_web", "description": ""}),
-            tags,
-        },
+        Change::UpdateLoadBalancer { body: json!({"name": "kubernetes_default_web", "description": ""}), tags },
     ];
     assert_eq!(changes, expected);
 }
