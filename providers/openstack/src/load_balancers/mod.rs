@@ -8,6 +8,7 @@
 
 mod annotations;
 mod apply;
+mod asked;
 mod change;
 mod features;
 mod list;

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{APPLY, Writer, misplaced, text, told, with};
 use crate::api::octavia::{self as api, Listener, LoadBalancer, Pool};
+use crate::load_balancers::asked::Wanted;
 use crate::load_balancers::change::{Change, ListenerRef, PoolRef, Retag};
 use crate::load_balancers::plan::sharer;
 use crate::load_balancers::waiting::{DELETED, PENDING_DELETE};
@@ -56,13 +57,19 @@ impl Writer<'_> {
 
     // ---- the balancer itself
 
-    /// Octavia makes any number of balancers of a name, so whether this one was made already has to be asked.
+    /// Octavia makes any number of balancers of a name, so whether this one was made already has to be asked, and for a while
+    /// nobody may know.
     pub(super) async fn create_balancer(&self, body: &Value) -> Result<()> {
         let name = text(body, "name");
-        if self.waiting.made_as(name).is_some() || !self.named(name).await?.is_empty() {
+        if self.waiting.made_as(name).is_some() {
             return Ok(());
         }
-        let made = api::create_load_balancer(self.session, body).await.map_err(told)?;
+        if let Some(there) = self.named(name).await?.first() {
+            self.waiting.found(there);
+            return Ok(());
+        }
+        let asking = self.waiting.asked.ask(APPLY, Wanted::Balancer(name.to_owned()))?;
+        let made = asking.answered(api::create_load_balancer(self.session, body).await).map_err(told)?;
         self.waiting.made(name, &made.id);
         Ok(())
     }

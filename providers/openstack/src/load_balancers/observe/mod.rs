@@ -21,6 +21,7 @@ use bowline_core::{LoadBalancerSpec, LoadBalancerState, LoadBalancerWish};
 use futures::{StreamExt as _, stream, try_join};
 
 use super::annotations::{LOAD_BALANCER_ID, Reader};
+use super::asked::Wanted;
 use super::names::Names;
 use super::observation::{Features, Found, Observation};
 use super::settings::Settings;
@@ -124,7 +125,23 @@ impl Observer<'_> {
         )?;
         let seen =
             Observation { features, found, wait, listeners, pools, floating, security, ..Observation::default() };
+        self.check_nothing_comes(&names, &seen)?;
         status::of_removal(self.config, wish, &seen)
+    }
+}
+
+impl Observer<'_> {
+    /// Where nothing is left, something may come yet that was asked for a moment ago; nobody would look after it any more.
+    fn check_nothing_comes(&self, names: &Names<'_>, seen: &Observation) -> Result<()> {
+        let asked = &self.waiting.asked;
+        for group in &seen.security.groups {
+            asked.came(&Wanted::SecurityGroup(group.name.clone()));
+        }
+        if !seen.is_nothing() {
+            return Ok(());
+        }
+        asked.check(OBSERVE, &Wanted::Balancer(names.balancer()))?;
+        asked.check(OBSERVE, &Wanted::SecurityGroup(names.security_group()))
     }
 }
 
