@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::{APPLY, Writer, misplaced, text, told, with};
 use crate::api::network::{self as api, FloatingIp, SecurityGroup};
-use crate::api::octavia::LoadBalancer;
+use crate::api::octavia::{self, LoadBalancer};
 use crate::load_balancers::asked::Wanted;
-use crate::load_balancers::change::{Change, GroupRef, SeenPort};
+use crate::load_balancers::change::{Change, GroupRef, SeenPort, Sole};
 use crate::load_balancers::plan::taken;
 use crate::session::CallError;
 
@@ -22,8 +22,10 @@ impl Writer<'_> {
         let session = self.session;
         match change {
             Change::CreateFloatingIp { body, subnets } => {
-                let body =
-                    seen.map_or_else(|| body.clone(), |balancer| with(body.clone(), "port_id", &balancer.vip_port_id));
+                let body = match seen {
+                    Some(balancer) => with(body, "port_id", &balancer.vip_port_id),
+                    None => body,
+                };
                 self.create_floating_ip(body, &subnets).await
             }
             Change::AttachFloatingIp { id, port } => {
@@ -32,7 +34,12 @@ impl Writer<'_> {
             }
             Change::DetachFloatingIp { id, port } => self.detach_floating_ip(&id, &port).await,
             Change::UpdateFloatingIp { id, body } => api::update_floating_ip(session, &id, &body).await.map_err(told),
-            Change::DeleteFloatingIp { id, port } => self.delete_floating_ip(&id, &port).await,
+            Change::DeleteFloatingIp { id, port, leads_to: None } => self.delete_floating_ip(&id, &port).await,
+            Change::DeleteFloatingIp { id, port, leads_to: Some(sole) } => {
+                let _turn = self.waiting.turn(&sole.balancer).await;
+                self.check_sole(&sole).await?;
+                self.delete_floating_ip(&id, &port).await
+            }
             change => self.write_security(change).await,
         }
     }
@@ -61,18 +68,15 @@ impl Writer<'_> {
 
     /// From the first of the subnets that has one to give.
     async fn create_floating_ip(&self, body: Value, subnets: &[String]) -> Result<()> {
-        if subnets.is_empty() {
-            let made = self.try_floating_ip(&body).await?;
-            return made.map_err(told);
-        }
-        let mut last = None;
-        for subnet in subnets {
-            match self.try_floating_ip(&with(body.clone(), "subnet_id", subnet)).await? {
-                Ok(()) => return Ok(()),
-                Err(error) => last = Some(error),
+        let Some((last, others)) = subnets.split_last() else {
+            return self.try_floating_ip(&body).await?.map_err(told);
+        };
+        for subnet in others {
+            if self.try_floating_ip(&with(body.clone(), "subnet_id", subnet)).await?.is_ok() {
+                return Ok(());
             }
         }
-        Err(last.map_or_else(|| misplaced(&Change::CreateFloatingIp { body, subnets: subnets.to_vec() }), told))
+        self.try_floating_ip(&with(body, "subnet_id", last)).await?.map_err(told)
     }
 
     /// The inner error is a refusal, which another subnet may not have. A port has one floating IP at most, so that the second
@@ -104,6 +108,15 @@ impl Writer<'_> {
                 api::update_floating_ip(self.session, id, &json!({ "port_id": null })).await.map_err(told)
             }
             _ => Err(moved(&floating)),
+        }
+    }
+
+    /// Whoever has come to use the balancer since the plan was made is reached by its address.
+    async fn check_sole(&self, sole: &Sole) -> Result<()> {
+        match octavia::load_balancer(self.session, &sole.balancer).await {
+            Ok(balancer) => self.check_unshared(&balancer, &sole.tag).await,
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(told(error)),
         }
     }
 
