@@ -65,6 +65,8 @@ pub(crate) enum Change {
     DiscardLoadBalancer,
     CreateListener {
         body: Value,
+        /// Of a Service that comes to a balancer of somebody else's.
+        joins: Option<Joining>,
     },
     UpdateListener {
         id: String,
@@ -128,10 +130,12 @@ pub(crate) enum Change {
         id: String,
         body: Value,
     },
-    /// Unless by then it is at another port than this one, which is empty if it is at none.
+    /// Unless by then it is at another port than this one, which is empty if it is at none; and unless by then the balancer that it
+    /// leads to is not one Service's alone.
     DeleteFloatingIp {
         id: String,
         port: String,
+        leads_to: Option<Sole>,
     },
     CreateSecurityGroup {
         body: Value,
@@ -168,6 +172,20 @@ pub(crate) enum Change {
     Refuse {
         problem: Problem,
     },
+}
+
+/// Who comes to a balancer that others use, and how many there may be in all by then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Joining {
+    pub(crate) tag: String,
+    pub(crate) most: i64,
+}
+
+/// A balancer that the Service with this tag alone uses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Sole {
+    pub(crate) balancer: String,
+    pub(crate) tag: String,
 }
 
 /// Tags that are added to those that there are by then, and some that are taken away. They are written all at once, and others who

@@ -8,6 +8,7 @@
 
 mod annotations;
 mod apply;
+mod asked;
 mod balancer;
 mod change;
 mod features;

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
+use super::asked::{Asked, Wanted};
 use crate::api::octavia::LoadBalancer;
 
 /// The first pause between two looks.
@@ -56,6 +57,8 @@ pub(crate) struct Wait {
 /// What this process knows of balancers that are not at rest.
 #[derive(Debug)]
 pub(crate) struct Waiting {
+    /// Those that have no ID yet, and security groups.
+    pub(crate) asked: Asked,
     steps: u32,
     busy: Mutex<HashMap<String, Busy>>,
 }
@@ -78,7 +81,7 @@ struct Busy {
 impl Waiting {
     /// With the patience of this many looks of upstream's.
     pub(crate) fn new(steps: u32) -> Waiting {
-        Waiting { steps, busy: Mutex::default() }
+        Waiting { asked: Asked::default(), steps, busy: Mutex::default() }
     }
 
     /// The right to look at a balancer and then to change it: two Services that share one may be worked on at the same time.
@@ -90,6 +93,13 @@ impl Waiting {
     /// A balancer of this name was made by this process.
     pub(crate) fn made(&self, name: &str, id: &str) {
         self.with(id, |busy| (busy.fresh, busy.written, busy.name) = (true, true, name.to_owned()));
+    }
+
+    /// It is there: perhaps because this process asked for it and never had an answer.
+    pub(crate) fn found(&self, balancer: &LoadBalancer) {
+        if self.asked.came(&Wanted::Balancer(balancer.name.clone())) {
+            self.made(&balancer.name, &balancer.id);
+        }
     }
 
     /// The ID of the balancer that this process made with this name, and that may not be in a listing yet.

@@ -24,7 +24,13 @@ pub(crate) enum CallError {
     },
     /// Nobody answered, or not in time.
     #[error("{method} {url}: {message}")]
-    Unreachable { method: String, url: String, message: String },
+    Unreachable {
+        method: String,
+        url: String,
+        message: String,
+        /// The request may have come to somebody all the same.
+        is_sent: bool,
+    },
     /// Whoever answers cannot show that it is the cloud, or does not take our certificate.
     #[error("{method} {url}: {message}; see ca-file, cert-file and key-file in [Global]")]
     Untrusted { method: String, url: String, message: String },
@@ -58,7 +64,10 @@ impl CallError {
         let (method, url, message) = (method.to_string(), shown(url), failure.to_string());
         match failure {
             Failure::Tls(why) if !matches!(why, TlsFailure::Other(_)) => CallError::Untrusted { method, url, message },
-            _ => CallError::Unreachable { method, url, message },
+            _ => {
+                let is_sent = !matches!(failure, Failure::Connect(_) | Failure::Tls(_) | Failure::Request(_));
+                CallError::Unreachable { method, url, message, is_sent }
+            }
         }
     }
 
@@ -88,6 +97,19 @@ impl CallError {
     /// It may work a moment later.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self.kind(), ErrorKind::RateLimited | ErrorKind::Unavailable)
+    }
+
+    /// What was asked for may be done all the same, and may still be at work: there was no answer, or it is not the service's own.
+    /// Who answers with a fault, whatever its status, is through with it.
+    pub(crate) fn leaves_open(&self) -> bool {
+        match self {
+            CallError::Status { status, body, .. } => *status >= 500 && !is_fault(body),
+            CallError::Unreachable { is_sent, .. } => *is_sent,
+            CallError::Garbled { .. } => true,
+            CallError::Untrusted { .. } | CallError::NoEndpoint(_) | CallError::Refused(_) | CallError::NoId(_) => {
+                false
+            }
+        }
     }
 
     /// In the words of the contract: what was being done, what came of it, and what that means.
@@ -128,6 +150,11 @@ const EXHAUSTED: [&str; 7] = [
     "ExternalIpAddressExhausted",
     "NoMoreIpsException",
 ];
+
+/// Whether Octavia or Neutron says this, and not a gateway in front of them. It may have been cut, so it is not read.
+fn is_fault(body: &str) -> bool {
+    body.starts_with('{') && (body.contains(r#""faultstring""#) || body.contains(r#""NeutronError""#))
+}
 
 /// What the fault in the body says beyond the status.
 fn by_fault(status: u16, body: &str) -> Option<ErrorKind> {

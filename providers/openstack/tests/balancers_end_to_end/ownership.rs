@@ -1,6 +1,6 @@
 //! Whose a balancer is, what it is called, and who may share it.
 
-use bowline_cloud::ErrorKind;
+use bowline_cloud::{ErrorKind, Retry};
 use bowline_core::Protocol;
 use bowline_openstack_simulator::{Kind, Options, Record};
 use serde_json::{Value, json};
@@ -263,6 +263,43 @@ async fn case_073_to_075_and_080_to_081_two_services_share_a_balancer_and_a_thir
     assert_eq!(written_by(&world, &mut other).await, [""; 0], "80");
     world.remove(&mut other).await.unwrap();
     world.assert_empty();
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_services_that_come_to_a_balancer_at_the_same_time_one_is_too_many() {
+    let world = World::new();
+    let web = made(&world).await;
+    let mut others = [sharing(&world, &web, "second", 81), sharing(&world, &web, "third", 82)];
+    let mut plans = Vec::new();
+    for other in &mut others {
+        plans.push(world.look(other, true).await.unwrap().1);
+    }
+    world.apply(&mut others[0], &plans[0].steps[0]).await.unwrap();
+    let error = world.apply(&mut others[1], &plans[1].steps[0]).await.unwrap_err();
+    assert!(error.message().contains("already shared with 2 Services"), "{error}");
+    assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::InvalidConfig, Retry::Backoff));
+    assert_eq!(world.count(Kind::Listener), 2);
+    // The listener that is there already does not count twice.
+    world.ensure(&mut others[0]).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_address_of_a_balancer_stays_if_another_service_has_come_to_use_it_meanwhile() {
+    let world = World::new();
+    let mut web = made(&world).await;
+    let (_, removal) = world.look(&mut web, false).await.unwrap();
+    world.ensure(&mut sharing(&world, &web, "other", 81)).await.unwrap();
+    let error = world.apply(&mut web, &removal.steps[0]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.message().contains("kube_service_kubernetes_default_other"), "{error}");
+    assert_eq!(world.count(Kind::FloatingIp), 1);
+    // A balancer that somebody has deleted meanwhile keeps nobody from deleting the address.
+    let world = World::new();
+    let mut web = made(&world).await;
+    let (_, removal) = world.look(&mut web, false).await.unwrap();
+    world.cloud.remove(Kind::LoadBalancer, &web.annotations[LB_ID]);
+    world.apply(&mut web, &removal.steps[0]).await.unwrap();
+    assert_eq!(world.count(Kind::FloatingIp), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -290,6 +290,123 @@ async fn an_answer_that_is_lost_leaves_no_double() {
     }
 }
 
+/// The ends of a call that leave open what came of it. Nothing has, yet.
+fn unclear() -> [Fault; 4] {
+    [Fault::Answer(504, "<html>Gateway Time-out</html>".to_owned()), bad_gateway(), Fault::Lost, Fault::Hanging]
+}
+
+fn bad_gateway() -> Fault {
+    Fault::Answer(502, "<html>Bad Gateway</html>".to_owned())
+}
+
+fn posts(world: &World, path: &str) -> usize {
+    world.writes().iter().filter(|call| **call == format!("POST {path}")).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_with_an_unclear_end_is_not_repeated_while_it_may_come_yet() {
+    for fault in unclear() {
+        let world = World::new();
+        world.cloud.inject(FaultSpec::always(fault.clone()).on(Method::POST, "loadbalancers").times(1));
+        let mut web = world.service();
+        let (_, plan) = world.look(&mut web, true).await.unwrap();
+        let create = &plan.steps[0];
+        // As the layers do, which try again at once.
+        for kind in [ErrorKind::Unavailable, ErrorKind::Conflict, ErrorKind::InProgress, ErrorKind::InProgress] {
+            let error = world.provider.apply(&web.key, create).await.unwrap_err();
+            assert_eq!(error.kind(), kind, "{fault:?}: {error}");
+        }
+        tokio::time::sleep(Duration::from_secs(90)).await;
+        world.provider.apply(&web.key, create).await.unwrap_err();
+        world.cloud.add_balancer(world.sent("POST loadbalancers")["loadbalancer"].clone()).unwrap();
+        world.ensure(&mut web).await.unwrap();
+        assert_eq!((posts(&world, "loadbalancers"), world.count(Kind::LoadBalancer)), (1, 1), "{fault:?}");
+        world.remove(&mut web).await.unwrap();
+        world.assert_empty();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_for_and_never_comes_is_told_and_asked_for_again_after_a_while() {
+    for (call, kind) in [("loadbalancers", Kind::LoadBalancer), ("security-groups", Kind::SecurityGroup)] {
+        let world = World::with(Options::default(), |config, _| config.load_balancer.manage_security_groups = true);
+        let before = world.count(kind);
+        world.cloud.inject(FaultSpec::always(bad_gateway()).on(Method::POST, call).times(1));
+        let mut web = world.service();
+        assert_eq!(world.ensure(&mut web).await.unwrap_err().kind(), ErrorKind::Unavailable, "{call}");
+        let told = world.ensure(&mut web).await.unwrap_err();
+        assert!(told.message().contains("may or may not be made") && told.message().contains("HTTP 502"), "{told}");
+        let start = tokio::time::Instant::now();
+        world.ensure(&mut web).await.unwrap();
+        assert!((100..140).contains(&start.elapsed().as_secs()), "{call}: {:?}", start.elapsed());
+        assert_eq!((posts(&world, call), world.count(kind)), (2, before + 1), "{call}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_octavia_itself_has_failed_at_is_asked_for_again_at_once() {
+    let world = World::new();
+    let fault = r#"{"faultcode": "Server", "faultstring": "An unknown exception occurred.", "debuginfo": null}"#;
+    world
+        .cloud
+        .inject(FaultSpec::always(Fault::Answer(500, fault.to_owned())).on(Method::POST, "loadbalancers").times(2));
+    let mut web = world.service();
+    let start = tokio::time::Instant::now();
+    for _ in 0..2 {
+        assert_eq!(world.ensure(&mut web).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+    world.ensure(&mut web).await.unwrap();
+    assert_eq!((posts(&world, "loadbalancers"), start.elapsed()), (3, Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_that_is_given_up_before_its_end_is_not_repeated_either() {
+    let world = World::new();
+    world.cloud.inject(FaultSpec::always(Fault::Hanging).on(Method::POST, "loadbalancers").times(1));
+    let mut web = world.service();
+    let (_, plan) = world.look(&mut web, true).await.unwrap();
+    let applied = world.provider.apply(&web.key, &plan.steps[0]);
+    assert!(tokio::time::timeout(Duration::from_secs(1), applied).await.is_err());
+    for kind in [ErrorKind::Conflict, ErrorKind::InProgress] {
+        assert_eq!(world.provider.apply(&web.key, &plan.steps[0]).await.unwrap_err().kind(), kind);
+    }
+    // One that fails before it was ever in service is the manager's own, and goes.
+    let id = world.cloud.add_balancer(world.sent("POST loadbalancers")["loadbalancer"].clone()).unwrap();
+    status(&world, "ERROR");
+    assert!(world.ensure(&mut web).await.unwrap_err().message().contains("it was deleted"));
+    world.ensure(&mut web).await.unwrap();
+    assert_ne!(text(&world.only(Kind::LoadBalancer), "id"), id);
+    assert_eq!(posts(&world, "loadbalancers"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_is_not_gone_while_its_balancer_may_come_yet() {
+    for (call, comes) in [("loadbalancers", true), ("loadbalancers", false), ("security-groups", false)] {
+        let world = World::with(Options::default(), |config, _| config.load_balancer.manage_security_groups = true);
+        world.cloud.inject(FaultSpec::always(bad_gateway()).on(Method::POST, call).times(1));
+        let mut web = world.service();
+        world.ensure(&mut web).await.unwrap_err();
+        if call == "security-groups" {
+            // What is there goes without delay.
+            assert_eq!(world.remove(&mut web).await.unwrap_err().kind(), ErrorKind::Conflict);
+            assert_eq!(world.count(Kind::LoadBalancer), 0);
+        }
+        let wish = world.wish(&web, false);
+        for _ in 0..2 {
+            world.provider.observe(std::slice::from_ref(&wish)).await.remove(0).unwrap_err();
+        }
+        let error = world.provider.observe(&[wish]).await.remove(0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InProgress, "{error}");
+        if comes {
+            world.cloud.add_balancer(world.sent("POST loadbalancers")["loadbalancer"].clone()).unwrap();
+        } else {
+            tokio::time::sleep(Duration::from_secs(120)).await;
+        }
+        world.remove(&mut web).await.unwrap();
+        world.assert_empty();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_manager_may_crash_after_any_call() {
     for wanted in [true, false] {

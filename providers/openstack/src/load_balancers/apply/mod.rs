@@ -17,6 +17,7 @@ use bowline_cloud::{Applied, Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
 use super::change::{BalancerRef, Change, Payload};
+use super::plan::sharer;
 use super::waiting::{ACTIVE, ERROR, PENDING_DELETE, Waiting, check_at_rest};
 use crate::api::octavia::{self as api, LoadBalancer};
 use crate::session::{CallError, Session};
@@ -58,9 +59,9 @@ impl Writer<'_> {
         let seen = match self.waiting.is_written(id) || change.needs_look() {
             true => match self.look(id, &change).await? {
                 // There are no floating IPs of IPv6, and which family a new balancer gets is not always known before.
-                Sight::Rest(balancer) if change.needs_address() && balancer.has_ipv6_vip() => return Ok(()),
-                Sight::Rest(balancer) => Some(balancer),
-                Sight::NothingToDo => return Ok(()),
+                Look::Rest(balancer) if change.needs_vip() && balancer.has_ipv6_vip() => return Ok(()),
+                Look::Rest(balancer) => Some(balancer),
+                Look::NothingToDo => return Ok(()),
             },
             false => None,
         };
@@ -75,22 +76,34 @@ impl Writer<'_> {
     }
 
     /// Whether the balancer can be changed now.
-    async fn look(&self, id: &str, change: &Change) -> Result<Sight> {
+    async fn look(&self, id: &str, change: &Change) -> Result<Look> {
         let balancer = match api::load_balancer(self.session, id).await {
             Ok(balancer) => Box::new(balancer),
             Err(error) if error.is_not_found() && change.is_farewell() => {
                 self.waiting.forget(id);
-                return Ok(Sight::NothingToDo);
+                return Ok(Look::NothingToDo);
             }
             Err(error) => return Err(told(error)),
         };
         let wait = self.waiting.saw(&balancer);
         match balancer.provisioning_status.as_str() {
-            ACTIVE => Ok(Sight::Rest(balancer)),
-            ERROR if change.deletes_balancer() => Ok(Sight::Rest(balancer)),
-            ERROR if self.waiting.is_fresh(id) => self.discard(id).await.map(|()| Sight::NothingToDo),
-            PENDING_DELETE if change.deletes_balancer() => Ok(Sight::NothingToDo),
-            _ => check_at_rest(APPLY, &balancer, wait).map(|()| Sight::Rest(balancer)),
+            ACTIVE => Ok(Look::Rest(balancer)),
+            ERROR if change.deletes_balancer() => Ok(Look::Rest(balancer)),
+            ERROR if self.waiting.is_fresh(id) => self.discard(id).await.map(|()| Look::NothingToDo),
+            PENDING_DELETE if change.deletes_balancer() => Ok(Look::NothingToDo),
+            _ => check_at_rest(APPLY, &balancer, wait).map(|()| Look::Rest(balancer)),
+        }
+    }
+
+    /// Another Service may have come to use it since the plan was made, which may be minutes ago.
+    async fn check_unshared(&self, balancer: &LoadBalancer, own: &str) -> Result<()> {
+        let id = &balancer.id;
+        match sharer(own, balancer, &self.listeners(id).await?) {
+            None => Ok(()),
+            Some(other) => {
+                let message = format!("load balancer {id} is not deleted: {other} has come to use it");
+                Err(Error::new(ErrorKind::Conflict, APPLY, message))
+            }
         }
     }
 
@@ -122,7 +135,7 @@ impl Writer<'_> {
 }
 
 /// What a look at a balancer tells whoever wants to change it.
-enum Sight {
+enum Look {
     /// It can be changed.
     Rest(Box<LoadBalancer>),
     /// It is as is wished already: gone, or going.
@@ -152,11 +165,12 @@ impl Change {
     /// It depends on what the balancer is like by then, whatever it was when the plan was made.
     fn needs_look(&self) -> bool {
         let retags = matches!(self, Change::UpdateLoadBalancer { tags, .. } if !tags.is_nothing());
-        retags || self.needs_address() || matches!(self, Change::DeleteLoadBalancer { .. })
+        let joins = matches!(self, Change::CreateListener { joins: Some(_), .. });
+        retags || joins || self.needs_vip() || matches!(self, Change::DeleteLoadBalancer { .. })
     }
 
     /// It needs the balancer's port.
-    fn needs_address(&self) -> bool {
+    fn needs_vip(&self) -> bool {
         matches!(self, Change::CreateFloatingIp { .. } | Change::AttachFloatingIp { .. })
     }
 

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use super::{APPLY, Writer, misplaced, text, told, with};
 use crate::api::network::{self as api, FloatingIp, SecurityGroup};
-use crate::api::octavia::LoadBalancer;
-use crate::load_balancers::change::{Change, GroupRef, SeenPort};
+use crate::api::octavia::{self, LoadBalancer};
+use crate::load_balancers::asked::Wanted;
+use crate::load_balancers::change::{Change, GroupRef, SeenPort, Sole};
 use crate::load_balancers::plan::taken;
 use crate::session::CallError;
 
@@ -21,8 +22,10 @@ impl Writer<'_> {
         let session = self.session;
         match change {
             Change::CreateFloatingIp { body, subnets } => {
-                let body =
-                    seen.map_or_else(|| body.clone(), |balancer| with(body.clone(), "port_id", &balancer.vip_port_id));
+                let body = match seen {
+                    Some(balancer) => with(body, "port_id", &balancer.vip_port_id),
+                    None => body,
+                };
                 self.create_floating_ip(body, &subnets).await
             }
             Change::AttachFloatingIp { id, port } => {
@@ -31,7 +34,12 @@ impl Writer<'_> {
             }
             Change::DetachFloatingIp { id, port } => self.detach_floating_ip(&id, &port).await,
             Change::UpdateFloatingIp { id, body } => api::update_floating_ip(session, &id, &body).await.map_err(told),
-            Change::DeleteFloatingIp { id, port } => self.delete_floating_ip(&id, &port).await,
+            Change::DeleteFloatingIp { id, port, leads_to: None } => self.delete_floating_ip(&id, &port).await,
+            Change::DeleteFloatingIp { id, port, leads_to: Some(sole) } => {
+                let _turn = self.waiting.turn(&sole.balancer).await;
+                self.check_sole(&sole).await?;
+                self.delete_floating_ip(&id, &port).await
+            }
             change => self.write_security(change).await,
         }
     }
@@ -60,18 +68,15 @@ impl Writer<'_> {
 
     /// From the first of the subnets that has one to give.
     async fn create_floating_ip(&self, body: Value, subnets: &[String]) -> Result<()> {
-        if subnets.is_empty() {
-            let made = self.try_floating_ip(&body).await?;
-            return made.map_err(told);
-        }
-        let mut last = None;
-        for subnet in subnets {
-            match self.try_floating_ip(&with(body.clone(), "subnet_id", subnet)).await? {
-                Ok(()) => return Ok(()),
-                Err(error) => last = Some(error),
+        let Some((last, others)) = subnets.split_last() else {
+            return self.try_floating_ip(&body).await?.map_err(told);
+        };
+        for subnet in others {
+            if self.try_floating_ip(&with(body.clone(), "subnet_id", subnet)).await?.is_ok() {
+                return Ok(());
             }
         }
-        Err(last.map_or_else(|| misplaced(&Change::CreateFloatingIp { body, subnets: subnets.to_vec() }), told))
+        self.try_floating_ip(&with(body, "subnet_id", last)).await?.map_err(told)
     }
 
     /// The inner error is a refusal, which another subnet may not have. A port has one floating IP at most, so that the second
@@ -106,6 +111,15 @@ impl Writer<'_> {
         }
     }
 
+    /// Whoever has come to use the balancer since the plan was made is reached by its address.
+    async fn check_sole(&self, sole: &Sole) -> Result<()> {
+        match octavia::load_balancer(self.session, &sole.balancer).await {
+            Ok(balancer) => self.check_unshared(&balancer, &sole.tag).await,
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(told(error)),
+        }
+    }
+
     async fn delete_floating_ip(&self, id: &str, port: &str) -> Result<()> {
         match api::floating_ip(self.session, id).await {
             Ok(floating) if !floating.port_id.is_empty() && floating.port_id != port => Err(moved(&floating)),
@@ -122,12 +136,17 @@ impl Writer<'_> {
 
     // ---- security groups
 
-    /// Neutron makes any number of groups of a name, so whether this one was made already has to be asked.
+    /// Neutron makes any number of groups of a name, so whether this one was made already has to be asked, and for a while nobody
+    /// may know.
     async fn create_group(&self, body: &Value) -> Result<()> {
-        if !self.groups_like(text(body, "name"), text(body, "description")).await?.is_empty() {
+        let name = text(body, "name");
+        let (asked, wanted) = (&self.waiting.asked, Wanted::SecurityGroup(name.to_owned()));
+        if !self.groups_like(name, text(body, "description")).await?.is_empty() {
+            asked.came(&wanted);
             return Ok(());
         }
-        api::create_security_group(self.session, body).await.map(drop).map_err(told)
+        let asking = asked.ask(APPLY, wanted)?;
+        asking.answered(api::create_security_group(self.session, body).await).map(drop).map_err(told)
     }
 
     async fn create_rule(&self, group: &GroupRef, body: Value) -> Result<()> {

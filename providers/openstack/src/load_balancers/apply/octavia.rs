@@ -4,9 +4,11 @@ use bowline_cloud::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
 use super::{APPLY, Writer, misplaced, text, told, with};
-use crate::api::octavia::{self as api, Listener, LoadBalancer, Pool};
+use crate::api::octavia::{self as api, Listener, LoadBalancer, Member, Pool};
+use crate::load_balancers::asked::Wanted;
 use crate::load_balancers::change::{Change, ListenerRef, PoolRef, Retag};
-use crate::load_balancers::plan::sharer;
+use crate::load_balancers::plan::check_room;
+use crate::session::CallError;
 
 impl Writer<'_> {
     pub(super) async fn write_to_octavia(&self, id: &str, seen: Option<&LoadBalancer>, change: Change) -> Result<()> {
@@ -14,11 +16,18 @@ impl Writer<'_> {
         match change {
             Change::UpdateLoadBalancer { body, tags } => self.update_balancer(id, seen, body, &tags).await,
             Change::DeleteLoadBalancer { cascade, tag } => {
-                self.check_unshared(id, seen, &tag).await?;
+                if let Some(balancer) = seen {
+                    self.check_unshared(balancer, &tag).await?;
+                }
                 self.delete_balancer(id, cascade).await
             }
             Change::DiscardLoadBalancer => self.discard(id).await,
-            Change::CreateListener { body } => self.create_listener(id, body).await,
+            Change::CreateListener { body, joins } => {
+                if let Some((joining, balancer)) = joins.as_ref().zip(seen) {
+                    check_room(APPLY, joining, balancer, &self.listeners(id).await?)?;
+                }
+                self.create_listener(id, body).await
+            }
             Change::UpdateListener { id: listener, body, tags } => {
                 self.update_listener(id, &listener, body, &tags).await
             }
@@ -55,38 +64,25 @@ impl Writer<'_> {
 
     // ---- the balancer itself
 
-    /// Octavia makes any number of balancers of a name, so whether this one was made already has to be asked.
+    /// Octavia makes any number of balancers of a name, so whether this one was made already has to be asked, and for a while
+    /// nobody may know.
     pub(super) async fn create_balancer(&self, body: &Value) -> Result<()> {
         let name = text(body, "name");
-        if self.waiting.made_as(name).is_some() || !self.named(name).await?.is_empty() {
+        if self.waiting.made_as(name).is_some() {
             return Ok(());
         }
-        let made = api::create_load_balancer(self.session, body).await.map_err(told)?;
+        if let Some(there) = self.named(name).await?.first() {
+            self.waiting.found(there);
+            return Ok(());
+        }
+        let asking = self.waiting.asked.ask(APPLY, Wanted::Balancer(name.to_owned()))?;
+        let made = asking.answered(api::create_load_balancer(self.session, body).await).map_err(told)?;
         self.waiting.made(name, &made.id);
         Ok(())
     }
 
-    /// Another Service may have come to use it since the plan was made, which may be minutes ago.
-    async fn check_unshared(&self, id: &str, seen: Option<&LoadBalancer>, own: &str) -> Result<()> {
-        let Some(balancer) = seen else { return Ok(()) };
-        match sharer(own, balancer, &self.listeners(id).await?) {
-            None => Ok(()),
-            Some(other) => {
-                let message = format!("load balancer {id} is not deleted: {other} has come to use it");
-                Err(Error::new(ErrorKind::Conflict, APPLY, message))
-            }
-        }
-    }
-
     async fn delete_balancer(&self, id: &str, cascade: bool) -> Result<()> {
-        let error = match api::delete_load_balancer(self.session, id, cascade).await {
-            Ok(()) => return Ok(()),
-            Err(error) => error,
-        };
-        match error.is_conflict() && self.is_going(id).await? {
-            true => Ok(()),
-            false => Err(told(error)),
-        }
+        unless_so(api::delete_load_balancer(self.session, id, cascade).await, self.is_going(id)).await
     }
 
     /// Deletes a balancer that has never been in service, as a whole. That is the end of this pass: the next one makes another.
@@ -117,20 +113,14 @@ impl Writer<'_> {
 
     async fn create_listener(&self, balancer: &str, body: Value) -> Result<()> {
         let wanted = with(body, "loadbalancer_id", balancer);
-        let error = match api::create_listener(self.session, &wanted).await {
-            Ok(_) => return Ok(()),
-            Err(error) => error,
-        };
         let is_it = |there: &Listener| {
             let port = wanted.get("protocol_port").and_then(Value::as_u64);
             there.protocol == text(&wanted, "protocol")
                 && Some(u64::from(there.protocol_port)) == port
                 && there.name == text(&wanted, "name")
         };
-        match error.is_conflict() && self.listeners(balancer).await?.iter().any(is_it) {
-            true => Ok(()),
-            false => Err(told(error)),
-        }
+        let is_there = async { Ok(self.listeners(balancer).await?.iter().any(is_it)) };
+        unless_so(api::create_listener(self.session, &wanted).await, is_there).await
     }
 
     async fn update_listener(&self, balancer: &str, id: &str, body: Value, tags: &Retag) -> Result<()> {
@@ -145,53 +135,32 @@ impl Writer<'_> {
     async fn create_pool(&self, balancer: &str, listener: &ListenerRef, body: Value) -> Result<()> {
         let listener = self.listener_id(balancer, listener).await?;
         let wanted = with(body, "listener_id", &listener);
-        let error = match api::create_pool(self.session, &wanted).await {
-            Ok(_) => return Ok(()),
-            Err(error) => error,
-        };
         let is_it = |there: &Pool| there.protocol == text(&wanted, "protocol") && there.name == text(&wanted, "name");
-        match error.is_conflict() && self.pool_of(balancer, &listener).await?.as_ref().is_some_and(is_it) {
-            true => Ok(()),
-            false => Err(told(error)),
-        }
+        let is_there = async { Ok(self.pool_of(balancer, &listener).await?.as_ref().is_some_and(is_it)) };
+        unless_so(api::create_pool(self.session, &wanted).await, is_there).await
     }
 
     async fn create_member(&self, pool: &str, wanted: &Value) -> Result<()> {
-        let error = match api::create_member(self.session, pool, wanted).await {
-            Ok(_) => return Ok(()),
-            Err(error) => error,
+        let is_it = |there: &Member| {
+            let port = wanted.get("protocol_port").and_then(Value::as_u64);
+            there.address == text(wanted, "address") && Some(u64::from(there.protocol_port)) == port
         };
-        if !error.is_conflict() {
-            return Err(told(error));
-        }
-        let members = api::members(self.session, pool).await.map_err(told)?;
-        let port = wanted.get("protocol_port").and_then(Value::as_u64);
-        let is_it = |address: &str, there: u16| address == text(wanted, "address") && Some(u64::from(there)) == port;
-        match members.iter().any(|there| is_it(&there.address, there.protocol_port)) {
-            true => Ok(()),
-            false => Err(told(error)),
-        }
+        let is_there = async { Ok(api::members(self.session, pool).await.map_err(told)?.iter().any(is_it)) };
+        unless_so(api::create_member(self.session, pool, wanted).await, is_there).await
     }
 
     async fn create_monitor(&self, pool: &str, body: Value) -> Result<()> {
         let wanted = with(body, "pool_id", pool);
-        let error = match api::create_health_monitor(self.session, &wanted).await {
-            Ok(_) => return Ok(()),
-            Err(error) => error,
+        let is_there = async {
+            let monitors = api::health_monitors(self.session, &[("pool_id", pool)]).await.map_err(told)?;
+            Ok(monitors.iter().any(|there| there.kind == text(&wanted, "type")))
         };
-        if !error.is_conflict() {
-            return Err(told(error));
-        }
-        let monitors = api::health_monitors(self.session, &[("pool_id", pool)]).await.map_err(told)?;
-        match monitors.iter().any(|there| there.kind == text(&wanted, "type")) {
-            true => Ok(()),
-            false => Err(told(error)),
-        }
+        unless_so(api::create_health_monitor(self.session, &wanted).await, is_there).await
     }
 
     // ---- what earlier steps have made
 
-    async fn listeners(&self, balancer: &str) -> Result<Vec<Listener>> {
+    pub(super) async fn listeners(&self, balancer: &str) -> Result<Vec<Listener>> {
         api::listeners(self.session, &[("loadbalancer_id", balancer)]).await.map_err(told)
     }
 
@@ -217,6 +186,18 @@ impl Writer<'_> {
     async fn pool_of(&self, balancer: &str, listener: &str) -> Result<Option<Pool>> {
         let pools = api::pools(self.session, &[("loadbalancer_id", balancer)]).await.map_err(told)?;
         Ok(pools.into_iter().find(|pool| pool.listeners.iter().any(|served| served.id == listener)))
+    }
+}
+
+/// What came of a call. A conflict may be with an earlier attempt that came through: `is_so` tells, and is asked only then.
+async fn unless_so<T>(
+    called: std::result::Result<T, CallError>,
+    is_so: impl Future<Output = Result<bool>>,
+) -> Result<()> {
+    match called {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_conflict() && is_so.await? => Ok(()),
+        Err(error) => Err(told(error)),
     }
 }
 

@@ -144,6 +144,7 @@ impl Observer<'_> {
     }
 
     fn one(&self, balancer: LoadBalancer, by_id: bool) -> Found {
+        self.waiting.found(&balancer);
         let fresh = self.waiting.is_fresh(&balancer.id);
         Found::One { balancer: Box::new(balancer), by_id, adopted: false, fresh }
     }

@@ -26,6 +26,7 @@ use futures::{StreamExt as _, stream, try_join};
 use tokio::time::{Instant, sleep};
 
 use super::annotations::{LOAD_BALANCER_ID, Reader};
+use super::asked::Wanted;
 use super::names::Names;
 use super::observation::{Features, Observation, Problems};
 use super::problem::Problem;
@@ -143,7 +144,23 @@ impl Observer<'_> {
         )?;
         let seen =
             Observation { features, found, wait, listeners, pools, floating, security, ..Observation::default() };
+        self.check_nothing_comes(&names, &seen)?;
         status::of_removal(self.config, wish, &seen)
+    }
+}
+
+impl Observer<'_> {
+    /// Where nothing is left, something may come yet that was asked for a moment ago; nobody would look after it any more.
+    fn check_nothing_comes(&self, names: &Names<'_>, seen: &Observation) -> Result<()> {
+        let asked = &self.waiting.asked;
+        for group in &seen.security.groups {
+            asked.came(&Wanted::SecurityGroup(group.name.clone()));
+        }
+        if !seen.is_nothing() {
+            return Ok(());
+        }
+        asked.check(OBSERVE, &Wanted::Balancer(names.balancer()))?;
+        asked.check(OBSERVE, &Wanted::SecurityGroup(names.security_group()))
     }
 }
 

@@ -11,7 +11,7 @@ use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use bowline_core::{FieldChange, Notice, Verb};
 use serde_json::{Map, Value};
 
-use super::super::change::Change;
+use super::super::change::{Change, Sole};
 use super::super::names::FLOATING_IP_MARK;
 use super::{Context, Draft, PLAN, field};
 use crate::api::network::FloatingIp;
@@ -43,19 +43,19 @@ pub(super) fn is_ours(floating: &FloatingIp) -> bool {
     floating.description.contains(FLOATING_IP_MARK)
 }
 
-/// A step that deletes it.
-pub(super) fn delete(floating: &FloatingIp, draft: &mut Draft) {
-    delete_because(floating, Vec::new(), draft);
+/// A step that deletes it, before the balancer that it leads to.
+pub(super) fn delete_with(floating: &FloatingIp, sole: Sole, draft: &mut Draft) {
+    delete_because(floating, Vec::new(), Some(sole), draft);
 }
 
 /// A step that deletes one whose Service is gone. One that was kept on purpose looks just the same, so whoever is asked whether
 /// it shall go is told.
 pub(super) fn delete_leftover(floating: &FloatingIp, draft: &mut Draft) {
-    delete_because(floating, vec![field("perhaps kept on purpose (keep-floatingip)", None, None)], draft);
+    delete_because(floating, vec![field("perhaps kept on purpose (keep-floatingip)", None, None)], None, draft);
 }
 
-fn delete_because(floating: &FloatingIp, changes: Vec<FieldChange>, draft: &mut Draft) {
-    let change = Change::DeleteFloatingIp { id: floating.id.clone(), port: floating.port_id.clone() };
+fn delete_because(floating: &FloatingIp, changes: Vec<FieldChange>, leads_to: Option<Sole>, draft: &mut Draft) {
+    let change = Change::DeleteFloatingIp { id: floating.id.clone(), port: floating.port_id.clone(), leads_to };
     draft.push(None, Verb::Delete, FLOATING_IP, &floating.floating_ip_address, changes, change);
 }
 
@@ -63,7 +63,7 @@ fn delete_because(floating: &FloatingIp, changes: Vec<FieldChange>, draft: &mut 
 
 fn take_off(context: &Context<'_>, attached: &FloatingIp, draft: &mut Draft) {
     if is_ours(attached) && !context.settings.floating.keep {
-        return delete(attached, draft);
+        return delete_because(attached, Vec::new(), None, draft);
     }
     let changes = vec![field("port_id", Some(attached.port_id.clone()), None)];
     let change = Change::DetachFloatingIp { id: attached.id.clone(), port: attached.port_id.clone() };

@@ -8,7 +8,7 @@ use bowline_core::{FieldChange, PortSpec, Verb};
 use ipnet::IpNet;
 use serde_json::{Map, Value, json};
 
-use super::super::change::{Change, ListenerRef, PoolRef, Retag};
+use super::super::change::{Change, Joining, ListenerRef, PoolRef, Retag};
 use super::super::names::Part;
 use super::{Context, Draft, PLAN, field, members, pools};
 use crate::api::octavia::Listener;
@@ -174,7 +174,9 @@ fn create(context: &Context<'_>, index: usize, port: &PortSpec, draft: &mut Draf
     let told = body.iter().filter(|(key, _)| !matches!(key.as_str(), "name" | "tags"));
     let changes = told.map(|(key, value)| field(key, None, Some(text(value)))).collect();
     let name = context.names.part(Part::Listener, index);
-    draft.octavia(Verb::Create, KIND, &name, changes, Change::CreateListener { body: Value::Object(body) });
+    let most = context.config.load_balancer.max_shared;
+    let joins = (!context.owner).then(|| Joining { tag: context.names.balancer(), most });
+    draft.octavia(Verb::Create, KIND, &name, changes, Change::CreateListener { body: Value::Object(body), joins });
     let protocol = context.settings.listener_protocol(port.protocol).to_owned();
     ListenerRef::At { protocol, port: port.port }
 }

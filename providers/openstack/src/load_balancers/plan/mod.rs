@@ -46,6 +46,7 @@ use crate::api::octavia::LoadBalancer;
 
 use draft::{Draft, field};
 pub(super) use floating::taken;
+pub(super) use ownership::check_room;
 pub(super) use removal::{goes_with, sharer};
 
 /// What is being done, in errors.

@@ -1,16 +1,18 @@
 //! Whose the balancer is, and whether the Service may use it.
 
+use std::collections::BTreeSet;
+
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use bowline_core::Verb;
 use serde_json::{Map, Value, json};
 
-use super::super::change::{BalancerRef, Change, Retag};
+use super::super::change::{BalancerRef, Change, Joining, Retag};
 use super::super::names::{Names, SERVICE_PREFIX};
 use super::super::observation::{Found, Observation};
 use super::super::settings::Settings;
 use super::{Draft, PLAN, field, rename};
 use crate::Config;
-use crate::api::octavia::LoadBalancer;
+use crate::api::octavia::{Listener, LoadBalancer};
 
 /// Whether the balancer that was found is the Service's own. What makes it so is done, or why the Service cannot use it.
 pub(super) fn settle(
@@ -35,7 +37,7 @@ pub(super) fn settle(
     if names.is_balancer(&balancer.name) {
         return Ok(true);
     }
-    check_sharing(config, settings, names, seen.features.tags, balancer)?;
+    check_sharing(config, settings, names, seen, balancer)?;
     Ok(false)
 }
 
@@ -64,28 +66,51 @@ fn adopt(names: Names<'_>, with_tags: bool, balancer: &mut LoadBalancer, draft: 
     Ok(())
 }
 
+/// Whether a balancer has room for one Service more, or has the Service already. Listeners are tagged first, and count: several may
+/// come at the same time.
+pub(in super::super) fn check_room(
+    operation: &str,
+    joining: &Joining,
+    balancer: &LoadBalancer,
+    listeners: &[Listener],
+) -> Result<()> {
+    let Joining { tag: own, most } = joining;
+    let sharers: BTreeSet<_> = service_tags(balancer, listeners).collect();
+    let is_full = i64::try_from(sharers.len()).is_ok_and(|sharers| sharers + 1 > *most);
+    if sharers.contains(own) || !is_full {
+        return Ok(());
+    }
+    let (id, sharers) = (&balancer.id, sharers.len());
+    let message = format!(
+        "load balancer {id} already shared with {sharers} Services; max-shared-lb in [LoadBalancer] allows {most} in all"
+    );
+    Err(Error::new(ErrorKind::InvalidConfig, operation, message).retry(Retry::Backoff))
+}
+
+/// The tags of all Services that use a balancer. Their listeners have them first, the balancer has them when all is done.
+pub(super) fn service_tags<'a>(
+    balancer: &'a LoadBalancer,
+    listeners: &'a [Listener],
+) -> impl Iterator<Item = &'a String> {
+    let tags = balancer.tags.iter().chain(listeners.iter().flat_map(|listener| &listener.tags));
+    tags.filter(|tag| tag.starts_with(SERVICE_PREFIX))
+}
+
 /// Whether the Service may use a balancer that is another's, or was made by hand.
 fn check_sharing(
     config: &Config,
     settings: &Settings,
     names: Names<'_>,
-    with_tags: bool,
+    seen: &Observation,
     balancer: &LoadBalancer,
 ) -> Result<()> {
     let id = &balancer.id;
-    if !with_tags {
+    if !seen.features.tags {
         let message = format!("load balancer {id} cannot be shared: that needs tags, which Octavia has since 2.5");
         return Err(Error::new(ErrorKind::Unsupported, PLAN, message));
     }
-    let sharers = balancer.tags.iter().filter(|tag| tag.starts_with(SERVICE_PREFIX)).count();
-    let most = config.load_balancer.max_shared;
-    let is_full = i64::try_from(sharers).is_ok_and(|sharers| sharers + 1 > most);
-    if !balancer.tags.contains(&names.balancer()) && is_full {
-        let message = format!(
-            "load balancer {id} already shared with {sharers} Services; max-shared-lb in [LoadBalancer] allows {most} in all"
-        );
-        return Err(Error::new(ErrorKind::InvalidConfig, PLAN, message).retry(Retry::Backoff));
-    }
+    let joining = Joining { tag: names.balancer(), most: config.load_balancer.max_shared };
+    check_room(PLAN, &joining, balancer, &seen.listeners)?;
     if settings.internal {
         let message = format!("internal Service cannot share a load balancer: {id} belongs to {}", balancer.name);
         return Err(Error::new(ErrorKind::InvalidConfig, PLAN, message));

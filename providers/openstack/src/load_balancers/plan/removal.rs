@@ -12,11 +12,11 @@ use bowline_core::{LoadBalancerWish, Verb};
 use serde_json::json;
 
 use super::super::annotations::{KEEP_FLOATING_IP, Reader};
-use super::super::change::{BalancerRef, Change, Retag};
+use super::super::change::{BalancerRef, Change, Retag, Sole};
 use super::super::names::{Names, SERVICE_PREFIX};
 use super::super::observation::{Found, Observation, SeenPool, Stray};
 use super::super::waiting::{ERROR, check_at_rest};
-use super::{Draft, PLAN, field, floating, security, several};
+use super::{Draft, PLAN, field, floating, ownership, security, several};
 use crate::Config;
 use crate::api::octavia::{Listener, LoadBalancer};
 
@@ -46,14 +46,13 @@ pub(in super::super) fn goes_with(wish: &LoadBalancerWish, balancer: &LoadBalanc
     balancer.name.starts_with(SERVICE_PREFIX) && is_used && sharer(&own, balancer, listeners).is_none()
 }
 
-/// The tag of another Service that uses the balancer. Its listeners have the tag first, the balancer has it when all is done.
+/// The tag of another Service that uses the balancer.
 pub(in super::super) fn sharer<'a>(
     own: &str,
     balancer: &'a LoadBalancer,
     listeners: &'a [Listener],
 ) -> Option<&'a String> {
-    let tags = balancer.tags.iter().chain(listeners.iter().flat_map(|listener| &listener.tags));
-    tags.into_iter().find(|tag| tag.starts_with(SERVICE_PREFIX) && *tag != own)
+    ownership::service_tags(balancer, listeners).find(|tag| *tag != own)
 }
 
 /// One that has failed before it was ever in service. Nothing of it can be changed any more, so it goes as a whole.
@@ -79,7 +78,8 @@ fn delete(
     draft.balancer = Some(BalancerRef::Id(balancer.id.clone()));
     let keep = Reader::new(&wish.annotations).boolean(KEEP_FLOATING_IP).unwrap_or_default();
     if let Some(attached) = seen.floating.attached.as_ref().filter(|attached| floating::is_ours(attached) && !keep) {
-        floating::delete(attached, draft);
+        let sole = Sole { balancer: balancer.id.clone(), tag: Names::of(&wish.key).balancer() };
+        floating::delete_with(attached, sole, draft);
     }
     // One that has failed can only go as a whole.
     let cascade = config.load_balancer.cascade_delete || has_failed;

@@ -19,7 +19,7 @@ pub(super) fn apply(seen: &mut Observation, payload: Payload) {
             merge(balancer, &body);
             balancer.tags = tags.applied_to(&balancer.tags);
         }
-        Change::CreateListener { body } => drop(create_listener(seen, &body)),
+        Change::CreateListener { body, .. } => drop(create_listener(seen, &body)),
         Change::UpdateListener { id, body, tags } => {
             let listener = find(&mut seen.listeners, |one| one.id == id);
             merge(listener, &body);

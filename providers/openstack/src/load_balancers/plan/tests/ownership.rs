@@ -228,6 +228,11 @@ fn case_074_a_third_service_is_one_too_many() {
         |balancer: &mut LoadBalancer| balancer.tags = vec![LB_NAME.to_owned(), "blue".to_owned(), "red".to_owned()];
     assert!(external(made()).touched_balancer(plain).joined_by("b").planned().is_ok());
     assert!(full.named("b").planned().is_ok());
+    // One that has come as far as to its listener is there.
+    let coming = external(made()).touched(|seen| {
+        seen.listeners[0].tags.push("kube_service_kubernetes_default_b".to_owned());
+    });
+    assert!(coming.joined_by("c").refusal().message().contains("already shared with 2 Services"));
 }
 
 #[test]
