@@ -33,7 +33,7 @@ use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancers, Result};
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, Step};
 use futures::try_join;
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use tokio::sync::OnceCell;
 
 use crate::api::{network, octavia};
@@ -123,10 +123,12 @@ impl LoadBalancers for OpenStack {
         Ok(list::owners(cluster, &balancers, &listeners, &floating_ips, &groups))
     }
 
+    /// No call is made, and the plan depends on what it is given alone; it is counted, for the metrics.
     fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
         let planned = match (state, &wish.spec) {
-            (Some(state), _) => read(plan::PLAN, state.resources.clone())
-                .and_then(|seen: Observation| plan::plan(&self.config, wish, seen)),
+            (Some(state), _) => {
+                read(plan::PLAN, &state.resources).and_then(|seen: Observation| plan::plan(&self.config, wish, seen))
+            }
             (None, None) => Ok(Plan::default()),
             (None, Some(_)) => {
                 Err(Error::new(ErrorKind::Unexpected, plan::PLAN, "nothing was looked up for this balancer"))
@@ -137,16 +139,17 @@ impl LoadBalancers for OpenStack {
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
-        let payload = read(APPLY, step.payload.clone())?;
+        let payload = read(APPLY, &step.payload)?;
         let Memory { waiting, passes, .. } = &self.balancers;
+        passes.applies(key);
         let applied = Writer { session: &self.session, waiting }.write(payload).await;
-        applied.inspect_err(|error| passes.step_failed(&self.metrics, key, step, error.kind()))
+        applied.inspect_err(|error| passes.step_failed(&self.metrics, key, step, error))
     }
 }
 
 /// What this provider wrote down itself.
-fn read<T: DeserializeOwned>(operation: &str, written: serde_json::Value) -> Result<T> {
-    serde_json::from_value(written).map_err(|error| {
+fn read<'a, T: Deserialize<'a>>(operation: &str, written: &'a serde_json::Value) -> Result<T> {
+    T::deserialize(written).map_err(|error| {
         Error::new(ErrorKind::Unexpected, operation, format!("this is not what this provider wrote: {error}"))
     })
 }
