@@ -66,8 +66,9 @@ impl Memory {
 }
 
 impl OpenStack {
-    /// What this Octavia can do. One that refuses to list its versions is one of which nothing is expected; one that does not
-    /// answer at all is an error, or else a balancer would be made that is open to everybody.
+    /// What this Octavia can do. One that refuses to list its versions, or leads elsewhere, or lists something else, is one of which
+    /// nothing is expected: often a gateway passes on nothing but what is below the version. One that does not answer is an error, or
+    /// else a balancer would be made that is open to everybody.
     async fn features(&self) -> Result<Features> {
         let ask = || async {
             let versions = octavia::versions(&self.session).await?;
@@ -77,7 +78,10 @@ impl OpenStack {
         let asked: std::result::Result<&Features, CallError> = self.balancers.features.get_or_try_init(ask).await;
         match asked {
             Ok(features) => Ok(*features),
-            Err(error) if matches!(error.status(), Some(400 | 403 | 404 | 405 | 406)) => Ok(Features::default()),
+            Err(CallError::Garbled { .. }) => Ok(Features::default()),
+            Err(error) if matches!(error.status(), Some(300..400 | 400 | 403 | 404 | 405 | 406)) => {
+                Ok(Features::default())
+            }
             Err(error) => Err(error.explain(OBSERVE)),
         }
     }
@@ -96,13 +100,8 @@ impl LoadBalancers for OpenStack {
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
         let Memory { waiting, passes, .. } = &self.balancers;
         passes.begin(wishes);
-        let seen = match self.features().await {
-            Ok(features) => {
-                let (session, config) = (&self.session, &self.config);
-                Observer { session, config, waiting, features }.observe(wishes).await
-            }
-            Err(error) => wishes.iter().map(|_| Err(error.clone())).collect(),
-        };
+        let (session, config, features) = (&self.session, &self.config, &self.features().await);
+        let seen = Observer { session, config, waiting, features }.observe(wishes).await;
         for (wish, seen) in wishes.iter().zip(&seen) {
             if let Err(error) = seen {
                 passes.failed(&self.metrics, &wish.key, error.kind());

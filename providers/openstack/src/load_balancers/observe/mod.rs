@@ -23,12 +23,12 @@ use futures::{StreamExt as _, stream, try_join};
 use super::annotations::{LOAD_BALANCER_ID, Reader};
 use super::asked::Wanted;
 use super::names::Names;
-use super::observation::{Features, Found, Observation};
+use super::observation::{Features, Found, Observation, SeenPool};
 use super::settings::Settings;
 use super::status;
 use super::waiting::{DELETED, PENDING_DELETE, Waiting};
 use crate::Config;
-use crate::api::octavia::LoadBalancer;
+use crate::api::octavia::{Listener, LoadBalancer};
 use crate::session::{CallError, Session};
 
 use find::Marks;
@@ -51,7 +51,8 @@ pub(super) struct Observer<'a> {
     pub(super) session: &'a Session,
     pub(super) config: &'a Config,
     pub(super) waiting: &'a Waiting,
-    pub(super) features: Features,
+    /// An error while nobody knows: what is there already is looked after all the same.
+    pub(super) features: &'a Result<Features>,
 }
 
 impl Observer<'_> {
@@ -89,11 +90,13 @@ impl Observer<'_> {
             adopt: settings.adopt.as_deref(),
         };
         let found = self.find(sight, marks).await?;
-        let features = self.features;
+        if let (Found::Nothing, Err(error)) = (&found, self.features) {
+            return Err(error.clone());
+        }
         let balancer = found.balancer();
         let wait = balancer.and_then(|balancer| self.waiting.saw(balancer));
         if wait.is_some() {
-            let seen = Observation { features, found, wait, ..Observation::default() };
+            let seen = Observation { found, wait, ..Observation::default() };
             return status::of_service(self.config, &settings, &seen);
         }
         let (places, ()) = try_join!(self.places(sight, spec, &settings), self.check_certificate(&settings))?;
@@ -102,6 +105,7 @@ impl Observer<'_> {
             self.floating(sight, spec, &settings, balancer),
             self.security(sight, &marks.names, spec, &settings, &places, balancer)
         )?;
+        let features = self.features_with(balancer, &listeners, &pools);
         let seen = Observation { features, found, wait, listeners, pools, floating, security, places, notices };
         status::of_service(self.config, &settings, &seen)
     }
@@ -111,11 +115,10 @@ impl Observer<'_> {
         let names = Names::of(&wish.key);
         let marks = Marks { names, id: Reader::new(&wish.annotations).something(LOAD_BALANCER_ID), adopt: None };
         let found = self.find_for_removal(sight, marks).await?;
-        let features = self.features;
         let balancer = found.balancer();
         let wait = balancer.and_then(|balancer| self.waiting.saw(balancer));
         if wait.is_some() {
-            let seen = Observation { features, found, wait, ..Observation::default() };
+            let seen = Observation { found, wait, ..Observation::default() };
             return status::of_removal(self.config, wish, &seen);
         }
         let ((listeners, pools), floating, security) = try_join!(
@@ -123,6 +126,7 @@ impl Observer<'_> {
             self.floating_to_remove(sight, &names, balancer),
             self.security_to_remove(sight, &names, balancer.is_some())
         )?;
+        let features = self.features_with(balancer, &listeners, &pools);
         let seen =
             Observation { features, found, wait, listeners, pools, floating, security, ..Observation::default() };
         self.check_nothing_comes(&names, &seen)?;
@@ -131,6 +135,16 @@ impl Observer<'_> {
 }
 
 impl Observer<'_> {
+    fn features_with(&self, balancer: Option<&LoadBalancer>, listeners: &[Listener], pools: &[SeenPool]) -> Features {
+        match (self.features, balancer) {
+            (Ok(features), _) => *features,
+            (Err(_), Some(balancer)) => {
+                Features::shown_by(balancer, listeners, pools, &self.config.load_balancer.provider)
+            }
+            (Err(_), None) => Features::default(),
+        }
+    }
+
     /// Where nothing is left, something may come yet that was asked for a moment ago; nobody would look after it any more.
     fn check_nothing_comes(&self, names: &Names<'_>, seen: &Observation) -> Result<()> {
         let asked = &self.waiting.asked;
