@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_core::Step;
 use serde::{Deserialize, Serialize};
 
 /// The outcome of asking a cloud.
@@ -140,6 +141,11 @@ impl Error {
     /// What callers branch on.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
+    }
+
+    /// The plan goes on without this step: it can be done without, and the cloud refuses it.
+    pub fn leaves_out(&self, step: &Step) -> bool {
+        step.dispensable.is_some() && self.kind().is_refusal()
     }
 
     /// When trying again makes sense.

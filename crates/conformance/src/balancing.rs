@@ -179,7 +179,7 @@ impl<'a> Balancing<'a> {
         for step in &plan.steps {
             match self.apply(wish, step).await {
                 Ok(_) => {}
-                Err(error) if is_refused(step, &error) => refused.push(step.clone()),
+                Err(error) if error.leaves_out(step) => refused.push(step.clone()),
                 Err(error) => return Ok(Err(error)),
             }
         }
@@ -224,7 +224,7 @@ impl<'a> Balancing<'a> {
                 }
                 done += 1;
                 match self.apply(wish, &step).await {
-                    Err(error) if is_refused(&step, &error) => refused.push(step),
+                    Err(error) if error.leaves_out(&step) => refused.push(step),
                     Err(error) => return broken(format!("an error from a sound cloud: {error}")),
                     Ok(_) => {}
                 }
@@ -257,7 +257,7 @@ impl<'a> Balancing<'a> {
             match self.apply(wish, &step).await {
                 Ok(Applied::Noted(annotations)) => notes.extend(annotations),
                 Ok(_) => {}
-                Err(error) if is_refused(&step, &error) => {}
+                Err(error) if error.leaves_out(&step) => {}
                 Err(error) => return broken(format!("an error from a sound cloud: {error}")),
             }
         }
@@ -293,11 +293,6 @@ pub(crate) fn happens(hand: Hand, what: &str) -> Verdict<bool> {
         Hand::Never => Ok(false),
         Hand::Cannot => Err(Stop::BenchCannot(what.to_owned())),
     }
-}
-
-/// It is not done, and need not be.
-pub(crate) fn is_refused(step: &Step, error: &Error) -> bool {
-    step.dispensable.is_some() && error.kind().is_refusal()
 }
 
 /// The target that the Node of this machine is.

@@ -58,7 +58,7 @@ async fn round(orphan: &Orphan) -> Result<bool, Error> {
     let Some(plan) = plan(&orphan.cloud, &orphan.key).await? else { return Ok(true) };
     for step in &plan.steps {
         match orphan.cloud.layers().apply_load_balancer(&orphan.key, step).await {
-            Err(error) if step.dispensable.is_some() && error.kind().is_refusal() => {}
+            Err(error) if error.leaves_out(step) => {}
             applied => drop(applied?),
         }
     }

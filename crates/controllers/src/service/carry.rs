@@ -123,7 +123,7 @@ impl Pass<'_> {
                     }
                     last = applied;
                 }
-                Err(error) if step.dispensable.is_some() && error.kind().is_refusal() => job.refuse(step, &error),
+                Err(error) if error.leaves_out(&step) => job.refuse(step, &error),
                 Err(error) => {
                     if error.kind() == ErrorKind::InProgress {
                         job.leave(sight, std::iter::once(step).chain(steps).collect());

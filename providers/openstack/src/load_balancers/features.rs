@@ -1,6 +1,7 @@
 //! What an Octavia can do, by its version.
 
-use super::observation::Features;
+use super::observation::{Features, SeenPool};
+use crate::api::octavia::{Listener, LoadBalancer};
 
 /// The provider that differs from all others.
 pub(crate) const OVN: &str = "ovn";
@@ -19,6 +20,29 @@ impl Features {
             allowed_cidrs: since(12) && !is_ovn,
             availability_zones: since(14) && !is_ovn,
             http_monitors_on_udp: since(16) && !is_ovn,
+            guessed: false,
+        }
+    }
+
+    /// Of an Octavia that does not say: what it has shows some of what it can do. What it does not show is neither compared nor
+    /// written.
+    pub(crate) fn shown_by(
+        balancer: &LoadBalancer,
+        listeners: &[Listener],
+        pools: &[SeenPool],
+        provider: &str,
+    ) -> Features {
+        let can_more = provider != OVN;
+        let asks_over_http = |seen: &SeenPool| {
+            seen.pool.protocol == "UDP" && seen.monitor.as_ref().is_some_and(|monitor| monitor.kind == "HTTP")
+        };
+        Features {
+            timeouts: can_more && listeners.iter().any(|listener| listener.timeout_client_data != 0),
+            tags: !balancer.tags.is_empty() || listeners.iter().any(|listener| !listener.tags.is_empty()),
+            allowed_cidrs: can_more && listeners.iter().any(|listener| !listener.allowed_cidrs.is_empty()),
+            http_monitors_on_udp: can_more && pools.iter().any(asks_over_http),
+            guessed: true,
+            ..Features::default()
         }
     }
 }
@@ -31,9 +55,12 @@ fn version(id: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::octavia::HealthMonitor;
+    use std::slice::from_ref;
 
     fn all(features: Features) -> [bool; 6] {
-        let Features { timeouts, tags, flavors, allowed_cidrs, availability_zones, http_monitors_on_udp } = features;
+        let Features { timeouts, tags, flavors, allowed_cidrs, availability_zones, http_monitors_on_udp, .. } =
+            features;
         [timeouts, tags, flavors, allowed_cidrs, availability_zones, http_monitors_on_udp]
     }
 
@@ -51,6 +78,24 @@ mod tests {
     fn ovn_has_tags_and_nothing_else() {
         assert_eq!(all(Features::of(["v2.26"], OVN)), [false, true, false, false, false, false]);
         assert_eq!(all(Features::of(["v2.4"], OVN)), [false; 6]);
+    }
+
+    #[test]
+    fn what_there_is_shows_what_octavia_can_do() {
+        let nothing = (LoadBalancer::default(), Listener::default(), SeenPool::default());
+        let shown = |(balancer, listener, pool): &(LoadBalancer, Listener, SeenPool), provider| {
+            let features = Features::shown_by(balancer, from_ref(listener), from_ref(pool), provider);
+            assert!(features.guessed);
+            all(features)
+        };
+        assert_eq!(shown(&nothing, "amphora"), [false; 6]);
+        let some = || vec!["a".to_owned()];
+        let mut everything = nothing;
+        everything.1 = Listener { timeout_client_data: 1, allowed_cidrs: some(), tags: some(), ..everything.1 };
+        everything.2.pool.protocol = "UDP".to_owned();
+        everything.2.monitor = Some(HealthMonitor { kind: "HTTP".to_owned(), ..HealthMonitor::default() });
+        assert_eq!(shown(&everything, "amphora"), [true, true, false, true, false, true]);
+        assert_eq!(shown(&everything, OVN), [false, true, false, false, false, false]);
     }
 
     #[test]

@@ -35,7 +35,7 @@ use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancers, Result};
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, Step};
 use futures::try_join;
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use tokio::sync::OnceCell;
 
 use crate::api::{network, octavia};
@@ -69,8 +69,9 @@ impl Memory {
 }
 
 impl OpenStack {
-    /// What this Octavia can do. One that refuses to list its versions is one of which nothing is expected; one that does not
-    /// answer at all is an error, or else a balancer would be made that is open to everybody.
+    /// What this Octavia can do. One that refuses to list its versions, or leads elsewhere, or lists something else, is one of which
+    /// nothing is expected: often a gateway passes on nothing but what is below the version. One that does not answer is an error, or
+    /// else a balancer would be made that is open to everybody.
     async fn features(&self) -> Result<Features> {
         let ask = || async {
             let versions = octavia::versions(&self.session).await?;
@@ -80,7 +81,10 @@ impl OpenStack {
         let asked: std::result::Result<&Features, CallError> = self.balancers.features.get_or_try_init(ask).await;
         match asked {
             Ok(features) => Ok(*features),
-            Err(error) if matches!(error.status(), Some(400 | 403 | 404 | 405 | 406)) => Ok(Features::default()),
+            Err(CallError::Garbled { .. }) => Ok(Features::default()),
+            Err(error) if matches!(error.status(), Some(300..400 | 400 | 403 | 404 | 405 | 406)) => {
+                Ok(Features::default())
+            }
             Err(error) => Err(error.explain(OBSERVE)),
         }
     }
@@ -99,13 +103,8 @@ impl LoadBalancers for OpenStack {
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
         let Memory { waiting, passes, .. } = &self.balancers;
         passes.begin(wishes);
-        let seen = match self.features().await {
-            Ok(features) => {
-                let (session, config) = (&self.session, &self.config);
-                Observer { session, config, waiting, features }.observe(wishes).await
-            }
-            Err(error) => wishes.iter().map(|_| Err(error.clone())).collect(),
-        };
+        let (session, config, features) = (&self.session, &self.config, &self.features().await);
+        let seen = Observer { session, config, waiting, features }.observe(wishes).await;
         for (wish, seen) in wishes.iter().zip(&seen) {
             if let Err(error) = seen {
                 passes.failed(&self.metrics, &wish.key, error.kind());
@@ -126,10 +125,12 @@ impl LoadBalancers for OpenStack {
         Ok(list::owners(cluster, &balancers, &listeners, &floating_ips, &groups))
     }
 
+    /// No call is made, and the plan depends on what it is given alone; it is counted, for the metrics.
     fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
         let planned = match (state, &wish.spec) {
-            (Some(state), _) => read(plan::PLAN, state.resources.clone())
-                .and_then(|seen: Observation| plan::plan(&self.config, wish, seen)),
+            (Some(state), _) => {
+                read(plan::PLAN, &state.resources).and_then(|seen: Observation| plan::plan(&self.config, wish, seen))
+            }
             (None, None) => Ok(Plan::default()),
             (None, Some(_)) => {
                 Err(Error::new(ErrorKind::Unexpected, plan::PLAN, "nothing was looked up for this balancer"))
@@ -140,16 +141,17 @@ impl LoadBalancers for OpenStack {
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
-        let payload = read(APPLY, step.payload.clone())?;
+        let payload = read(APPLY, &step.payload)?;
         let Memory { waiting, passes, .. } = &self.balancers;
+        passes.applies(key);
         let applied = Writer { session: &self.session, waiting }.write(payload).await;
-        applied.inspect_err(|error| passes.step_failed(&self.metrics, key, step, error.kind()))
+        applied.inspect_err(|error| passes.step_failed(&self.metrics, key, step, error))
     }
 }
 
 /// What this provider wrote down itself.
-fn read<T: DeserializeOwned>(operation: &str, written: serde_json::Value) -> Result<T> {
-    serde_json::from_value(written).map_err(|error| {
+fn read<'a, T: Deserialize<'a>>(operation: &str, written: &'a serde_json::Value) -> Result<T> {
+    T::deserialize(written).map_err(|error| {
         Error::new(ErrorKind::Unexpected, operation, format!("this is not what this provider wrote: {error}"))
     })
 }

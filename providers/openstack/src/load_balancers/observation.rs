@@ -176,4 +176,6 @@ pub(crate) struct Features {
     pub(crate) allowed_cidrs: bool,
     pub(crate) availability_zones: bool,
     pub(crate) http_monitors_on_udp: bool,
+    /// Nobody says so; the rest is what can be told from what there is, and there may be more.
+    pub(crate) guessed: bool,
 }

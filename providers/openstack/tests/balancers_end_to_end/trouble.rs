@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bowline_cloud::{ErrorKind, LoadBalancers, Retry};
+use bowline_core::Protocol;
 use bowline_openstack_simulator::{Fault, FaultSpec, Kind, Options, Service as Part, Work};
 use http::Method;
 use serde_json::json;
@@ -449,6 +450,75 @@ async fn octavia_that_does_not_say_what_it_can_do_is_an_error_and_not_a_balancer
     world.cloud.repair(number);
     world.ensure(&mut web).await.unwrap();
     assert_eq!(world.only(Kind::Listener)["allowed_cidrs"], json!(["198.51.100.0/24"]));
+}
+
+fn at_the_root(status: u16, body: &str) -> FaultSpec {
+    FaultSpec::always(Fault::Answer(status, body.to_owned())).of(Part::LoadBalancer).on(Method::GET, "")
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_an_octavia_whose_root_is_something_else_nothing_is_expected() {
+    for (status, body) in [(404, ""), (302, ""), (200, "<html>welcome</html>")] {
+        let world = World::new();
+        world.cloud.inject(at_the_root(status, body));
+        let mut web = world.service();
+        world.ensure(&mut web).await.unwrap_or_else(|error| panic!("{status}: {error}"));
+        assert!(world.sent("POST loadbalancers")["loadbalancer"].get("tags").is_none(), "{status}");
+        world.remove(&mut web).await.unwrap();
+        world.assert_empty();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_octavia_does_not_say_what_it_can_do_what_is_there_is_looked_after() {
+    let mut world = World::new();
+    let mut web = world.service();
+    web.spec.source_ranges = vec!["198.51.100.0/24".parse().unwrap()];
+    world.ensure(&mut web).await.unwrap();
+    let mut other = world.named("other");
+    other.annotate(LB_ID, &web.annotations[LB_ID]).ports(&[(Protocol::Tcp, 81, 30081)]);
+    world.ensure(&mut other).await.unwrap();
+    world.restart();
+    let number = world.cloud.inject(at_the_root(503, ""));
+    world.cloud.forget_calls();
+    world.ensure(&mut web).await.unwrap();
+    assert_eq!(world.writes(), [""; 0]);
+    web.spec.targets.pop();
+    web.annotate("availability-zone", "az1");
+    assert_eq!(world.ensure(&mut web).await.unwrap().notices, [""; 0]);
+    assert_eq!(world.writes(), ["PUT pools/{id}/members"]);
+    // Another listener shows that it can be limited.
+    web.ports(&[(Protocol::Tcp, 80, 30080), (Protocol::Tcp, 443, 30443)]);
+    world.ensure(&mut web).await.unwrap();
+    assert_eq!(world.sent("POST listeners")["listener"]["allowed_cidrs"], json!(["198.51.100.0/24"]));
+    // Nothing shows what a new balancer could have.
+    let mut late = world.named("late");
+    assert_eq!(world.ensure(&mut late).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    // One that is known by its tag alone goes as well.
+    other.annotations.clear();
+    world.remove(&mut other).await.unwrap();
+    world.remove(&mut web).await.unwrap();
+    world.assert_empty();
+    world.cloud.repair(number);
+    world.ensure(&mut late).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_octavia_does_not_say_what_it_can_do_no_listener_is_made_that_may_be_open_to_all() {
+    let mut world = World::with(Options { octavia_minor: 11, ..Options::default() }, |_, _| ());
+    let mut web = world.service();
+    world.ensure(&mut web).await.unwrap();
+    world.restart();
+    let number = world.cloud.inject(at_the_root(503, ""));
+    web.ports(&[(Protocol::Tcp, 80, 30080), (Protocol::Tcp, 443, 30443)]);
+    web.spec.source_ranges = vec!["198.51.100.0/24".parse().unwrap()];
+    let error = world.ensure(&mut web).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.message().contains("open to everybody"), "{error}");
+    assert_eq!(world.count(Kind::Listener), 1);
+    world.cloud.repair(number);
+    world.ensure(&mut web).await.unwrap();
+    assert_eq!(world.count(Kind::Listener), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -125,7 +125,7 @@ impl World {
             for step in &plan.steps {
                 match self.apply(service, step).await {
                     Ok(()) => {}
-                    Err(error) if step.dispensable.is_some() && error.kind().is_refusal() => {
+                    Err(error) if error.leaves_out(step) => {
                         notices.extend(step.dispensable.clone());
                     }
                     Err(error) => return Err(error),
@@ -140,7 +140,7 @@ impl World {
         let mut refused = Vec::new();
         for step in self.look(service, true).await?.1.steps {
             match self.apply(service, &step).await {
-                Err(error) if step.dispensable.is_some() && error.kind().is_refusal() => {
+                Err(error) if error.leaves_out(&step) => {
                     refused.extend(step.dispensable.clone());
                 }
                 outcome => outcome?,

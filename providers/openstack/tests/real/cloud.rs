@@ -1,7 +1,7 @@
 //! A real OpenStack, and the hands of somebody who may do everything in it: they reach past the provider.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bowline_http::{Client, Options, Proxies, Tls};
@@ -24,7 +24,10 @@ pub(crate) enum Service {
 /// The services, and who asks.
 pub(crate) struct Cloud {
     client: Client,
-    token: String,
+    user: String,
+    project: String,
+    /// It lasts an hour, and some cases last longer.
+    token: Mutex<String>,
     catalog: Vec<(Service, String)>,
     /// What `ids.json` says.
     pub(crate) ids: Value,
@@ -54,12 +57,14 @@ impl Cloud {
         let clouds = read("clouds.yaml")["clouds"].clone();
         let mut cloud = Cloud {
             client: Client::new(options).unwrap(),
-            token: String::new(),
+            user: "admin".to_owned(),
+            project: "admin".to_owned(),
+            token: Mutex::default(),
             catalog: vec![(Service::Identity, text(&clouds["admin"]["auth"]["auth_url"]))],
             ids: read("ids.json"),
             clouds,
         };
-        cloud.authenticate("admin", "admin").await;
+        cloud.catalog.extend(services(&cloud.authenticate().await));
         Arc::new(cloud)
     }
 
@@ -67,36 +72,29 @@ impl Cloud {
     pub(crate) async fn within(&self, project: &str) -> Arc<Cloud> {
         let mut cloud = Cloud {
             client: self.client.clone(),
-            token: String::new(),
-            catalog: self.catalog.clone(),
+            user: "k8s".to_owned(),
+            project: project.to_owned(),
+            token: Mutex::default(),
+            catalog: self.catalog.iter().filter(|(service, _)| *service == Service::Identity).cloned().collect(),
             ids: self.ids.clone(),
             clouds: self.clouds.clone(),
         };
-        cloud.authenticate("k8s", project).await;
+        cloud.catalog.extend(services(&cloud.authenticate().await));
         Arc::new(cloud)
     }
 
-    async fn authenticate(&mut self, user: &str, project: &str) {
-        let password = &self.clouds[user]["auth"]["password"];
-        let user = json!({"name": user, "password": password, "domain": {"name": "Default"}});
+    /// Takes a new token, and tells where the services are.
+    async fn authenticate(&self) -> Value {
+        let password = &self.clouds[&self.user]["auth"]["password"];
+        let user = json!({"name": self.user, "password": password, "domain": {"name": "Default"}});
         let body = json!({"auth": {
             "identity": {"methods": ["password"], "password": {"user": user}},
-            "scope": {"project": {"name": project, "domain": {"name": "Default"}}},
+            "scope": {"project": {"name": self.project, "domain": {"name": "Default"}}},
         }});
-        let (token, answer) = self.ask(Method::POST, Service::Identity, "/v3/auth/tokens", Some(&body)).await;
+        let (token, answer) = self.ask(&Method::POST, Service::Identity, "/v3/auth/tokens", Some(&body)).await;
         assert_eq!(answer.status, 201, "{}", answer.body);
-        self.token = token;
-        for entry in list(&answer.body["token"]["catalog"]) {
-            let service = match entry["type"].as_str() {
-                Some("compute") => Service::Compute,
-                Some("network") => Service::Network,
-                Some("load-balancer") => Service::LoadBalancer,
-                _ => continue,
-            };
-            let url = text(&entry["endpoints"][0]["url"]);
-            self.catalog.retain(|(known, _)| *known != service);
-            self.catalog.push((service, url));
-        }
+        *self.token.lock().unwrap() = token;
+        answer.body["token"]["catalog"].clone()
     }
 
     /// Where Keystone is.
@@ -114,18 +112,19 @@ impl Cloud {
         text(&self.ids[name])
     }
 
-    async fn ask(&self, method: Method, service: Service, path: &str, body: Option<&Value>) -> (String, Answer) {
+    async fn ask(&self, method: &Method, service: Service, path: &str, body: Option<&Value>) -> (String, Answer) {
         let base = self.catalog.iter().find(|(known, _)| *known == service).map_or("", |(_, url)| url);
         let prefix = match service {
             Service::Identity | Service::Compute => "",
             Service::Network => "/v2.0",
             Service::LoadBalancer => "/v2.0/lbaas",
         };
+        let token = self.token.lock().unwrap().clone();
         let request = http::Request::builder()
             .method(method)
             .uri(format!("{base}{prefix}{path}"))
             .header("content-type", "application/json")
-            .header("x-auth-token", &self.token)
+            .header("x-auth-token", token)
             .body(body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string())))
             .unwrap();
         let answer = self.client.send(request).await.unwrap_or_else(|failure| panic!("{path}: {failure}"));
@@ -136,7 +135,12 @@ impl Cloud {
 
     /// Asks, whatever the answer.
     pub(crate) async fn try_call(&self, method: Method, service: Service, path: &str, body: Option<&Value>) -> Answer {
-        self.ask(method, service, path, body).await.1
+        let answer = self.ask(&method, service, path, body).await.1;
+        if answer.status != 401 {
+            return answer;
+        }
+        self.authenticate().await;
+        self.ask(&method, service, path, body).await.1
     }
 
     /// Asks, and must be given what was asked for.
@@ -170,6 +174,20 @@ impl Cloud {
         let kind = kind.rsplit('/').next().unwrap_or_default().replace('-', "_");
         list(&self.get(service, path).await[kind.as_str()]).to_vec()
     }
+}
+
+/// Where the services of a catalog are.
+fn services(catalog: &Value) -> Vec<(Service, String)> {
+    let known = |entry: &Value| {
+        let service = match entry["type"].as_str() {
+            Some("compute") => Service::Compute,
+            Some("network") => Service::Network,
+            Some("load-balancer") => Service::LoadBalancer,
+            _ => return None,
+        };
+        Some((service, text(&entry["endpoints"][0]["url"])))
+    };
+    list(catalog).iter().filter_map(known).collect()
 }
 
 /// Asks until the answer is the one that was waited for.

@@ -3,7 +3,7 @@
 use bowline_cloud::{Applied, ErrorKind};
 use bowline_core::LoadBalancerWish;
 
-use crate::balancing::{Balancing, Steps, change, gone, happens, is_refused};
+use crate::balancing::{Balancing, Steps, change, gone, happens};
 use crate::scene::{Scene, Verdict, broken, require};
 
 /// No creation has more steps.
@@ -92,7 +92,7 @@ async fn every_step_twice(work: &Balancing<'_>, wish: &LoadBalancerWish) -> Verd
     for step in &plan.steps {
         for turn in ["first", "second"] {
             match work.apply(wish, step).await {
-                Err(error) if !is_refused(step, &error) => {
+                Err(error) if !error.leaves_out(step) => {
                     return broken(format!("the {turn} time, this step fails: {step}: {error}"));
                 }
                 _ => {}
@@ -111,7 +111,7 @@ pub(in crate::cases) async fn one_write_per_step(scene: &Scene) -> Verdict {
         for step in &work.plan(wanted).await?.steps {
             let before = work.writes().await?;
             match work.apply(wanted, step).await {
-                Err(error) if !is_refused(step, &error) => {
+                Err(error) if !error.leaves_out(step) => {
                     return broken(format!("an error from a sound cloud: {error}"));
                 }
                 _ => {}

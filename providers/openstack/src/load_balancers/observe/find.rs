@@ -62,7 +62,8 @@ impl Observer<'_> {
             }
         }
         self.waiting.forget_named(&marks.names.balancer());
-        match self.features.tags {
+        // Where nobody says whether there are tags, they are looked for.
+        match self.features.as_ref().ok().is_none_or(|features| features.tags) {
             true => self.tagged(sight, &marks.names).await,
             false => Ok(Found::Nothing),
         }

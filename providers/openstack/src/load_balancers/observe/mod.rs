@@ -28,12 +28,13 @@ use tokio::time::{Instant, sleep};
 use super::annotations::{LOAD_BALANCER_ID, Reader};
 use super::asked::Wanted;
 use super::names::Names;
-use super::observation::{Features, Observation, Problems};
+use super::observation::{Features, Found, Observation, Problems, SeenPool};
 use super::problem::Problem;
 use super::settings::Settings;
 use super::status;
 use super::waiting::Waiting;
 use crate::Config;
+use crate::api::octavia::{Listener, LoadBalancer};
 use crate::session::{CallError, Session};
 
 use find::Marks;
@@ -54,7 +55,8 @@ pub(super) struct Observer<'a> {
     pub(super) session: &'a Session,
     pub(super) config: &'a Config,
     pub(super) waiting: &'a Waiting,
-    pub(super) features: Features,
+    /// An error while nobody knows: what is there already is looked after all the same.
+    pub(super) features: &'a Result<Features>,
 }
 
 impl Observer<'_> {
@@ -92,11 +94,13 @@ impl Observer<'_> {
             adopt: settings.adopt.as_deref(),
         };
         let found = self.find(sight, marks).await?;
-        let features = self.features;
+        if let (Found::Nothing, Err(error)) = (&found, self.features) {
+            return Err(error.clone());
+        }
         let balancer = found.balancer();
         let wait = balancer.and_then(|balancer| self.waiting.saw(balancer));
         if wait.is_some() {
-            let seen = Observation { features, found, wait, ..Observation::default() };
+            let seen = Observation { found, wait, ..Observation::default() };
             return status::of_service(self.config, &settings, &seen);
         }
         let put_off = PutOff { allowed: balancer.is_some() };
@@ -108,6 +112,7 @@ impl Observer<'_> {
             put_off.unless_done(|| self.floating(sight, spec, &settings, balancer)),
             put_off.unless_done(|| self.security(sight, &marks.names, spec, &settings, &places, balancer))
         )?;
+        let features = self.features_with(balancer, &listeners, &pools);
         let problems = Problems { certificate, floating: no_floating, security: no_security };
         let seen = Observation {
             features,
@@ -130,11 +135,10 @@ impl Observer<'_> {
         let names = Names::of(&wish.key);
         let marks = Marks { names, id: Reader::new(&wish.annotations).something(LOAD_BALANCER_ID), adopt: None };
         let found = self.find_for_removal(sight, marks).await?;
-        let features = self.features;
         let balancer = found.balancer();
         let wait = balancer.and_then(|balancer| self.waiting.saw(balancer));
         if wait.is_some() {
-            let seen = Observation { features, found, wait, ..Observation::default() };
+            let seen = Observation { found, wait, ..Observation::default() };
             return status::of_removal(self.config, wish, &seen);
         }
         let ((listeners, pools), floating, security) = try_join!(
@@ -142,6 +146,7 @@ impl Observer<'_> {
             self.floating_to_remove(sight, &names, balancer),
             self.security_to_remove(sight, &names, balancer.is_some())
         )?;
+        let features = self.features_with(balancer, &listeners, &pools);
         let seen =
             Observation { features, found, wait, listeners, pools, floating, security, ..Observation::default() };
         self.check_nothing_comes(&names, &seen)?;
@@ -150,6 +155,16 @@ impl Observer<'_> {
 }
 
 impl Observer<'_> {
+    fn features_with(&self, balancer: Option<&LoadBalancer>, listeners: &[Listener], pools: &[SeenPool]) -> Features {
+        match (self.features, balancer) {
+            (Ok(features), _) => *features,
+            (Err(_), Some(balancer)) => {
+                Features::shown_by(balancer, listeners, pools, &self.config.load_balancer.provider)
+            }
+            (Err(_), None) => Features::default(),
+        }
+    }
+
     /// Where nothing is left, something may come yet that was asked for a moment ago; nobody would look after it any more.
     fn check_nothing_comes(&self, names: &Names<'_>, seen: &Observation) -> Result<()> {
         let asked = &self.waiting.asked;

@@ -24,7 +24,8 @@ impl Observer<'_> {
             Found::Missing(_) | Found::Several(_) => return Ok(Vec::new()),
         };
         let has_settled = serving.is_some_and(|balancer| balancer.tags.contains(&own));
-        if !self.features.tags || (has_settled && !sight.is_listed()) {
+        let has_tags = self.features.as_ref().is_ok_and(|features| features.tags);
+        if !has_tags || (has_settled && !sight.is_listed()) {
             return Ok(Vec::new());
         }
         let elsewhere = sight.balancers_with_listeners_tagged(&own, serving).await.map_err(told)?;

@@ -50,7 +50,10 @@ pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
                 update(context, listener, draft);
                 ListenerRef::Id(listener.id.clone())
             }
-            None => create(context, index, port, draft),
+            None => {
+                check_limits(context)?;
+                create(context, index, port, draft)
+            }
         };
         pools::steps(context, index, port, fitting, reference, draft)?;
     }
@@ -105,6 +108,17 @@ pub(super) fn check_ports(context: &Context<'_>) -> Result<()> {
         port.port
     );
     Err(Error::new(ErrorKind::InvalidConfig, PLAN, message))
+}
+
+/// What is to be limited, and perhaps cannot be, is not made: it would be open to everybody.
+fn check_limits(context: &Context<'_>) -> Result<()> {
+    let features = context.seen.features;
+    if !features.guessed || features.allowed_cidrs || context.settings.source_ranges.is_empty() {
+        return Ok(());
+    }
+    let message = "no listener is made while Octavia does not say what it can do: it might be open to everybody, whatever \
+                   loadBalancerSourceRanges says";
+    Err(Error::new(ErrorKind::Unavailable, PLAN, message))
 }
 
 fn check_conflicts(context: &Context<'_>) -> Result<()> {

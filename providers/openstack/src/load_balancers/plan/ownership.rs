@@ -105,6 +105,12 @@ fn check_sharing(
     balancer: &LoadBalancer,
 ) -> Result<()> {
     let id = &balancer.id;
+    if !seen.features.tags && seen.features.guessed {
+        let message = format!(
+            "load balancer {id} cannot be shared while Octavia does not say what it can do: that needs tags, and there are none yet"
+        );
+        return Err(Error::new(ErrorKind::Unavailable, PLAN, message));
+    }
     if !seen.features.tags {
         let message = format!("load balancer {id} cannot be shared: that needs tags, which Octavia has since 2.5");
         return Err(Error::new(ErrorKind::Unsupported, PLAN, message));

@@ -36,7 +36,7 @@ impl Settings {
         let message = format!(
             "the availability zone {zone:?} is passed over: this needs Octavia 2.14 or newer and a provider other than ovn"
         );
-        let is_ignored = !zone.is_empty() && !features.availability_zones;
+        let is_ignored = !zone.is_empty() && !features.availability_zones && !features.guessed;
         is_ignored.then(|| notice("LoadBalancerAvailabilityZonesIgnored", &message))
     }
 
