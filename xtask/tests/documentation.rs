@@ -12,10 +12,10 @@ const OF_OTHERS: [(&str, &[&str]); 9] = [
     ("cargo", &["bench", "release", "test", "workspace"]),
     ("curl", &["cacert"]),
     ("docker and podman", &["file", "input"]),
-    ("helm", &["set", "set-file"]),
+    ("helm", &["reuse-values", "set", "set-file"]),
     ("kubectl", &["all", "as", "from-file", "raw", "server-side", "validate", "watch"]),
     ("kubelet", &["hostname-override", "node-ip", "provider-id"]),
-    ("openstack", &["role"]),
+    ("openstack", &["names", "role", "user"]),
     ("tests/openstack/down", &["purge"]),
     // Given to all of ours without being declared.
     ("clap", &["help"]),

@@ -29,8 +29,9 @@ pub(super) const PARALLEL: usize = 4;
 /// So many single questions are less work than one page, however short.
 const SINGLY: usize = 4;
 
-/// A page with this many servers is as much work as one more question: Nova takes its time for each of them.
-const SERVERS_PER_QUESTION: usize = 25;
+/// With this many more servers in the project, one more question is less work than to list them. A question is a call, as a
+/// page of a thousand servers is, and clouds count calls; but Nova takes its time for a page.
+const SERVERS_PER_QUESTION: usize = PAGE / SINGLY;
 
 /// Pages in a row without a new server, and pages in all, after which a listing is given up.
 const MOST_IDLE_PAGES: usize = 100;
@@ -347,12 +348,12 @@ mod tests {
     fn the_more_servers_there_are_the_more_questions_are_few() {
         let census = Census::default();
         assert_eq!(census.few(), SINGLY);
-        census.at_least(5000);
-        assert_eq!(census.few(), 200);
-        census.at_least(1000);
-        assert_eq!(census.few(), 200, "there are no fewer than were seen");
-        census.take(1000);
-        assert_eq!(census.few(), 40);
+        census.at_least(5 * PAGE);
+        assert_eq!(census.few(), 5 * SINGLY);
+        census.at_least(PAGE);
+        assert_eq!(census.few(), 5 * SINGLY, "there are no fewer than were seen");
+        census.take(2 * PAGE);
+        assert_eq!(census.few(), 2 * SINGLY);
     }
 
     #[test]
