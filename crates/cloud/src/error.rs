@@ -106,9 +106,7 @@ impl Error {
         };
         let error = Error::new(kind, operation, status_message(status, body));
         match retry_after {
-            Some(wish) if matches!(kind, ErrorKind::RateLimited | ErrorKind::Unavailable) => {
-                error.retry(Retry::After(wish))
-            }
+            Some(wish) if kind.is_passing() => error.retry(Retry::After(wish)),
             _ => error,
         }
     }
@@ -188,6 +186,11 @@ impl ErrorKind {
             ErrorKind::Cancelled => "cancelled",
             ErrorKind::Unexpected => "unexpected",
         }
+    }
+
+    /// It may work a moment later, just as it was asked: whoever has time asks again.
+    pub fn is_passing(self) -> bool {
+        matches!(self, ErrorKind::RateLimited | ErrorKind::Unavailable)
     }
 
     /// The cloud has understood the call and does not carry it out, now or if it is asked again: a step that is

@@ -181,7 +181,7 @@ impl Attempts {
     /// How long to wait before the next attempt; `None` if there is none. A cloud that wants more than the longest pause
     /// is left alone by everybody from now on, in what the operation is about.
     fn pause_after(&self, operation: Operation, attempt: u32, error: &Error) -> Option<Duration> {
-        if !matches!(error.kind(), ErrorKind::RateLimited | ErrorKind::Unavailable) {
+        if !error.kind().is_passing() {
             return None;
         }
         match error.retry_advice() {

@@ -96,7 +96,7 @@ impl CallError {
 
     /// It may work a moment later.
     pub(crate) fn is_passing(&self) -> bool {
-        matches!(self.kind(), ErrorKind::RateLimited | ErrorKind::Unavailable)
+        self.kind().is_passing()
     }
 
     /// What was asked for may be done all the same, and may still be at work: there was no answer, or it is not the service's own.

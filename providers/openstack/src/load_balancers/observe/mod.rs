@@ -20,7 +20,7 @@ mod strays;
 
 use std::time::Duration;
 
-use bowline_cloud::{Error, ErrorKind, Result};
+use bowline_cloud::{Error, Result};
 use bowline_core::{LoadBalancerSpec, LoadBalancerState, LoadBalancerWish};
 use futures::{StreamExt as _, stream, try_join};
 use tokio::time::{Instant, sleep};
@@ -193,7 +193,7 @@ impl PutOff {
         look: impl Fn() -> F,
     ) -> Result<(T, Option<Problem>)> {
         let looked = match self.allowed {
-            true => insist(look, is_passing).await,
+            true => insist(look, |error: &Error| error.kind().is_passing()).await,
             false => look().await,
         };
         match looked {
@@ -218,10 +218,6 @@ async fn insist<T, E, F: Future<Output = std::result::Result<T, E>>>(
         }
         outcome => outcome,
     }
-}
-
-fn is_passing(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::RateLimited | ErrorKind::Unavailable)
 }
 
 /// In the words of the contract.
