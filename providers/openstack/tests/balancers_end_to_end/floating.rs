@@ -35,9 +35,7 @@ async fn a_service_is_made_in_one_request_and_its_floating_ip_in_another_and_not
 #[tokio::test(start_paused = true)]
 async fn case_122_a_free_floating_ip_that_is_asked_for_is_attached_and_never_deleted() {
     let world = World::new();
-    let network = world.cloud.fixture().external_network;
-    let fields = json!({"floating_network_id": network, "floating_ip_address": "203.0.113.77", "description": "mine"});
-    let id = world.cloud.add(Kind::FloatingIp, fields);
+    let id = world.floating_ip_by_hand("203.0.113.77");
     let mut web = world.service();
     web.ask_for("203.0.113.77");
     assert_eq!(world.ensure(&mut web).await.unwrap().ip(), "203.0.113.77");
@@ -198,11 +196,7 @@ async fn case_132_and_133_becoming_internal_takes_the_floating_ip_away_and_back_
 #[tokio::test(start_paused = true)]
 async fn case_132_a_floating_ip_that_was_not_made_for_a_service_is_detached() {
     let world = World::new();
-    let network = world.cloud.fixture().external_network;
-    world.cloud.add(
-        Kind::FloatingIp,
-        json!({"floating_network_id": network, "floating_ip_address": "203.0.113.77", "description": "mine"}),
-    );
+    world.floating_ip_by_hand("203.0.113.77");
     let mut web = world.service();
     web.ask_for("203.0.113.77");
     world.ensure(&mut web).await.unwrap();
@@ -230,11 +224,7 @@ async fn case_123_a_floating_ip_that_somebody_takes_after_the_plan_is_not_taken_
             world.ensure(&mut web).await.unwrap();
             web.annotations.remove(INTERNAL);
         }
-        let network = world.cloud.fixture().external_network;
-        world.cloud.add(
-            Kind::FloatingIp,
-            json!({"floating_network_id": network, "floating_ip_address": "203.0.113.77", "description": "mine"}),
-        );
+        world.floating_ip_by_hand("203.0.113.77");
         web.ask_for("203.0.113.77");
         let (_, plan) = world.look(&mut web, true).await.unwrap();
         taken_away(&world);

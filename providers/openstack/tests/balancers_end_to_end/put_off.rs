@@ -101,9 +101,7 @@ async fn what_is_to_speak_tls_stays_as_it_is_and_nothing_new_is_made_without_a_c
 #[tokio::test(start_paused = true)]
 async fn nodes_change_though_somebody_else_has_the_floating_ip() {
     let world = World::new();
-    let network = world.cloud.fixture().external_network;
-    let fields = json!({"floating_network_id": network, "floating_ip_address": "203.0.113.77", "description": "mine"});
-    let id = world.cloud.add(Kind::FloatingIp, fields);
+    let id = world.floating_ip_by_hand("203.0.113.77");
     let mut web = world.service();
     web.ask_for("203.0.113.77");
     world.ensure(&mut web).await.unwrap();

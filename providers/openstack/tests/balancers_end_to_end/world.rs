@@ -15,7 +15,7 @@ use bowline_http::{Client, Failure};
 use bowline_openstack::config::{Credential, Domain, Global, LoadBalancer, Scope, User};
 use bowline_openstack::{Config, OpenStack};
 use bowline_openstack_simulator::{Kind, NewServer, Options, Record, Simulator};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// How often something is looked at before a test gives up.
 const PATIENCE: usize = 400;
@@ -75,6 +75,13 @@ impl World {
     pub(crate) fn reconfigure(&mut self, change: impl FnOnce(&mut Config)) {
         change(&mut self.config);
         self.restart();
+    }
+
+    /// A floating IP that somebody made by hand.
+    pub(crate) fn floating_ip_by_hand(&self, address: &str) -> String {
+        let network = self.cloud.fixture().external_network;
+        let fields = json!({"floating_network_id": network, "floating_ip_address": address, "description": "mine"});
+        self.cloud.add(Kind::FloatingIp, fields)
     }
 
     /// `default/web`, with TCP on port 80.
