@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bowline_cloud::Surroundings;
 use bowline_cloud::layers::LayerOptions;
+use bowline_cloud::{Calls, Surroundings};
 use bowline_config::{Environment, Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::service::DefaultCloud;
@@ -100,7 +100,7 @@ impl Reach {
     /// What providers are made in: that of this process, with their metrics going there.
     pub(crate) fn surroundings(&self, metrics: &prometheus::Registry) -> Surroundings {
         let (environment, user_agents) = (Environment::of_process(), self.user_agents.clone());
-        Surroundings { environment, user_agents, metrics: metrics.clone() }
+        Surroundings { environment, user_agents, metrics: metrics.clone(), calls: Calls::default() }
     }
 }
 

@@ -20,6 +20,8 @@ struct Inner {
     retry: Retry,
     operation: String,
     message: String,
+    status: Option<u16>,
+    unanswered: bool,
     seen: Option<Seen>,
     context: Vec<(&'static str, String)>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
@@ -89,6 +91,8 @@ impl Error {
             retry: kind.default_retry(),
             operation: operation.into(),
             message: bounded(message.into()),
+            status: None,
+            unanswered: false,
             seen: None,
             context: Vec::new(),
             source: None,
@@ -104,10 +108,42 @@ impl Error {
             413 if retry_after.is_some() => ErrorKind::RateLimited,
             status => ErrorKind::from_status(status),
         };
-        let error = Error::new(kind, operation, status_message(status, body));
+        let mut error = Error::new(kind, operation, status_message(status, body)).with_status(status);
+        // Without advice when to come back, it may be a gateway that answers for a service that is still at work.
+        if matches!(status, 408 | 500 | 502..=506 | 508..=599) && retry_after.is_none() {
+            error = error.unanswered();
+        }
         match retry_after {
             Some(wish) if kind.is_passing() => error.retry(Retry::After(wish)),
             _ => error,
+        }
+    }
+
+    /// With the HTTP status of the cloud's answer.
+    pub fn with_status(mut self, status: u16) -> Error {
+        Arc::make_mut(&mut self.0).status = Some(status);
+        self
+    }
+
+    /// The request was sent and its outcome is unknown: the cloud may have executed it, or may still do so.
+    pub fn unanswered(mut self) -> Error {
+        Arc::make_mut(&mut self.0).unanswered = true;
+        self
+    }
+
+    /// With another name for what was being done.
+    pub fn during(mut self, operation: impl Into<String>) -> Error {
+        Arc::make_mut(&mut self.0).operation = operation.into();
+        self
+    }
+
+    /// The same error with advice that a caller can follow: one that puts an object aside for years would never see it again,
+    /// and one that comes back at once would do nothing else.
+    pub(crate) fn within_reason(self) -> Error {
+        match self.retry_advice() {
+            Retry::After(Duration::ZERO) => self.retry(Retry::Backoff),
+            Retry::After(pause) if pause > LONGEST_PAUSE => self.retry(Retry::After(LONGEST_PAUSE)),
+            _ => self,
         }
     }
 
@@ -149,6 +185,16 @@ impl Error {
     /// When trying again makes sense.
     pub fn retry_advice(&self) -> Retry {
         self.0.retry
+    }
+
+    /// HTTP status of the cloud's answer, if it answered.
+    pub fn status(&self) -> Option<u16> {
+        self.0.status
+    }
+
+    /// The request was sent and its outcome is unknown. A write that is not idempotent must not be repeated then.
+    pub fn is_unanswered(&self) -> bool {
+        self.0.unanswered
     }
 
     /// What is certain of the machine all the same, if anything.
@@ -258,6 +304,10 @@ impl ErrorKind {
         }
     }
 }
+
+/// Longest pause that a cloud can ask for. One that asks for more has made a mistake, and nothing would end the pause before
+/// the process ends.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
 /// The longest message. What it quotes may be of any length.
 const MESSAGE_BYTES: usize = 600;

@@ -24,6 +24,7 @@
 //!
 //! Nothing is global: a [`Registry`] is built by the program and passed in.
 
+pub mod calls;
 mod capabilities;
 mod clouds;
 mod error;
@@ -32,16 +33,19 @@ mod fake;
 mod instances;
 pub mod layers;
 mod load_balancers;
+mod paging;
 mod provider;
 mod registry;
 mod reload;
 mod routes;
 
+pub use calls::{Call, CallPolicy, Calls, Effect};
 pub use capabilities::{Capabilities, InstanceCapabilities, LoadBalancerCapabilities, RouteCapabilities};
 pub use clouds::{Cloud, Clouds, Nobody, Sighting};
 pub use error::{Error, ErrorKind, Result, Retry, Seen};
 pub use instances::{Freshness, Identity, InstancePage, Instances, OneByOne, PageToken};
 pub use load_balancers::{Applied, LoadBalancers};
+pub use paging::PageGuard;
 pub use provider::{CloudProvider, Finding, ProviderInfo, Quota};
 pub use registry::{Build, BuildContext, ConfigPlace, Factory, Registry, Surroundings};
 pub use reload::Reloading;

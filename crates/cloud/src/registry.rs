@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bowline_config::{ConfigFile, Environment, Problems};
 use bowline_core::ClusterName;
 
-use crate::CloudProvider;
+use crate::{Calls, CloudProvider};
 
 /// What a provider is made from.
 #[derive(Debug)]
@@ -20,10 +20,12 @@ pub struct BuildContext<'a> {
     pub user_agents: &'a [String],
     /// Where the provider's own metrics go. Providers of a kind share their metrics, as does one that is made anew.
     pub metrics: &'a prometheus::Registry,
+    /// The gate that its HTTP calls pass.
+    pub calls: &'a Calls,
 }
 
 /// What a [`BuildContext`] borrows, beside configuration and cluster; the default is that of a test: nothing.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Surroundings {
     /// [`BuildContext::environment`].
     pub environment: Environment,
@@ -31,13 +33,15 @@ pub struct Surroundings {
     pub user_agents: Vec<String>,
     /// [`BuildContext::metrics`].
     pub metrics: prometheus::Registry,
+    /// [`BuildContext::calls`]; each cloud has its own.
+    pub calls: Calls,
 }
 
 impl Surroundings {
     /// What a provider with this configuration is made from here.
     pub fn context<'a>(&'a self, config: Option<&'a ConfigFile>, cluster: &'a ClusterName) -> BuildContext<'a> {
-        let Surroundings { environment, user_agents, metrics } = self;
-        BuildContext { config, cluster, environment, user_agents, metrics }
+        let Surroundings { environment, user_agents, metrics, calls } = self;
+        BuildContext { config, cluster, environment, user_agents, metrics, calls }
     }
 }
 

@@ -11,7 +11,7 @@ pub mod capability;
 mod dry_run;
 mod limit;
 mod listing;
-mod observe;
+pub(crate) mod observe;
 mod operation;
 mod read;
 mod retry;

@@ -17,7 +17,8 @@ use crate::Error;
 use crate::layers::operation::Operation;
 
 /// From quick local answers to the time after which a call is given up.
-const SECONDS: Bounds = Bounds::Listed(&[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0]);
+pub(crate) const SECONDS: Bounds =
+    Bounds::Listed(&[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0]);
 
 metrics! {
     /// What the layers around clouds count.
@@ -178,7 +179,7 @@ impl Metrics {
     }
 }
 
-fn outcome(failure: Option<&Error>) -> &'static str {
+pub(crate) fn outcome(failure: Option<&Error>) -> &'static str {
     failure.map_or("ok", |error| error.kind().as_str())
 }
 
@@ -188,12 +189,15 @@ fn ago(at: Instant) -> f64 {
 
 /// What is made of constants alone either always works or never does, and the tests make it.
 #[allow(clippy::expect_used)] // no input reaches it
-fn made<I: Instrument>(metric: &Metric, provider: &str) -> I {
+pub(crate) fn made<I: Instrument>(metric: &Metric, provider: &str) -> I {
     I::make(metric, Some(provider)).expect("names, labels and buckets of the metrics are valid")
 }
 
 /// Registers, and takes the place of what a former provider of the same name has left there.
-fn share<C: Collector + Clone + 'static>(registry: &prometheus::Registry, collector: &C) -> prometheus::Result<()> {
+pub(crate) fn share<C: Collector + Clone + 'static>(
+    registry: &prometheus::Registry,
+    collector: &C,
+) -> prometheus::Result<()> {
     match registry.register(Box::new(collector.clone())) {
         Err(prometheus::Error::AlreadyReg) => {
             registry.unregister(Box::new(collector.clone()))?;

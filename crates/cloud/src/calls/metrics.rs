@@ -1,0 +1,134 @@
+//! Measurements of the calls to one cloud: metrics once the cloud has a name, and the latest outcomes for `/statusz`.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bowline_runtime::{Metric, metrics};
+use prometheus::{Histogram, HistogramVec, IntCounterVec, IntGauge};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::Call;
+use crate::Error;
+use crate::layers::observe::{SECONDS, made, outcome, share};
+
+metrics! {
+    /// Metrics of the calls to clouds.
+    pub METRICS;
+    CALLS = Metric::counter("bowline_cloud_calls_total", "HTTP calls to the cloud, each attempt counted, by how they ended.")
+        .owned_by("provider").labels(&["call", "result"]);
+    CALL_DURATIONS = Metric::histogram(
+        "bowline_cloud_call_duration_seconds", "Duration of one HTTP call to the cloud.", SECONDS,
+    ).owned_by("provider").labels(&["call"]);
+    CALLS_UNDER_WAY = Metric::gauge("bowline_cloud_calls_under_way", "HTTP calls to the cloud that have not been answered yet.")
+        .owned_by("provider");
+    THROTTLE_WAIT = Metric::histogram(
+        "bowline_cloud_throttle_wait_seconds", "Time that a call waited for its turn under our own limits.", SECONDS,
+    ).owned_by("provider");
+}
+
+/// Measurements of the calls to one cloud.
+#[derive(Default)]
+pub(super) struct Measurements {
+    named: OnceLock<Named>,
+    under_way: AtomicUsize,
+    last: Mutex<Last>,
+}
+
+/// Metrics under the name of a cloud.
+struct Named {
+    cloud: String,
+    calls: IntCounterVec,
+    durations: HistogramVec,
+    under_way: IntGauge,
+    throttle_wait: Histogram,
+}
+
+/// Latest outcomes.
+#[derive(Default)]
+struct Last {
+    success: Option<Instant>,
+    failure: Option<(Instant, Error)>,
+}
+
+/// A call that is under way until this is dropped, however it ends.
+pub(super) struct UnderWay<'a>(&'a Measurements);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.0.named.get().iter().for_each(|named| named.under_way.dec());
+    }
+}
+
+impl Measurements {
+    /// Registers the metrics; the name of the cloud is a constant label, so that the clouds of a process share the families.
+    pub(super) fn register(&self, cloud: &str, registry: &prometheus::Registry) {
+        let named = self.named.get_or_init(|| Named {
+            cloud: cloud.to_owned(),
+            calls: made(&CALLS, cloud),
+            durations: made(&CALL_DURATIONS, cloud),
+            under_way: made(&CALLS_UNDER_WAY, cloud),
+            throttle_wait: made(&THROTTLE_WAIT, cloud),
+        });
+        let registered = share(registry, &named.calls)
+            .and_then(|()| share(registry, &named.durations))
+            .and_then(|()| share(registry, &named.under_way))
+            .and_then(|()| share(registry, &named.throttle_wait));
+        if let Err(error) = registered {
+            tracing::warn!(cloud, %error, "some metrics of calls to the cloud will be missing");
+        }
+    }
+
+    /// Name of the cloud, if it has one.
+    pub(super) fn cloud(&self) -> Option<&str> {
+        self.named.get().map(|named| named.cloud.as_str())
+    }
+
+    /// Counts a call as under way.
+    pub(super) fn under_way(&self) -> UnderWay<'_> {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        self.named.get().iter().for_each(|named| named.under_way.inc());
+        UnderWay(self)
+    }
+
+    /// Counts a call that has ended.
+    pub(super) fn called(&self, call: Call, took: Duration, failure: Option<&Error>) {
+        if let Some(named) = self.named.get() {
+            named.calls.with_label_values(&[call.name, outcome(failure)]).inc();
+            named.durations.with_label_values(&[call.name]).observe(took.as_secs_f64());
+        }
+        let now = Instant::now();
+        match failure {
+            Some(error) => self.last().failure = Some((now, error.clone())),
+            None => self.last().success = Some(now),
+        }
+    }
+
+    /// Records how long a call waited for its turn.
+    pub(super) fn waited(&self, wait: Duration) {
+        self.named.get().iter().for_each(|named| named.throttle_wait.observe(wait.as_secs_f64()));
+    }
+
+    /// Calls under way and latest outcomes.
+    pub(super) fn status(&self) -> Value {
+        let last = self.last();
+        let failure = last.failure.as_ref().map(
+            |(at, error)| json!({"secondsAgo": ago(*at), "kind": error.kind().as_str(), "message": error.to_string()}),
+        );
+        json!({
+            "callsUnderWay": self.under_way.load(Ordering::Relaxed),
+            "lastSuccessSecondsAgo": last.success.map(ago),
+            "lastError": failure,
+        })
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn ago(at: Instant) -> f64 {
+    at.elapsed().as_millis() as f64 / 1000.0
+}
