@@ -191,7 +191,12 @@ impl Simulator {
         self.inject(FaultSpec::always(Fault::Lost).after(calls));
     }
 
-    /// All calls so far, in order.
+    /// All calls, in order, whether they are forgotten or not.
+    pub fn all_calls(&self) -> Vec<Entry> {
+        self.state().journal.all().to_vec()
+    }
+
+    /// The calls so far, in order.
     pub fn journal(&self) -> Vec<Entry> {
         self.state().journal.entries().to_vec()
     }
@@ -213,7 +218,7 @@ impl Simulator {
 
     /// Forgets the calls so far.
     pub fn forget_calls(&self) {
-        self.state().journal.clear();
+        self.state().journal.forget();
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     entries: Vec<Entry>,
+    /// How many of them are forgotten.
+    forgotten: usize,
 }
 
 impl Journal {
@@ -62,18 +64,23 @@ impl Journal {
         }
     }
 
+    /// All since the last [`forget`](Journal::forget).
     pub(crate) fn entries(&self) -> &[Entry] {
+        self.entries.get(self.forgotten..).unwrap_or_default()
+    }
+
+    pub(crate) fn all(&self) -> &[Entry] {
         &self.entries
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.entries.clear();
+    pub(crate) fn forget(&mut self) {
+        self.forgotten = self.entries.len();
     }
 
     /// How often each kind of call was made: `GET ports`, `PUT pools/{id}/members`.
     pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
-        for entry in &self.entries {
+        for entry in self.entries() {
             *counts.entry(format!("{} {}", entry.method, entry.template)).or_default() += 1;
         }
         counts

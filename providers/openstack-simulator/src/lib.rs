@@ -26,6 +26,7 @@ mod clock;
 mod compute;
 mod faults;
 mod fixture;
+mod golden;
 mod hands;
 mod identity;
 mod journal;
@@ -42,6 +43,7 @@ mod wire;
 
 pub use faults::{Fault, FaultSpec};
 pub use fixture::Fixture;
+pub use golden::{Detail, Golden};
 pub use identity::{ApplicationCredential, Domain, Identity, Project, Trust, User};
 pub use journal::Entry;
 pub use options::{Endpoint, Options, REGION, Work, catalog};

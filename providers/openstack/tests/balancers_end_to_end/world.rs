@@ -14,9 +14,11 @@ use bowline_core::{
 use bowline_http::{Client, Failure};
 use bowline_openstack::config::{Credential, Domain, Global, LoadBalancer, Scope, User};
 use bowline_openstack::{Config, OpenStack};
-use bowline_openstack_simulator::{Kind, NewServer, Options, Record, Simulator};
+use bowline_openstack_simulator::{Detail, Golden, Kind, NewServer, Options, Record, Simulator};
 use serde_json::{Value, json};
 
+/// The calls of all tests.
+const JOURNALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/balancers_end_to_end/journals.txt");
 /// How often something is looked at before a test gives up.
 const PATIENCE: usize = 400;
 /// How many plans in a row a pass may need.
@@ -31,6 +33,7 @@ pub(crate) struct World {
     pub(crate) provider: OpenStack,
     config: Config,
     pub(crate) nodes: Vec<TargetNode>,
+    _golden: Golden,
 }
 
 /// A Service as far as it matters here.
@@ -63,7 +66,8 @@ impl World {
         let mut config = config(&cloud);
         change(&mut config, &cloud);
         let nodes = ["node-1", "node-2"].iter().map(|name| add_node(&cloud, name)).collect();
-        World { provider: provider(&config, &cloud), config, cloud, nodes }
+        let golden = Golden::new(&cloud, JOURNALS, Detail::Exact);
+        World { provider: provider(&config, &cloud), config, cloud, nodes, _golden: golden }
     }
 
     /// A new process in the same cloud, which remembers nothing.

@@ -7,12 +7,16 @@ use bowline_core::{Instance, InstanceRef, InstanceState, ProviderId};
 use bowline_http::{Client, Failure};
 use bowline_openstack::config::{Credential, Global, Scope, User};
 use bowline_openstack::{Config, OpenStack};
-use bowline_openstack_simulator::{Options, Simulator};
+use bowline_openstack_simulator::{Detail, Golden, Options, Simulator};
+
+/// The calls of all tests.
+const JOURNALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/machines/journals.txt");
 
 /// A cloud, and the provider that works with it.
 pub(crate) struct Cloud {
     pub(crate) simulator: Simulator,
     pub(crate) provider: OpenStack,
+    _golden: Golden,
 }
 
 impl Cloud {
@@ -29,7 +33,7 @@ impl Cloud {
     pub(crate) fn with(options: Options, change: impl FnOnce(&mut Config)) -> Cloud {
         let simulator = Simulator::new(options);
         let provider = provider(&simulator, change);
-        Cloud { simulator, provider }
+        Cloud { _golden: Golden::new(&simulator, JOURNALS, Detail::Exact), simulator, provider }
     }
 
     /// The only answer to one question.

@@ -1,0 +1,228 @@
+//! Golden journals: the calls of a test, compared with a committed file.
+//!
+//! A [`Golden`] belongs to one cloud of one test and compares when it is dropped. The file has a section for each cloud of each
+//! test: all writes in order, with path, headers and body, and how often each kind of read was made. IDs are numbered in the
+//! order in which they appear, so that a section does not depend on how the cloud makes them. `BOWLINE_WRITE_JOURNALS=1`
+//! rewrites the sections of all tests that run.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value;
+
+use crate::journal::Entry;
+use crate::simulator::Simulator;
+
+/// Rewrites the files instead of comparing with them.
+const REWRITE: &str = "BOWLINE_WRITE_JOURNALS";
+
+/// Headers that say nothing about the call.
+const USUAL_HEADERS: [&str; 6] = ["accept", "connection", "content-length", "content-type", "host", "user-agent"];
+
+/// How much of a journal is the same in every run of a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// All of it: the order of writes and the number of reads.
+    Exact,
+    /// Only which calls there are, because the number of attempts depends on time: each kind of write once.
+    Kinds,
+}
+
+/// Compares the calls made to a cloud with a section of a file when it is dropped.
+pub struct Golden {
+    cloud: Simulator,
+    file: PathBuf,
+    section: (String, usize),
+    detail: Detail,
+}
+
+thread_local! {
+    /// How many clouds each test on this thread has had.
+    static CLOUDS: RefCell<BTreeMap<String, usize>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// One test at a time rewrites a file.
+static WRITING: Mutex<()> = Mutex::new(());
+
+impl Golden {
+    /// Compares the calls to `cloud` with the section of the current test in `file`. The test harness names the thread of
+    /// each test after the test.
+    pub fn new(cloud: &Simulator, file: impl Into<PathBuf>, detail: Detail) -> Golden {
+        let test = std::thread::current().name().unwrap_or("unnamed").to_owned();
+        let number = CLOUDS.with_borrow_mut(|clouds| {
+            let number = clouds.entry(test.clone()).or_default();
+            *number += 1;
+            *number
+        });
+        Golden { cloud: cloud.clone(), file: file.into(), section: (test, number), detail }
+    }
+
+    fn check(&self) {
+        let entries = self.cloud.all_calls();
+        let made = match self.detail {
+            Detail::Exact => exact(&entries),
+            Detail::Kinds => kinds(&entries),
+        };
+        if std::env::var_os(REWRITE).is_some() {
+            return self.rewrite(made);
+        }
+        let (file, (test, number)) = (self.file.display(), &self.section);
+        let expected = sections(&self.file).remove(&self.section);
+        assert!(expected.is_some(), "{file} has no section {test} {number}; {REWRITE}=1 writes it");
+        let expected = expected.unwrap_or_default();
+        let difference = difference(&expected, &made);
+        assert!(expected == made, "{file}: the calls of {test} {number} differ (- expected, + made):\n{difference}");
+    }
+
+    fn rewrite(&self, made: Vec<String>) {
+        let _one_at_a_time = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sections = sections(&self.file);
+        sections.insert(self.section.clone(), made);
+        assert!(std::fs::write(&self.file, text(&sections)).is_ok(), "cannot write {}", self.file.display());
+    }
+}
+
+impl Drop for Golden {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.check();
+        }
+    }
+}
+
+/// The lines of each section, by test and number.
+type Sections = BTreeMap<(String, usize), Vec<String>>;
+
+/// The sections of a file; none if there is no such file.
+fn sections(file: &Path) -> Sections {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let mut sections = Sections::new();
+    let mut before: Vec<String> = Vec::new();
+    for section in text.split("== ").skip(1) {
+        let mut lines = section.lines();
+        let Some((test, number)) = lines.next().and_then(|head| head.rsplit_once(' ')) else { continue };
+        let full = |line: &str| match line.strip_prefix('^').and_then(|at| before.get(at.parse::<usize>().ok()?)) {
+            Some(repeated) => repeated.clone(),
+            None => line.to_owned(),
+        };
+        let lines: Vec<String> = lines.map(full).collect();
+        before.clone_from(&lines);
+        sections.insert((test.to_owned(), number.parse().unwrap_or_default()), lines);
+    }
+    sections
+}
+
+/// The file with these sections. A line that the section before has is written as its index there: a test that crashes at
+/// every call has a hundred sections which are nearly the same.
+fn text(sections: &Sections) -> String {
+    let mut text = String::new();
+    let mut before: &[String] = &[];
+    for ((test, number), lines) in sections {
+        let _ = writeln!(text, "== {test} {number}");
+        for line in lines {
+            let _ = match before.iter().position(|earlier| earlier == line) {
+                Some(at) if line.len() > 40 => writeln!(text, "^{at}"),
+                _ => writeln!(text, "{line}"),
+            };
+        }
+        before = lines;
+    }
+    text
+}
+
+/// All writes in order, then the reads with their number.
+fn exact(entries: &[Entry]) -> Vec<String> {
+    let mut ids = Vec::new();
+    let writes = entries.iter().filter(|entry| entry.is_write).map(|entry| numbered(&write(entry), &mut ids));
+    let mut lines: Vec<String> = writes.collect();
+    let mut reads: BTreeMap<String, u64> = BTreeMap::new();
+    for entry in entries.iter().filter(|entry| !entry.is_write) {
+        *reads.entry(read(entry)).or_default() += 1;
+    }
+    lines.extend(reads.into_iter().map(|(read, count)| format!("{count} {read}")));
+    lines
+}
+
+/// Each kind of write once, in alphabetical order.
+fn kinds(entries: &[Entry]) -> Vec<String> {
+    let writes = entries.iter().filter(|entry| entry.is_write);
+    let mut lines: Vec<String> = writes.map(|entry| numbered(&write(entry), &mut Vec::new())).collect();
+    lines.sort();
+    lines.dedup();
+    lines
+}
+
+/// `PUT network/ports/1234 if-match=revision_number=3 {"port": …}`.
+fn write(entry: &Entry) -> String {
+    let mut line = format!("{} {}/{}", entry.method, entry.service.kind(), entry.path);
+    for (key, value) in &entry.query {
+        let _ = write!(line, " ?{key}={value}");
+    }
+    for (name, value) in entry.headers.iter().filter(|(name, _)| !USUAL_HEADERS.contains(&name.as_str())) {
+        let _ = write!(line, " {name}={value}");
+    }
+    if !entry.body.is_null() {
+        let _ = write!(line, " {}", sorted(&entry.body));
+    }
+    line
+}
+
+/// `GET network/ports?device_id&limit`.
+fn read(entry: &Entry) -> String {
+    let mut keys: Vec<&str> = entry.query.iter().map(|(key, _)| key.as_str()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let query = if keys.is_empty() { String::new() } else { format!("?{}", keys.join("&")) };
+    format!("{} {}/{}{query}", entry.method, entry.service.kind(), entry.template)
+}
+
+/// The same value, with the keys of all objects in alphabetical order.
+fn sorted(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let fields: BTreeMap<_, _> = fields.iter().collect();
+            let fields =
+                fields.into_iter().map(|(key, value)| format!("{}:{}", Value::from(key.as_str()), sorted(value)));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(sorted).collect::<Vec<_>>().join(",")),
+        other => other.to_string(),
+    }
+}
+
+/// With `#1` in place of the first UUID that appears in a section, `#2` in place of the second.
+fn numbered(line: &str, ids: &mut Vec<String>) -> String {
+    let (mut shown, mut rest) = (String::new(), line);
+    while let Some(at) = rest.char_indices().map(|(at, _)| at).find(|at| is_uuid(rest.get(*at..at + 36))) {
+        let id = &rest[at..at + 36];
+        let number = ids.iter().position(|known| known == id).unwrap_or_else(|| {
+            ids.push(id.to_owned());
+            ids.len() - 1
+        });
+        let _ = write!(shown, "{}#{}", &rest[..at], number + 1);
+        rest = &rest[at + 36..];
+    }
+    shown + rest
+}
+
+fn is_uuid(text: Option<&str>) -> bool {
+    text.is_some_and(|text| {
+        text.bytes().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+    })
+}
+
+/// The lines that only one of them has, where they stand, as `diff` shows them.
+fn difference(expected: &[String], made: &[String]) -> String {
+    let same = expected.iter().zip(made).take_while(|(one, other)| one == other).count();
+    let (expected, made) = (&expected[same..], &made[same..]);
+    let tail = expected.iter().rev().zip(made.iter().rev()).take_while(|(one, other)| one == other).count();
+    let gone = expected[..expected.len() - tail].iter().map(|line| format!("- {line}\n"));
+    let new = made[..made.len() - tail].iter().map(|line| format!("+ {line}\n"));
+    format!("  after {same} equal lines\n{}", gone.chain(new).collect::<String>())
+}
