@@ -20,8 +20,6 @@ fn all() -> Vec<Generated> {
         ("docs/reference/apiserver-resources.md", bowline_apiserver::resource_reference()),
         ("docs/reference/metrics.md", bowline::metric_reference()),
         ("docs/reference/annotations.md", bowline_core::annotations::reference()),
-        ("docs/reference/openstack-config.md", bowline_openstack::config::reference()),
-        ("docs/reference/openstack-annotations.md", bowline_openstack::annotation_reference()),
     ];
     let pages = pages.into_iter().map(|(path, text)| (path.to_owned(), text));
     pages.chain(bowline::generated_files()).map(|(path, text)| Generated { path, text }).collect()

@@ -69,14 +69,16 @@ fn every_relative_link_leads_somewhere() {
 fn every_page_is_in_the_index_and_every_decision_has_a_number_of_its_own() {
     let docs = root().join("docs");
     let index = fs::read_to_string(docs.join("README.md")).unwrap();
-    let linked: BTreeSet<&str> = enclosed(&index, "](", ')').collect();
+    let providers = fs::read_to_string(docs.join("reference/providers.md")).unwrap();
+    let of_providers = enclosed(&providers, "](", ')').map(|link| format!("reference/{link}"));
+    let linked: BTreeSet<String> = enclosed(&index, "](", ')').map(str::to_owned).chain(of_providers).collect();
     let mut names = Vec::new();
     for (page, _) in pages() {
         if let Ok(path) = page.strip_prefix(&docs) {
             names.push(path.to_str().unwrap().to_owned());
         }
     }
-    let missing: Vec<_> = names.iter().filter(|name| *name != "README.md" && !linked.contains(name.as_str())).collect();
+    let missing: Vec<_> = names.iter().filter(|name| *name != "README.md" && !linked.contains(*name)).collect();
     assert!(missing.is_empty(), "{missing:#?}");
     let numbers: Vec<_> = names.iter().filter_map(|name| name.strip_prefix("adr/")?.split_once('-')).collect();
     let distinct: BTreeSet<_> = numbers.iter().map(|(number, _)| number).collect();
@@ -181,6 +183,43 @@ fn edges() -> BTreeMap<String, BTreeSet<String>> {
     edges
 }
 
+/// A provider is its folder, its dependency and feature, and its line in the registry.
+#[test]
+fn two_files_outside_its_folder_name_a_provider() {
+    let allowed = ["crates/bowline/Cargo.toml", "crates/bowline/src/providers.rs"].map(|path| root().join(path));
+    let mut files = vec![root().join("Cargo.toml")];
+    let mut folders = ["crates", "xtask", "examples"].map(|folder| root().join(folder)).to_vec();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
+            if path.is_dir() && !["tests", "benches", "target"].contains(&name.as_str()) {
+                folders.push(path);
+            } else if name.ends_with(".rs") || name == "Cargo.toml" {
+                files.push(path);
+            }
+        }
+    }
+    let providers = fs::read_dir(root().join("providers")).unwrap().map(|entry| entry.unwrap().file_name());
+    let providers = providers.map(|name| name.into_string().unwrap()).filter(|name| name != "local");
+    let names: Vec<_> = providers.flat_map(|name| [format!("bowline-{name}"), format!("bowline_{name}")]).collect();
+    assert!(!names.is_empty() && files.len() > 100, "where are the sources?");
+    let named = files.iter().filter(|path| {
+        let text = fs::read_to_string(path).unwrap();
+        !allowed.contains(path) && names.iter().any(|name| text.contains(name))
+    });
+    assert_eq!(named.collect::<Vec<_>>(), [&PathBuf::new(); 0]);
+}
+
+/// All providers are one entry of the map, and so are their simulators, so that a new one needs no edit there; the local one
+/// is the cloud of the playground and of tests, and stands for itself.
+fn on_the_map(name: String) -> String {
+    match name.strip_prefix("providers/") {
+        None | Some("local") => name,
+        Some(provider) if provider.ends_with("-simulator") => "providers/*-simulator".to_owned(),
+        Some(_) => "providers/*".to_owned(),
+    }
+}
+
 /// The folder of each crate and its name on the map, by its name for cargo.
 fn names() -> BTreeMap<String, (PathBuf, String)> {
     let alone = [("xtask", "xtask"), ("bowline-example", "examples/provider")];
@@ -190,7 +229,7 @@ fn names() -> BTreeMap<String, (PathBuf, String)> {
         for entry in fs::read_dir(root().join(group)).unwrap().map(Result::unwrap) {
             let name = entry.file_name().into_string().unwrap();
             let cargo = if name == "bowline" { name.clone() } else { format!("bowline-{name}") };
-            names.insert(cargo, (entry.path(), format!("{prefix}{name}")));
+            names.insert(cargo, (entry.path(), on_the_map(format!("{prefix}{name}"))));
         }
     }
     names

@@ -111,11 +111,12 @@ fn after_help() -> String {
     format!("Cloud providers: {}.\n\n{}", kinds.join("; "), cli::LOG_HELP)
 }
 
-/// The files of the repository that are made from what this crate knows, by their paths in it: manifests, a chart, and the
-/// page of rights.
+/// Files of the repository that are generated from what this crate knows, by their paths in it: manifests, a chart, and the
+/// reference pages of permissions and providers.
 pub fn generated_files() -> Vec<(String, String)> {
     let mut files = manifests::generated();
     files.push(("docs/reference/rights.md".to_owned(), rights::reference()));
+    files.extend(providers::references());
     files
 }
 

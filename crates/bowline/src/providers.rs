@@ -30,6 +30,34 @@ pub(crate) fn registry() -> Registry {
     registry
 }
 
+/// Generated reference pages, by their paths in the repository: the list of providers, and the pages of each.
+pub(crate) fn references() -> Vec<(String, String)> {
+    let mut list = LIST_HEAD.to_owned();
+    let mut files = Vec::new();
+    for factory in registry().iter() {
+        let mut links = Vec::new();
+        for reference in factory.references {
+            let path = factory.path_of(reference);
+            links.push(format!("[{}]({})", reference.topic, path.trim_start_matches("docs/reference/")));
+            files.push((path, (reference.page)()));
+        }
+        list += &format!("| `{}` | {} | {} |\n", factory.name, factory.summary, links.join(", "));
+    }
+    files.push(("docs/reference/providers.md".to_owned(), list));
+    files
+}
+
+const LIST_HEAD: &str = "\
+# Cloud providers
+
+<!-- Made by `cargo xtask generate` from the providers' factories; change those instead. -->
+
+Values of `--cloud-provider`. For several clouds, name several, separated by commas.
+
+| name | cloud | reference |
+|---|---|---|
+";
+
 /// Brings `--cloud-provider` and `--cloud-config` together.
 pub(crate) fn wanted(names: &[String], configs: &[String], problems: &mut Problems) -> Vec<Wanted> {
     if names.iter().all(String::is_empty) {
@@ -259,7 +287,7 @@ mod tests {
         let build = move |_: &BuildContext<'_>| -> Result<Arc<dyn CloudProvider>, Problems> {
             Ok(Arc::new(Idle(info.clone(), Capabilities::default())))
         };
-        Factory { name, summary: "for tests", template: "", place: None, build: Box::new(build) }
+        Factory::new(name, "for tests", "", build)
     }
 
     fn built(names: &[&str]) -> Result<Vec<String>, String> {

@@ -47,7 +47,7 @@ pub use instances::{Freshness, Identity, InstancePage, Instances, OneByOne, Page
 pub use load_balancers::{Applied, LoadBalancers};
 pub use paging::PageGuard;
 pub use provider::{CloudProvider, Finding, ProviderInfo, Quota};
-pub use registry::{Build, BuildContext, ConfigPlace, Factory, Registry, Surroundings};
+pub use registry::{Build, BuildContext, ConfigPlace, Factory, Reference, Registry, Surroundings};
 pub use reload::Reloading;
 pub use routes::Routes;
 

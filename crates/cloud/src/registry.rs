@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bowline_config::{ConfigFile, Environment, Problems};
 use bowline_core::ClusterName;
+use bowline_runtime::Metric;
 
 use crate::{Calls, CloudProvider};
 
@@ -58,8 +59,38 @@ pub struct Factory {
     pub template: &'static str,
     /// Where installations that are there already keep it; `None` puts it beside the manager's own files.
     pub place: Option<ConfigPlace>,
+    /// Metrics of this kind alone, as declared; they are on the reference page of the metrics.
+    pub metrics: &'static [Metric],
+    /// Reference pages of this kind, generated from its declarations.
+    pub references: &'static [Reference],
     /// Makes one.
     pub build: Box<Build>,
+}
+
+/// A generated reference page of a provider: its configuration, its annotations.
+#[derive(Debug, Clone, Copy)]
+pub struct Reference {
+    /// Subject of the page, as in `docs/reference/PROVIDER-TOPIC.md`.
+    pub topic: &'static str,
+    /// Renders the page in Markdown.
+    pub page: fn() -> String,
+}
+
+impl Factory {
+    /// A kind with a configuration file beside the manager's own, and neither metrics nor reference pages.
+    pub fn new(
+        name: &'static str,
+        summary: &'static str,
+        template: &'static str,
+        build: impl Fn(&BuildContext<'_>) -> Result<Arc<dyn CloudProvider>, Problems> + Send + Sync + 'static,
+    ) -> Factory {
+        Factory { name, summary, template, place: None, metrics: &[], references: &[], build: Box::new(build) }
+    }
+
+    /// Path of this reference page in the repository.
+    pub fn path_of(&self, reference: &Reference) -> String {
+        format!("docs/reference/{}-{}.md", self.name, reference.topic)
+    }
 }
 
 /// Where a cluster has a provider's configuration.
@@ -104,13 +135,7 @@ mod tests {
     use crate::fake::Fake;
 
     fn factory(name: &'static str, provider: &'static str) -> Factory {
-        Factory {
-            name,
-            summary: "for tests",
-            template: "",
-            place: None,
-            build: Box::new(move |_| Ok(Arc::new(Fake::new(provider)))),
-        }
+        Factory::new(name, "for tests", "", move |_| Ok(Arc::new(Fake::new(provider))))
     }
 
     #[test]

@@ -34,8 +34,7 @@ pub struct Acme {
 /// What the program puts into its registry.
 pub fn factory() -> Factory {
     let build = |context: &BuildContext<'_>| Ok(Arc::new(Acme::new(Config::read(context.config)?)) as _);
-    let (summary, template) = ("servers of the Acme cloud", Config::TEMPLATE);
-    Factory { name: NAME, summary, template, place: None, build: Box::new(build) }
+    Factory::new(NAME, "servers of the Acme cloud", Config::TEMPLATE, build)
 }
 
 impl Acme {

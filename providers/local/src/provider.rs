@@ -131,7 +131,7 @@ pub fn factory() -> Factory {
         // The endpoint was checked when the configuration was read; the default one is right.
         Ok(provider.map_err(|error| Problem::flag("cloud-config", error.to_string()))?.of_cluster(context))
     };
-    Factory { name: NAME, summary: SUMMARY, template: Config::TEMPLATE, place: None, build: Box::new(build) }
+    Factory::new(NAME, SUMMARY, Config::TEMPLATE, build)
 }
 
 /// The kind `local`, for a cloud in this process.
@@ -139,7 +139,7 @@ pub fn factory_for(cloud: LocalCloud) -> Factory {
     let build = move |context: &BuildContext<'_>| {
         Ok(LocalProvider::in_process(cloud.clone(), &configured(context)?).of_cluster(context))
     };
-    Factory { name: NAME, summary: SUMMARY, template: Config::TEMPLATE, place: None, build: Box::new(build) }
+    Factory::new(NAME, SUMMARY, Config::TEMPLATE, build)
 }
 
 fn configured(context: &BuildContext<'_>) -> std::result::Result<Config, Problems> {

@@ -27,6 +27,4 @@ mod session;
 mod transport;
 
 pub use config::Config;
-pub use load_balancers::annotation_reference;
-pub use metrics::METRICS;
 pub use provider::{OpenStack, factory};

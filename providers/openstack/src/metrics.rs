@@ -17,7 +17,7 @@ const RECONCILE_SECONDS: Bounds = Bounds::Listed(&[
 
 metrics! {
     /// What is counted of calls to OpenStack, and of what they were for.
-    pub METRICS;
+    pub(crate) METRICS;
     CALL_DURATIONS = Metric::histogram(
         "openstack_api_request_duration_seconds", "Time that a call took; a list with all its pages is one.", CALL_SECONDS,
     ).labels(&["request"]);

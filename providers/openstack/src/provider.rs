@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bowline_cloud::{
     BuildContext, Capabilities, CloudProvider, ConfigPlace, Factory, Finding, InstanceCapabilities, Instances,
-    LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Quota, Result, RouteCapabilities, Routes,
+    LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Quota, Reference, Result, RouteCapabilities, Routes,
 };
 use bowline_config::{Problem, Problems};
 use bowline_core::{IpFamily, ProviderId};
@@ -18,7 +18,7 @@ use crate::Config;
 use crate::config::TEMPLATE;
 use crate::instances::{Census, Flavors, PAGE};
 use crate::load_balancers::Memory;
-use crate::metrics::Metrics;
+use crate::metrics::{METRICS, Metrics};
 use crate::routes::RouterMemory;
 use crate::session::Session;
 
@@ -33,6 +33,12 @@ const EVENT_COMPONENT: &str = "cloud-provider-openstack";
 
 /// Where installations of the Go manager have the configuration.
 const PLACE: ConfigPlace = ConfigPlace { secret: "cloud-config", folder: "/etc/config", file: "cloud.conf" };
+
+/// Pages for `docs/reference`.
+const REFERENCES: &[Reference] = &[
+    Reference { topic: "config", page: crate::config::reference },
+    Reference { topic: "annotations", page: crate::load_balancers::annotation_reference },
+];
 
 /// An OpenStack cloud.
 pub struct OpenStack {
@@ -55,11 +61,10 @@ pub fn factory() -> Factory {
         Ok(Arc::new(provider))
     };
     Factory {
-        name: NAME,
-        summary: "OpenStack, with Octavia",
-        template: TEMPLATE,
         place: Some(PLACE),
-        build: Box::new(build),
+        metrics: METRICS,
+        references: REFERENCES,
+        ..Factory::new(NAME, "OpenStack, with Octavia", TEMPLATE, build)
     }
 }
 

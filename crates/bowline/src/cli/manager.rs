@@ -317,7 +317,7 @@ pub(crate) struct CloudCallArgs {
     pub(crate) cloud_burst: Given<i32>,
 
     /// What a cloud is told of who asks, in front of the program's name. Each value is kept whole; of several, the last one
-    /// stands first. OpenStack is told; the others have no use for it.
+    /// stands first. Sent by providers that speak HTTP with a cloud.
     #[arg(long, value_name = "TEXT")]
     pub(crate) user_agent: Vec<String>,
 }

@@ -7,6 +7,7 @@ use bowline_kube::{EventSink, LeaseOptions, Right, WATCH_NODES, WATCH_SERVICES, 
 
 use super::fill::{Fillings, scalar};
 use super::objects::{ACCOUNT, LABELS, rule};
+use crate::providers;
 use crate::rights::{self, SYSTEM};
 
 /// A controller, as the chart's values name it.
@@ -39,12 +40,19 @@ pub(super) fn files() -> Vec<(&'static str, String)> {
     let config = config.fill(include_str!("templates/config.yaml"));
     vec![
         ("Chart.yaml", chart()),
-        ("values.yaml", Fillings::default().with("image", image()).fill(include_str!("templates/chart/values.yaml"))),
+        ("values.yaml", values()),
         ("templates/account.yaml", fillings.fill(include_str!("templates/account.yaml"))),
         ("templates/roles.yaml", [role(None, &everywhere()), role(Some(SYSTEM), &in_system())].join("---\n")),
         ("templates/config.yaml", when(".Values.cloudConfig", &config) + "\n"),
         ("templates/workload.yaml", workload(&fillings)),
     ]
+}
+
+fn values() -> String {
+    let registry = providers::registry();
+    let names: Vec<_> = registry.iter().map(|factory| factory.name).collect();
+    let fillings = Fillings::default().with("image", image()).with("providers", names.join(" or "));
+    fillings.fill(include_str!("templates/chart/values.yaml"))
 }
 
 fn image() -> String {

@@ -12,6 +12,8 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
+use crate::providers;
+
 pub(crate) use process::start_time;
 pub(crate) use reference::page;
 
@@ -50,11 +52,7 @@ pub(crate) fn declared() -> Vec<Metric> {
 
 /// Those that a kind of provider has for itself, and that are there if one of the kind is.
 fn of_providers() -> Vec<Metric> {
-    let lists: &[&[Metric]] = &[
-        #[cfg(feature = "provider-openstack")]
-        bowline_openstack::METRICS,
-    ];
-    lists.iter().copied().flatten().copied().collect()
+    providers::registry().iter().flat_map(|factory| factory.metrics).copied().collect()
 }
 
 /// Registers what the process tells of itself; `fence` is what its writes have to pass.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use bowline_core::Notice;
 
-pub use reference::reference;
+pub(crate) use reference::reference;
 
 /// Why a value is passed over, in an Event.
 const IGNORED: &str = "LoadBalancerAnnotationIgnored";

@@ -49,7 +49,7 @@ use observe::{OBSERVE, Observer};
 use passes::Passes;
 use waiting::Waiting;
 
-pub use annotations::reference as annotation_reference;
+pub(crate) use annotations::reference as annotation_reference;
 
 const LIST: &str = "list balancers";
 

@@ -18,7 +18,7 @@ empty.
 ";
 
 /// The page with all annotations of this cloud.
-pub fn reference() -> String {
+pub(crate) fn reference() -> String {
     let rows: String = ALL.iter().map(row).collect();
     let sections: String = ALL.iter().map(section).collect();
     format!("{HEAD}\n| annotation | value | default |\n|---|---|---|\n{rows}{sections}")
