@@ -25,6 +25,7 @@ mod instance;
 pub mod ipam;
 pub mod lifecycle;
 mod load_balancer;
+mod merge;
 mod names;
 mod nearest;
 mod node;
@@ -32,6 +33,7 @@ mod plan;
 mod route;
 pub mod routes;
 pub mod service;
+mod target_set;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod well_known;
@@ -45,9 +47,11 @@ pub use load_balancer::{
     HealthCheck, Ingress, IpFamily, IpMode, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, LoadBalancerStatus,
     LoadBalancerWish, PortSpec, PortStatus, Protocol, SessionAffinity, TargetNode, TrafficPolicy,
 };
+pub use merge::{Merged, merge_sorted};
 pub use names::{ClusterName, NodeName, ProviderId};
 pub use nearest::nearest;
 pub use node::{Address, AddressType, NetworkCondition, Node, Ready, Taint};
 pub use plan::{FieldChange, Notice, Plan, Step, Verb};
 pub use route::{Route, RouteSpec};
 pub use service::{Service, ServiceKey, ServiceType};
+pub use target_set::{TargetChanges, TargetSet};

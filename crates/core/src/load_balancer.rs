@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::annotations::LoadBalancerSettings;
-use crate::{Address, ClusterName, NodeName, ProviderId};
+use crate::{Address, ClusterName, NodeName, ProviderId, TargetSet};
 
 /// Whose balancer it is. Everything made for it in a cloud is marked with these, and found by them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ pub struct LoadBalancerSpec {
     /// What it listens on, and where that goes.
     pub ports: Vec<PortSpec>,
     /// The machines behind it.
-    pub targets: Vec<TargetNode>,
+    pub targets: TargetSet,
     /// Who may connect; empty means everybody.
     pub source_ranges: Vec<IpNet>,
     /// The address that the user asked for (`spec.loadBalancerIP`).

@@ -9,7 +9,7 @@ use crate::service::{self, ServicePort, TargetPort};
 use crate::well_known::LOAD_BALANCER_CLEANUP;
 use crate::{
     Address, AddressType, ClusterName, Ingress, IpFamily, LoadBalancerStatus, LoadBalancerWish, Node, Protocol,
-    ProviderId, Ready, Service, ServiceKey, ServiceType, SessionAffinity, Taint, TargetNode, TrafficPolicy,
+    ProviderId, Ready, Service, ServiceKey, ServiceType, SessionAffinity, Taint, TargetNode, TargetSet, TrafficPolicy,
 };
 
 /// A Node that was just registered and of which nothing else is known.
@@ -120,7 +120,7 @@ pub fn status(addresses: &[&str]) -> LoadBalancerStatus {
 /// What [`service()`] wishes of the cluster `kubernetes`, with these Nodes behind it.
 #[allow(clippy::panic, reason = "a test with a slip in it fails")]
 pub fn wish(key: &str, nodes: &[&str]) -> LoadBalancerWish {
-    let targets = nodes.iter().map(|node| target(node)).collect();
+    let targets: TargetSet = nodes.iter().map(|node| target(node)).collect();
     service::wish(&ClusterName::from("kubernetes"), &service(key), &LoadBalancerSettings::default(), targets)
         .unwrap_or_else(|mistakes| panic!("{mistakes:?}"))
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bowline_cloud::{Applied, CloudProvider, Error, ErrorKind, LoadBalancers, Retry};
 use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings, ProxyProtocol};
-use bowline_core::testing::{addresses, wish};
+use bowline_core::testing::{addresses, target, wish};
 use bowline_core::{
     ClusterName, HealthCheck, IpFamily, IpMode, LoadBalancerSpec, LoadBalancerState, LoadBalancerWish, Plan, PortSpec,
-    Protocol, ProviderId, SessionAffinity,
+    Protocol, ProviderId, SessionAffinity, TargetNode,
 };
 use bowline_local::{
     Balancer, BalancerCheck, BalancerOptions, BalancerSettings, CloudError, CloudOptions, Config, Fault, FaultSpec,
@@ -132,12 +132,16 @@ create balancer auidofweb
     health check: TCP on the node port every 3000 ms
     target n1: 10.0.0.1
     target n2: ";
-    let wish = changed(&web(), |spec| spec.targets[0].addresses = addresses("Hn1 E1.2.3.4 I10.0.0.1 I10.0.0.2"));
+    let wish = changed(&web(), |spec| {
+        spec.targets.edit(|targets| targets[0].addresses = addresses("Hn1 E1.2.3.4 I10.0.0.1 I10.0.0.2"));
+    });
     assert_eq!(world.plan(&wish).await.unwrap().to_string(), text);
     world.converge(&wish).await.unwrap();
     let wish = changed(&wish, |spec| {
-        spec.targets[0].draining = true;
-        spec.targets.remove(1);
+        spec.targets.edit(|targets| {
+            targets[0].draining = true;
+            targets.remove(1)
+        });
     });
     let text = "update balancer auidofweb
     target n1: 10.0.0.1 -> 10.0.0.1 (draining)
@@ -157,7 +161,7 @@ async fn every_setting_reaches_the_balancer_in_one_call() {
         spec.source_ranges = vec!["10.0.0.0/8".parse().unwrap()];
         spec.session_affinity = SessionAffinity::ClientIp { timeout_seconds: 60 };
         spec.health_check = Some(HealthCheck { path: "/healthz".to_owned(), port: 31000 });
-        spec.targets.pop();
+        spec.targets.edit(Vec::pop);
     });
     let wish = set(&wish, |settings| {
         settings.proxy_protocol = Some(ProxyProtocol::V2);
@@ -195,22 +199,18 @@ async fn a_change_of_targets_alone_is_one_call_for_targets() {
     let wish = web();
     world.converge(&wish).await.unwrap();
     let more = changed(&wish, |spec| {
-        let mut third = spec.targets[0].clone();
-        third.node = "n3".into();
-        third.provider_id = Some(ProviderId::of("local", "i-0003"));
-        spec.targets.insert(0, third);
+        let third = TargetNode { provider_id: Some(ProviderId::of("local", "i-0003")), ..target("n3") };
+        spec.targets.edit(|targets| targets.insert(0, third));
     });
     assert_eq!(world.converge(&more).await.unwrap(), ["update-targets 1"]);
     let machines: Vec<_> = world.only().targets.into_iter().map(|target| target.machine).collect();
     assert_eq!(machines, [None, None, Some("i-0003".to_owned())], "only machines of this cloud are known by their ID");
-    let reordered = changed(&more, |spec| spec.targets.reverse());
-    assert_eq!(world.converge(&reordered).await.unwrap(), [""; 0], "their order means nothing");
 }
 
 #[tokio::test]
 async fn a_target_that_is_leaving_is_kept_and_never_taken_in() {
     let world = World::new();
-    let leaving = changed(&web(), |spec| spec.targets[0].draining = true);
+    let leaving = changed(&web(), |spec| spec.targets.edit(|targets| targets[0].draining = true));
     world.converge(&leaving).await.unwrap();
     assert_eq!(world.only().targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>(), ["n2"]);
     world.converge(&web()).await.unwrap();
@@ -373,7 +373,7 @@ async fn a_step_that_was_carried_out_may_come_again() {
     let adopt = set(&wish_of("shop/adopter"), |settings| settings.adopt = Some("old".to_owned()));
     world.cloud.add_balancer(foreign("old")).unwrap();
     let retained = set(&gone(&adopt), |settings| settings.policy = DeletionPolicy::Retain);
-    let fewer = changed(&wish, |spec| drop(spec.targets.pop()));
+    let fewer = changed(&wish, |spec| drop(spec.targets.edit(Vec::pop)));
     for wish in [wish.clone(), fewer, gone(&wish), adopt, retained] {
         let plan = world.plan(&wish).await.unwrap();
         assert!(!plan.is_empty());
@@ -430,7 +430,7 @@ async fn while_the_cloud_is_at_work_there_is_no_plan() {
     tokio::time::sleep(Duration::from_secs(20)).await;
     world.provider.apply(&wish.key, &plan.steps[1]).await.unwrap();
     tokio::time::sleep(work_time).await;
-    let later = changed(&wish, |spec| drop(spec.targets.pop()));
+    let later = changed(&wish, |spec| drop(spec.targets.edit(Vec::pop)));
     let plan = world.plan(&later).await.unwrap();
     world.provider.apply(&wish.key, &plan.steps[0]).await.unwrap();
     let error = world.provider.apply(&wish.key, &plan.steps[0]).await.unwrap_err();

@@ -88,9 +88,11 @@ impl World {
         Arc::make_mut(&mut wish.settings).health_check_interval = Some(Duration::from_millis(50));
         changed(&wish, |spec| {
             spec.ports = ports;
-            for (target, number) in spec.targets.iter_mut().zip(1..) {
-                target.addresses = vec![Address::new(AddressType::InternalIP, self.node(number))];
-            }
+            spec.targets.edit(|targets| {
+                for (target, number) in targets.iter_mut().zip(1..) {
+                    target.addresses = vec![Address::new(AddressType::InternalIP, self.node(number))];
+                }
+            });
         })
     }
 
@@ -158,7 +160,7 @@ async fn traffic_reaches_the_nodes_moves_when_one_stops_and_ends_with_the_balanc
     assert!(status.listeners[0].counters.accepted >= 12, "{status:?}");
     assert_eq!(status.listeners[0].targets.len(), 2);
 
-    let alone = changed(&wish, |spec| drop(spec.targets.pop()));
+    let alone = changed(&wish, |spec| drop(spec.targets.edit(Vec::pop)));
     world.converge(&alone).await;
     until(address, 1, |answer| answer.as_ref().map_or(true, |answer| answer.is_empty())).await;
     world.converge(&LoadBalancerWish { spec: None, ..wish }).await;
@@ -257,8 +259,10 @@ async fn a_target_known_by_its_machine_alone_is_reached_where_that_is() {
     let backend = Backend::start(&world.node(1), 0).await;
     let machine = world.cloud.add(NewMachine { name: "n1".to_owned(), ..NewMachine::default() }).unwrap();
     let wish = changed(&world.wish(1, vec![port(Protocol::Tcp, 8080, backend.address.port())]), |spec| {
-        spec.targets[0].addresses.clear();
-        spec.targets[0].provider_id = bowline_core::ProviderId::new(&format!("local://{}", machine.spec.id));
+        spec.targets.edit(|targets| {
+            targets[0].addresses.clear();
+            targets[0].provider_id = bowline_core::ProviderId::new(&format!("local://{}", machine.spec.id));
+        });
     });
     let address = SocketAddr::new(world.converge(&wish).await[0], 8080);
     assert!(ask(address).await.map_or(true, |answer| answer.is_empty()), "nobody knows where the machine is");

@@ -210,7 +210,7 @@ mod tests {
     fn source_ranges_are_refused_by_where_they_stand() {
         let wished = |service: &Service| {
             let settings = annotations::read(&service.annotations).unwrap();
-            bowline_core::service::wish(&ClusterName::from("k"), service, &settings, vec![]).unwrap()
+            bowline_core::service::wish(&ClusterName::from("k"), service, &settings, Default::default()).unwrap()
         };
         let noted = annotated(service("default/web"), &[(SOURCE_RANGES, "10.0.0.0/8")]);
         assert_eq!(refused(&wished(&noted), &plain()), said("bowline.dev/source-ranges"));

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use bowline_core::{LoadBalancerSpec, PortSpec, Protocol, SessionAffinity, TargetNode, TrafficPolicy, Verb};
+use bowline_core::{LoadBalancerSpec, PortSpec, Protocol, SessionAffinity, TargetNode, TargetSet, TrafficPolicy, Verb};
 use futures::future::join_all;
 use proptest::prelude::*;
 use tokio::time::{Instant, sleep};
@@ -586,7 +586,7 @@ fn wish(spec: Option<LoadBalancerSpec>) -> LoadBalancerWish {
 fn plain() -> LoadBalancerSpec {
     LoadBalancerSpec {
         ports: vec![port(Protocol::Tcp, Some(30080))],
-        targets: vec![],
+        targets: TargetSet::default(),
         source_ranges: vec![],
         requested_address: None,
         ip_families: vec![bowline_core::IpFamily::IPv4],
@@ -597,10 +597,10 @@ fn plain() -> LoadBalancerSpec {
 }
 
 fn greedy() -> LoadBalancerSpec {
-    let target = TargetNode { node: "n".into(), provider_id: None, addresses: vec![], draining: false };
+    let target = |name: &str| TargetNode { node: name.into(), provider_id: None, addresses: vec![], draining: false };
     LoadBalancerSpec {
         ports: vec![port(Protocol::Udp, None), port(Protocol::Sctp, Some(1))],
-        targets: vec![target.clone(), target],
+        targets: ["n1", "n2"].map(target).into_iter().collect(),
         source_ranges: vec!["10.0.0.0/8".parse().unwrap()],
         requested_address: Some("192.0.2.1".to_owned()),
         ip_families: vec![bowline_core::IpFamily::IPv4, bowline_core::IpFamily::IPv6],

@@ -77,7 +77,7 @@ impl Balancing<'_> {
         };
         let spec = LoadBalancerSpec {
             ports: vec![port(0, protocol)],
-            targets: targets.to_vec(),
+            targets: targets.to_vec().into(),
             source_ranges: Vec::new(),
             requested_address: None,
             ip_families: vec![*family],
@@ -134,7 +134,7 @@ impl Balancing<'_> {
                 spec.ports.pop();
                 spec.ports.push(port(7, protocol));
             }
-            spec.targets = targets.to_vec();
+            spec.targets = targets.to_vec().into();
             spec.source_ranges.clear();
             spec.source_ranges.extend(caps.source_ranges.then(|| range("198.51.100.0/24")));
             spec.session_affinity = SessionAffinity::None;

@@ -14,7 +14,7 @@ use bowline_core::service::{self, ConditionChange, FinalizerChange, ServiceChang
 use bowline_core::well_known::{LOAD_BALANCER_CLEANUP, LOAD_BALANCER_READY};
 use bowline_core::{
     FieldChange, Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Notice, Plan, PortStatus,
-    Protocol, Service,
+    Protocol, Service, TargetSet,
 };
 use jiff::Timestamp;
 
@@ -94,7 +94,7 @@ impl<'a> Scene<'a> {
         let settings = settings.map_err(decide::mistaken)?;
         // Since when a Node has been leaving is not known here: it is taken to have just begun.
         let rules = self.options.target_rules();
-        let targets = decide::targets(&self.snapshot.nodes, cloud, rules, &settings, |_| true);
+        let targets = decide::targets(&self.snapshot.nodes, cloud, rules, &settings, |_| true, &TargetSet::default());
         decide::wish(cloud, &self.options.cluster, service, &settings, targets)
     }
 

@@ -13,7 +13,7 @@ use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings, Mistake};
 use bowline_core::service::{self, Condition, Reading, Scope, ServiceChange, TargetRules};
 use bowline_core::well_known::LOAD_BALANCER_READY;
 use bowline_core::{
-    ClusterName, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Node, Service, ServiceType, TargetNode,
+    ClusterName, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Node, Service, ServiceType, TargetSet,
 };
 
 use super::routing::Routing;
@@ -49,10 +49,12 @@ pub(crate) fn targets(
     rules: TargetRules,
     settings: &LoadBalancerSettings,
     has_time: impl Fn(&Node) -> bool,
-) -> Vec<TargetNode> {
+    before: &TargetSet,
+) -> TargetSet {
     let can_drain = cloud.layers().capabilities().load_balancers.as_ref().is_some_and(|balancers| balancers.drain);
     let is_local = |node: &Node| node.provider_id.as_ref().is_some_and(|id| cloud.layers().owns(id));
-    service::targets(nodes, rules, settings.target_nodes.as_ref(), is_local, |node| can_drain && has_time(node))
+    let drains = |node: &Node| can_drain && has_time(node);
+    service::targets(nodes, rules, settings.target_nodes.as_ref(), is_local, drains, before)
 }
 
 /// What the annotations of a Service with this reading say in the words that all clouds share, its own cloud's included; or
@@ -80,7 +82,7 @@ pub(crate) fn wish(
     cluster: &ClusterName,
     service: &Service,
     settings: &LoadBalancerSettings,
-    targets: Vec<TargetNode>,
+    targets: TargetSet,
 ) -> Result<LoadBalancerWish, Trouble> {
     let wish = service::wish(cluster, service, settings, targets).map_err(mistaken)?;
     cloud.layers().check_load_balancer(&wish).map_err(Trouble::cloud(Task::Ensure))?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bowline_cloud::Cloud;
-use bowline_core::{Notice, Service, ServiceKey, TargetNode};
+use bowline_core::{Notice, Service, ServiceKey, TargetSet};
 use tokio::time::Instant;
 
 use super::job::Job;
@@ -30,7 +30,7 @@ struct Entry {
     /// That work on the news has begun is told.
     announced: bool,
     /// The targets that the last pass was about, however it ended.
-    tried: Option<Arc<Vec<TargetNode>>>,
+    tried: Option<TargetSet>,
     /// The work that the last pass has left, because the cloud is busy with it.
     unfinished: Option<Job>,
     /// What the cloud has noted, as long as the Service may not say it.
@@ -163,12 +163,12 @@ impl Memory {
     }
 
     /// A pass with these targets begins.
-    pub(super) fn tries(&self, key: &ServiceKey, targets: Arc<Vec<TargetNode>>) {
+    pub(super) fn tries(&self, key: &ServiceKey, targets: TargetSet) {
         self.lock().entry(key.clone()).or_default().tried = Some(targets);
     }
 
     /// The targets that the last pass was about; `None` if there was none.
-    pub(super) fn tried(&self, key: &ServiceKey) -> Option<Arc<Vec<TargetNode>>> {
+    pub(super) fn tried(&self, key: &ServiceKey) -> Option<TargetSet> {
         self.lock().get(key)?.tried.clone()
     }
 

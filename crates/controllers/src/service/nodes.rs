@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use bowline_cloud::Cloud;
 use bowline_core::annotations::{LoadBalancerSettings, NodeSelector};
-use bowline_core::{Service, ServiceKey, TargetNode, service};
+use bowline_core::{Node, Service, ServiceKey, TargetSet, service};
 use bowline_runtime::Priority;
 use tokio::time::Instant;
 
@@ -19,7 +19,7 @@ pub(super) struct NodeSync {
 }
 
 /// Targets by cloud and selector.
-type Crowds = HashMap<(Arc<str>, Option<NodeSelector>), Arc<Vec<TargetNode>>>;
+type Crowds = HashMap<(Arc<str>, Option<NodeSelector>), TargetSet>;
 
 impl Shared {
     /// Queues the balancers whose targets differ, whenever Nodes have come or gone and it is quiet again.
@@ -42,23 +42,26 @@ impl Shared {
         let moved = wanting.filter(|service| {
             let key = service.key();
             let Some(tried) = self.memory.tried(&key) else { return false };
-            self.queue.failures(&key) == 0 && *tried != *self.targets_of(service, &mut crowds)
+            self.queue.failures(&key) == 0 && tried != self.targets_of(service, &mut crowds)
         });
         moved.map(|service| service.key()).collect()
     }
 
     /// As [`targets`](Shared::targets), once for all Services that have the same.
-    fn targets_of(&self, service: &Service, crowds: &mut Crowds) -> Arc<Vec<TargetNode>> {
-        let Some(cloud) = self.routing.cloud(service) else { return Arc::default() };
-        let Ok(settings) = decide::settings(cloud, service, service::read(service)) else { return Arc::default() };
+    fn targets_of(&self, service: &Service, crowds: &mut Crowds) -> TargetSet {
+        let Some(cloud) = self.routing.cloud(service) else { return TargetSet::default() };
+        let Ok(settings) = decide::settings(cloud, service, service::read(service)) else {
+            return TargetSet::default();
+        };
         let crowd = crowds.entry((cloud.name().clone(), settings.target_nodes.clone()));
         crowd.or_insert_with(|| self.targets(cloud, &settings)).clone()
     }
 
     /// The Nodes behind a balancer in this cloud, now (SVC-23).
-    pub(super) fn targets(&self, cloud: &Cloud, settings: &LoadBalancerSettings) -> Arc<Vec<TargetNode>> {
+    pub(super) fn targets(&self, cloud: &Cloud, settings: &LoadBalancerSettings) -> TargetSet {
         let nodes = self.context.nodes.all();
-        Arc::new(decide::targets(&nodes, cloud, self.rules, settings, |node| self.crowd.drains(node)))
+        let drains = |node: &Node| self.crowd.drains(node);
+        decide::targets(&nodes, cloud, self.rules, settings, drains, &TargetSet::default())
     }
 
     fn node_sync_begins(&self, moved: &[ServiceKey]) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bowline_cloud::{Cloud, Error, ErrorKind};
 use bowline_core::annotations::LoadBalancerSettings;
 use bowline_core::service::{self, ServiceChange};
-use bowline_core::{LoadBalancerWish, Service, ServiceKey, TargetNode};
+use bowline_core::{LoadBalancerWish, Service, ServiceKey, TargetSet};
 use bowline_kube::WriteError;
 use bowline_runtime::{Priority, Shutdown};
 
@@ -39,7 +39,7 @@ pub(super) enum Done {
 /// Why there may be something to do, and the targets then.
 struct Occasion {
     reason: Reason,
-    targets: Arc<Vec<TargetNode>>,
+    targets: TargetSet,
 }
 
 impl Occasion {
@@ -121,19 +121,19 @@ impl Pass<'_> {
         cloud: &Cloud,
         service: &Service,
         settings: &LoadBalancerSettings,
-    ) -> Result<(LoadBalancerWish, Arc<Vec<TargetNode>>), Trouble> {
+    ) -> Result<(LoadBalancerWish, TargetSet), Trouble> {
         let targets = self.shared.targets(cloud, settings);
-        let wish = decide::wish(cloud, &self.shared.options.cluster, service, settings, targets.to_vec())?;
+        let wish = decide::wish(cloud, &self.shared.options.cluster, service, settings, targets.clone())?;
         Ok((wish, targets))
     }
 
     /// Tells what there is to tell before anything is done, and keeps these targets in mind.
-    fn begin(&self, service: &Service, targets: Arc<Vec<TargetNode>>) -> Occasion {
+    fn begin(&self, service: &Service, targets: TargetSet) -> Occasion {
         self.shared.remark_targets(service, &targets);
         let before = self.shared.memory.tried(self.key);
         self.shared.memory.tries(self.key, targets.clone());
         self.shared.announce(service);
-        Occasion { reason: self.shared.reason(self.key, before.as_deref(), &targets), targets }
+        Occasion { reason: self.shared.reason(self.key, before.as_ref(), &targets), targets }
     }
 
     async fn add_finalizer(&self, service: &Arc<Service>) -> Result<Arc<Service>, Trouble> {

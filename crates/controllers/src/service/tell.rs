@@ -7,7 +7,7 @@ use std::time::Duration;
 use bowline_cloud::Cloud;
 use bowline_core::annotations::Unknown;
 use bowline_core::service::ServiceChange;
-use bowline_core::{Notice, Service, ServiceKey, TargetNode};
+use bowline_core::{Notice, Service, ServiceKey, TargetSet};
 use bowline_kube::{EventType, ObjectRef};
 
 use super::condition;
@@ -20,10 +20,10 @@ const NAMES: usize = 20;
 
 impl Shared {
     /// Why there may be something to do in this pass.
-    pub(super) fn reason(&self, key: &ServiceKey, before: Option<&Vec<TargetNode>>, targets: &[TargetNode]) -> Reason {
+    pub(super) fn reason(&self, key: &ServiceKey, before: Option<&TargetSet>, targets: &TargetSet) -> Reason {
         if self.memory.is_news(key) {
             Reason::News
-        } else if before.is_some_and(|before| before.as_slice() != targets) {
+        } else if before.is_some_and(|before| before != targets) {
             Reason::Nodes
         } else {
             Reason::Drift
@@ -39,7 +39,7 @@ impl Shared {
     }
 
     /// The balancer is as wanted.
-    pub(super) fn tell_ensured(&self, service: &Service, reason: Reason, changed: bool, targets: &[TargetNode]) {
+    pub(super) fn tell_ensured(&self, service: &Service, reason: Reason, changed: bool, targets: &TargetSet) {
         match reason {
             Reason::Nodes if changed && !targets.is_empty() => {
                 self.event(service, EventType::Normal, "UpdatedLoadBalancer", "Updated load balancer with new hosts");
@@ -100,7 +100,7 @@ impl Shared {
     }
 
     /// A balancer without targets is made all the same (SVC-13). Told once.
-    pub(super) fn remark_targets(&self, service: &Service, targets: &[TargetNode]) {
+    pub(super) fn remark_targets(&self, service: &Service, targets: &TargetSet) {
         let key = service.key();
         if targets.iter().any(|target| !target.draining) {
             return self.targetless.forget(&key);
@@ -204,9 +204,8 @@ impl Shared {
 }
 
 /// The first names, sorted, and how many there are beside them, as Go prints a list.
-fn names(targets: &[TargetNode]) -> String {
+fn names(targets: &TargetSet) -> String {
     let mut names: Vec<String> = targets.iter().take(NAMES).map(|target| target.node.to_string()).collect();
-    names.sort_unstable();
     if targets.len() > NAMES {
         names.push(format!("<{} more>", targets.len() - NAMES));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::annotations::NodeSelector;
 use crate::well_known::{AUTOSCALER_TAINT, EXCLUDE_FROM_LOAD_BALANCERS};
-use crate::{Node, TargetNode, parse_bool};
+use crate::{Node, TargetNode, TargetSet, parse_bool};
 
 /// Which Nodes become targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,13 +61,15 @@ pub fn leaving(node: &Node) -> Option<Leaving> {
 /// * `drains` says whether a Node that is leaving is still to be kept, without new connections; `false` once its time is
 ///   up, or where there is no draining. Asked only with [`TargetRules::drain`].
 /// * `selector` is the user's own choice.
+/// * `before` is the set that this one succeeds: entries that have not changed are shared with it, and if none has, it is returned.
 pub fn targets(
     nodes: &[Arc<Node>],
     rules: TargetRules,
     selector: Option<&NodeSelector>,
     is_local: impl Fn(&Node) -> bool,
     drains: impl Fn(&Node) -> bool,
-) -> Vec<TargetNode> {
+    before: &TargetSet,
+) -> TargetSet {
     let is_there = |node: &Node| match rules.nodes {
         NodeSet::All => true,
         NodeSet::Initialized => is_initialized(node) && is_local(node),
@@ -75,9 +77,7 @@ pub fn targets(
     let is_chosen = |node: &Node| selector.is_none_or(|selector| selector.matches(&node.labels));
     let stays = |node: &Node| leaving(node).is_none() || (rules.drain && drains(node));
     let nodes = nodes.iter().filter(|node| is_there(node) && is_chosen(node) && stays(node));
-    let mut targets: Vec<TargetNode> = nodes.map(|node| target(node)).collect();
-    targets.sort_by(|one, other| one.node.cmp(&other.node));
-    targets
+    before.updated(nodes.map(|node| target(node)))
 }
 
 /// The cloud has said what this node is, and which machine.
@@ -181,7 +181,8 @@ mod tests {
         edit(&mut nodes[1]);
         let selector = selector.map(|text| NodeSelector::parse(text).unwrap());
         let is_local = |node: &Node| node.provider_id.as_ref().is_some_and(|id| id.prefix() == Some("a"));
-        let targets = targets(&nodes.map(Arc::new), rules, selector.as_ref(), is_local, |_| true);
+        let targets =
+            targets(&nodes.map(Arc::new), rules, selector.as_ref(), is_local, |_| true, &TargetSet::default());
         targets.iter().map(|target| format!("{}{}", target.node, if target.draining { "*" } else { "" })).collect()
     }
 
@@ -215,8 +216,8 @@ mod tests {
         for edit in leaving {
             assert_eq!(chosen(DRAINING, edit), ["n1", "n2*", "n3"]);
             assert_eq!(chosen(UPSTREAM, edit), ["n1", "n3"], "whatever the clock says");
-            let over = targets(&[Arc::new(after(&[edit]))], DRAINING, None, |_| true, |_| false);
-            assert_eq!(over, []);
+            let over = targets(&[Arc::new(after(&[edit]))], DRAINING, None, |_| true, |_| false, &TargetSet::default());
+            assert!(over.is_empty());
         }
     }
 
@@ -235,10 +236,10 @@ mod tests {
     #[test]
     fn a_target_has_the_machine_and_the_addresses_of_its_node() {
         let node = Node { provider_id: ProviderId::new("a://1"), addresses: addresses("I10.0.0.1 Hn1"), ..node("n1") };
-        let targets = targets(&[Arc::new(node.clone())], INITIALIZED, None, |_| true, |_| false);
+        let targets = targets(&[Arc::new(node.clone())], INITIALIZED, None, |_| true, |_| false, &TargetSet::default());
         let expected =
             TargetNode { node: node.name, provider_id: node.provider_id, addresses: node.addresses, draining: false };
-        assert_eq!(targets, [expected]);
+        assert_eq!(targets, TargetSet::from(vec![expected]));
     }
 
     /// What happens, the Node before and after, and whether that matters under two sets of rules.

@@ -8,7 +8,7 @@ use super::source_ranges::{self, RangeError, leave_everybody_in};
 use super::{Service, ServicePort, ServiceType};
 use crate::annotations::{self, LoadBalancerSettings, Mistake, POLICY, Unknown};
 use crate::{
-    ClusterName, HealthCheck, LoadBalancerKey, LoadBalancerSpec, LoadBalancerWish, PortSpec, TargetNode, TrafficPolicy,
+    ClusterName, HealthCheck, LoadBalancerKey, LoadBalancerSpec, LoadBalancerWish, PortSpec, TargetSet, TrafficPolicy,
 };
 
 /// The characters that a balancer's name may have by default.
@@ -50,7 +50,7 @@ pub fn wish(
     cluster: &ClusterName,
     service: &Service,
     settings: &LoadBalancerSettings,
-    targets: Vec<TargetNode>,
+    targets: TargetSet,
 ) -> Result<LoadBalancerWish, Vec<Mistake>> {
     let spec = LoadBalancerSpec {
         ports: service.ports.iter().map(port).collect(),
@@ -139,7 +139,9 @@ mod tests {
     }
 
     fn wished(service: &Service) -> LoadBalancerSpec {
-        let wish = wish(&"kubernetes".into(), service, &LoadBalancerSettings::default(), vec![target("n1")]).unwrap();
+        let wish =
+            wish(&"kubernetes".into(), service, &LoadBalancerSettings::default(), TargetSet::from(vec![target("n1")]))
+                .unwrap();
         LoadBalancerSpec::clone(&wish.spec.unwrap())
     }
 
@@ -214,7 +216,7 @@ mod tests {
         let expected = LoadBalancerSpec {
             // S30: protocols may be mixed.
             ports: vec![port(Protocol::Tcp), port(Protocol::Udp)],
-            targets: vec![target("n1")],
+            targets: TargetSet::from(vec![target("n1")]),
             source_ranges: vec!["10.0.0.0/8".parse().unwrap()],
             requested_address: Some("192.0.2.1".to_owned()),
             ip_families: vec![IpFamily::IPv6, IpFamily::IPv4],
@@ -250,8 +252,10 @@ mod tests {
         let service = annotated(web(), &[("bowline.dev/policy", "retain"), ("example.com/flavour", "small")]);
         let settings = read(&service).settings.unwrap();
         let cluster = ClusterName::from("c");
-        let (wanted, over) =
-            (wish(&cluster, &service, &settings, vec![]).unwrap(), cleanup_wish(&cluster, &service, &settings));
+        let (wanted, over) = (
+            wish(&cluster, &service, &settings, TargetSet::default()).unwrap(),
+            cleanup_wish(&cluster, &service, &settings),
+        );
         for wish in [&wanted, &over] {
             let LoadBalancerKey { cluster, namespace, service: name, uid } = &wish.key;
             assert_eq!((cluster.as_str(), &**namespace, &**name, &**uid), ("c", "default", "web", "uid-of-web"));
@@ -272,7 +276,7 @@ mod tests {
         let mistakes = read(&bad).settings.unwrap_err();
         let (ours, field) = ("bowline.dev/source-ranges", "spec.loadBalancerSourceRanges");
         assert_eq!(shown(&mistakes), ["bowline.dev/internal", ours, ours, field, field]);
-        let refused = wish(&"c".into(), &bad, &LoadBalancerSettings::default(), vec![]).unwrap_err();
+        let refused = wish(&"c".into(), &bad, &LoadBalancerSettings::default(), TargetSet::default()).unwrap_err();
         assert_eq!(shown(&refused), [field, field], "what the Service itself says");
     }
 

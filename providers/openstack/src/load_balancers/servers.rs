@@ -1,7 +1,7 @@
 //! The servers that are the nodes behind a balancer.
 
 use bowline_cloud::Result;
-use bowline_core::{IpFamily, TargetNode};
+use bowline_core::{IpFamily, TargetNode, TargetSet};
 
 use super::nodes;
 use crate::Config;
@@ -19,7 +19,7 @@ pub(crate) struct Backend<'a> {
 /// sense is an error.
 pub(crate) fn behind<'a>(
     config: &Config,
-    targets: &'a [TargetNode],
+    targets: &'a TargetSet,
     family: Option<IpFamily>,
 ) -> Result<Vec<Backend<'a>>> {
     let ids = Ids::new(&config.global.region, config.regional);
@@ -43,8 +43,11 @@ mod tests {
     fn servers(ids: &[&str]) -> Result<Vec<String>> {
         let mut config = Config::default();
         config.global.region = "R1".to_owned();
-        let named = |id: &&str| TargetNode { provider_id: ProviderId::new(id), ..node("n", "I10.0.0.5") };
-        let targets: Vec<_> = ids.iter().map(named).collect();
+        let named = |(number, id): (usize, &&str)| TargetNode {
+            provider_id: ProviderId::new(id),
+            ..node(&format!("n{number}"), "I10.0.0.5")
+        };
+        let targets: TargetSet = ids.iter().enumerate().map(named).collect();
         Ok(behind(&config, &targets, None)?.into_iter().map(|backend| backend.server).collect())
     }
 

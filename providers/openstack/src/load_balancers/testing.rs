@@ -133,7 +133,7 @@ impl Scene {
     pub(super) fn wish(&self) -> LoadBalancerWish {
         let common = read(&self.service).settings.unwrap();
         let settings = common_settings(&self.config, &mut Reader::new(&self.service.annotations), common);
-        wish(&self.cluster.as_str().into(), &self.service, &settings, self.nodes.clone()).unwrap()
+        wish(&self.cluster.as_str().into(), &self.service, &settings, self.nodes.clone().into()).unwrap()
     }
 
     pub(super) fn parting_wish(&self) -> LoadBalancerWish {

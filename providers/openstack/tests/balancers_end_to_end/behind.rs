@@ -1,6 +1,6 @@
 //! Pools, members and monitors of a balancer.
 
-use bowline_core::{Protocol, SessionAffinity, TrafficPolicy};
+use bowline_core::{Protocol, SessionAffinity, TargetSet, TrafficPolicy};
 use bowline_openstack_simulator::{Kind, Options};
 use serde_json::json;
 
@@ -46,7 +46,7 @@ async fn case_101_a_method_that_octavia_does_not_know_is_a_warning_and_members_f
     world.cloud.forget_calls();
     web.annotate("lb-method", "FASTEST");
     world.nodes.push(add_node(&world.cloud, "node-3"));
-    web.spec.targets.clone_from(&world.nodes);
+    web.spec.targets = world.nodes.clone().into();
     let (_, plan) = world.look(&mut web, true).await.unwrap();
     assert_eq!(plan.steps[0].dispensable.as_deref(), Some("LoadBalancerLbMethodUnknown"));
     let outcome = world.once(&mut web).await.unwrap();
@@ -137,15 +137,15 @@ async fn case_113_114_and_115_a_node_less_is_one_request_for_each_pool_and_the_l
     let mut web = world.service();
     web.ports(&[(Protocol::Tcp, 80, 30080), (Protocol::Tcp, 443, 30443)]);
     world.ensure(&mut web).await.unwrap();
-    web.spec.targets.truncate(1);
+    web.spec.targets.edit(|targets| targets.truncate(1));
     assert_eq!(written_by(&world, &mut web).await, ["PUT pools/{id}/members"; 2], "113");
-    web.spec.targets.clear();
+    web.spec.targets = TargetSet::default();
     assert_eq!(written_by(&world, &mut web).await, ["PUT pools/{id}/members"; 2], "114");
     assert_eq!(world.sent("PUT pools/{id}/members"), json!({"members": []}), "114");
     assert_eq!(world.count(Kind::Member), 0);
     let other = World::new();
     let mut web = other.service();
-    web.spec.targets.clear();
+    web.spec.targets = TargetSet::default();
     assert!(other.ensure(&mut web).await.is_err(), "115");
     assert_eq!(other.writes(), [""; 0], "115");
 }
@@ -154,7 +154,7 @@ async fn case_113_114_and_115_a_node_less_is_one_request_for_each_pool_and_the_l
 async fn case_116_a_selector_that_matches_nobody_leaves_an_empty_pool() {
     let world = World::new();
     let mut web = world.service();
-    web.spec.targets.clear();
+    web.spec.targets = TargetSet::default();
     web.annotate("node-selector", "env=prod");
     world.ensure(&mut web).await.unwrap();
     assert_eq!((world.count(Kind::Pool), world.count(Kind::Member)), (1, 0));
@@ -198,7 +198,7 @@ async fn case_120_where_it_must_be_everything_is_made_one_by_one() {
     assert_eq!(written_by(&world, &mut web).await, writes);
     assert_eq!(world.cloud.writes().iter().filter(|entry| entry.status == Some(409)).count(), 0);
     assert_eq!(written_by(&world, &mut web).await, [""; 0]);
-    web.spec.targets.truncate(2);
+    web.spec.targets.edit(|targets| targets.truncate(2));
     assert_eq!(written_by(&world, &mut web).await, ["DELETE pools/{id}/members/{id}"]);
 }
 
@@ -214,7 +214,7 @@ async fn case_121_one_more_node_on_ten_ports_is_ten_requests_none_of_which_comes
     web.ports(&ports);
     world.ensure(&mut web).await.unwrap();
     world.nodes.push(add_node(&world.cloud, "node-3"));
-    web.spec.targets.clone_from(&world.nodes);
+    web.spec.targets = world.nodes.clone().into();
     assert_eq!(written_by(&world, &mut web).await, ["PUT pools/{id}/members"; 10]);
     assert!(world.cloud.writes().iter().all(|entry| entry.status == Some(202)), "Octavia locks the balancer");
     assert_eq!(world.count(Kind::Member), 30);

@@ -28,15 +28,14 @@ fn certificate(world: &World) -> (String, String) {
 
 /// A node comes and another one goes; what the pass fails with once the members are those that there are now.
 async fn with_other_nodes(world: &World, service: &mut Service) -> Error {
-    let (old, new) = (service.spec.targets.remove(0), add_node(&world.cloud, "node-3"));
-    service.spec.targets.push(new);
+    let (old, new) = (service.spec.targets.edit(|targets| targets.remove(0)), add_node(&world.cloud, "node-3"));
+    service.spec.targets.edit(|targets| targets.push(new));
     let error = world.ensure(service).await.unwrap_err();
     let members = world.cloud.records(Kind::Member);
     let mut names: Vec<_> = members.iter().map(|member| text(member, "name")).collect();
     names.sort_unstable();
     names.dedup();
-    let mut expected: Vec<_> = service.spec.targets.iter().map(|target| target.node.as_str()).collect();
-    expected.sort_unstable();
+    let expected: Vec<_> = service.spec.targets.iter().map(|target| target.node.as_str()).collect();
     assert_eq!(names, expected, "without {}: {error}", old.node);
     error
 }
@@ -145,7 +144,7 @@ async fn it_is_the_same_where_all_is_listed_at_once() {
     let mut services = [world.service(), world.named("other")];
     for service in &mut services {
         world.ensure(service).await.unwrap();
-        service.spec.targets.remove(0);
+        service.spec.targets.edit(|targets| targets.remove(0));
     }
     for (listing, kind) in [("floatingips", "floating IP"), ("security-groups", "security group")] {
         let number = world.cloud.inject(broken(Method::GET, listing));

@@ -66,14 +66,12 @@ async fn case_139_and_143_node_ports_are_open_to_the_member_subnet_and_nothing_e
 async fn an_id_in_capitals_joins_the_group_and_a_node_of_another_region_stops_nobody() {
     let world = world();
     let mut web = world.service();
-    let id = web.spec.targets[0].provider_id.as_ref().and_then(|id| id.rest()).unwrap().to_uppercase();
-    web.spec.targets[0].provider_id = ProviderId::new(&format!("openstack://{id}"));
-    let elsewhere = TargetNode {
-        provider_id: ProviderId::new("openstack://elsewhere/8f2c"),
-        node: "elsewhere".into(),
-        ..web.spec.targets[1].clone()
-    };
-    web.spec.targets.push(elsewhere);
+    web.spec.targets.edit(|targets| {
+        let id = targets[0].provider_id.as_ref().and_then(|id| id.rest()).unwrap().to_uppercase();
+        targets[0].provider_id = ProviderId::new(&format!("openstack://{id}"));
+        let provider_id = ProviderId::new("openstack://elsewhere/8f2c");
+        targets.push(TargetNode { provider_id, node: "elsewhere".into(), ..targets[1].clone() });
+    });
     world.ensure(&mut web).await.unwrap();
     assert_eq!(members(&world).len(), 2);
 }

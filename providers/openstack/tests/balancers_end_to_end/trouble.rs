@@ -483,7 +483,7 @@ async fn while_octavia_does_not_say_what_it_can_do_what_is_there_is_looked_after
     world.cloud.forget_calls();
     world.ensure(&mut web).await.unwrap();
     assert_eq!(world.writes(), [""; 0]);
-    web.spec.targets.pop();
+    web.spec.targets.edit(Vec::pop);
     web.annotate("availability-zone", "az1");
     assert_eq!(world.ensure(&mut web).await.unwrap().notices, [""; 0]);
     assert_eq!(world.writes(), ["PUT pools/{id}/members"]);

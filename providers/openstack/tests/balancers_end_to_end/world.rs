@@ -96,7 +96,7 @@ impl World {
     pub(crate) fn named(&self, name: &str) -> Service {
         let spec = LoadBalancerSpec {
             ports: vec![port(Protocol::Tcp, 80, 30080)],
-            targets: self.nodes.clone(),
+            targets: self.nodes.clone().into(),
             source_ranges: Vec::new(),
             requested_address: None,
             ip_families: vec![IpFamily::IPv4],

@@ -18,7 +18,7 @@ pub(in crate::cases) async fn balancer_is_as_wished(scene: &Scene) -> Verdict {
     work.fulfil(&wish).await?;
     // Without the first node for a while, with none at all, and with both again.
     for targets in [nodes.get(1..).unwrap_or_default(), &[], &nodes] {
-        work.fulfil(&change(&wish, |spec| spec.targets = targets.to_vec())).await?;
+        work.fulfil(&change(&wish, |spec| spec.targets = targets.to_vec().into())).await?;
     }
     work.remove(&wish).await?;
     work.remove(&work.wish("web", &nodes)?).await?;
@@ -55,9 +55,8 @@ pub(in crate::cases) async fn applied_plan_is_empty(scene: &Scene) -> Verdict {
     for wish in [work.wish("web", &nodes)?, work.everything("rich", &nodes)?] {
         work.converge(&wish).await?;
         work.rests(&wish).await?;
-        // In whatever order the store has them, nodes and ports are the same.
+        // In whatever order the Service lists them, ports and source ranges are the same.
         let turned = change(&wish, |spec| {
-            spec.targets.reverse();
             spec.ports.reverse();
             spec.source_ranges.reverse();
         });

@@ -132,7 +132,7 @@ pub(in crate::cases) async fn target_limit_is_reached(scene: &Scene) -> Verdict 
     for number in 0..most.min(200) {
         nodes.push(work.node(&format!("node-{number}")).await);
     }
-    let targets = |spec: &mut LoadBalancerSpec| spec.targets = nodes.clone();
+    let targets = |spec: &mut LoadBalancerSpec| spec.targets = nodes.clone().into();
     let wish = change(&work.wish("web", &[])?, targets);
     work.fulfil(&wish).await?;
     work.remove(&wish).await

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bowline_cloud::ErrorKind;
 use bowline_core::annotations::{DeletionPolicy, ProxyProtocol};
-use bowline_core::{IpFamily, LoadBalancerWish, Protocol, SessionAffinity, TrafficPolicy};
+use bowline_core::{IpFamily, LoadBalancerWish, Protocol, SessionAffinity, TargetNode, TargetSet, TrafficPolicy};
 
 use crate::balancing::{Balancing, change, local, port, range, set};
 use crate::bench::ForeignBalancer;
@@ -251,7 +251,8 @@ fn unclaimed(work: &Balancing<'_>, plain: &LoadBalancerWish) -> Verdict<Vec<(Opt
     }
     if let Some(most) = caps.max_targets {
         let node = plain.spec.iter().flat_map(|spec| &spec.targets).next().cloned();
-        let targets = node.into_iter().cycle().take(most + 1).collect();
+        let named = |(number, node): (usize, TargetNode)| TargetNode { node: format!("node-{number}").into(), ..node };
+        let targets: TargetSet = node.into_iter().cycle().take(most + 1).enumerate().map(named).collect();
         wishes.push((None, change(plain, |spec| spec.targets = targets)));
     }
     Ok(wishes)

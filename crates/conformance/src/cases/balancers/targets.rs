@@ -35,7 +35,7 @@ pub(in crate::cases) async fn target_change_is_small(scene: &Scene) -> Verdict {
     let wish = work.everything("web", nodes.get(1..).unwrap_or_default())?;
     work.fulfil(&wish).await?;
     let ports = wish.spec.as_ref().map_or(0, |spec| spec.ports.len() as u64);
-    let (joined, left) = (change(&wish, |spec| spec.targets = nodes.clone()), &wish);
+    let (joined, left) = (change(&wish, |spec| spec.targets = nodes.to_vec().into()), &wish);
     for (wanted, what) in [(&joined, "joined"), (left, "left")] {
         let before = work.writes().await?;
         work.fulfil(wanted).await?;
