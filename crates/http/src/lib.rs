@@ -16,6 +16,7 @@ mod connect;
 mod failure;
 mod handler;
 mod proxy;
+pub mod sign;
 mod tls;
 
 pub use client::{Client, Options};
