@@ -5,8 +5,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_cloud::Effect;
+use bowline_config::{Environment, Problem};
 use bytes::Bytes;
-use http::header::PROXY_AUTHORIZATION;
+use http::header::{CONTENT_ENCODING, PROXY_AUTHORIZATION};
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper_util::client::legacy;
@@ -73,9 +75,21 @@ impl Client {
         Ok(Client { transport: Transport::Network(Arc::new(network)), timeout })
     }
 
+    /// One that trusts the roots of the system and uses the proxies of the environment.
+    pub fn from_environment(environment: &Environment, timeout: Duration) -> Result<Client, Problem> {
+        let proxies = Proxies::from_environment(environment).map_err(|error| Problem::new(error.to_string()))?;
+        let client = Client::new(Options { tls: Tls::default(), proxies, timeout });
+        client.map_err(|error| Problem::new(error.to_string()))
+    }
+
     /// One that asks nobody but `handler`, and gives up after `timeout` all the same.
     pub fn in_process(handler: Arc<dyn Handler>, timeout: Duration) -> Client {
         Client { transport: Transport::InProcess(handler), timeout }
+    }
+
+    /// How long a request may take.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// Sends this, and waits for the whole answer.
@@ -105,7 +119,7 @@ impl Transport {
 impl Network {
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Failure> {
         let request = self.prepared(request)?;
-        if !request.method().is_safe() {
+        if !is_read(&request) {
             return whole(self.fresh.request(request).await).await;
         }
         match self.kept.request(request.clone()).await {
@@ -121,12 +135,17 @@ impl Network {
         }
         // Of what is not encrypted, the proxy reads the head itself.
         if request.uri().scheme_str() == Some("http")
-            && let Some(proof) = self.proxies.of(request.uri()).and_then(|proxy| proxy.authorization())
+            && let Some(proof) = self.proxies.of(request.uri()).and_then(|proxy| proxy.basic_auth().cloned())
         {
             request.headers_mut().insert(PROXY_AUTHORIZATION, proof);
         }
         Ok(request)
     }
+}
+
+/// The method says that it only reads, or the call does.
+fn is_read<B>(request: &Request<B>) -> bool {
+    request.method().is_safe() || request.extensions().get() == Some(&Effect::Read)
 }
 
 fn is_absolute(uri: &Uri) -> bool {
@@ -136,6 +155,9 @@ fn is_absolute(uri: &Uri) -> bool {
 /// The answer with all of its body.
 async fn whole(outcome: Result<Response<hyper::body::Incoming>, legacy::Error>) -> Result<Response<Bytes>, Failure> {
     let (head, body) = outcome.map_err(|error| unanswered(&error))?.into_parts();
+    if let Some(encoding) = head.headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
+        return Err(Failure::Encoded(String::from_utf8_lossy(encoding.as_bytes()).into_owned()));
+    }
     match Limited::new(body, LARGEST).collect().await {
         Ok(body) => Ok(Response::from_parts(head, body.to_bytes())),
         Err(error) if error.is::<LengthLimitError>() => Err(Failure::TooLarge(LARGEST)),

@@ -9,6 +9,7 @@ use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::dns::GaiResolver;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::client::proxy::matcher::Intercept;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -17,7 +18,6 @@ use tokio_rustls::TlsConnector;
 use tower::Service;
 
 use crate::client::with_causes;
-use crate::proxy::Proxy;
 use crate::{Failure, Proxies, TlsFailure};
 
 /// The most that a proxy may say before it connects us.
@@ -54,7 +54,7 @@ impl Connector {
 
     async fn connect(self, uri: Uri) -> Result<Stream, Failure> {
         let is_secure = uri.scheme_str() == Some("https");
-        let Some(proxy) = self.proxies.of(&uri).cloned() else {
+        let Some(proxy) = self.proxies.of(&uri) else {
             let io = self.tcp(&uri).await?;
             let io = if is_secure { self.secured(io, host(&uri)).await? } else { io };
             return Ok(Stream { io: TokioIo::new(io), is_proxied: false });
@@ -73,7 +73,7 @@ impl Connector {
         Ok(Box::new(stream.into_inner()))
     }
 
-    async fn to_proxy(&self, proxy: &Proxy) -> Result<Box<dyn Io>, Failure> {
+    async fn to_proxy(&self, proxy: &Intercept) -> Result<Box<dyn Io>, Failure> {
         let wrapped = |failure: Failure| match failure {
             Failure::Connect(why) => Failure::Connect(format!("the proxy {why}")),
             other => Failure::Connect(format!("the proxy {}: {other}", place(proxy.uri()))),
@@ -107,11 +107,11 @@ fn tcp<R>(resolver: R, timeout: Duration) -> HttpConnector<R> {
 }
 
 /// Asks the proxy to let us through.
-async fn tunnelled(mut io: Box<dyn Io>, proxy: &Proxy, uri: &Uri) -> Result<Box<dyn Io>, Failure> {
+async fn tunnelled(mut io: Box<dyn Io>, proxy: &Intercept, uri: &Uri) -> Result<Box<dyn Io>, Failure> {
     let failed = |why: &dyn std::fmt::Display| Failure::Connect(format!("the proxy {}: {why}", place(proxy.uri())));
     let target = place(uri);
     let mut head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n").into_bytes();
-    if let Some(proof) = proxy.authorization() {
+    if let Some(proof) = proxy.basic_auth() {
         head.extend_from_slice(b"Proxy-Authorization: ");
         head.extend_from_slice(proof.as_bytes());
         head.extend_from_slice(b"\r\n");

@@ -20,6 +20,9 @@ pub enum Failure {
     /// The answer is larger than anything that is expected.
     #[error("the answer is larger than {0} bytes")]
     TooLarge(usize),
+    /// The answer has a content encoding, which was not asked for: it could unpack to any size.
+    #[error("the answer is encoded as {0:?}, which was not asked for")]
+    Encoded(String),
     /// The request cannot be sent at all.
     #[error("the request cannot be sent: {0}")]
     Request(String),

@@ -11,6 +11,7 @@
 //!
 //! Nothing that it logs or fails with has a header or a body in it.
 
+pub mod api;
 mod client;
 mod connect;
 mod failure;
@@ -18,9 +19,12 @@ mod handler;
 mod proxy;
 pub mod sign;
 mod tls;
+mod token;
 
+pub use api::{Answer, Api, Authorize, Bearer, CallBuilder, ErrorDecoder, Page, Refusal, all_pages};
 pub use client::{Client, Options};
 pub use failure::{Failure, TlsFailure};
 pub use handler::Handler;
 pub use proxy::{BadProxy, Proxies};
 pub use tls::{BadTls, ClientCertificate, Roots, Tls};
+pub use token::{Issued, TokenSource};

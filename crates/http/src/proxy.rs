@@ -1,23 +1,24 @@
-//! Through whom to go, as Go reads it from the environment.
+//! The proxies of the environment. Which requests they are for is decided by hyper-util.
 
-use std::fmt;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bowline_config::Environment;
-use http::{HeaderValue, Uri};
-use ipnet::IpNet;
-use percent_encoding::percent_decode_str;
+use http::Uri;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 
 use crate::connect::port;
 
 /// Which requests go through which proxy. The default is none at all.
 #[derive(Debug, Clone, Default)]
-pub struct Proxies {
-    http: Option<Proxy>,
-    https: Option<Proxy>,
-    exceptions: Vec<Exception>,
+pub struct Proxies(Option<Arc<Rules>>);
+
+#[derive(Debug)]
+struct Rules {
+    anywhere: Matcher,
+    /// For ports that exceptions name.
+    ports: BTreeMap<u16, Matcher>,
 }
 
 /// What is written as a proxy is none. The text does not quote it: there may be a password in it.
@@ -29,156 +30,78 @@ pub struct BadProxy {
     why: String,
 }
 
-/// One proxy.
-#[derive(Clone)]
-pub(crate) struct Proxy {
-    uri: Uri,
-    authorization: Option<HeaderValue>,
-}
-
-/// Who is asked without a proxy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Exception {
-    Everybody,
-    Network(IpNet),
-    Address(IpAddr, Option<u16>),
-    Domain {
-        /// With a dot in front.
-        suffix: String,
-        /// The name itself counts, and not only what is below it.
-        itself: bool,
-        port: Option<u16>,
-    },
-}
-
 impl Proxies {
     /// What the environment says: `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, each in lower case too.
     pub fn from_environment(environment: &Environment) -> Result<Proxies, BadProxy> {
         let read = |upper: &'static str, lower: &'static str| {
             let found = [upper, lower].into_iter().find_map(|name| Some((name, environment.get(name)?)));
-            found.map(|(name, text)| Proxy::parse(text).map_err(|why| BadProxy { variable: name, why })).transpose()
+            found.map(|(variable, text)| checked(text).map_err(|why| BadProxy { variable, why })).transpose()
         };
         // upstream: in a CGI script HTTP_PROXY is what a client has sent as the header Proxy.
         let is_cgi = environment.get("REQUEST_METHOD").is_some();
+        let http = if is_cgi { None } else { read("HTTP_PROXY", "http_proxy")? }.unwrap_or_default();
+        let https = read("HTTPS_PROXY", "https_proxy")?.unwrap_or_default();
         let exceptions = environment.get("NO_PROXY").or_else(|| environment.get("no_proxy")).unwrap_or_default();
-        Ok(Proxies {
-            http: if is_cgi { None } else { read("HTTP_PROXY", "http_proxy")? },
-            https: read("HTTPS_PROXY", "https_proxy")?,
-            exceptions: exceptions.split(',').filter_map(Exception::parse).collect(),
-        })
-    }
-
-    /// Through whom this goes, if through anybody.
-    pub(crate) fn of(&self, uri: &Uri) -> Option<&Proxy> {
-        let proxy = if uri.scheme_str() == Some("https") { self.https.as_ref() } else { self.http.as_ref() };
-        proxy.filter(|_| !self.is_direct(uri))
-    }
-
-    /// Whether this is asked without a proxy. What is on this machine always is.
-    fn is_direct(&self, uri: &Uri) -> bool {
-        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_ascii_lowercase();
-        let address: Option<IpAddr> = host.parse().ok();
-        if host == "localhost" || address.is_some_and(|address| address.to_canonical().is_loopback()) {
-            return true;
+        let exceptions: Vec<_> = exceptions.split(',').filter_map(split_port).collect();
+        if exceptions.iter().any(|(host, _)| *host == "*") {
+            return Ok(Proxies::default());
         }
-        self.exceptions.iter().any(|exception| exception.covers(&host, address, port(uri)))
+        let matcher = |port: Option<u16>| {
+            let of_port = exceptions.iter().filter(|(_, own)| own.is_none() || *own == port);
+            let hosts: Vec<_> = of_port.map(|(host, _)| *host).collect();
+            Matcher::builder().http(&http).https(&https).no(hosts.join(",")).build()
+        };
+        let ports = exceptions.iter().filter_map(|(_, port)| Some((*port)?)).map(|port| (port, matcher(Some(port))));
+        Ok(Proxies(Some(Arc::new(Rules { anywhere: matcher(None), ports: ports.collect() }))))
+    }
+
+    /// The proxy for this URL, if there is one. There is none for this machine itself.
+    pub(crate) fn of(&self, uri: &Uri) -> Option<Intercept> {
+        let rules = self.0.as_ref()?;
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        let is_loopback = host.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback());
+        if is_loopback || host.eq_ignore_ascii_case("localhost") {
+            return None;
+        }
+        rules.ports.get(&port(uri)).unwrap_or(&rules.anywhere).intercept(uri)
     }
 }
 
-impl Proxy {
-    fn parse(text: &str) -> Result<Proxy, String> {
-        let text = text.trim();
-        let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-        let uri: Uri = text.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?;
-        match uri.scheme_str() {
-            Some("http" | "https") => {}
-            Some(other) => return Err(format!("of the kinds of proxies, {other} is not known here")),
-            None => return Err("it has no scheme".to_owned()),
-        }
-        let authority = uri.authority().ok_or("it has no host")?.as_str();
-        let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
-        let authorization = user.map(basic).transpose()?;
-        let scheme = uri.scheme_str().unwrap_or("http");
-        let uri = format!("{scheme}://{host}").parse().map_err(|_| "its host is none".to_owned())?;
-        Ok(Proxy { uri, authorization })
+/// The URL of a proxy that can be used: hyper-util passes over others without a word.
+fn checked(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let uri: Uri = text.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?;
+    match uri.scheme_str() {
+        Some("http" | "https") => {}
+        Some(other) => return Err(format!("of the kinds of proxies, {other} is not known here")),
+        None => return Err("it has no scheme".to_owned()),
     }
-
-    /// Where it is, without what is secret.
-    pub(crate) fn uri(&self) -> &Uri {
-        &self.uri
-    }
-
-    /// What proves to it who we are.
-    pub(crate) fn authorization(&self) -> Option<HeaderValue> {
-        self.authorization.clone()
+    match uri.host() {
+        Some(host) if !host.is_empty() => Ok(text),
+        _ => Err("it has no host".to_owned()),
     }
 }
 
-/// The header for `user:password`, which is written as in a URL.
-fn basic(user: &str) -> Result<HeaderValue, String> {
-    let (name, password) = user.split_once(':').unwrap_or((user, ""));
-    let plain: Vec<u8> = percent_decode_str(name).chain([b':']).chain(percent_decode_str(password)).collect();
-    let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(plain)))
-        .map_err(|_| "its user cannot be sent".to_owned())?;
-    value.set_sensitive(true);
-    Ok(value)
-}
-
-impl Exception {
-    fn parse(text: &str) -> Option<Exception> {
-        let text = text.trim().to_ascii_lowercase();
-        if text == "*" {
-            return Some(Exception::Everybody);
-        }
-        if let Ok(network) = text.parse() {
-            return Some(Exception::Network(network));
-        }
-        let (host, port) = split_port(&text)?;
-        if let Ok(address) = host.parse() {
-            return Some(Exception::Address(address, port));
-        }
-        let host = host.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(host);
-        match host.strip_prefix('.') {
-            _ if host.is_empty() => None,
-            Some(_) => Some(Exception::Domain { suffix: host.to_owned(), itself: false, port }),
-            None => Some(Exception::Domain { suffix: format!(".{host}"), itself: true, port }),
-        }
-    }
-
-    fn covers(&self, host: &str, address: Option<IpAddr>, port: u16) -> bool {
-        let is_port = |wanted: &Option<u16>| wanted.is_none_or(|wanted| wanted == port);
-        match self {
-            Exception::Everybody => true,
-            Exception::Network(network) => address.is_some_and(|address| network.contains(&address)),
-            Exception::Address(wanted, at) => address == Some(*wanted) && is_port(at),
-            Exception::Domain { suffix, itself, port: at } => {
-                let is_it = *itself && suffix.strip_prefix('.') == Some(host);
-                (is_it || host.ends_with(suffix.as_str())) && is_port(at)
-            }
-        }
-    }
-}
-
-/// `HOST`, `HOST:PORT`, `[IPV6]`, `[IPV6]:PORT` or `IPV6`; nothing if there is no host.
+/// An exception without its port: `HOST`, `HOST:PORT`, `[IPV6]`, `[IPV6]:PORT`, `IPV6`, a CIDR, or `*.DOMAIN`, which is
+/// `.DOMAIN`. Nothing if there is no host.
 fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
-    let is_bare = text.parse::<IpAddr>().is_ok();
+    let text = text.trim();
+    let is_bare = text.parse::<IpAddr>().is_ok() || text.contains('/');
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !is_bare && !port.ends_with(']') => (host, port.parse().ok()),
         _ => (text, None),
     };
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    (!host.is_empty()).then_some((host, port))
-}
-
-impl fmt::Debug for Proxy {
-    /// Without what is secret.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Proxy").field(&self.uri).finish()
-    }
+    let host = host.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(host);
+    (!matches!(host, "" | ".")).then_some((host, port))
 }
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+
     use super::*;
 
     fn proxies(variables: &[(&str, &str)]) -> Proxies {
@@ -208,17 +131,19 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_are_as_go_reads_them() {
+    fn exceptions_name_hosts_domains_networks_and_ports() {
         let table = [
             ("*", "cloud.example", true),
             ("cloud.example", "cloud.example", true),
             ("cloud.example", "CLOUD.EXAMPLE", true),
             ("cloud.example", "api.cloud.example", true),
             ("cloud.example", "notcloud.example", false),
-            (".cloud.example", "cloud.example", false),
+            (".cloud.example", "cloud.example", true),
             (".cloud.example", "api.cloud.example", true),
-            ("*.cloud.example", "cloud.example", false),
+            ("*.cloud.example", "cloud.example", true),
             ("*.cloud.example", "api.cloud.example", true),
+            ("*.cloud.example", "notcloud.example", false),
+            ("*", "192.0.2.7", true),
             (" other.example , cloud.example ", "cloud.example", true),
             ("cloud.example:443", "cloud.example", true),
             ("cloud.example:8443", "cloud.example", false),
@@ -271,7 +196,9 @@ mod tests {
         ];
         for (written, meant) in table {
             let expected = format!("Basic {}", STANDARD.encode(meant));
-            assert_eq!(basic(written).unwrap().to_str().unwrap(), expected, "{written}");
+            let proxies = proxies(&[("HTTPS_PROXY", &format!("http://{written}@proxy.example"))]);
+            let proxy = proxies.of(&"https://cloud.example/".parse().unwrap()).unwrap();
+            assert_eq!(proxy.basic_auth().unwrap().to_str().unwrap(), expected, "{written}");
         }
     }
 }

@@ -33,6 +33,8 @@ pub enum Roots {
     System,
     /// The certificates in this PEM text, and no others. A server may also show one of them as its own.
     Pem(String),
+    /// None: only http is spoken.
+    None,
 }
 
 /// What we show to servers that ask.
@@ -78,11 +80,12 @@ impl Tls {
         // Whoever is to trust certificates that cannot be read has something else in mind than to trust everybody.
         let given = match &self.roots {
             Roots::Pem(text) => Some(Given::read(text, provider)?),
-            Roots::System => None,
+            Roots::System | Roots::None => None,
         };
         Ok(match given {
             _ if self.insecure => Arc::new(Blind::trusting_everybody(provider)),
             Some(given) => Arc::new(given),
+            None if matches!(self.roots, Roots::None) => Arc::new(Blind::trusting_nobody(provider)),
             None => system(provider),
         })
     }

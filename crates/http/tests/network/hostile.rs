@@ -1,0 +1,131 @@
+//! Answers that are huge, endless, slow, cut off, encoded or lead elsewhere: bounded memory and time, and a clear error.
+
+use std::time::{Duration, Instant};
+
+use bowline_cloud::{Calls, ErrorKind};
+use bowline_http::{Api, Failure, Options, Proxies, Tls};
+use http::Method;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+
+/// How a server goes on after the head of its answer.
+#[derive(Clone)]
+enum Body {
+    Whole(Vec<u8>),
+    /// The same bytes for ever.
+    Endless,
+    /// A byte from time to time, for ever.
+    Drips,
+}
+
+/// A server that answers each connection with this; its URL.
+async fn server(head: &'static str, body: Body) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let body = body.clone();
+            tokio::spawn(async move { answer(stream, head, body).await });
+        }
+    });
+    url
+}
+
+async fn answer(mut stream: TcpStream, head: &str, body: Body) -> std::io::Result<()> {
+    let mut request = [0; 4096];
+    stream.read(&mut request).await?;
+    stream.write_all(format!("HTTP/1.1 {head}\r\n\r\n").as_bytes()).await?;
+    match body {
+        Body::Whole(bytes) => stream.write_all(&bytes).await,
+        Body::Endless => loop {
+            stream.write_all(&[b'1'; 64 << 10]).await?;
+        },
+        Body::Drips => loop {
+            stream.write_all(b"1").await?;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        },
+    }
+}
+
+fn hasty(timeout: Duration) -> Client {
+    Client::new(Options { tls: Tls::default(), proxies: Proxies::default(), timeout }).unwrap()
+}
+
+fn api(url: &str, timeout: Duration) -> Api {
+    Api::new(hasty(timeout), &Calls::default(), "compute").base(url)
+}
+
+async fn json(url: &str) -> bowline_cloud::Error {
+    let api = api(url, PATIENCE);
+    match api.call("server_list", Method::GET, &["servers"]).send().await {
+        Ok(answer) => answer.json::<serde_json::Value>().unwrap_err(),
+        Err(error) => error,
+    }
+}
+
+/// Most memory that this process has had so far, in KiB.
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn an_answer_without_an_end_is_given_up_at_the_limit() {
+    let before = peak_memory();
+    for head in ["200 OK", "200 OK\r\nContent-Length: 99999999999", "500 Internal Server Error"] {
+        let failure = get(&plain(), &server(head, Body::Endless).await).await.unwrap_err();
+        assert_eq!(failure.to_string(), "the answer is larger than 67108864 bytes");
+    }
+    let grown = (peak_memory() - before) >> 10;
+    assert!(grown < 400, "{grown} MiB more for answers of at most 64 MiB");
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_drop_by_drop_is_given_up_when_the_time_is_over() {
+    let (url, begun) = (server("200 OK", Body::Drips).await, Instant::now());
+    let error = api(&url, Duration::from_millis(300)).call("server_list", Method::GET, &[]).send().await.unwrap_err();
+    assert_eq!((error.kind(), error.is_unanswered()), (ErrorKind::Unavailable, true));
+    assert!(error.message().ends_with("no answer within 300ms"), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_compressed_although_nobody_asked_is_not_unpacked() {
+    let url = server("200 OK\r\nContent-Encoding: gzip", Body::Endless).await;
+    assert_eq!(get(&plain(), &url).await.unwrap_err(), Failure::Encoded("gzip".to_owned()));
+    let url = server("200 OK\r\nContent-Encoding: identity\r\nContent-Length: 2", Body::Whole(b"{}".to_vec())).await;
+    assert!(get(&plain(), &url).await.is_ok());
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_off_or_no_text_is_an_error_and_no_empty_list() {
+    let cut = server("200 OK\r\nContent-Length: 100", Body::Whole(b"{\"servers\": [".to_vec())).await;
+    let error = json(&cut).await;
+    assert_eq!((error.kind(), error.is_unanswered()), (ErrorKind::Unavailable, true), "{error}");
+    let no_length = server("200 OK\r\nConnection: close", Body::Whole(b"{\"servers\": [".to_vec())).await;
+    assert_eq!(json(&no_length).await.kind(), ErrorKind::Unexpected);
+    let no_text = server("200 OK\r\nContent-Length: 9", Body::Whole(b"{\"a\":\"\xff\"}".to_vec())).await;
+    let error = json(&no_text).await;
+    assert_eq!(error.kind(), ErrorKind::Unexpected);
+    assert!(error.message().contains("the answer is not understood"), "{error}");
+}
+
+#[tokio::test]
+async fn a_redirect_takes_the_credentials_nowhere() {
+    let elsewhere = Server::start(Behaviour::Keeps).await;
+    let location: &'static str = format!("302 Found\r\nLocation: {}\r\nContent-Length: 0", elsewhere.url("/")).leak();
+    let error = json(&server(location, Body::Whole(Vec::new())).await).await;
+    assert_eq!(error.kind(), ErrorKind::Unexpected);
+    assert!(error.message().ends_with("redirects are not followed; this one leads to 127.0.0.1"), "{error}");
+    assert_eq!(elsewhere.requests(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_head_without_an_end_is_given_up() {
+    let long: &'static str = format!("200 OK\r\nX: {}", "x".repeat(1 << 20)).leak();
+    let failure = get(&plain(), &server(long, Body::Endless).await).await.unwrap_err();
+    assert!(matches!(failure, Failure::Broken(_)), "{failure:?}");
+}
