@@ -19,7 +19,7 @@ fn all() -> Vec<Generated> {
         ("docs/reference/cli.md", cli_reference::page(bowline::cli())),
         ("docs/reference/apiserver-resources.md", bowline_apiserver::resource_reference()),
         ("docs/reference/metrics.md", bowline::metric_reference()),
-        ("docs/reference/annotations.md", bowline_core::annotations::reference()),
+        ("docs/reference/annotations.md", bowline_core::annotations::COMMON.reference()),
     ];
     let pages = pages.into_iter().map(|(path, text)| (path.to_owned(), text));
     pages.chain(bowline::generated_files()).map(|(path, text)| Generated { path, text }).collect()

@@ -87,7 +87,7 @@ fn fields(spec: &LoadBalancerSpec, settings: &LoadBalancerSettings, caps: &LoadB
     let mut refused = Vec::new();
     let ranges = !spec.source_ranges.is_empty() && !caps.source_ranges;
     let is_annotated = settings.source_ranges.as_ref() == Some(&spec.source_ranges);
-    let place = if is_annotated { SOURCE_RANGES } else { "spec.loadBalancerSourceRanges" };
+    let place = if is_annotated { SOURCE_RANGES.key } else { "spec.loadBalancerSourceRanges" };
     refuse(&mut refused, ranges, || place.to_owned());
     let sticky = spec.session_affinity != SessionAffinity::None && !caps.session_affinity;
     refuse(&mut refused, sticky, || "spec.sessionAffinity: ClientIP".to_owned());
@@ -103,14 +103,14 @@ fn fields(spec: &LoadBalancerSpec, settings: &LoadBalancerSettings, caps: &LoadB
 fn settings(settings: &LoadBalancerSettings, caps: &LoadBalancerCapabilities) -> Vec<String> {
     let checks = caps.health_check_settings;
     let wishes = [
-        (INTERNAL, settings.internal, caps.internal),
-        (PROXY_PROTOCOL, settings.proxy_protocol.is_some(), caps.proxy_protocol),
-        (IDLE_TIMEOUT, settings.idle_timeout.is_some(), caps.idle_timeout),
-        (HEALTH_CHECK_PATH, settings.health_check_path.is_some(), checks),
-        (HEALTH_CHECK_PORT, settings.health_check_port.is_some(), checks),
-        (HEALTH_CHECK_INTERVAL, settings.health_check_interval.is_some(), checks),
-        (SHARE_GROUP, settings.share_group.is_some(), caps.shared),
-        (ADOPT, settings.adopt.is_some(), caps.adoption),
+        (INTERNAL.key, settings.internal, caps.internal),
+        (PROXY_PROTOCOL.key, settings.proxy_protocol.is_some(), caps.proxy_protocol),
+        (IDLE_TIMEOUT.key, settings.idle_timeout.is_some(), caps.idle_timeout),
+        (HEALTH_CHECK_PATH.key, settings.health_check_path.is_some(), checks),
+        (HEALTH_CHECK_PORT.key, settings.health_check_port.is_some(), checks),
+        (HEALTH_CHECK_INTERVAL.key, settings.health_check_interval.is_some(), checks),
+        (SHARE_GROUP.key, settings.share_group.is_some(), caps.shared),
+        (ADOPT.key, settings.adopt.is_some(), caps.adoption),
     ];
     wishes.into_iter().filter(|(_, wished, can)| *wished && !can).map(|(key, ..)| key.to_owned()).collect()
 }
@@ -156,15 +156,15 @@ mod tests {
     #[test]
     fn an_annotation_is_refused_by_its_name_unless_the_cloud_can_do_it() {
         let cases: [(&str, &str, &str, Grant); 9] = [
-            (INTERNAL, "true", INTERNAL, |caps| caps.internal = true),
-            (PROXY_PROTOCOL, "v1", PROXY_PROTOCOL, |caps| caps.proxy_protocol = true),
-            (IDLE_TIMEOUT, "1m", IDLE_TIMEOUT, |caps| caps.idle_timeout = true),
-            (HEALTH_CHECK_PATH, "/a", HEALTH_CHECK_PATH, |caps| caps.health_check_settings = true),
-            (HEALTH_CHECK_PORT, "80", HEALTH_CHECK_PORT, |caps| caps.health_check_settings = true),
-            (HEALTH_CHECK_INTERVAL, "1s", HEALTH_CHECK_INTERVAL, |caps| caps.health_check_settings = true),
-            (SHARE_GROUP, "a", SHARE_GROUP, |caps| caps.shared = true),
-            (ADOPT, "a", ADOPT, |caps| caps.adoption = true),
-            (POLICY, "retain", "bowline.dev/policy: retain", |caps| caps.retention = true),
+            (INTERNAL.key, "true", INTERNAL.key, |caps| caps.internal = true),
+            (PROXY_PROTOCOL.key, "v1", PROXY_PROTOCOL.key, |caps| caps.proxy_protocol = true),
+            (IDLE_TIMEOUT.key, "1m", IDLE_TIMEOUT.key, |caps| caps.idle_timeout = true),
+            (HEALTH_CHECK_PATH.key, "/a", HEALTH_CHECK_PATH.key, |caps| caps.health_check_settings = true),
+            (HEALTH_CHECK_PORT.key, "80", HEALTH_CHECK_PORT.key, |caps| caps.health_check_settings = true),
+            (HEALTH_CHECK_INTERVAL.key, "1s", HEALTH_CHECK_INTERVAL.key, |caps| caps.health_check_settings = true),
+            (SHARE_GROUP.key, "a", SHARE_GROUP.key, |caps| caps.shared = true),
+            (ADOPT.key, "a", ADOPT.key, |caps| caps.adoption = true),
+            (POLICY.key, "retain", "bowline.dev/policy: retain", |caps| caps.retention = true),
         ];
         for (key, value, place, grant) in cases {
             let wish = with(wish("default/web", &[]), &[(key, value)]);
@@ -178,11 +178,11 @@ mod tests {
     #[test]
     fn what_is_as_without_the_annotation_or_no_affair_of_the_cloud_is_not_refused() {
         let cases = [
-            (INTERNAL, "false"),
-            (POLICY, "delete"),
-            (POLICY, "protect"),
-            (annotations::IP_MODE, "Proxy"),
-            (annotations::TARGET_NODES, "a=b"),
+            (INTERNAL.key, "false"),
+            (POLICY.key, "delete"),
+            (POLICY.key, "protect"),
+            (annotations::IP_MODE.key, "Proxy"),
+            (annotations::TARGET_NODES.key, "a=b"),
         ];
         for (key, value) in cases {
             let wish = with(wish("default/web", &[]), &[(key, value)]);
@@ -192,16 +192,17 @@ mod tests {
 
     #[test]
     fn of_a_balancer_that_is_to_go_only_its_retention_is_refused() {
-        let over = with(cleanup_wish("default/web"), &[(INTERNAL, "true"), (SHARE_GROUP, "a"), (ADOPT, "a")]);
+        let over =
+            with(cleanup_wish("default/web"), &[(INTERNAL.key, "true"), (SHARE_GROUP.key, "a"), (ADOPT.key, "a")]);
         assert_eq!(refused(&over, &plain()), None);
-        let wish = with(over, &[(INTERNAL, "true"), (POLICY, "retain")]);
+        let wish = with(over, &[(INTERNAL.key, "true"), (POLICY.key, "retain")]);
         assert_eq!(refused(&wish, &plain()), said("bowline.dev/policy: retain"));
         assert_eq!(refused(&wish, &LoadBalancerCapabilities { retention: true, ..plain() }), None);
     }
 
     #[test]
     fn all_annotations_are_refused_at_once() {
-        let wish = with(wish("default/web", &[]), &[(POLICY, "retain"), (INTERNAL, "true"), (ADOPT, "a")]);
+        let wish = with(wish("default/web", &[]), &[(POLICY.key, "retain"), (INTERNAL.key, "true"), (ADOPT.key, "a")]);
         let expected = "bowline.dev/internal; bowline.dev/adopt; bowline.dev/policy: retain";
         assert_eq!(refused(&wish, &plain()), said(expected));
     }
@@ -212,11 +213,11 @@ mod tests {
             let settings = annotations::read(&service.annotations).unwrap();
             bowline_core::service::wish(&ClusterName::from("k"), service, &settings, Default::default()).unwrap()
         };
-        let noted = annotated(service("default/web"), &[(SOURCE_RANGES, "10.0.0.0/8")]);
+        let noted = annotated(service("default/web"), &[(SOURCE_RANGES.key, "10.0.0.0/8")]);
         assert_eq!(refused(&wished(&noted), &plain()), said("bowline.dev/source-ranges"));
         let field = Service { source_ranges: vec!["11.0.0.0/8".to_owned()], ..noted };
         assert_eq!(refused(&wished(&field), &plain()), said("spec.loadBalancerSourceRanges"));
-        let everybody = annotated(service("default/web"), &[(SOURCE_RANGES, "0.0.0.0/0")]);
+        let everybody = annotated(service("default/web"), &[(SOURCE_RANGES.key, "0.0.0.0/0")]);
         assert_eq!(refused(&wished(&everybody), &plain()), None);
         assert_eq!(refused(&wished(&field), &LoadBalancerCapabilities { source_ranges: true, ..plain() }), None);
     }

@@ -1,49 +1,41 @@
-//! The annotations that mean the same with every provider, each declared once: key, form, default, meaning, example.
+//! Annotations, each declared once: key, kind of value, default, example, meaning.
 //!
-//! From the declarations come the reading of values, the messages about mistakes, the warning about an unknown key, and
-//! the reference page. A provider's own annotation goes before ours where both say something.
+//! From a declaration come the typed reader, the messages about invalid values, the warning about a misspelled key, and the
+//! reference page. The mechanism ([`Table`], [`Reader`], the kinds of values) stands in this crate and not in `bowline-config`,
+//! because the annotations that mean the same with every provider ([`COMMON`]) are declared here, and that crate depends on this
+//! one; providers depend on both. A provider's own annotation goes before ours where both say something.
 
 mod declarations;
+mod kinds;
+mod reader;
 mod reference;
 mod selector;
+mod table;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+#[doc(inline)]
+pub use crate::__annotations as annotations;
 use crate::IpMode;
-use declarations::DECLARATIONS;
 pub use declarations::{
-    ADOPT, HEALTH_CHECK_INTERVAL, HEALTH_CHECK_PATH, HEALTH_CHECK_PORT, IDLE_TIMEOUT, INTERNAL, IP_MODE, POLICY,
-    PROXY_PROTOCOL, SHARE_GROUP, SOURCE_RANGES, TARGET_NODES,
+    ADOPT, COMMON, HEALTH_CHECK_INTERVAL, HEALTH_CHECK_PATH, HEALTH_CHECK_PORT, IDLE_TIMEOUT, INTERNAL, IP_MODE,
+    POLICY, PROXY_PROTOCOL, SHARE_GROUP, SOURCE_RANGES, TARGET_NODES,
 };
-pub use reference::reference;
+pub use kinds::{
+    Bool, Cidrs, Integer, Json, Kind, List, OneOf, OrNone, Pairs, Parsed, Port, Ports, PositiveDuration, Text, Written,
+};
+pub use reader::Reader;
 pub use selector::NodeSelector;
+pub use table::{Annotation, Declared, Invalid, Table, Unknown};
 
 /// What all our keys start with.
 pub const PREFIX: &str = "bowline.dev/";
-
-/// A declaration.
-#[derive(Debug, Clone, Copy)]
-pub struct Annotation {
-    /// The whole key.
-    pub key: &'static str,
-    /// What its value looks like, in words.
-    pub form: &'static str,
-    /// What holds without it, in words.
-    pub default: &'static str,
-    /// A value that makes sense.
-    pub example: &'static str,
-    /// What it does.
-    pub meaning: &'static str,
-    /// Reads a value, which is neither empty nor has spaces around it, into the settings; or all that is wrong with it.
-    read: fn(&str, &mut LoadBalancerSettings) -> Result<(), Vec<String>>,
-}
 
 /// What the annotations of a Service say. The default is what holds without any.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -109,20 +101,6 @@ pub struct Mistake {
     pub message: String,
 }
 
-/// A key with our prefix that means nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unknown {
-    /// The key.
-    pub key: String,
-    /// The known one that was probably meant.
-    pub nearest: Option<&'static str>,
-}
-
-/// All declarations, in the order of the reference.
-pub fn declarations() -> &'static [Annotation] {
-    &DECLARATIONS
-}
-
 /// What these annotations say: settings, or all mistakes.
 ///
 /// ```
@@ -139,51 +117,20 @@ pub fn read(annotations: &BTreeMap<String, String>) -> Result<LoadBalancerSettin
 
 /// What these annotations say, as if those that cannot be read were not there, and all mistakes.
 pub fn read_leniently(annotations: &BTreeMap<String, String>) -> (LoadBalancerSettings, Vec<Mistake>) {
-    let mut settings = LoadBalancerSettings::default();
-    let mut mistakes = Vec::new();
-    for annotation in declarations() {
-        let Some(value) = annotations.get(annotation.key) else { continue };
-        let mistake = |message| Mistake { place: annotation.key.to_owned(), message };
-        mistakes.extend(annotation.read_into(value.trim(), &mut settings).into_iter().map(mistake));
-    }
-    (settings, mistakes)
-}
-
-/// The keys with our prefix that mean nothing on a Service.
-pub fn unknown(annotations: &BTreeMap<String, String>) -> Vec<Unknown> {
-    let names = || declarations().iter().map(Annotation::name);
-    let ours = annotations.keys().filter_map(|key| Some((key, name_in(key)?)));
-    let unknown = ours.filter(|(key, _)| declarations().iter().all(|known| known.key != key.as_str()));
-    // Names are compared without the prefix: its letters would make any two short ones alike.
-    let nearest = |name| declarations().iter().find(|known| Some(known.name()) == crate::nearest(name, names()));
-    unknown.map(|(key, name)| Unknown { key: key.clone(), nearest: nearest(name).map(|known| known.key) }).collect()
-}
-
-/// What stands behind our prefix, in whatever case that is written.
-fn name_in(key: &str) -> Option<&str> {
-    let (prefix, name) = key.split_at_checked(PREFIX.len())?;
-    prefix.eq_ignore_ascii_case(PREFIX).then_some(name)
-}
-
-impl Annotation {
-    /// The key without [`PREFIX`].
-    pub fn name(&self) -> &'static str {
-        self.key.strip_prefix(PREFIX).unwrap_or(self.key)
-    }
-
-    /// All that is wrong with this value; if nothing is, the settings say what it says.
-    fn read_into(&self, value: &str, settings: &mut LoadBalancerSettings) -> Vec<String> {
-        if value.is_empty() {
-            return vec![format!("the value is empty; expected {}, or no annotation for the default", self.form)];
-        }
-        (self.read)(value, settings).err().unwrap_or_default()
-    }
-}
-
-/// What was probably meant, for people.
-impl fmt::Display for Unknown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the annotation {} means nothing on a Service", self.key)?;
-        self.nearest.map_or(Ok(()), |nearest| write!(f, "; did you mean {nearest}?"))
-    }
+    let reader = COMMON.reader(annotations);
+    let settings = LoadBalancerSettings {
+        internal: reader.get(&INTERNAL).unwrap_or_default(),
+        source_ranges: reader.get(&SOURCE_RANGES),
+        proxy_protocol: reader.get(&PROXY_PROTOCOL),
+        idle_timeout: reader.get(&IDLE_TIMEOUT),
+        health_check_path: reader.get(&HEALTH_CHECK_PATH),
+        health_check_port: reader.get(&HEALTH_CHECK_PORT),
+        health_check_interval: reader.get(&HEALTH_CHECK_INTERVAL),
+        target_nodes: reader.get(&TARGET_NODES),
+        policy: reader.get(&POLICY).unwrap_or_default(),
+        share_group: reader.get(&SHARE_GROUP),
+        ip_mode: reader.get(&IP_MODE),
+        adopt: reader.get(&ADOPT),
+    };
+    (settings, reader.into_mistakes())
 }

@@ -27,27 +27,17 @@ fn ranges(texts: &[&str]) -> Option<Vec<IpNet>> {
 // ---- declarations
 
 #[test]
-fn every_example_reads_without_mistakes_and_changes_something() {
-    for annotation in declarations() {
+fn every_declaration_is_whole_and_its_example_changes_something() {
+    assert_eq!(COMMON.faults(), [""; 0]);
+    for annotation in COMMON.rows() {
         let read = reading(annotation.key, annotation.example).unwrap();
-        assert_ne!(read, LoadBalancerSettings::default(), "{}", annotation.key);
-    }
-}
-
-#[test]
-fn keys_are_ours_and_differ_and_every_declaration_says_something() {
-    for (place, annotation) in declarations().iter().enumerate() {
-        assert_eq!(format!("{PREFIX}{}", annotation.name()), annotation.key);
-        assert!(declarations()[..place].iter().all(|before| before.key != annotation.key), "{}", annotation.key);
-        let texts = [annotation.form, annotation.default, annotation.example, annotation.meaning];
-        assert!(texts.iter().all(|text| !text.is_empty()), "{}", annotation.key);
-        assert!(annotation.meaning.ends_with('.'), "{}", annotation.key);
+        assert_ne!(read, LoadBalancerSettings::default(), "{annotation}");
     }
 }
 
 #[test]
 fn all_examples_together_set_every_setting() {
-    let all = declarations().iter().map(|known| (known.key.to_owned(), known.example.to_owned())).collect();
+    let all = COMMON.rows().map(|known| (known.key.to_owned(), known.example.to_owned())).collect();
     // Without `..`: a setting that nothing declares does not compile or does not pass.
     let LoadBalancerSettings {
         internal,
@@ -71,10 +61,10 @@ fn all_examples_together_set_every_setting() {
 
 #[test]
 fn the_reference_has_every_declaration() {
-    let page = reference();
-    for annotation in declarations() {
-        assert!(page.contains(&format!("\n## `{}`\n\n{}\n", annotation.key, annotation.meaning)), "{}", annotation.key);
-        assert!(page.contains(&format!("{}: \"{}\"\n", annotation.key, annotation.example)), "{}", annotation.key);
+    let page = COMMON.reference();
+    for Annotation { key, doc, example, .. } in COMMON.rows() {
+        assert!(page.contains(&format!("\n## `{key}`\n\n{doc}\n")), "{key}");
+        assert!(page.contains(&format!("{key}: \"{example}\"\n")), "{key}");
     }
     assert!(page.contains("[`bowline.dev/ip-mode`](#bowlinedevip-mode)"));
 }
@@ -84,30 +74,30 @@ fn the_reference_has_every_declaration() {
 #[test]
 fn values_mean_what_the_reference_says() {
     let cases = [
-        (INTERNAL, "true", set(|to| to.internal = true)),
-        (INTERNAL, " T\n", set(|to| to.internal = true)),
-        (INTERNAL, "0", set(|_| ())),
-        (SOURCE_RANGES, "10.0.0.0/8", set(|to| to.source_ranges = ranges(&["10.0.0.0/8"]))),
+        (INTERNAL.key, "true", set(|to| to.internal = true)),
+        (INTERNAL.key, " T\n", set(|to| to.internal = true)),
+        (INTERNAL.key, "0", set(|_| ())),
+        (SOURCE_RANGES.key, "10.0.0.0/8", set(|to| to.source_ranges = ranges(&["10.0.0.0/8"]))),
         (
-            SOURCE_RANGES,
+            SOURCE_RANGES.key,
             " 2001:db8::1/32 ,11.0.0.0/8, 10.1.1.1/8,10.0.0.0/8 ",
             set(|to| to.source_ranges = ranges(&["10.0.0.0/8", "11.0.0.0/8", "2001:db8::/32"])),
         ),
-        (PROXY_PROTOCOL, "v1", set(|to| to.proxy_protocol = Some(ProxyProtocol::V1))),
-        (PROXY_PROTOCOL, "V2", set(|to| to.proxy_protocol = Some(ProxyProtocol::V2))),
-        (IDLE_TIMEOUT, "1m30s", set(|to| to.idle_timeout = Some(Duration::from_secs(90)))),
-        (HEALTH_CHECK_PATH, "/", set(|to| to.health_check_path = Some("/".into()))),
-        (HEALTH_CHECK_PATH, " /a?b=c ", set(|to| to.health_check_path = Some("/a?b=c".into()))),
-        (HEALTH_CHECK_PORT, "65535", set(|to| to.health_check_port = Some(65535))),
-        (HEALTH_CHECK_INTERVAL, "300ms", set(|to| to.health_check_interval = Some(Duration::from_millis(300)))),
-        (TARGET_NODES, " a=b ", set(|to| to.target_nodes = NodeSelector::parse("a=b").ok())),
-        (POLICY, "delete", set(|_| ())),
-        (POLICY, "Retain", set(|to| to.policy = DeletionPolicy::Retain)),
-        (POLICY, "protect", set(|to| to.policy = DeletionPolicy::Protect)),
-        (SHARE_GROUP, "Web.1_a", set(|to| to.share_group = Some("Web.1_a".into()))),
-        (IP_MODE, "vip", set(|to| to.ip_mode = Some(IpMode::Vip))),
-        (IP_MODE, "PROXY", set(|to| to.ip_mode = Some(IpMode::Proxy))),
-        (ADOPT, "a name with spaces", set(|to| to.adopt = Some("a name with spaces".into()))),
+        (PROXY_PROTOCOL.key, "v1", set(|to| to.proxy_protocol = Some(ProxyProtocol::V1))),
+        (PROXY_PROTOCOL.key, "V2", set(|to| to.proxy_protocol = Some(ProxyProtocol::V2))),
+        (IDLE_TIMEOUT.key, "1m30s", set(|to| to.idle_timeout = Some(Duration::from_secs(90)))),
+        (HEALTH_CHECK_PATH.key, "/", set(|to| to.health_check_path = Some("/".into()))),
+        (HEALTH_CHECK_PATH.key, " /a?b=c ", set(|to| to.health_check_path = Some("/a?b=c".into()))),
+        (HEALTH_CHECK_PORT.key, "65535", set(|to| to.health_check_port = Some(65535))),
+        (HEALTH_CHECK_INTERVAL.key, "300ms", set(|to| to.health_check_interval = Some(Duration::from_millis(300)))),
+        (TARGET_NODES.key, " a=b ", set(|to| to.target_nodes = NodeSelector::parse("a=b").ok())),
+        (POLICY.key, "delete", set(|_| ())),
+        (POLICY.key, "Retain", set(|to| to.policy = DeletionPolicy::Retain)),
+        (POLICY.key, "protect", set(|to| to.policy = DeletionPolicy::Protect)),
+        (SHARE_GROUP.key, "Web.1_a", set(|to| to.share_group = Some("Web.1_a".into()))),
+        (IP_MODE.key, "vip", set(|to| to.ip_mode = Some(IpMode::Vip))),
+        (IP_MODE.key, "PROXY", set(|to| to.ip_mode = Some(IpMode::Proxy))),
+        (ADOPT.key, "a name with spaces", set(|to| to.adopt = Some("a name with spaces".into()))),
     ];
     for (key, value, expected) in cases {
         assert_eq!(reading(key, value), Ok(expected), "{key}: {value:?}");
@@ -118,27 +108,31 @@ fn values_mean_what_the_reference_says() {
 fn what_makes_no_sense_is_told_with_what_would() {
     let long = "x".repeat(64);
     let cases = [
-        (INTERNAL, "yes", "\"yes\" is not true or false"),
-        (SOURCE_RANGES, "10.0.0.1", "\"10.0.0.1\" is an address and not a range; write 10.0.0.1/32"),
-        (SOURCE_RANGES, "10.0.0.0/8,", "\"\" is not a range like 10.0.0.0/8 or 2001:db8::/32"),
-        (PROXY_PROTOCOL, "true", "\"true\" is not v1 or v2"),
-        (IDLE_TIMEOUT, "60", "\"60\" is not a duration: the unit is missing"),
-        (IDLE_TIMEOUT, "-1s", "\"-1s\" is not a duration: a duration must not be negative"),
-        (IDLE_TIMEOUT, "0s", "\"0s\" is no time at all; leave the annotation out for the default"),
-        (HEALTH_CHECK_PATH, "healthz", "\"healthz\" is not a path that starts with /"),
-        (HEALTH_CHECK_PATH, "/a b", "has a space or a control character in it; write a space as %20"),
-        (HEALTH_CHECK_PATH, "/a\r\nHost: x", "has a space or a control character in it"),
-        (HEALTH_CHECK_PORT, "0", "\"0\" is not a port from 1 to 65535"),
-        (HEALTH_CHECK_PORT, "65536", "\"65536\" is not a port from 1 to 65535"),
-        (HEALTH_CHECK_PORT, "+80", "\"+80\" is not a port from 1 to 65535"),
-        (HEALTH_CHECK_PORT, "http", "\"http\" is not a port from 1 to 65535"),
-        (HEALTH_CHECK_INTERVAL, "1d", "write 24h for a day"),
-        (TARGET_NODES, "zone in a", "\"zone in a\": expected '(' and a list of values, such as (a, b), found \"a\""),
-        (POLICY, "keep", "\"keep\" is not delete, retain or protect"),
-        (SHARE_GROUP, "a/b", "\"a/b\" is not a name of at most 63 letters"),
-        (SHARE_GROUP, &long, "is not a name of at most 63 letters"),
-        (IP_MODE, "NAT", "\"NAT\" is not VIP or Proxy"),
-        (ADOPT, "a\u{7}b", "has a control character in it"),
+        (INTERNAL.key, "yes", "\"yes\" is not true or false"),
+        (SOURCE_RANGES.key, "10.0.0.1", "\"10.0.0.1\" is an address and not a range; write 10.0.0.1/32"),
+        (SOURCE_RANGES.key, "10.0.0.0/8,", "\"\" is not a range like 10.0.0.0/8 or 2001:db8::/32"),
+        (PROXY_PROTOCOL.key, "true", "\"true\" is not v1 or v2"),
+        (IDLE_TIMEOUT.key, "60", "\"60\" is not a duration: the unit is missing"),
+        (IDLE_TIMEOUT.key, "-1s", "\"-1s\" is not a duration: a duration must not be negative"),
+        (IDLE_TIMEOUT.key, "0s", "\"0s\" is no time at all; leave the annotation out for the default"),
+        (HEALTH_CHECK_PATH.key, "healthz", "\"healthz\" is not a path that starts with /"),
+        (HEALTH_CHECK_PATH.key, "/a b", "has a space or a control character in it; write a space as %20"),
+        (HEALTH_CHECK_PATH.key, "/a\r\nHost: x", "has a space or a control character in it"),
+        (HEALTH_CHECK_PORT.key, "0", "\"0\" is not a port from 1 to 65535"),
+        (HEALTH_CHECK_PORT.key, "65536", "\"65536\" is not a port from 1 to 65535"),
+        (HEALTH_CHECK_PORT.key, "+80", "\"+80\" is not a port from 1 to 65535"),
+        (HEALTH_CHECK_PORT.key, "http", "\"http\" is not a port from 1 to 65535"),
+        (HEALTH_CHECK_INTERVAL.key, "1d", "write 24h for a day"),
+        (
+            TARGET_NODES.key,
+            "zone in a",
+            "\"zone in a\": expected '(' and a list of values, such as (a, b), found \"a\"",
+        ),
+        (POLICY.key, "keep", "\"keep\" is not delete, retain or protect"),
+        (SHARE_GROUP.key, "a/b", "\"a/b\" is not a name of at most 63 letters"),
+        (SHARE_GROUP.key, &long, "is not a name of at most 63 letters"),
+        (IP_MODE.key, "NAT", "\"NAT\" is not VIP or Proxy"),
+        (ADOPT.key, "a\u{7}b", "has a control character in it"),
     ];
     for (key, value, says) in cases {
         let mistakes = reading(key, value).unwrap_err();
@@ -150,22 +144,27 @@ fn what_makes_no_sense_is_told_with_what_would() {
 
 #[test]
 fn an_empty_value_is_a_mistake_that_says_what_was_expected() {
-    for annotation in declarations() {
+    for annotation in COMMON.all {
+        let (key, form) = (annotation.row().key, annotation.form());
         for value in ["", " \t\n"] {
-            let [mistake] = &reading(annotation.key, value).unwrap_err()[..] else { panic!("{}", annotation.key) };
-            let expected =
-                format!("the value is empty; expected {}, or no annotation for the default", annotation.form);
-            assert_eq!((&*mistake.place, &mistake.message), (annotation.key, &expected));
+            let [mistake] = &reading(key, value).unwrap_err()[..] else { panic!("{key}") };
+            let expected = format!("the value is empty; expected {form}, or no annotation for the default");
+            assert_eq!((&*mistake.place, &mistake.message), (key, &expected));
         }
     }
 }
 
 #[test]
 fn all_mistakes_are_told_at_once_and_what_can_be_read_is_read() {
-    let given = annotations(&[(POLICY, "keep"), (SOURCE_RANGES, "a,10.0.0.0/8,b"), (INTERNAL, "true"), (ADOPT, "")]);
+    let given = annotations(&[
+        (POLICY.key, "keep"),
+        (SOURCE_RANGES.key, "a,10.0.0.0/8,b"),
+        (INTERNAL.key, "true"),
+        (ADOPT.key, ""),
+    ]);
     let (settings, mistakes) = read_leniently(&given);
     let places: Vec<_> = mistakes.iter().map(|mistake| mistake.place.as_str()).collect();
-    assert_eq!(places, [SOURCE_RANGES, SOURCE_RANGES, POLICY, ADOPT], "in the order of the reference");
+    assert_eq!(places, [SOURCE_RANGES.key, SOURCE_RANGES.key, POLICY.key, ADOPT.key], "in the order of the reference");
     assert_eq!(settings, set(|to| to.internal = true));
     assert_eq!(read(&given), Err(mistakes));
 }
@@ -174,7 +173,7 @@ fn all_mistakes_are_told_at_once_and_what_can_be_read_is_read() {
 fn what_is_not_ours_is_not_read() {
     let foreign = annotations(&[("example.com/internal", "x"), ("internal", "x"), ("sub.bowline.dev/internal", "x")]);
     assert_eq!(read(&foreign), Ok(LoadBalancerSettings::default()));
-    assert_eq!(unknown(&foreign), []);
+    assert_eq!(COMMON.unknown(&foreign), []);
 }
 
 // ---- unknown keys
@@ -182,12 +181,12 @@ fn what_is_not_ours_is_not_read() {
 #[test]
 fn an_unknown_key_comes_with_the_nearest_known_one() {
     let cases = [
-        ("bowline.dev/intenal", Some(INTERNAL)),
-        ("bowline.dev/idletimeout", Some(IDLE_TIMEOUT)),
-        ("bowline.dev/Internal", Some(INTERNAL)),
-        ("Bowline.dev/internal", Some(INTERNAL)),
-        ("bowline.dev/health-check-prot", Some(HEALTH_CHECK_PORT)),
-        ("bowline.dev/source-range", Some(SOURCE_RANGES)),
+        ("bowline.dev/intenal", Some(INTERNAL.key)),
+        ("bowline.dev/idletimeout", Some(IDLE_TIMEOUT.key)),
+        ("bowline.dev/Internal", Some(INTERNAL.key)),
+        ("Bowline.dev/internal", Some(INTERNAL.key)),
+        ("bowline.dev/health-check-prot", Some(HEALTH_CHECK_PORT.key)),
+        ("bowline.dev/source-range", Some(SOURCE_RANGES.key)),
         ("bowline.dev/colour", None),
         ("bowline.dev/abc", None),
         ("bowline.dev/", None),
@@ -196,19 +195,19 @@ fn an_unknown_key_comes_with_the_nearest_known_one() {
     ];
     for (key, nearest) in cases {
         let expected = Unknown { key: key.to_owned(), nearest };
-        assert_eq!(unknown(&annotations(&[(key, "true")])), [expected], "{key}");
+        assert_eq!(COMMON.unknown(&annotations(&[(key, "true")])), [expected], "{key}");
     }
 }
 
 #[test]
 fn known_keys_are_not_unknown_whatever_their_values() {
-    let all = declarations().iter().map(|known| (known.key.to_owned(), "rubbish".to_owned())).collect();
-    assert_eq!(unknown(&all), []);
+    let all = COMMON.rows().map(|known| (known.key.to_owned(), "rubbish".to_owned())).collect();
+    assert_eq!(COMMON.unknown(&all), []);
 }
 
 #[test]
 fn a_warning_says_what_was_meant() {
-    let said = |key: &str| unknown(&annotations(&[(key, "")]))[0].to_string();
+    let said = |key: &str| COMMON.unknown(&annotations(&[(key, "")]))[0].to_string();
     assert_eq!(
         said("bowline.dev/polciy"),
         "the annotation bowline.dev/polciy means nothing on a Service; did you mean bowline.dev/policy?"
@@ -348,7 +347,7 @@ proptest! {
     }
 
     #[test]
-    fn no_value_makes_reading_panic(value in ".*", key in prop::sample::select(declarations().to_vec())) {
+    fn no_value_makes_reading_panic(value in ".*", key in prop::sample::select(COMMON.rows().collect::<Vec<_>>())) {
         let _ = reading(key.key, &value);
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn find(service: &Service) -> (BTreeSet<IpNet>, Vec<RangeError>) {
         return parse_all(FIELD, service.source_ranges.iter().map(String::as_str));
     }
     let annotation = |key| Some((key, service.annotations.get(key)?.trim()));
-    let places = [annotations::SOURCE_RANGES, SOURCE_RANGES];
+    let places = [annotations::SOURCE_RANGES.key, SOURCE_RANGES];
     match places.into_iter().filter_map(annotation).find(|(_, list)| !list.is_empty()) {
         Some((key, list)) => parse_all(key, list.split(',')),
         None => (BTreeSet::from([EVERYBODY]), Vec::new()),
@@ -132,7 +132,7 @@ mod tests {
         ];
         for ranges in cases {
             assert!(source_ranges(&in_field(ranges)).is_err(), "H1, field: {ranges:?}");
-            for key in [annotations::SOURCE_RANGES, SOURCE_RANGES] {
+            for key in [annotations::SOURCE_RANGES.key, SOURCE_RANGES] {
                 assert!(source_ranges(&in_annotation(key, &ranges.join(","))).is_err(), "H1, {key}: {ranges:?}");
             }
         }
@@ -147,7 +147,7 @@ mod tests {
             "spec.loadBalancerSourceRanges: \"10.0.0.1\" is an address and not a range; write 10.0.0.1/32"
         );
         assert_eq!(
-            said(&in_annotation(annotations::SOURCE_RANGES, "10.0.0.0/8,")),
+            said(&in_annotation(annotations::SOURCE_RANGES.key, "10.0.0.0/8,")),
             "bowline.dev/source-ranges: \"\" is not a range like 10.0.0.0/8 or 2001:db8::/32"
         );
         let old = said(&in_annotation(SOURCE_RANGES, "2001:DB8::1"));
@@ -204,12 +204,12 @@ mod tests {
     fn the_field_goes_before_our_annotation_and_that_before_the_old_one() {
         let all = annotated(
             in_field(&["10.0.0.0/8"]),
-            &[(annotations::SOURCE_RANGES, "11.0.0.0/8"), (SOURCE_RANGES, "12.0.0.0/8")],
+            &[(annotations::SOURCE_RANGES.key, "11.0.0.0/8"), (SOURCE_RANGES, "12.0.0.0/8")],
         );
         assert_eq!(shown(&all), ["10.0.0.0/8"]);
         let ours = Service { source_ranges: vec![], ..all };
         assert_eq!(shown(&ours), ["11.0.0.0/8"]);
-        assert_eq!(shown(&annotated(ours, &[(annotations::SOURCE_RANGES, " ")])), ["12.0.0.0/8"]);
+        assert_eq!(shown(&annotated(ours, &[(annotations::SOURCE_RANGES.key, " ")])), ["12.0.0.0/8"]);
         let unused = annotated(in_field(&["10.0.0.0/8"]), &[(SOURCE_RANGES, "rubbish")]);
         assert_eq!(shown(&unused), ["10.0.0.0/8"], "what does not count is not read");
     }

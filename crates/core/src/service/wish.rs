@@ -29,14 +29,15 @@ pub struct Reading {
 /// Reads the annotations of a Service and its source ranges.
 pub fn read(service: &Service) -> Reading {
     let (settings, mut mistakes) = annotations::read_leniently(&service.annotations);
-    let about_policy: Vec<Mistake> = mistakes.iter().filter(|mistake| mistake.place == POLICY).cloned().collect();
+    let about_policy: Vec<Mistake> = mistakes.iter().filter(|mistake| mistake.place == POLICY.key).cloned().collect();
     let (_, wrong_ranges) = source_ranges::find(service);
     // Those of our own annotation are there already.
-    mistakes.extend(wrong_ranges.iter().filter(|wrong| wrong.place != annotations::SOURCE_RANGES).map(Mistake::from));
+    mistakes
+        .extend(wrong_ranges.iter().filter(|wrong| wrong.place != annotations::SOURCE_RANGES.key).map(Mistake::from));
     Reading {
         cleanup: unless_any(about_policy, settings.clone()),
         settings: unless_any(mistakes, settings),
-        unknown: annotations::unknown(&service.annotations),
+        unknown: annotations::COMMON.unknown(&service.annotations),
     }
 }
 
@@ -236,7 +237,7 @@ mod tests {
         assert_eq!(ranges(&[]), []);
         assert_eq!(ranges(&["10.0.0.0/8", "0.0.0.0/0"]), []);
         assert_eq!(ranges(&["0.0.0.0/0", "2001:db8::/32"]).len(), 2);
-        assert_eq!(wished(&annotated(web(), &[(annotations::SOURCE_RANGES, "10.0.0.0/8")])).source_ranges.len(), 1);
+        assert_eq!(wished(&annotated(web(), &[(annotations::SOURCE_RANGES.key, "10.0.0.0/8")])).source_ranges.len(), 1);
     }
 
     #[test]
@@ -282,11 +283,11 @@ mod tests {
 
     #[test]
     fn a_mistake_in_our_ranges_is_told_once_and_one_in_the_old_annotation_if_it_counts() {
-        let ours = annotated(web(), &[(annotations::SOURCE_RANGES, "a")]);
-        assert_eq!(shown(&read(&ours).settings.unwrap_err()), [annotations::SOURCE_RANGES]);
+        let ours = annotated(web(), &[(annotations::SOURCE_RANGES.key, "a")]);
+        assert_eq!(shown(&read(&ours).settings.unwrap_err()), [annotations::SOURCE_RANGES.key]);
         let old = annotated(web(), &[(crate::well_known::SOURCE_RANGES, "a")]);
         assert_eq!(shown(&read(&old).settings.unwrap_err()), [crate::well_known::SOURCE_RANGES]);
-        let unused = annotated(old, &[(annotations::SOURCE_RANGES, "10.0.0.0/8")]);
+        let unused = annotated(old, &[(annotations::SOURCE_RANGES.key, "10.0.0.0/8")]);
         assert!(read(&unused).settings.is_ok());
     }
 

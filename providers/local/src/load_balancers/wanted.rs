@@ -107,7 +107,7 @@ pub(super) fn settings(wish: &LoadBalancerWish, spec: &LoadBalancerSpec) -> Resu
         },
         health_check: Some(health_check(wish, spec)?),
         proxy_protocol: settings.proxy_protocol,
-        idle_timeout_millis: millis(IDLE_TIMEOUT, settings.idle_timeout)?,
+        idle_timeout_millis: millis(IDLE_TIMEOUT.key, settings.idle_timeout)?,
     })
 }
 
@@ -125,7 +125,7 @@ fn listener(port: &PortSpec) -> Result<Listener, Impossible> {
 /// either a node whose port takes no connection gets none.
 fn health_check(wish: &LoadBalancerWish, spec: &LoadBalancerSpec) -> Result<BalancerCheck, Impossible> {
     let (settings, own) = (&wish.settings, spec.health_check.as_ref());
-    let interval = millis(HEALTH_CHECK_INTERVAL, settings.health_check_interval)?;
+    let interval = millis(HEALTH_CHECK_INTERVAL.key, settings.health_check_interval)?;
     Ok(BalancerCheck {
         path: settings.health_check_path.clone().or_else(|| own.map(|own| own.path.clone())),
         port: settings.health_check_port.or_else(|| own.map(|own| own.port)),

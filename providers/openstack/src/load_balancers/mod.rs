@@ -42,7 +42,7 @@ use crate::api::{network, octavia};
 use crate::session::CallError;
 use crate::{Config, OpenStack};
 
-use annotations::Reader;
+use annotations::TABLE;
 use apply::{APPLY, Writer};
 use observation::{Features, Observation};
 use observe::{OBSERVE, Observer};
@@ -97,7 +97,7 @@ impl LoadBalancers for OpenStack {
         annotations: &BTreeMap<String, String>,
         common: LoadBalancerSettings,
     ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
-        Ok(settings::common_settings(&self.config, &mut Reader::new(annotations), common))
+        Ok(settings::common_settings(&self.config, &TABLE.reader(annotations), common))
     }
 
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::{Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish};
 
-use super::annotations::{HOSTNAME, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, Reader};
+use super::annotations::{HOSTNAME, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, TABLE};
 use super::observation::{Found, Observation};
 use super::observe::OBSERVE;
 use super::plan::goes_with;
@@ -42,10 +42,10 @@ pub(super) fn of_removal(
         return Ok(None);
     }
     let address = address(false, seen);
-    let mut reader = Reader::new(&wish.annotations);
+    let reader = TABLE.reader(&wish.annotations);
     let said = Said {
-        hostname: reader.text(HOSTNAME).unwrap_or_default(),
-        is_proxied: common_settings(config, &mut reader, wish.settings.as_ref().clone()).proxy_protocol.is_some(),
+        hostname: reader.get(&HOSTNAME).unwrap_or_default(),
+        is_proxied: common_settings(config, &reader, wish.settings.as_ref().clone()).proxy_protocol.is_some(),
     };
     let goes = seen.balancer().is_some_and(|balancer| goes_with(wish, balancer, &seen.listeners));
     let annotations = if goes { annotations(seen, address) } else { BTreeMap::new() };

@@ -13,7 +13,7 @@ use bowline_core::{
 };
 use serde_json::Value;
 
-use super::annotations::Reader;
+use super::annotations::TABLE;
 use super::change::{Change, Payload};
 use super::observation::{Features, Found, Observation, Places};
 use super::plan::plan;
@@ -132,7 +132,7 @@ impl Scene {
 
     pub(super) fn wish(&self) -> LoadBalancerWish {
         let common = read(&self.service).settings.unwrap();
-        let settings = common_settings(&self.config, &mut Reader::new(&self.service.annotations), common);
+        let settings = common_settings(&self.config, &TABLE.reader(&self.service.annotations), common);
         wish(&self.cluster.as_str().into(), &self.service, &settings, self.nodes.clone().into()).unwrap()
     }
 

@@ -25,7 +25,7 @@ use bowline_core::{LoadBalancerSpec, LoadBalancerState, LoadBalancerWish};
 use futures::{StreamExt as _, stream, try_join};
 use tokio::time::{Instant, sleep};
 
-use super::annotations::{LOAD_BALANCER_ID, Reader};
+use super::annotations::{LOAD_BALANCER_ID, TABLE};
 use super::asked::Wanted;
 use super::names::Names;
 use super::observation::{Features, Found, Observation, Problems, SeenPool};
@@ -133,7 +133,7 @@ impl Observer<'_> {
     /// What is left; `None` if that is nothing.
     async fn look_for_removal(&self, sight: &Sight<'_>, wish: &LoadBalancerWish) -> Result<Option<LoadBalancerState>> {
         let names = Names::of(&wish.key);
-        let marks = Marks { names, id: Reader::new(&wish.annotations).something(LOAD_BALANCER_ID), adopt: None };
+        let marks = Marks { names, id: TABLE.reader(&wish.annotations).get(&LOAD_BALANCER_ID), adopt: None };
         let found = self.find_for_removal(sight, marks).await?;
         let balancer = found.balancer();
         let wait = balancer.and_then(|balancer| self.waiting.saw(balancer));

@@ -11,7 +11,7 @@ use bowline_cloud::Result;
 use bowline_core::{LoadBalancerWish, Verb};
 use serde_json::json;
 
-use super::super::annotations::{KEEP_FLOATING_IP, Reader};
+use super::super::annotations::{KEEP_FLOATING_IP, TABLE};
 use super::super::change::{BalancerRef, Change, Retag, Sole};
 use super::super::names::{Names, SERVICE_PREFIX};
 use super::super::observation::{Found, Observation, SeenPool, Stray};
@@ -76,7 +76,7 @@ fn delete(
         check_at_rest(PLAN, balancer, seen.wait)?;
     }
     draft.balancer = Some(BalancerRef::Id(balancer.id.clone()));
-    let keep = Reader::new(&wish.annotations).boolean(KEEP_FLOATING_IP).unwrap_or_default();
+    let keep = TABLE.reader(&wish.annotations).get(&KEEP_FLOATING_IP).unwrap_or_default();
     if let Some(attached) = seen.floating.attached.as_ref().filter(|attached| floating::is_ours(attached) && !keep) {
         let sole = Sole { balancer: balancer.id.clone(), tag: Names::of(&wish.key).balancer() };
         floating::delete_with(attached, sole, draft);

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use bowline_core::annotations::{LoadBalancerSettings, NodeSelector, ProxyProtocol};
+use bowline_core::annotations::{LoadBalancerSettings, NodeSelector, ProxyProtocol, Reader};
 
-use super::super::annotations::{self as known, Reader};
+use super::super::annotations as known;
 use crate::Config;
 
 /// Matches no node.
@@ -13,15 +13,15 @@ const NOBODY: &str = "bowline.dev/nobody,!bowline.dev/nobody";
 /// What all clouds share, with what this one's annotations and configuration say about it. Applied twice it is the same.
 pub(crate) fn common_settings(
     config: &Config,
-    reader: &mut Reader<'_>,
+    reader: &Reader<'_>,
     common: LoadBalancerSettings,
 ) -> LoadBalancerSettings {
-    let internal = config.load_balancer.internal || reader.boolean(known::INTERNAL).unwrap_or(common.internal);
-    let proxy_protocol = match reader.text(known::PROXY_PROTOCOL) {
+    let internal = config.load_balancer.internal || reader.get(&known::INTERNAL).unwrap_or(common.internal);
+    let proxy_protocol = match reader.get(&known::PROXY_PROTOCOL) {
         Some(text) => proxy_protocol(text),
         None => common.proxy_protocol,
     };
-    let target_nodes = match reader.text(known::NODE_SELECTOR) {
+    let target_nodes = match reader.get(&known::NODE_SELECTOR) {
         Some(text) => node_selector(text),
         None => common.target_nodes.or_else(|| node_selector(&config.load_balancer.node_selector)),
     };

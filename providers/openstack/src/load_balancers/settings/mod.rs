@@ -15,13 +15,13 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use bowline_cloud::{Error, ErrorKind, Result};
-use bowline_core::annotations::{LoadBalancerSettings, ProxyProtocol};
+use bowline_core::annotations::{LoadBalancerSettings, ProxyProtocol, Reader};
 use bowline_core::{
     IpFamily, LoadBalancerSpec, LoadBalancerWish, Notice, PortSpec, Protocol, SessionAffinity, TrafficPolicy,
 };
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use super::annotations::{self as known, Reader};
+use super::annotations as known;
 use crate::Config;
 use crate::api::octavia::LoadBalancer;
 
@@ -88,33 +88,33 @@ impl Settings {
     /// What this wish says, or what is wrong with it.
     pub(crate) fn of(wish: &LoadBalancerWish, spec: &LoadBalancerSpec, config: &Config) -> Result<Settings> {
         let cfg = &config.load_balancer;
-        let mut reader = Reader::new(&wish.annotations);
-        let shared = common_settings(config, &mut reader, LoadBalancerSettings::clone(&wish.settings));
+        let reader = known::TABLE.reader(&wish.annotations);
+        let shared = common_settings(config, &reader, LoadBalancerSettings::clone(&wish.settings));
         let class = places::class(&reader, config)?;
         let settings = Settings {
             internal: shared.internal,
             family: spec.ip_families.first().copied(),
-            balancer_id: reader.something(known::LOAD_BALANCER_ID).map(str::to_owned),
+            balancer_id: reader.get(&known::LOAD_BALANCER_ID).map(str::to_owned),
             adopt: shared.adopt.clone(),
             places: PlacesWish::of(&reader, class, cfg, shared.internal),
-            floating: FloatingWish::of(&mut reader, class, cfg),
-            tls_container_ref: reader.text(known::TLS_CONTAINER_REF).unwrap_or(&cfg.tls_container_ref).to_owned(),
-            x_forwarded_for: reader.boolean(known::X_FORWARDED_FOR).unwrap_or_default(),
+            floating: FloatingWish::of(&reader, class, cfg),
+            tls_container_ref: reader.get(&known::TLS_CONTAINER_REF).unwrap_or(&cfg.tls_container_ref).to_owned(),
+            x_forwarded_for: reader.get(&known::X_FORWARDED_FOR).unwrap_or_default(),
             proxy_protocol: shared.proxy_protocol,
-            connection_limit: reader.integer(known::CONNECTION_LIMIT).unwrap_or(-1),
-            timeouts: Timeouts::of(&mut reader, &shared),
+            connection_limit: reader.get(&known::CONNECTION_LIMIT).unwrap_or(-1),
+            timeouts: Timeouts::of(&reader, &shared),
             asks_for_idle_timeout: shared.idle_timeout.is_some(),
             // upstream: an empty method is that of the configuration.
-            method: reader.something(known::LB_METHOD).unwrap_or(&cfg.method).to_owned(),
+            method: reader.get(&known::LB_METHOD).unwrap_or(&cfg.method).to_owned(),
             sticky: matches!(spec.session_affinity, SessionAffinity::ClientIp { .. }),
             local: spec.traffic_policy == TrafficPolicy::Local,
-            monitor: MonitorWish::of(&mut reader, &shared, spec, cfg)?,
-            flavor_id: reader.text(known::FLAVOR_ID).unwrap_or(&cfg.flavor_id).to_owned(),
-            availability_zone: reader.text(known::AVAILABILITY_ZONE).unwrap_or(&cfg.availability_zone).to_owned(),
+            monitor: MonitorWish::of(&reader, &shared, spec, cfg)?,
+            flavor_id: reader.get(&known::FLAVOR_ID).unwrap_or(&cfg.flavor_id).to_owned(),
+            availability_zone: reader.get(&known::AVAILABILITY_ZONE).unwrap_or(&cfg.availability_zone).to_owned(),
             source_ranges: spec.source_ranges.iter().map(IpNet::trunc).collect(),
             selects_nodes: shared.target_nodes.is_some(),
-            hostname: reader.text(known::HOSTNAME).unwrap_or_default().to_owned(),
-            notices: reader.into_notices(),
+            hostname: reader.get(&known::HOSTNAME).unwrap_or_default().to_owned(),
+            notices: known::notices(reader),
         };
         settings.checked(spec)
     }
@@ -186,13 +186,13 @@ impl Settings {
 }
 
 impl Timeouts {
-    fn of(reader: &mut Reader<'_>, shared: &LoadBalancerSettings) -> Timeouts {
+    fn of(reader: &Reader<'_>, shared: &LoadBalancerSettings) -> Timeouts {
         let idle = shared.idle_timeout.and_then(|idle| i64::try_from(idle.as_millis()).ok());
         Timeouts {
-            client_data: reader.integer(known::TIMEOUT_CLIENT_DATA).or(idle).unwrap_or(50_000),
-            member_connect: reader.integer(known::TIMEOUT_MEMBER_CONNECT).unwrap_or(5_000),
-            member_data: reader.integer(known::TIMEOUT_MEMBER_DATA).or(idle).unwrap_or(50_000),
-            tcp_inspect: reader.integer(known::TIMEOUT_TCP_INSPECT).unwrap_or(0),
+            client_data: reader.get(&known::TIMEOUT_CLIENT_DATA).or(idle).unwrap_or(50_000),
+            member_connect: reader.get(&known::TIMEOUT_MEMBER_CONNECT).unwrap_or(5_000),
+            member_data: reader.get(&known::TIMEOUT_MEMBER_DATA).or(idle).unwrap_or(50_000),
+            tcp_inspect: reader.get(&known::TIMEOUT_TCP_INSPECT).unwrap_or(0),
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bowline_cloud::Result;
-use bowline_core::annotations::LoadBalancerSettings;
+use bowline_core::annotations::{Annotation, Integer, LoadBalancerSettings, Reader};
 use bowline_core::{HealthCheck, LoadBalancerSpec, Protocol};
 
-use super::super::annotations::{self as known, Annotation, Reader};
+use super::super::annotations as known;
 use super::super::features::OVN;
 use super::super::observation::Features;
 use super::wrong;
@@ -36,7 +36,7 @@ pub(crate) struct MonitorKind {
 
 impl MonitorWish {
     pub(super) fn of(
-        reader: &mut Reader<'_>,
+        reader: &Reader<'_>,
         shared: &LoadBalancerSettings,
         spec: &LoadBalancerSpec,
         cfg: &LoadBalancer,
@@ -44,7 +44,7 @@ impl MonitorWish {
         let LoadBalancerSettings { health_check_path: path, health_check_port: port, .. } = shared;
         let asked = path.is_some() || port.is_some() || shared.health_check_interval.is_some();
         let times = times(reader, shared.health_check_interval, cfg.monitor);
-        if !reader.boolean(known::ENABLE_HEALTH_MONITOR).unwrap_or(asked || cfg.create_monitor) {
+        if !reader.get(&known::ENABLE_HEALTH_MONITOR).unwrap_or(asked || cfg.create_monitor) {
             return Ok(None);
         }
         check(&times)?;
@@ -72,23 +72,23 @@ impl MonitorWish {
     }
 }
 
-fn times(reader: &mut Reader<'_>, interval: Option<Duration>, cfg: MonitorTimes) -> MonitorTimes {
+fn times(reader: &Reader<'_>, interval: Option<Duration>, cfg: MonitorTimes) -> MonitorTimes {
     // Octavia counts in seconds, of which there is at least one.
     let interval = interval.and_then(|interval| i64::try_from(interval.as_secs().max(1)).ok());
-    let delay = reader.integer(known::HEALTH_MONITOR_DELAY).or(interval).unwrap_or(cfg.delay);
+    let delay = reader.get(&known::HEALTH_MONITOR_DELAY).or(interval).unwrap_or(cfg.delay);
     // An answer may not take longer than the next question.
     let timeout = interval.map_or(cfg.timeout, |interval| cfg.timeout.min(interval));
     MonitorTimes {
         delay,
-        timeout: reader.integer(known::HEALTH_MONITOR_TIMEOUT).unwrap_or(timeout),
-        max_retries: reader.integer(known::HEALTH_MONITOR_MAX_RETRIES).unwrap_or(cfg.max_retries),
-        max_retries_down: reader.integer(known::HEALTH_MONITOR_MAX_RETRIES_DOWN).unwrap_or(cfg.max_retries_down),
+        timeout: reader.get(&known::HEALTH_MONITOR_TIMEOUT).unwrap_or(timeout),
+        max_retries: reader.get(&known::HEALTH_MONITOR_MAX_RETRIES).unwrap_or(cfg.max_retries),
+        max_retries_down: reader.get(&known::HEALTH_MONITOR_MAX_RETRIES_DOWN).unwrap_or(cfg.max_retries_down),
     }
 }
 
 /// Octavia wants these to be something; it is not asked with nothing.
 fn check(times: &MonitorTimes) -> Result<()> {
-    let all: [(i64, Annotation, &str); 3] = [
+    let all: [(i64, Annotation<Integer>, &str); 3] = [
         (times.delay, known::HEALTH_MONITOR_DELAY, "monitor-delay"),
         (times.timeout, known::HEALTH_MONITOR_TIMEOUT, "monitor-timeout"),
         (times.max_retries, known::HEALTH_MONITOR_MAX_RETRIES, "monitor-max-retries"),

@@ -8,8 +8,9 @@
 //! ```
 
 use bowline_cloud::Result;
+use bowline_core::annotations::{Annotation, OrNone, Reader, Text};
 
-use super::super::annotations::{self as known, Annotation, Reader};
+use super::super::annotations as known;
 use super::super::observation::Places;
 use super::{Settings, wrong};
 use crate::Config;
@@ -41,7 +42,7 @@ pub(crate) struct FloatingWish {
 
 /// The class that the Service names.
 pub(super) fn class<'a>(reader: &Reader<'_>, config: &'a Config) -> Result<Option<&'a Class>> {
-    let Some(name) = reader.something(known::CLASS) else { return Ok(None) };
+    let Some(name) = reader.get(&known::CLASS) else { return Ok(None) };
     config.classes.get(name).map(Some).ok_or_else(|| {
         let known: Vec<_> = config.classes.keys().map(String::as_str).collect();
         let known = if known.is_empty() { "there is none".to_owned() } else { format!("known: {}", known.join(", ")) };
@@ -53,8 +54,8 @@ pub(super) fn class<'a>(reader: &Reader<'_>, config: &'a Config) -> Result<Optio
 impl PlacesWish {
     pub(super) fn of(reader: &Reader<'_>, class: Option<&Class>, cfg: &LoadBalancer, internal: bool) -> PlacesWish {
         let own = &cfg.places;
-        let first = |annotation: Annotation, field: fn(&Class) -> &String| {
-            let annotated = reader.something(annotation);
+        let first = |annotation: Annotation<OrNone<Text>>, field: fn(&Class) -> &String| {
+            let annotated = reader.get(&annotation);
             let all = [annotated, class.map(|class| field(class).as_str()), Some(field(own).as_str())];
             all.into_iter().flatten().find(|id| !id.is_empty()).unwrap_or_default()
         };
@@ -67,7 +68,7 @@ impl PlacesWish {
             of_class.map_or_else(|| else_this.to_owned(), String::clone)
         };
         PlacesWish {
-            vip_port_id: reader.text(known::PORT_ID).unwrap_or_default().to_owned(),
+            vip_port_id: reader.get(&known::PORT_ID).unwrap_or_default().to_owned(),
             vip_network_id: of_class(|class| &class.network_id, network),
             vip_subnet_id: of_class(|class| &class.subnet_id, subnet),
             // upstream: the configured subnet of balancers beats that of annotation and class here.
@@ -95,11 +96,11 @@ impl PlacesWish {
 }
 
 impl FloatingWish {
-    pub(super) fn of(reader: &mut Reader<'_>, class: Option<&Class>, cfg: &LoadBalancer) -> FloatingWish {
+    pub(super) fn of(reader: &Reader<'_>, class: Option<&Class>, cfg: &LoadBalancer) -> FloatingWish {
         let own = &cfg.places;
         let of_class = class.map(|class| class.floating_network_id.as_str()).filter(|id| !id.is_empty());
-        let network = of_class.or(reader.text(known::FLOATING_NETWORK_ID)).unwrap_or(&own.floating_network_id);
-        let text = |annotation| reader.text(annotation).unwrap_or_default().to_owned();
+        let network = of_class.or(reader.get(&known::FLOATING_NETWORK_ID)).unwrap_or(&own.floating_network_id);
+        let text = |annotation: Annotation<Text>| reader.get(&annotation).unwrap_or_default().to_owned();
         let annotated = FloatingSubnet {
             id: text(known::FLOATING_SUBNET_ID),
             name: text(known::FLOATING_SUBNET),
@@ -111,7 +112,7 @@ impl FloatingWish {
         FloatingWish {
             network_id: network.to_owned(),
             subnet: group.map(alone).unwrap_or_default(),
-            keep: reader.boolean(known::KEEP_FLOATING_IP).unwrap_or_default(),
+            keep: reader.get(&known::KEEP_FLOATING_IP).unwrap_or_default(),
         }
     }
 }

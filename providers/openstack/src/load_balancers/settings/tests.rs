@@ -254,9 +254,9 @@ fn shared(annotations: &[(&str, &str)], node_selector: &str, common: LoadBalance
         .iter()
         .map(|(key, value)| (format!("loadbalancer.openstack.org/{key}"), (*value).to_owned()))
         .collect();
-    let once = common_settings(&config, &mut Reader::new(&annotations), common);
+    let once = common_settings(&config, &known::TABLE.reader(&annotations), common);
     assert_eq!(
-        common_settings(&config, &mut Reader::new(&annotations), once.clone()),
+        common_settings(&config, &known::TABLE.reader(&annotations), once.clone()),
         once,
         "a second time changes nothing"
     );
@@ -344,4 +344,24 @@ fn case_091_a_source_range_without_a_mask_is_told_before_anything_is_asked() {
         mistakes[0].to_string().starts_with(RANGES) && mistakes[0].to_string().contains("10.0.0.1"),
         "{mistakes:?}"
     );
+}
+
+#[test]
+fn every_annotation_is_declared_whole() {
+    assert_eq!(known::TABLE.faults(), [""; 0]);
+}
+
+#[test]
+fn a_misspelled_annotation_is_reported_and_one_of_another_program_is_not() {
+    let scene = Scene::new().with("netwrok-id", "n1").with("colour", "blue").with("connection-limit", "many");
+    let settings = Settings::of(&scene.wish(), scene.wish().spec.as_deref().unwrap(), &scene.config).unwrap();
+    let messages: Vec<_> = settings.notices.iter().map(|notice| notice.message.as_str()).collect();
+    let prefix = "loadbalancer.openstack.org";
+    let expected = [
+        format!(
+            "the annotation {prefix}/connection-limit is passed over: \"many\" is not a whole number; without it: -1, which is none"
+        ),
+        format!("the annotation {prefix}/netwrok-id means nothing on a Service; did you mean {prefix}/network-id?"),
+    ];
+    assert_eq!(messages, expected);
 }
