@@ -51,7 +51,7 @@ fn is_stale(file: &Generated) -> bool {
 }
 
 /// The workspace, wherever the command was started from.
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_owned()
 }

@@ -1,7 +1,8 @@
 //! Chores that need the code itself. `cargo xtask generate` writes every generated file; with `--check` it writes
-//! nothing and fails if one of them is out of date.
+//! nothing and fails if one of them is out of date. `cargo xtask figures` counts what the project limits.
 
 mod cli_reference;
+mod figures;
 mod generated;
 
 use clap::{Parser, Subcommand};
@@ -21,11 +22,14 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Print the size of each provider, the files that name it, and the number of HTTP clients, with their limits.
+    Figures,
 }
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().chore {
         Chore::Generate { check: false } => generated::write(),
         Chore::Generate { check: true } => generated::check(),
+        Chore::Figures => figures::print(&generated::root()),
     }
 }
