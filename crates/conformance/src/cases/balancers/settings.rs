@@ -167,10 +167,11 @@ pub(in crate::cases) async fn a_group_shares_an_address(scene: &Scene) -> Verdic
     require(first == second, || format!("of one group, one has {first:?} and the other {second:?}"))?;
     require(first != third, || format!("one that is not of the group has its address {third:?}"))?;
     work.rests(&one).await?;
+    let stays = work.seen(&other.key).await?;
     work.remove(&one).await?;
-    work.fulfil(&other).await?;
-    let left = work.seen(&other.key).await?.addresses;
-    require(left == first, || format!("one of the group went, and {first:?} became {left:?}"))?;
+    let left = work.hands().balancer(&other.key).await;
+    require(left.as_ref() == Some(&stays), || format!("one of the group went, and {stays:?} became {left:?}"))?;
+    work.rests(&other).await?;
     work.remove(&other).await?;
     work.remove(&stranger).await?;
     work.nothing_changed_since(&before).await

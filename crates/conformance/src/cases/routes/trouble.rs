@@ -16,9 +16,12 @@ pub(in crate::cases) async fn route_writes_survive_every_crash(scene: &Scene) ->
     let mut work = Routing::of(scene)?;
     let machine = work.machine("node-1").await;
     let spec = work.spec(1, &machine)?;
+    let unharmed = work.lead(&spec, &machine).await?;
+    let marked = unharmed.stamped;
+    work.remove(&unharmed).await?;
     for calls in 1..MANY_CALLS {
         let made = creation_is_repeated(&mut work, scene, (&spec, &machine), calls).await?;
-        let dropped = creation_is_given_up(&mut work, scene, &spec, calls).await?;
+        let dropped = creation_is_given_up(&mut work, scene, (&spec, marked), calls).await?;
         let gone = deletion_is_repeated(&mut work, scene, (&spec, &machine), calls).await?;
         if made && dropped && gone {
             return Ok(());
@@ -42,10 +45,16 @@ async fn creation_is_repeated(
     Ok(unharmed)
 }
 
-/// The Node is gone meanwhile: what was made of it is listed, and goes.
-async fn creation_is_given_up(work: &mut Routing<'_>, scene: &Scene, spec: &RouteSpec, calls: u64) -> Verdict<bool> {
+/// The Node is gone meanwhile: what was made of it is listed, with a mark if routes have marks, and goes.
+async fn creation_is_given_up(
+    work: &mut Routing<'_>,
+    scene: &Scene,
+    (spec, marked): (&RouteSpec, bool),
+    calls: u64,
+) -> Verdict<bool> {
     let unharmed = crashes(work, scene, calls, Write::Create(spec)).await?;
     for route in work.list().await? {
+        require(route.stamped == marked, || format!("a crash after {calls} calls left it without a mark: {route:?}"))?;
         work.remove(&route).await?;
     }
     let left = work.table().await;

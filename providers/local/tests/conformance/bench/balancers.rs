@@ -16,12 +16,18 @@ use bowline_local::{
 use super::LocalBench;
 
 /// Balancers as records, with enough addresses of both families.
-pub(super) fn records() -> BalancerOptions {
+pub(crate) fn records() -> BalancerOptions {
     let nets = |nets: [&str; 2]| nets.map(|net| net.parse().unwrap()).into();
     BalancerOptions {
         pool: nets(["127.0.32.0/20", "fd00:1::/112"]),
         internal_pool: nets(["127.0.48.0/20", "fd00:2::/112"]),
         ..BalancerOptions::default()
+    }
+}
+
+impl LocalBench {
+    fn hand(&self) -> Hand {
+        if self.can { Hand::Done } else { Hand::Cannot }
     }
 }
 
@@ -62,14 +68,14 @@ impl BalancerBench for LocalBench {
     }
 
     async fn stale(&self) -> Hand {
-        self.late.store(true, Ordering::SeqCst);
+        self.late.store(self.can, Ordering::SeqCst);
         self.settle().await;
-        Hand::Done
+        self.hand()
     }
 
     async fn slow(&self) -> Hand {
-        self.cloud.set_work_time(Duration::from_secs(3600));
-        Hand::Done
+        self.cloud.set_work_time(Duration::from_secs(if self.can { 3600 } else { 0 }));
+        self.hand()
     }
 
     async fn settle(&self) {

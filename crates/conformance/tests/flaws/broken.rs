@@ -1,0 +1,358 @@
+//! The local provider with one thing broken.
+//!
+//! ```text
+//!  case ──► Broken ──(question, spec, settings …: edited on the way in)──► LocalProvider ──► LocalCloud
+//!       ◄────────────(answers, plans, errors …: edited on the way out)───◄
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use bowline_cloud::{
+    Applied, Capabilities, CloudProvider, Error, ErrorKind, Identity, InstancePage, Instances, LoadBalancers,
+    PageToken, ProviderInfo, Result, Routes,
+};
+use bowline_core::annotations::LoadBalancerSettings;
+use bowline_core::{
+    ClusterName, Instance, InstanceRef, InstanceState, IpFamily, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState,
+    LoadBalancerWish, Plan, ProviderId, Route, RouteSpec, Step,
+};
+use bowline_local::{Balancer, Config, LocalCloud, LocalProvider, NewBalancer};
+use futures::future::BoxFuture;
+use ipnet::IpNet;
+
+/// A way in which a provider is wrong, and the cases that must notice.
+pub(crate) struct Flaw {
+    pub(crate) name: &'static str,
+    pub(crate) cases: &'static [&'static str],
+    pub(crate) breaks: &'static [Break],
+}
+
+/// The states that `observe` returns.
+pub(crate) type States = Vec<Result<Option<LoadBalancerState>>>;
+
+/// One thing that is broken. Those with a future replace the call, and may make the real one themselves.
+pub(crate) enum Break {
+    /// The provider is configured differently.
+    Config(fn(&mut Config)),
+    /// It claims something else.
+    Claims(fn(&mut Capabilities)),
+    /// Every error of every call.
+    Error(fn(Error) -> Error),
+    Check(for<'a> fn(&'a Broken) -> BoxFuture<'a, Result<()>>),
+    /// Every question about a machine.
+    Asked(fn(&mut InstanceRef)),
+    Identity(fn(&InstanceRef, Identity) -> Identity),
+    Find(for<'a> fn(&'a Broken, &'a [InstanceRef]) -> BoxFuture<'a, Vec<Result<InstanceState>>>),
+    /// Every answer about a machine.
+    Found(fn(&InstanceRef, Result<InstanceState>) -> Result<InstanceState>),
+    /// Every machine that is found or listed.
+    Instance(fn(&mut Instance)),
+    List(for<'a> fn(&'a Broken, Option<&'a PageToken>) -> BoxFuture<'a, Result<InstancePage>>),
+    Assign(for<'a> fn(&'a Broken, &'a InstanceRef, IpNet) -> BoxFuture<'a, Result<()>>),
+    /// The key of every load balancer.
+    Key(fn(&Broken, &mut LoadBalancerKey)),
+    Settings(fn(&Broken, &mut LoadBalancerSettings)),
+    Spec(fn(&Broken, &LoadBalancerKey, &mut LoadBalancerSpec)),
+    Observe(for<'a> fn(&'a Broken, &'a [LoadBalancerWish]) -> BoxFuture<'a, States>),
+    Keys(for<'a> fn(&'a Broken, &'a ClusterName) -> BoxFuture<'a, Result<Vec<LoadBalancerKey>>>),
+    Plan(fn(&Broken, &LoadBalancerWish, Option<&LoadBalancerState>, Result<Plan>) -> Result<Plan>),
+    Apply(for<'a> fn(&'a Broken, &'a LoadBalancerKey, &'a Step) -> BoxFuture<'a, Result<Applied>>),
+    /// Every route that is wanted.
+    Wanted(fn(&mut RouteSpec)),
+    /// Every route that is listed or created.
+    Route(fn(&Broken, &mut Route)),
+    Table(for<'a> fn(&'a Broken, &'a ClusterName) -> BoxFuture<'a, Result<Vec<Route>>>),
+    Create(for<'a> fn(&'a Broken, &'a ClusterName, &'a RouteSpec) -> BoxFuture<'a, Result<Route>>),
+    Delete(for<'a> fn(&'a Broken, &'a ClusterName, &'a Route) -> BoxFuture<'a, Result<()>>),
+}
+
+/// The function of this kind that the flaw has.
+macro_rules! hook {
+    ($flaw:expr, $kind:ident) => {
+        $flaw.breaks.iter().find_map(|broken| match broken {
+            Break::$kind(hook) => Some(*hook),
+            _ => None,
+        })
+    };
+}
+
+/// The real call, unless the flaw replaces it.
+macro_rules! call {
+    ($broken:ident, $kind:ident($($arg:expr),*), $real:expr) => {
+        match hook!($broken.flaw, $kind) {
+            Some(hook) => hook($broken, $($arg),*).await,
+            None => $real.await,
+        }
+    };
+}
+
+/// A table of flaws: name, cases that must fail, breaks.
+macro_rules! flaws {
+    ($($name:literal, [$($case:ident)+], $($break:expr),+;)*) => {
+        pub(crate) static FLAWS: &[Flaw] =
+            &[$(Flaw { name: $name, cases: &[$(stringify!($case)),+], breaks: &[$($break),+] }),*];
+    };
+}
+
+/// A hook that waits.
+macro_rules! later {
+    (|$($arg:ident),*| $body:block) => { |$($arg),*| Box::pin(async move $body) };
+}
+
+pub(crate) use {flaws, later};
+
+/// State of a process, which a restart loses.
+#[derive(Default)]
+pub(crate) struct Memory {
+    /// Names of what it has made.
+    pub(crate) made: BTreeSet<String>,
+    /// The last desired state of each Service.
+    pub(crate) wishes: BTreeMap<String, LoadBalancerWish>,
+    pub(crate) under_way: usize,
+}
+
+pub(crate) struct Broken {
+    pub(crate) flaw: &'static Flaw,
+    pub(crate) cloud: LocalCloud,
+    real: LocalProvider,
+    capabilities: Capabilities,
+    memory: Mutex<Memory>,
+}
+
+impl Flaw {
+    /// The configuration of the real provider.
+    pub(crate) fn config(&self, mut config: Config) -> Config {
+        if let Some(edit) = hook!(self, Config) {
+            edit(&mut config);
+        }
+        config
+    }
+}
+
+impl Broken {
+    pub(crate) fn new(flaw: &'static Flaw, real: LocalProvider, cloud: LocalCloud) -> Broken {
+        let mut capabilities = real.capabilities().clone();
+        if let Some(edit) = hook!(flaw, Claims) {
+            edit(&mut capabilities);
+        }
+        Broken { flaw, cloud, real, capabilities, memory: Mutex::default() }
+    }
+
+    pub(crate) fn machines(&self) -> &dyn Instances {
+        &self.real
+    }
+
+    pub(crate) fn balancers(&self) -> &dyn LoadBalancers {
+        &self.real
+    }
+
+    pub(crate) fn routes(&self) -> &dyn Routes {
+        &self.real
+    }
+
+    pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap()
+    }
+
+    /// One call to the cloud that does nothing.
+    pub(crate) async fn call(&self) -> Result<()> {
+        self.real.check().await
+    }
+
+    /// The load balancer that the cloud has for this key.
+    pub(crate) fn balancer(&self, key: &LoadBalancerKey) -> Option<Balancer> {
+        self.cloud.balancers().into_iter().find(|balancer| balancer.owner.as_ref() == Some(key))
+    }
+
+    /// The desired state that was last planned for, of the Service with this key.
+    pub(crate) fn last(&self, key: &LoadBalancerKey) -> Option<LoadBalancerWish> {
+        self.memory().wishes.get(&key.uid).cloned()
+    }
+
+    /// Leaves something in the cloud that the provider does not know as its own.
+    pub(crate) fn leave(&self) {
+        let name = format!("left-{}", self.cloud.balancers().len());
+        self.cloud
+            .add_balancer(NewBalancer { name, families: vec![IpFamily::IPv4], ..NewBalancer::default() })
+            .unwrap();
+    }
+
+    fn error<T>(&self, answer: Result<T>) -> Result<T> {
+        answer.map_err(|error| hook!(self.flaw, Error).map_or(error.clone(), |edit| edit(error)))
+    }
+
+    /// The question as the real provider gets it, which knows its IDs without a slash in front only.
+    fn asked(&self, asked: &InstanceRef) -> InstanceRef {
+        let mut asked = asked.clone();
+        if let Some(edit) = hook!(self.flaw, Asked) {
+            edit(&mut asked);
+            return asked;
+        }
+        let spelled = asked.provider_id.as_ref().and_then(|id| Some((id.prefix()?, id.rest()?.strip_prefix('/')?)));
+        if let Some((prefix, id)) = spelled.filter(|(_, id)| !id.is_empty()) {
+            asked.provider_id = Some(ProviderId::of(prefix, id));
+        }
+        asked
+    }
+
+    fn state(&self, state: InstanceState) -> InstanceState {
+        let Some(edit) = hook!(self.flaw, Instance) else { return state };
+        let edited = |instance: &Arc<Instance>| {
+            let mut instance = Instance::clone(instance);
+            edit(&mut instance);
+            Arc::new(instance)
+        };
+        match &state {
+            InstanceState::Running(instance) => InstanceState::Running(edited(instance)),
+            InstanceState::Stopped(instance) => InstanceState::Stopped(edited(instance)),
+            _ => state,
+        }
+    }
+
+    fn key(&self, key: &LoadBalancerKey) -> LoadBalancerKey {
+        let mut key = key.clone();
+        if let Some(edit) = hook!(self.flaw, Key) {
+            edit(self, &mut key);
+        }
+        key
+    }
+
+    /// The desired state as the real provider gets it.
+    fn wish(&self, wish: &LoadBalancerWish) -> LoadBalancerWish {
+        let mut wish = LoadBalancerWish { key: self.key(&wish.key), ..wish.clone() };
+        if let Some(edit) = hook!(self.flaw, Settings) {
+            edit(self, Arc::make_mut(&mut wish.settings));
+        }
+        if let (Some(edit), Some(spec)) = (hook!(self.flaw, Spec), &mut wish.spec) {
+            edit(self, &wish.key, Arc::make_mut(spec));
+        }
+        wish
+    }
+
+    fn route(&self, mut route: Route) -> Route {
+        if let Some(edit) = hook!(self.flaw, Route) {
+            edit(self, &mut route);
+        }
+        route
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Broken {
+    fn info(&self) -> &ProviderInfo {
+        self.real.info()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        self.real.instances().map(|_| self as &dyn Instances)
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        self.real.load_balancers().map(|_| self as &dyn LoadBalancers)
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        self.real.routes().map(|_| self as &dyn Routes)
+    }
+
+    async fn check(&self) -> Result<()> {
+        let checked = call!(self, Check(), self.call());
+        self.error(checked)
+    }
+}
+
+#[async_trait]
+impl Instances for Broken {
+    async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        let asked: Vec<_> = asked.iter().map(|asked| self.asked(asked)).collect();
+        let answers = call!(self, Find(&asked), self.machines().find(&asked));
+        let mut asked = asked.into_iter();
+        let edited = |answer| {
+            let answer = match (hook!(self.flaw, Found), asked.next()) {
+                (Some(edit), Some(asked)) => edit(&asked, answer),
+                _ => answer,
+            };
+            self.error(answer).map(|state| self.state(state))
+        };
+        answers.into_iter().map(edited).collect()
+    }
+
+    async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
+        let listed = call!(self, List(page), self.machines().list(page));
+        let InstancePage { instances, next } = self.error(listed)?;
+        Ok(InstancePage { instances: instances.into_iter().map(|state| self.state(state)).collect(), next })
+    }
+
+    async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
+        let assigned = call!(self, Assign(asked, range), self.machines().assign_pod_range(asked, range));
+        self.error(assigned)
+    }
+
+    fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
+        let identity = self.machines().identify(&self.asked(asked));
+        identity.map(|identity| hook!(self.flaw, Identity).map_or(identity.clone(), |edit| edit(asked, identity)))
+    }
+}
+
+#[async_trait]
+impl LoadBalancers for Broken {
+    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
+        let wishes: Vec<_> = wishes.iter().map(|wish| self.wish(wish)).collect();
+        let states = call!(self, Observe(&wishes), self.balancers().observe(&wishes));
+        states.into_iter().map(|state| self.error(state)).collect()
+    }
+
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
+        self.error(call!(self, Keys(cluster), self.balancers().list(cluster)))
+    }
+
+    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
+        let wish = self.wish(wish);
+        let plan = self.balancers().plan(&wish, state);
+        let plan = match hook!(self.flaw, Plan) {
+            Some(edit) => edit(self, &wish, state, plan),
+            None => plan,
+        };
+        if wish.spec.is_some() {
+            self.memory().wishes.insert(wish.key.uid.clone(), wish);
+        }
+        self.error(plan)
+    }
+
+    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
+        let key = self.key(key);
+        self.error(call!(self, Apply(&key, step), self.balancers().apply(&key, step)))
+    }
+}
+
+#[async_trait]
+impl Routes for Broken {
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<Route>> {
+        let listed = self.error(call!(self, Table(cluster), self.routes().list(cluster)));
+        Ok(listed?.into_iter().map(|route| self.route(route)).collect())
+    }
+
+    async fn create(&self, cluster: &ClusterName, spec: &RouteSpec) -> Result<Route> {
+        let mut spec = spec.clone();
+        if let Some(edit) = hook!(self.flaw, Wanted) {
+            edit(&mut spec);
+        }
+        let created = self.error(call!(self, Create(cluster, &spec), self.routes().create(cluster, &spec)));
+        created.map(|route| self.route(route))
+    }
+
+    async fn delete(&self, cluster: &ClusterName, route: &Route) -> Result<()> {
+        self.error(call!(self, Delete(cluster, route), self.routes().delete(cluster, route)))
+    }
+}
+
+/// An error of the broken provider.
+pub(crate) fn fails<T>(kind: ErrorKind) -> Result<T> {
+    Err(Error::new(kind, "flaw", "broken on purpose"))
+}

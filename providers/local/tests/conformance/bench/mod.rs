@@ -1,0 +1,192 @@
+//! The bench for the local cloud. The tests that prove the suite use it, too, with something broken in between.
+#![allow(dead_code, reason = "each of the two test programs uses a part")]
+
+mod balancers;
+mod routes;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use async_trait::async_trait;
+use bowline_cloud::CloudProvider;
+use bowline_conformance::{BalancerBench, Bench, Hand, RouteBench, Trouble, WantedMachine};
+use bowline_core::{Address, AddressType, Instance, ProviderId};
+use bowline_local::{
+    CloudOptions, Config, Fault, FaultSpec, LocalCloud, LocalProvider, Machine, NewMachine, Server, serve,
+};
+
+pub(crate) use balancers::records;
+
+/// Puts something around the provider.
+pub(crate) type Wrap = Box<dyn Fn(LocalProvider, &LocalCloud) -> Arc<dyn CloudProvider> + Send + Sync>;
+
+pub(crate) struct LocalBench {
+    cloud: LocalCloud,
+    provider: Arc<dyn CloudProvider>,
+    config: Config,
+    /// What is around the provider; it knows IDs with a slash in front as well.
+    wrap: Option<Wrap>,
+    /// The cloud can be broken on demand.
+    pub(crate) can: bool,
+    /// It is late in showing what was made.
+    late: AtomicBool,
+    server: Option<Server>,
+}
+
+impl LocalBench {
+    /// An empty cloud with small pages.
+    pub(crate) fn cloud() -> LocalCloud {
+        LocalCloud::open(CloudOptions { page_size: 7, balancers: records(), ..CloudOptions::default() }).unwrap()
+    }
+
+    /// A cloud in this process.
+    pub(crate) fn in_process(cloud: LocalCloud, config: Config) -> LocalBench {
+        let provider = Arc::new(LocalProvider::in_process(cloud.clone(), &config));
+        LocalBench { cloud, provider, config, wrap: None, can: true, late: AtomicBool::default(), server: None }
+    }
+
+    /// The same with something around the provider.
+    pub(crate) fn wrapped(config: Config, wrap: Wrap) -> LocalBench {
+        let local = LocalBench::in_process(LocalBench::cloud(), config);
+        let provider = wrap(LocalProvider::in_process(local.cloud.clone(), &local.config), &local.cloud);
+        LocalBench { provider, wrap: Some(wrap), ..local }
+    }
+
+    /// A cloud behind HTTP.
+    pub(crate) async fn over_http(mut config: Config) -> LocalBench {
+        let cloud = LocalBench::cloud();
+        let server = serve(cloud.clone(), "127.0.0.1:0".parse().unwrap()).await.unwrap();
+        config.endpoint = format!("http://{}", server.address());
+        config.batch_lookup = config.batch_lookup.min(7);
+        config.load_balancers.batch_observe = config.load_balancers.batch_observe.min(7);
+        let provider = Arc::new(LocalProvider::over_http(&config).unwrap());
+        let late = AtomicBool::default();
+        LocalBench { cloud, provider, config, wrap: None, can: true, late, server: Some(server) }
+    }
+
+    /// What the provider should say of a machine, as far as it is configured to.
+    fn expected(&self, machine: Machine) -> Instance {
+        let spec = machine.spec;
+        let config = &self.config;
+        Instance {
+            provider_id: Some(ProviderId::of(&config.id_prefix, &spec.id)),
+            id: spec.id,
+            name: spec.name,
+            instance_type: spec.instance_type,
+            zone: if config.zones { spec.zone } else { String::new() },
+            region: if config.zones { spec.region } else { String::new() },
+            addresses: spec.addresses,
+            labels: if config.additional_labels { spec.labels } else { Default::default() },
+            pod_ranges: if config.pod_ranges { spec.pod_ranges } else { Vec::new() },
+        }
+    }
+}
+
+fn wanted(machine: &WantedMachine) -> NewMachine {
+    let mut addresses = machine.addresses.clone();
+    if addresses.is_empty() {
+        addresses.push(Address::new(AddressType::InternalIP, "10.0.0.1"));
+    }
+    NewMachine {
+        name: machine.name.clone(),
+        instance_type: "small".to_owned(),
+        zone: "zone-a".to_owned(),
+        region: "here".to_owned(),
+        addresses,
+        labels: [("example.com/rack".to_owned(), "r1".to_owned())].into(),
+        pod_ranges: machine.pod_ranges.clone(),
+        ..NewMachine::default()
+    }
+}
+
+#[async_trait]
+impl Bench for LocalBench {
+    fn provider(&self) -> Arc<dyn CloudProvider> {
+        self.provider.clone()
+    }
+
+    async fn restarted(&self) -> Arc<dyn CloudProvider> {
+        let provider = match self.server {
+            None => LocalProvider::in_process(self.cloud.clone(), &self.config),
+            Some(_) => LocalProvider::over_http(&self.config).unwrap(),
+        };
+        match &self.wrap {
+            None => Arc::new(provider),
+            Some(wrap) => wrap(provider, &self.cloud),
+        }
+    }
+
+    fn balancers(&self) -> Option<&dyn BalancerBench> {
+        Some(self)
+    }
+
+    fn routes(&self) -> Option<&dyn RouteBench> {
+        Some(self)
+    }
+
+    async fn add(&self, machine: &WantedMachine) -> Instance {
+        self.expected(self.cloud.add(wanted(machine)).unwrap())
+    }
+
+    async fn stop(&self, instance: &Instance) {
+        self.cloud.stop(&instance.id).unwrap();
+    }
+
+    async fn start(&self, instance: &Instance) {
+        self.cloud.start(&instance.id).unwrap();
+    }
+
+    async fn delete(&self, instance: &Instance) {
+        self.cloud.delete(&instance.id).unwrap();
+    }
+
+    async fn rename(&self, instance: &Instance, name: &str) -> bool {
+        self.cloud.change(&instance.id, |spec| spec.name = name.to_owned()).is_ok()
+    }
+
+    async fn trouble(&self, trouble: Option<Trouble>) -> bool {
+        self.cloud.repair_all();
+        if let Some(trouble) = trouble.filter(|_| self.can) {
+            self.cloud.inject(FaultSpec::always(fault(trouble)));
+        }
+        self.can
+    }
+
+    async fn crash_after(&self, calls: Option<u64>) -> Hand {
+        if !self.can {
+            return Hand::Cannot;
+        }
+        self.cloud.repair_all();
+        if let Some(calls) = calls {
+            self.cloud.inject(FaultSpec::always(Fault::AnswerLost).after(calls - 1).times(1));
+            self.cloud.inject(FaultSpec::always(Fault::Failing(500)).after(calls));
+        }
+        Hand::Done
+    }
+
+    async fn calls(&self) -> Option<u64> {
+        Some(self.cloud.calls().values().sum())
+    }
+
+    fn spellings(&self, instance: &Instance) -> Vec<ProviderId> {
+        let slash = || ProviderId::of(&self.config.id_prefix, &format!("/{}", instance.id));
+        self.wrap.iter().map(|_| slash()).collect()
+    }
+
+    fn malformed_ids(&self) -> Vec<ProviderId> {
+        ["", "/", "i 1", "a/b", "i-1?x=y", "..", "\u{fc}"]
+            .map(|rest| ProviderId::of(&self.config.id_prefix, rest))
+            .into()
+    }
+}
+
+fn fault(trouble: Trouble) -> Fault {
+    match trouble {
+        Trouble::Unauthenticated => Fault::Failing(401),
+        Trouble::Forbidden => Fault::Failing(403),
+        Trouble::Throttled(after) => Fault::Throttled(Some(after)),
+        Trouble::Broken => Fault::Failing(503),
+        Trouble::Empty => Fault::Empty,
+        Trouble::Garbled => Fault::Garbled,
+    }
+}
