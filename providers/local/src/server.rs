@@ -18,8 +18,8 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::{LocalCloud, api};
 
-/// The largest body that is read; a machine has a few hundred bytes.
-const LARGEST: usize = 1 << 20;
+/// Maximum size of a request body. A load balancer with 15,000 targets has some 2 MB, or 8 MB with the longest names.
+const LARGEST: usize = 16 << 20;
 
 /// How long a connection may wait for the head of its next request.
 const IDLE: Duration = Duration::from_secs(90);

@@ -4,11 +4,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bowline_cloud::{CloudProvider, ErrorKind, Instances};
-use bowline_core::InstanceRef;
+use bowline_cloud::{CloudProvider, ErrorKind, Instances, LoadBalancers};
+use bowline_core::testing::wish;
+use bowline_core::{InstanceRef, LoadBalancerWish};
 use bowline_local::{
-    CallError, CloudOptions, Config, Fault, FaultSpec, LocalCloud, LocalProvider, ManagementClient, NewMachine, Server,
-    serve,
+    CallError, CloudOptions, Config, Fault, FaultSpec, LocalCloud, LocalProvider, ManagementClient, NewBalancer,
+    NewMachine, Server, serve,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -179,7 +180,7 @@ async fn bytes_that_are_no_request_do_no_harm() {
         b"POST /v1/instances HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\nzz\r\n";
     assert!(!raw(address, chunked).await.contains(" 201 "));
     let (status, _, answer) = {
-        let body = "x".repeat((1 << 20) + 1);
+        let body = "x".repeat((16 << 20) + 1);
         send(address, "POST", "/v1/instances", &body).await
     };
     assert!(status == 413 || status == 0, "{status} {answer}");
@@ -368,5 +369,37 @@ async fn many_at_once_get_machines_of_their_own() {
     }
     assert_eq!(ids.len(), 100);
     assert_eq!(cloud.machines().len(), 100);
+    server.shutdown().await;
+}
+
+/// A Service with this many targets, whose names are so long that every target has some 300 bytes.
+fn large_wish(service: &str, targets: usize) -> LoadBalancerWish {
+    let names: Vec<String> = (0..targets).map(|number| format!("{:0>200}", number)).collect();
+    wish(service, &names.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+#[tokio::test]
+async fn load_balancers_with_15000_targets_are_made_and_observed_in_answers_of_bounded_size() {
+    let (cloud, server) = started(100).await;
+    let config = Config { endpoint: format!("http://{}", server.address()), ..Config::default() };
+    let provider = LocalProvider::over_http(&config).unwrap();
+    let wishes = ["a/a", "a/b", "a/c", "a/d", "a/e"].map(|service| large_wish(service, 15_000));
+    for step in provider.plan(&wishes[0], None).unwrap().steps {
+        provider.apply(&wishes[0].key, &step).await.unwrap();
+    }
+    let made = cloud.balancers().remove(0);
+    assert_eq!(made.targets.len(), 15_000);
+    for wish in &wishes[1..] {
+        let (name, owner) = (wish.key.service.clone(), Some(wish.key.clone()));
+        let (settings, targets) = (made.settings.clone(), made.targets.clone());
+        cloud.add_balancer(NewBalancer { name, owner, settings, targets, ..NewBalancer::default() }).unwrap();
+    }
+    cloud.reset_calls();
+    let states = provider.observe(&wishes).await;
+    for (wish, state) in wishes.iter().zip(states) {
+        let plan = provider.plan(wish, state.unwrap().as_ref()).unwrap();
+        assert!(plan.is_empty(), "{plan}");
+    }
+    assert_eq!(cloud.calls()["observe-balancers"], 3, "two of them fit into one answer");
     server.shutdown().await;
 }

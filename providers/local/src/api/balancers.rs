@@ -17,7 +17,12 @@ pub(crate) struct FindBalancersRequest {
     pub(crate) asking: Vec<Asking>,
 }
 
-/// An answer for every asker, in their order.
+/// Approximate size up to which an answer takes in further load balancers; one that has more by itself is answered alone.
+/// Half of the most that a client reads.
+const LARGEST_ANSWER: usize = 8 << 20;
+
+/// An answer for each asker in their order, or for the first ones only: the rest would make the answer too large, and is to be
+/// asked for again.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct FindBalancersReply {
     pub(crate) found: Vec<Observation>,
@@ -79,10 +84,23 @@ pub(super) async fn find(cloud: &LocalCloud, asked: FindBalancersRequest) -> Out
         return Err(Refusal::too_many_keys(count, most));
     }
     let show = |world: Option<&World>| {
-        let found = asked.asking.iter().map(|asking| cloud.observe(world, asking)).collect();
-        good(&FindBalancersReply { found })
+        good(&FindBalancersReply { found: first_of(asked.asking.iter().map(|asking| cloud.observe(world, asking))) })
     };
     look(cloud, "observe-balancers", show, || good(&FindBalancersReply { found: Vec::new() })).await
+}
+
+/// As many observations as fit into one answer, and at least one.
+fn first_of(observations: impl Iterator<Item = Observation>) -> Vec<Observation> {
+    let mut size = 0;
+    let mut found = Vec::new();
+    for observation in observations {
+        size += observation.size();
+        if size > LARGEST_ANSWER && !found.is_empty() {
+            break;
+        }
+        found.push(observation);
+    }
+    found
 }
 
 pub(super) async fn owners(cloud: &LocalCloud, asked: OwnersRequest) -> Outcome {

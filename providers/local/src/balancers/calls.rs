@@ -1,5 +1,6 @@
 //! The writing calls as the cloud's users put them: who asks, what for, and what is to be done.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use bowline_core::{IpFamily, LoadBalancerKey};
@@ -48,9 +49,9 @@ pub(crate) enum Change {
     /// Makes a balancer at the addresses that the asker wants and has.
     CreateBalancer { name: String, settings: BalancerSettings, targets: Vec<BalancerTarget> },
     /// Changes what it does, its addresses and its targets.
-    UpdateBalancer { id: String, settings: BalancerSettings, targets: Vec<BalancerTarget> },
+    UpdateBalancer { id: String, settings: BalancerSettings, targets: TargetChange },
     /// Changes its targets alone.
-    UpdateTargets { id: String, targets: Vec<BalancerTarget> },
+    UpdateTargets { id: String, targets: TargetChange },
     /// Marks one that is nobody's, and its addresses.
     AdoptBalancer { id: String },
     /// Takes the mark from it and its addresses, and nothing else.
@@ -61,6 +62,27 @@ pub(crate) enum Change {
     ReleaseAddress { id: String },
     /// Takes the mark from an address, and gives it back to the pool if it was the last one.
     DeleteAddress { id: String },
+}
+
+/// A change of targets: only those that differ, because a load balancer may have thousands.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TargetChange {
+    /// Targets to add, or to put in the place of those of the same name.
+    pub(crate) set: Vec<BalancerTarget>,
+    /// Names of targets to remove.
+    pub(crate) remove: Vec<String>,
+}
+
+impl TargetChange {
+    /// Changes these targets, and sorts them by name.
+    pub(crate) fn apply(self, targets: &mut Vec<BalancerTarget>) {
+        let replaced: HashSet<&str> =
+            self.set.iter().map(|target| &*target.name).chain(self.remove.iter().map(|name| &**name)).collect();
+        targets.retain(|target| !replaced.contains(target.name.as_str()));
+        targets.extend(self.set);
+        targets.sort_by(|one, other| one.name.cmp(&other.name));
+    }
 }
 
 impl Change {

@@ -8,7 +8,7 @@ use bowline_core::{LoadBalancerKey, Protocol};
 use crate::cloud::CloudError;
 use crate::fleet::check_name;
 
-use super::calls::{AddressWish, Asking, Change};
+use super::calls::{AddressWish, Asking, Change, TargetChange};
 use super::records::{Balancer, BalancerSettings, BalancerTarget, CloudAddress, Listener, NewBalancer, family_of};
 use super::{BalancerOptions, Balancers};
 
@@ -147,24 +147,21 @@ impl Balancers {
         asking: &Asking,
         id: &str,
         settings: BalancerSettings,
-        targets: Vec<BalancerTarget>,
+        targets: TargetChange,
     ) -> Result<bool, CloudError> {
-        let old = self.own(&asking.key, id)?;
+        let mut old = self.own(&asking.key, id)?;
         let addresses = self.marked_for(asking)?;
         check_settings(&settings)?;
         self.check_ports(Some(id), &addresses, &settings.listeners)?;
-        self.put_balancer(Balancer { addresses, settings, targets, ..old });
+        targets.apply(&mut old.targets);
+        self.put_balancer(Balancer { addresses, settings, ..old });
         Ok(true)
     }
 
-    fn update_targets(
-        &mut self,
-        key: &LoadBalancerKey,
-        id: &str,
-        targets: Vec<BalancerTarget>,
-    ) -> Result<bool, CloudError> {
-        let old = self.own(key, id)?;
-        self.put_balancer(Balancer { targets, ..old });
+    fn update_targets(&mut self, key: &LoadBalancerKey, id: &str, targets: TargetChange) -> Result<bool, CloudError> {
+        let mut balancer = self.own(key, id)?;
+        targets.apply(&mut balancer.targets);
+        self.put_balancer(balancer);
         Ok(true)
     }
 

@@ -25,7 +25,7 @@ use bowline_core::{ClusterName, LoadBalancerKey};
 
 use crate::cloud::CloudError;
 
-pub(crate) use calls::{AddressWish, Asking, Change};
+pub(crate) use calls::{AddressWish, Asking, Change, TargetChange};
 pub(crate) use changes::{has_another, other_group_address, outside_pool};
 pub(crate) use observation::{Adoptee, ListenerError, Observation, Standing};
 pub use pools::BalancerOptions;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bowline_core::{LoadBalancerKey, Protocol};
 use serde::{Deserialize, Serialize};
 
-use super::{AddressWish, Asking, Balancer, BalancerOptions, Balancers, CloudAddress, Listener};
+use super::{AddressWish, Asking, Balancer, BalancerOptions, BalancerTarget, Balancers, CloudAddress, Listener};
 
 /// All that there is for an asker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -89,6 +89,18 @@ impl Observation {
             adoptee: None,
             standings: Vec::new(),
         }
+    }
+
+    /// Approximate number of bytes in an answer. Targets are what makes an answer large.
+    pub(crate) fn size(&self) -> usize {
+        let balancers =
+            [self.balancer.as_ref(), self.namesake.as_ref(), self.adoptee.as_ref().map(|found| &found.balancer)];
+        let targets = balancers.into_iter().flatten().flat_map(|balancer| &balancer.targets);
+        let target = |target: &BalancerTarget| {
+            let machine = target.machine.as_ref().map_or(0, String::len);
+            64 + target.name.len() + machine + 42 * target.addresses.len()
+        };
+        4_096 + targets.map(target).sum::<usize>()
     }
 
     /// Nothing carries the mark.

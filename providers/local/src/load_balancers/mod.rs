@@ -13,6 +13,7 @@
 //! otherwise a plan could not know of that.
 
 mod plan;
+mod targets;
 mod wanted;
 
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ use crate::balancers::{Asking, Change, CloudAddress, Listener, ListenerError, Ob
 use crate::error::CallError;
 use crate::{Config, LocalProvider};
 
-use wanted::TargetRules;
+use targets::TargetRules;
 
 const OBSERVE: &str = "observe balancers";
 const LIST: &str = "list balancers";
@@ -116,16 +117,19 @@ impl LoadBalancers for LocalProvider {
 impl LocalProvider {
     /// The cloud's answers, one for each asker, in their order.
     async fn found(&self, request: &FindBalancersRequest) -> Result<Vec<Observation>> {
-        if request.asking.is_empty() {
-            return Ok(Vec::new());
+        let mut found = Vec::new();
+        // An answer that would be too large is for the first askers only.
+        while let Some(rest) = request.asking.get(found.len()..).filter(|rest| !rest.is_empty()) {
+            let request = FindBalancersRequest { asking: rest.to_vec() };
+            let reply = self.client.find_balancers(&request).await.map_err(|error| error.explain_balancer(OBSERVE))?;
+            let asked = rest.iter().map(|asking| &asking.key).take(reply.found.len().max(1));
+            if !asked.eq(reply.found.iter().map(|found| &found.key)) {
+                let message = "the answers are not for those who asked".to_owned();
+                return Err(CallError::Garbled(message).explain(OBSERVE));
+            }
+            found.extend(reply.found);
         }
-        let reply = self.client.find_balancers(request).await.map_err(|error| error.explain_balancer(OBSERVE))?;
-        let asked = request.asking.iter().map(|asking| &asking.key);
-        if !asked.eq(reply.found.iter().map(|found| &found.key)) {
-            let message = "the answers are not for those who asked".to_owned();
-            return Err(CallError::Garbled(message).explain(OBSERVE));
-        }
-        Ok(reply.found)
+        Ok(found)
     }
 }
 

@@ -8,11 +8,12 @@ use bowline_core::annotations::DeletionPolicy;
 use bowline_core::{FieldChange, IpMode, LoadBalancerKey, LoadBalancerSpec, LoadBalancerWish, Plan, Step, Verb};
 
 use crate::balancers::{
-    AddressWish, Adoptee, Asking, Balancer, BalancerSettings, BalancerTarget, Change, CloudAddress, Listener,
-    Observation, Standing, Whose, has_another, other_group_address, outside_pool,
+    AddressWish, Adoptee, Asking, Balancer, BalancerSettings, Change, CloudAddress, Listener, Observation, Standing,
+    Whose, has_another, other_group_address, outside_pool,
 };
 
-use super::wanted::{self, TargetRules};
+use super::targets::{self, TargetPlan, TargetRules};
+use super::wanted;
 use super::{PLAN, Payload, ip_mode};
 
 const ADDRESS: &str = "address";
@@ -78,7 +79,7 @@ impl Steps {
         check_way(&wanted, &seen)?;
         self.create_addresses(&wanted, &seen);
         let had = seen.balancer.as_ref().map_or(&[][..], |balancer| &balancer.targets);
-        let targets = wanted::targets(spec, had, rules);
+        let targets = targets::plan(had, &spec.targets, rules);
         match &seen.balancer {
             None => self.create_balancer(&wanted, targets),
             Some(balancer) => self.update_balancer(&wanted, &seen, balancer, targets),
@@ -115,30 +116,25 @@ impl Steps {
         }
     }
 
-    fn create_balancer(&mut self, wanted: &Wanted, targets: Vec<BalancerTarget>) {
+    fn create_balancer(&mut self, wanted: &Wanted, targets: TargetPlan) {
         let Wanted { name, settings, .. } = wanted;
         let mut changes = vec![field(OWNER, None, Some(mark(&self.asking.key)))];
         changes.extend(settings_changes(&BalancerSettings::default(), settings));
-        changes.extend(target_changes(&[], &targets));
+        changes.extend(targets.fields());
+        let targets = targets.change.set;
         let change = Change::CreateBalancer { name: name.clone(), settings: settings.clone(), targets };
         self.push(Verb::Create, BALANCER, name, changes, change);
     }
 
-    fn update_balancer(
-        &mut self,
-        wanted: &Wanted,
-        seen: &Observation,
-        balancer: &Balancer,
-        targets: Vec<BalancerTarget>,
-    ) {
+    fn update_balancer(&mut self, wanted: &Wanted, seen: &Observation, balancer: &Balancer, targets: TargetPlan) {
         let mut changes = wanted.address_changes(seen, balancer);
         changes.extend(settings_changes(&balancer.settings, &wanted.settings));
         let targets_alone = changes.is_empty();
-        changes.extend(target_changes(&balancer.targets, &targets));
+        changes.extend(targets.fields());
         if changes.is_empty() {
             return;
         }
-        let id = balancer.id.clone();
+        let (id, targets) = (balancer.id.clone(), targets.change);
         let change = match targets_alone {
             true => Change::UpdateTargets { id, targets },
             false => Change::UpdateBalancer { id, settings: wanted.settings.clone(), targets },
@@ -280,7 +276,7 @@ fn in_the_way(message: String) -> Error {
 
 // ---- what changes, for people
 
-fn field(name: &str, from: Option<String>, to: Option<String>) -> FieldChange {
+pub(super) fn field(name: &str, from: Option<String>, to: Option<String>) -> FieldChange {
     FieldChange { field: name.to_owned(), from, to }
 }
 
@@ -315,20 +311,4 @@ fn described(settings: &BalancerSettings) -> [(&'static str, Option<String>); 7]
 
 fn joined<T>(items: &[T], text: impl Fn(&T) -> String) -> Option<String> {
     (!items.is_empty()).then(|| items.iter().map(text).collect::<Vec<_>>().join(", "))
-}
-
-/// The targets that differ, by name.
-fn target_changes(now: &[BalancerTarget], then: &[BalancerTarget]) -> Vec<FieldChange> {
-    let find = |list: &[BalancerTarget], name: &str| list.iter().find(|target| target.name == name).cloned();
-    let mut names: Vec<_> = now.iter().chain(then).map(|target| target.name.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
-    let pairs = names.into_iter().map(|name| (name, find(now, name), find(then, name)));
-    let differing = pairs.filter(|(_, now, then)| now != then);
-    let text = |target: BalancerTarget| {
-        let addresses = target.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        let place = if addresses.is_empty() { target.machine.unwrap_or_default() } else { addresses };
-        if target.draining { format!("{place} (draining)") } else { place }
-    };
-    differing.map(|(name, now, then)| field(&format!("target {name}"), now.map(text), then.map(text))).collect()
 }

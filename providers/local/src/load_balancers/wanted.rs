@@ -6,12 +6,9 @@ use std::time::Duration;
 use bowline_cloud::{Error, ErrorKind};
 use bowline_core::annotations::{HEALTH_CHECK_INTERVAL, IDLE_TIMEOUT};
 use bowline_core::service::default_balancer_name;
-use bowline_core::{
-    Address, AddressType, IpFamily, LoadBalancerSpec, LoadBalancerWish, PortSpec, Protocol, ProviderId,
-    SessionAffinity, TargetNode,
-};
+use bowline_core::{IpFamily, LoadBalancerSpec, LoadBalancerWish, PortSpec, Protocol, SessionAffinity};
 
-use crate::balancers::{AddressWish, Asking, BalancerCheck, BalancerSettings, BalancerTarget, Listener, family_of};
+use crate::balancers::{AddressWish, Asking, BalancerCheck, BalancerSettings, Listener, family_of};
 
 /// The pause between two health checks where the user does not say.
 const CHECK_INTERVAL_MILLIS: u64 = 3000;
@@ -142,49 +139,4 @@ fn millis(annotation: &str, time: Option<Duration>) -> Result<Option<u64>, Impos
         )));
     }
     Ok(u64::try_from(time.as_millis()).ok())
-}
-
-/// How nodes become targets.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct TargetRules<'a> {
-    /// What the provider IDs of this cloud's machines start with.
-    pub(super) prefix: &'a str,
-    /// One that is leaving may keep its connections.
-    pub(super) drain: bool,
-}
-
-/// Who is to take the traffic, by name. One that is leaving stays where it is, if it may, and goes nowhere else.
-pub(super) fn targets(spec: &LoadBalancerSpec, had: &[BalancerTarget], rules: TargetRules<'_>) -> Vec<BalancerTarget> {
-    let has = |target: &TargetNode| had.iter().any(|had| target.node == had.name.as_str());
-    let kept = spec.targets.iter().filter(|target| !target.draining || rules.drain && has(target));
-    let mut targets: Vec<_> = kept.map(|node| target(node, rules.prefix)).collect();
-    targets.sort_by(|left, right| left.name.cmp(&right.name));
-    targets
-}
-
-fn target(node: &TargetNode, prefix: &str) -> BalancerTarget {
-    let own = node.provider_id.as_ref().filter(|id| id.prefix() == Some(prefix));
-    BalancerTarget {
-        name: node.node.as_str().to_owned(),
-        machine: own.and_then(ProviderId::rest).map(str::to_owned),
-        addresses: reached_at(&node.addresses),
-        draining: node.draining,
-    }
-}
-
-/// The first internal address of each family; external ones if there are no internal ones.
-fn reached_at(addresses: &[Address]) -> Vec<IpAddr> {
-    let of_kind = |kind: AddressType| {
-        let mut first: Vec<IpAddr> = Vec::new();
-        for ip in
-            addresses.iter().filter(|address| address.kind == kind).filter_map(|address| address.address.parse().ok())
-        {
-            if !first.iter().any(|seen| family_of(seen) == family_of(&ip)) {
-                first.push(ip);
-            }
-        }
-        first
-    };
-    let internal = of_kind(AddressType::InternalIP);
-    if internal.is_empty() { of_kind(AddressType::ExternalIP) } else { internal }
 }
