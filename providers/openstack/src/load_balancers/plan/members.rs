@@ -3,7 +3,7 @@
 //! All of a pool's members go in one request, which Octavia compares by address and port. The same pair twice in one request is
 //! refused by some releases and blocks the balancer for ever with others, so that of two nodes with one address only one is a member.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use bowline_core::{FieldChange, Notice, PortSpec, TargetNode, Verb};
@@ -68,7 +68,7 @@ pub(super) fn wanted(context: &Context<'_>, port: &PortSpec) -> Vec<Wanted> {
             subnet_id: context.member_subnet_id().to_owned(),
         })
     };
-    once_each(targets(context).into_iter().filter_map(member))
+    once_each(targets(context).filter_map(member))
 }
 
 /// The same where they are made one by one.
@@ -85,7 +85,7 @@ fn wanted_serially(context: &Context<'_>, port: &PortSpec) -> Vec<Wanted> {
             subnet_id: String::new(),
         })
     };
-    once_each(targets(context).into_iter().filter_map(member))
+    once_each(targets(context).filter_map(member))
 }
 
 /// Where nodes listen for a port of the Service. Zero is none.
@@ -94,10 +94,8 @@ pub(super) fn node_port(port: &PortSpec) -> Option<u16> {
 }
 
 /// The nodes that take traffic, by name. There is no draining: one that is leaving is left out.
-fn targets<'a>(context: &Context<'a>) -> Vec<&'a TargetNode> {
-    let mut targets: Vec<_> = context.spec.targets.iter().filter(|target| !target.draining).collect();
-    targets.sort_by(|one, other| one.node.cmp(&other.node));
-    targets
+fn targets<'a>(context: &Context<'a>) -> impl Iterator<Item = &'a TargetNode> {
+    context.spec.targets.iter().filter(|target| !target.draining)
 }
 
 fn once_each(members: impl Iterator<Item = Wanted>) -> Vec<Wanted> {
@@ -112,8 +110,7 @@ fn canonical(address: &str) -> String {
 
 /// The nodes that nobody can send to.
 pub(super) fn skipped(context: &Context<'_>) -> Option<Notice> {
-    let targets = targets(context);
-    let skipped = targets.iter().filter(|node| nodes::address(node, context.settings.family).is_none());
+    let skipped = targets(context).filter(|node| nodes::address(node, context.settings.family).is_none());
     let names: Vec<&str> = skipped.map(|node| node.node.as_str()).collect();
     let family = context.settings.family.map_or_else(|| "IP".to_owned(), |family| format!("{family:?}"));
     let message = format!("these nodes have no {family} address and get no traffic: {}", some_of(&names));
@@ -150,16 +147,16 @@ fn key(member: &Member) -> Key<'_> {
 
 fn steps_serially(context: &Context<'_>, port: &PortSpec, seen: Option<&SeenPool>, pool: &PoolRef, draft: &mut Draft) {
     let (wanted, there) = (wanted_serially(context, port), seen.map_or(&[][..], |seen| &seen.members));
-    let is_at = |member: &Member, wanted: &Wanted| {
-        canonical(&member.address) == canonical(&wanted.address) && member.protocol_port == wanted.port
-    };
-    for member in wanted.iter().filter(|wanted| !there.iter().any(|member| is_at(member, wanted))) {
+    let now: HashSet<_> = there.iter().map(|member| (canonical(&member.address), member.protocol_port)).collect();
+    let then: HashSet<_> = wanted.iter().map(|wanted| (canonical(&wanted.address), wanted.port)).collect();
+    for member in wanted.iter().filter(|wanted| !now.contains(&(canonical(&wanted.address), wanted.port))) {
         let changes = vec![field("address", None, Some(format!("{}:{}", member.address, member.port)))];
         let change = Change::CreateMember { pool: pool.clone(), body: member.body() };
         draft.octavia(Verb::Create, "member", &member.name, changes, change);
     }
     let Some(seen) = seen else { return };
-    for member in there.iter().filter(|member| !wanted.iter().any(|wanted| is_at(member, wanted))) {
+    let is_wanted = |member: &Member| then.contains(&(canonical(&member.address), member.protocol_port));
+    for member in there.iter().filter(|member| !is_wanted(member)) {
         let change = Change::DeleteMember { pool: seen.pool.id.clone(), id: member.id.clone() };
         draft.octavia(Verb::Delete, "member", &member.name, Vec::new(), change);
     }
@@ -188,7 +185,7 @@ pub(super) fn described(context: &Context<'_>) -> String {
     let at = |node: &TargetNode| {
         nodes::address(node, context.settings.family).map(|address| format!("{} ({address})", node.node))
     };
-    let nodes: Vec<String> = targets(context).into_iter().filter_map(at).collect();
+    let nodes: Vec<String> = targets(context).filter_map(at).collect();
     if nodes.is_empty() { "none".to_owned() } else { some_of(&nodes) }
 }
 
