@@ -2,9 +2,9 @@
 
 mod environment;
 mod file;
-pub mod gcfg;
 mod problem;
 mod secret;
+pub mod table;
 mod yaml;
 
 pub use bowline_core::{format_duration, nearest, parse_duration};

@@ -7,16 +7,18 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use bowline_config::table::Key;
 use bowline_config::{ConfigFile, Environment, Problem, Problems, Secret, nearest};
 use serde::Deserialize;
 
+use super::declaration::GlobalKeys as K;
 use super::fields::Fields;
 
 /// What the files say of one cloud.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Entry {
     /// What fills `[Global]`, by the keys of both.
-    texts: BTreeMap<&'static str, (&'static str, Secret)>,
+    texts: BTreeMap<Key, (&'static str, Secret)>,
     /// `verify`.
     pub(super) verify: Option<bool>,
     /// The files that it was read from, the main one first.
@@ -41,8 +43,8 @@ impl Search {
         let home = environment.get("HOME").map(|home| Path::new(home).join(".config/openstack"));
         let folders = [Some(PathBuf::new()), home, Some(PathBuf::from("/etc/openstack"))];
         Search {
-            file: choose("clouds-file", "OS_CLIENT_CONFIG_FILE").map(PathBuf::from),
-            cloud: choose("cloud", "OS_CLOUD"),
+            file: choose(K::clouds_file, "OS_CLIENT_CONFIG_FILE").map(PathBuf::from),
+            cloud: choose(K::cloud, "OS_CLOUD"),
             folders: folders.into_iter().flatten().collect(),
         }
     }
@@ -125,43 +127,43 @@ impl Entry {
     pub(super) fn fill(&self, fields: &mut Fields) {
         let own = fields.clone();
         for (key, (_, value)) in self.texts.iter().filter(|(key, _)| !is_said_otherwise(key, &own)) {
-            fields.fill(key, value.clone());
+            fields.fill(*key, value.clone());
         }
     }
 
     /// Whether it has something for a key of `[Global]`.
-    pub(super) fn has(&self, key: &str) -> bool {
-        self.texts.contains_key(key)
+    pub(super) fn has(&self, key: Key) -> bool {
+        self.texts.contains_key(&key)
     }
 
     /// A problem with what came from here for a key of `[Global]`.
-    pub(super) fn problem(&self, key: &str, message: impl Into<String>) -> Problem {
-        let here = self.texts.get(key).map_or(key, |(here, _)| here);
+    pub(super) fn problem(&self, key: Key, message: impl Into<String>) -> Problem {
+        let here = self.texts.get(&key).map_or(key.name, |(here, _)| here);
         let file = self.files.first().cloned().unwrap_or_default();
         Problem::file(file, None, message).field(format!("clouds.{}.{here}", self.name))
     }
 }
 
 /// Ways to say one thing, of which the first wins that is there.
-const ALTERNATIVES: [&[&[&str]]; 8] = [
-    &[&["user-id"], &["username"]],
-    &[&["tenant-id"], &["tenant-name"]],
-    &[&["domain-id"], &["domain-name"]],
-    &[&["user-domain-id"], &["user-domain-name"]],
-    &[&["tenant-domain-id"], &["tenant-domain-name"]],
-    &[&["ca-file"], &["cafilecontents"]],
-    &[&["application-credential-id"], &["application-credential-name"]],
+const ALTERNATIVES: [&[&[Key]]; 8] = [
+    &[&[K::user_id], &[K::username]],
+    &[&[K::tenant_id], &[K::tenant_name]],
+    &[&[K::domain_id], &[K::domain_name]],
+    &[&[K::user_domain_id], &[K::user_domain_name]],
+    &[&[K::tenant_domain_id], &[K::tenant_domain_name]],
+    &[&[K::ca_file], &[K::cafilecontents]],
+    &[&[K::application_credential_id], &[K::application_credential_name]],
     &[
-        &["token"],
-        &["password"],
-        &["application-credential-id", "application-credential-name", "application-credential-secret"],
+        &[K::token],
+        &[K::password],
+        &[K::application_credential_id, K::application_credential_name, K::application_credential_secret],
     ],
 ];
 
 /// `[Global]` wins, always: a project of its own by name is not to lose to the ID of another one here.
-fn is_said_otherwise(key: &str, own: &Fields) -> bool {
-    let of_key = ALTERNATIVES.iter().filter(|ways| ways.iter().any(|way| way.contains(&key)));
-    of_key.flat_map(|ways| *ways).any(|way| !way.contains(&key) && own.has_any(way))
+fn is_said_otherwise(key: &Key, own: &Fields) -> bool {
+    let of_key = ALTERNATIVES.iter().filter(|ways| ways.iter().any(|way| way.contains(key)));
+    of_key.flat_map(|ways| *ways).any(|way| !way.contains(key) && own.has_any(way))
 }
 
 /// Strongest first: what is there stays.
@@ -232,7 +234,7 @@ struct Auth {
     token: Option<Secret>,
 }
 
-type Text = (&'static str, &'static str, Option<Secret>);
+type Text = (Key, &'static str, Option<Secret>);
 
 impl Cloud {
     /// Each with its key in `[Global]` and the one that it has here.
@@ -240,15 +242,15 @@ impl Cloud {
         let filled = |text: &Secret| !text.is_empty();
         let (endpoint_type, interface) = (self.endpoint_type.filter(filled), self.interface);
         let endpoint_type = match endpoint_type {
-            Some(endpoint_type) => ("os-endpoint-type", "endpoint_type", Some(endpoint_type)),
-            None => ("os-endpoint-type", "interface", interface),
+            Some(endpoint_type) => (K::os_endpoint_type, "endpoint_type", Some(endpoint_type)),
+            None => (K::os_endpoint_type, "interface", interface),
         };
         let own = [
-            ("region", "region_name", self.region_name),
+            (K::region, "region_name", self.region_name),
             endpoint_type,
-            ("ca-file", "cacert", self.cacert),
-            ("cert-file", "cert", self.cert),
-            ("key-file", "key", self.key),
+            (K::ca_file, "cacert", self.cacert),
+            (K::cert_file, "cert", self.cert),
+            (K::key_file, "key", self.key),
         ];
         own.into_iter().chain(self.auth.unwrap_or_default().texts()).collect()
     }
@@ -257,22 +259,26 @@ impl Cloud {
 impl Auth {
     fn texts(self) -> [Text; 16] {
         [
-            ("auth-url", "auth.auth_url", self.auth_url),
-            ("user-id", "auth.user_id", self.user_id),
-            ("username", "auth.username", self.username),
-            ("password", "auth.password", self.password),
-            ("tenant-id", "auth.project_id", self.project_id),
-            ("tenant-name", "auth.project_name", self.project_name),
-            ("domain-id", "auth.domain_id", self.domain_id),
-            ("domain-name", "auth.domain_name", self.domain_name),
-            ("tenant-domain-id", "auth.project_domain_id", self.project_domain_id),
-            ("tenant-domain-name", "auth.project_domain_name", self.project_domain_name),
-            ("user-domain-id", "auth.user_domain_id", self.user_domain_id),
-            ("user-domain-name", "auth.user_domain_name", self.user_domain_name),
-            ("application-credential-id", "auth.application_credential_id", self.application_credential_id),
-            ("application-credential-name", "auth.application_credential_name", self.application_credential_name),
-            ("application-credential-secret", "auth.application_credential_secret", self.application_credential_secret),
-            ("token", "auth.token", self.token),
+            (K::auth_url, "auth.auth_url", self.auth_url),
+            (K::user_id, "auth.user_id", self.user_id),
+            (K::username, "auth.username", self.username),
+            (K::password, "auth.password", self.password),
+            (K::tenant_id, "auth.project_id", self.project_id),
+            (K::tenant_name, "auth.project_name", self.project_name),
+            (K::domain_id, "auth.domain_id", self.domain_id),
+            (K::domain_name, "auth.domain_name", self.domain_name),
+            (K::tenant_domain_id, "auth.project_domain_id", self.project_domain_id),
+            (K::tenant_domain_name, "auth.project_domain_name", self.project_domain_name),
+            (K::user_domain_id, "auth.user_domain_id", self.user_domain_id),
+            (K::user_domain_name, "auth.user_domain_name", self.user_domain_name),
+            (K::application_credential_id, "auth.application_credential_id", self.application_credential_id),
+            (K::application_credential_name, "auth.application_credential_name", self.application_credential_name),
+            (
+                K::application_credential_secret,
+                "auth.application_credential_secret",
+                self.application_credential_secret,
+            ),
+            (K::token, "auth.token", self.token),
         ]
     }
 }

@@ -1,186 +1,216 @@
-//! What `cloud.conf` may say: one table, by which it is read, and of which the page of reference is made.
+//! What `cloud.conf` may say: one table, by which it is read, and from which the reference page is made.
 
-use bowline_config::gcfg::{Key, Kind, Section};
+use std::time::Duration;
 
-const fn text(name: &'static str, meaning: &'static str) -> Key {
-    key(name, Kind::Text, "", meaning)
-}
+use bowline_config::Secret;
+use bowline_config::table::{Format, Key, Keys, Section, Table, Unknown, View, keys};
 
-const fn secret(name: &'static str, meaning: &'static str) -> Key {
-    key(name, Kind::Secret, "", meaning)
-}
-
-const fn key(name: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Key {
-    Key { name, kind, default, meaning }
-}
+use super::MonitorTimes;
 
 /// All sections. `[BlockStorage]` and `[Router]` are in old files and have meant nothing for long.
-pub(super) const SECTIONS: &[Section] = &[
-    GLOBAL,
-    LOAD_BALANCER,
-    CLASS,
-    NETWORKING,
-    ROUTE,
-    METADATA,
-    Section { name: "BlockStorage", ..Section::EMPTY },
-    Section { name: "Router", ..Section::EMPTY },
-];
+pub(super) fn table() -> Table {
+    let former = &["secret-name", "secret-namespace", "kubeconfig-path"];
+    let sections = vec![
+        Section { former, ..Section::of::<GlobalKeys>(GLOBAL, GLOBAL_DOC) },
+        Section {
+            former: &["use-octavia", "node-security-group"],
+            ..Section::of::<LoadBalancer>(LOAD_BALANCER, LOAD_BALANCER_DOC)
+        },
+        Section { named: true, ..Section::of::<Class>(CLASS, CLASS_DOC) },
+        Section::of::<NetworkingKeys>(NETWORKING, "Which addresses of a server become those of its Node."),
+        Section::of::<Route>(ROUTE, "Routes to the pods of each node."),
+        Section::of::<Metadata>(
+            METADATA,
+            "The name is historical: the config drive and the metadata service are never asked.",
+        ),
+        Section::retired("BlockStorage"),
+        Section::retired("Router"),
+    ];
+    Table { format: Format::Gcfg, unknown: Unknown::Warn, sections }
+}
 
-const GLOBAL: Section = Section {
-    name: "Global",
-    meaning: "Who we are, and where Keystone is. Credentials are chosen in this order: `token`; `password`; \
-              `application-credential-id`; `application-credential-name`. Environment variables such as `OS_PASSWORD` are \
-              not read.",
-    keys: &[
-        text("auth-url", "Where Keystone is, with or without `/v3`. Required, here or in clouds.yaml."),
-        text("username", "The user, by name in a domain. One of this and `user-id` goes with a password."),
-        text("user-id", "The user, by ID."),
-        secret("password", "The password."),
-        text("tenant-id", "The project, by ID. Wins over `tenant-name`."),
-        text("tenant-name", "The project, by name in a domain."),
-        text("domain-id", "The domain of user and project, unless they have their own; without a project, the scope."),
-        text("domain-name", "The same by name. An ID wins over a name, here and below."),
-        text("user-domain-id", "The domain of the user."),
-        text("user-domain-name", "The same by name."),
-        text("tenant-domain-id", "The domain of the project; of use with `tenant-name` only."),
-        text("tenant-domain-name", "The same by name."),
-        text("trust-id", "A trust, which is the scope then: the project is not sent."),
-        text("trustee-id", "With `trust-id`: who is trusted, in place of `user-id`."),
-        secret("trustee-password", "With `trust-id`: in place of `password`."),
-        text("application-credential-id", "An application credential, by ID. No scope is sent with it."),
-        text("application-credential-name", "The same by name, which needs its user."),
-        secret("application-credential-secret", "Its secret."),
-        secret("token", "A token that somebody else got. It needs a project or a domain, and cannot be renewed."),
-        text("region", "Which region of the catalog; also the region of Nodes. Without it, the first one is taken."),
-        key(
-            "os-endpoint-type",
-            Kind::Text,
-            "public",
-            "Which endpoints of the catalog: `public`, `internal` or `admin`.",
-        ),
-        text("ca-file", "Whom to trust: certificates in PEM, in place of those of the system."),
-        text("cafilecontents", "The same as text, used without `ca-file`."),
-        text("tls-insecure", "Exactly `true`: nobody's certificate is checked. Anything else: all are."),
-        text("cert-file", "Our own certificate in PEM, used together with `key-file`."),
-        text("key-file", "Its key in PEM."),
-        key("use-clouds", Kind::Bool, "false", "Fill what is empty here from clouds.yaml."),
-        text("clouds-file", "Where clouds.yaml is, if not at one of the usual places."),
-        text("cloud", "Which cloud of clouds.yaml; without it `OS_CLOUD`, or the only one."),
-    ],
-    former: &["secret-name", "secret-namespace", "kubeconfig-path"],
-    ..Section::EMPTY
-};
+pub(super) const GLOBAL: &str = "Global";
+pub(super) const LOAD_BALANCER: &str = "LoadBalancer";
+pub(super) const CLASS: &str = "LoadBalancerClass";
+pub(super) const NETWORKING: &str = "Networking";
+pub(super) const ROUTE: &str = "Route";
+pub(super) const METADATA: &str = "Metadata";
 
-const LOAD_BALANCER: Section = Section {
-    name: "LoadBalancer",
-    meaning: "Balancers, which Octavia makes. Annotations of a Service win over most of these.",
-    keys: &[
-        key("enabled", Kind::Bool, "true", "Whether Services get balancers. Without, Octavia need not be there."),
-        text("lb-version", "Empty or `v2`: there is no other any more."),
-        key(
-            "lb-provider",
-            Kind::Text,
-            "amphora",
-            "Which of Octavia's providers: amphora, ovn, f5, amphorav2 or another.",
-        ),
-        key("lb-method", Kind::Text, "ROUND_ROBIN", "How a member is chosen. ovn needs `SOURCE_IP_PORT`."),
-        text("subnet-id", "The subnet of virtual IPs, and of members unless `member-subnet-id` is set."),
-        text("member-subnet-id", "The subnet of members."),
-        text("network-id", "The network of virtual IPs."),
-        text("floating-network-id", "The external network of floating IPs. Without it, one is looked for."),
-        text("floating-subnet-id", "The subnet of floating IPs, by ID."),
-        text(
-            "floating-subnet",
-            "The same by name: a pattern such as `ext-*`, `~` and a regular expression, or `!` and either.",
-        ),
-        text(
-            "floating-subnet-tags",
-            "The same by tags: `a,b` has any, `&a,b` all, `!a,b` none, `!&a,b` not all of them.",
-        ),
-        key(
-            "create-monitor",
-            Kind::Bool,
-            "false",
-            "Whether members are watched, and left out while they do not answer.",
-        ),
-        key("monitor-delay", Kind::Duration, "5s", "How often, in whole seconds."),
-        key("monitor-timeout", Kind::Duration, "3s", "How long an answer may take, in whole seconds."),
-        key("monitor-max-retries", Kind::Unsigned, "1", "How many good answers until a member is well."),
-        key("monitor-max-retries-down", Kind::Unsigned, "3", "How many bad ones until it is not."),
-        key("manage-security-groups", Kind::Bool, "false", "Whether node ports are opened to balancers."),
-        key("internal-lb", Kind::Bool, "false", "Whether every balancer is internal, whatever its Service says."),
-        text("node-selector", "Labels of the nodes that become members: `key=value` or `key`, separated by commas."),
-        key("cascade-delete", Kind::Bool, "true", "Whether a balancer is removed with all its parts in one request."),
-        text("flavor-id", "The flavor of new balancers."),
-        text("availability-zone", "The availability zone of new balancers."),
-        key(
-            "enable-ingress-hostname",
-            Kind::Bool,
-            "false",
-            "With PROXY protocol: publish a host name, not the address.",
-        ),
-        key("ingress-hostname-suffix", Kind::Text, "nip.io", "What follows the address in that name."),
-        key("max-shared-lb", Kind::Integer, "2", "How many Services may share a balancer."),
-        text("default-tls-container-ref", "The certificate in Barbican of Services that name none."),
-        key(
-            "container-store",
-            Kind::Text,
-            "barbican",
-            "Where certificates are: `barbican` looks at them, `external` does not.",
-        ),
-        key("provider-requires-serial-api-calls", Kind::Bool, "false", "Whether everything is made one by one."),
-    ],
-    former: &["use-octavia", "node-security-group"],
-    ..Section::EMPTY
-};
+const GLOBAL_DOC: &str = "Who we are, and where Keystone is. Credentials are chosen in this order: `token`; `password`; \
+    `application-credential-id`; `application-credential-name`. Environment variables such as `OS_PASSWORD` are \
+    not read.";
 
-const CLASS: Section = Section {
-    name: "LoadBalancerClass",
-    named: true,
-    meaning: "Where balancers are whose Service names this class with `loadbalancer.openstack.org/class`. Any number of them; \
-              the case of the name counts.",
-    keys: &[
-        text("floating-network-id", "As in `[LoadBalancer]`."),
-        text("floating-subnet-id", "As in `[LoadBalancer]`."),
-        text("floating-subnet", "As in `[LoadBalancer]`."),
-        text("floating-subnet-tags", "As in `[LoadBalancer]`."),
-        text("network-id", "As in `[LoadBalancer]`."),
-        text("subnet-id", "As in `[LoadBalancer]`."),
-        text("member-subnet-id", "As in `[LoadBalancer]`."),
-    ],
-    ..Section::EMPTY
-};
+const LOAD_BALANCER_DOC: &str = "Balancers, which Octavia makes. Annotations of a Service win over most of these.";
 
-const NETWORKING: Section = Section {
-    name: "Networking",
-    meaning: "Which addresses of a server become those of its Node.",
-    keys: &[
-        key("ipv6-support-disabled", Kind::Bool, "false", "Whether IPv6 addresses are left out."),
-        key("public-network-name", Kind::List, "", "A network whose addresses are external."),
-        key(
-            "internal-network-name",
-            Kind::List,
-            "",
-            "A network whose addresses are internal; with any, no other's are.",
-        ),
-        text("address-sort-order", "Ranges, separated by commas or blanks: addresses in the first of them come first."),
-    ],
-    ..Section::EMPTY
-};
+const CLASS_DOC: &str = "Where balancers are whose Service names this class with `loadbalancer.openstack.org/class`. Any number of them; \
+    the case of the name counts.";
 
-const ROUTE: Section = Section {
-    name: "Route",
-    meaning: "Routes to the pods of each node.",
-    keys: &[text("router-id", "The router that they are set on. Without it there are none.")],
-    ..Section::EMPTY
-};
+keys! {
+    /// `[Global]`, read by key, because clouds.yaml fills what is empty.
+    #[allow(dead_code, reason = "clouds.yaml fills what is empty, so texts are read by key")]
+    pub(super) struct GlobalKeys {
+        auth_url: String = "auth-url", "",
+            "Where Keystone is, with or without `/v3`. Required, here or in clouds.yaml.";
+        username: String = "username", "",
+            "The user, by name in a domain. One of this and `user-id` goes with a password.";
+        user_id: String = "user-id", "", "The user, by ID.";
+        password: Secret = "password", "", "The password.";
+        tenant_id: String = "tenant-id", "", "The project, by ID. Wins over `tenant-name`.";
+        tenant_name: String = "tenant-name", "", "The project, by name in a domain.";
+        domain_id: String = "domain-id", "",
+            "The domain of user and project, unless they have their own; without a project, the scope.";
+        domain_name: String = "domain-name", "", "The same by name. An ID wins over a name, here and below.";
+        user_domain_id: String = "user-domain-id", "", "The domain of the user.";
+        user_domain_name: String = "user-domain-name", "", "The same by name.";
+        tenant_domain_id: String = "tenant-domain-id", "", "The domain of the project; of use with `tenant-name` only.";
+        tenant_domain_name: String = "tenant-domain-name", "", "The same by name.";
+        trust_id: String = "trust-id", "", "A trust, which is the scope then: the project is not sent.";
+        trustee_id: String = "trustee-id", "", "With `trust-id`: who is trusted, in place of `user-id`.";
+        trustee_password: Secret = "trustee-password", "", "With `trust-id`: in place of `password`.";
+        application_credential_id: String = "application-credential-id", "",
+            "An application credential, by ID. No scope is sent with it.";
+        application_credential_name: String = "application-credential-name", "",
+            "The same by name, which needs its user.";
+        application_credential_secret: Secret = "application-credential-secret", "", "Its secret.";
+        token: Secret = "token", "",
+            "A token that somebody else got. It needs a project or a domain, and cannot be renewed.";
+        region: String = "region", "",
+            "Which region of the catalog; also the region of Nodes. Without it, the first one is taken.";
+        os_endpoint_type: String = "os-endpoint-type", "public",
+            "Which endpoints of the catalog: `public`, `internal` or `admin`.";
+        ca_file: String = "ca-file", "", "Whom to trust: certificates in PEM, in place of those of the system.";
+        cafilecontents: String = "cafilecontents", "", "The same as text, used without `ca-file`.";
+        tls_insecure: String = "tls-insecure", "",
+            "Exactly `true`: nobody's certificate is checked. Anything else: all are.";
+        cert_file: String = "cert-file", "", "Our own certificate in PEM, used together with `key-file`.";
+        key_file: String = "key-file", "", "Its key in PEM.";
+        use_clouds: bool = "use-clouds", "false", "Fill what is empty here from clouds.yaml.";
+        clouds_file: String = "clouds-file", "", "Where clouds.yaml is, if not at one of the usual places.";
+        cloud: String = "cloud", "", "Which cloud of clouds.yaml; without it `OS_CLOUD`, or the only one.";
+    }
+}
 
-const METADATA: Section = Section {
-    name: "Metadata",
-    meaning: "The name is historical: the config drive and the metadata service are never asked.",
-    keys: &[
-        key("search-order", Kind::Text, "configDrive,metadataService", "Only looked at for mistakes."),
-        key("request-timeout", Kind::Duration, "60s", "How long any request to any service may take."),
-    ],
-    ..Section::EMPTY
-};
+keys! {
+    /// `[LoadBalancer]`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct LoadBalancer {
+        enabled: bool = "enabled", "true", "Whether Services get balancers. Without, Octavia need not be there.";
+        lb_version: String = "lb-version", "", "Empty or `v2`: there is no other any more.";
+        provider: String = "lb-provider", "amphora",
+            "Which of Octavia's providers: amphora, ovn, f5, amphorav2 or another.";
+        method: String = "lb-method", "ROUND_ROBIN", "How a member is chosen. ovn needs `SOURCE_IP_PORT`.";
+        create_monitor: bool = "create-monitor", "false",
+            "Whether members are watched, and left out while they do not answer.";
+        manage_security_groups: bool = "manage-security-groups", "false", "Whether node ports are opened to balancers.";
+        internal: bool = "internal-lb", "false", "Whether every balancer is internal, whatever its Service says.";
+        node_selector: String = "node-selector", "",
+            "Labels of the nodes that become members: `key=value` or `key`, separated by commas.";
+        cascade_delete: bool = "cascade-delete", "true",
+            "Whether a balancer is removed with all its parts in one request.";
+        flavor_id: String = "flavor-id", "", "The flavor of new balancers.";
+        availability_zone: String = "availability-zone", "", "The availability zone of new balancers.";
+        ingress_hostname: bool = "enable-ingress-hostname", "false",
+            "With PROXY protocol: publish a host name, not the address.";
+        ingress_hostname_suffix: String = "ingress-hostname-suffix", "nip.io", "What follows the address in that name.";
+        max_shared: i64 = "max-shared-lb", "2", "How many Services may share a balancer.";
+        tls_container_ref: String = "default-tls-container-ref", "",
+            "The certificate in Barbican of Services that name none.";
+        container_store: String = "container-store", "barbican",
+            "Where certificates are: `barbican` looks at them, `external` does not.";
+        serial: bool = "provider-requires-serial-api-calls", "false", "Whether everything is made one by one.";
+        ..
+        /// `network-id`, `subnet-id` and the like.
+        places: Class;
+        ..
+        /// `monitor-delay`, `monitor-timeout`, `monitor-max-retries`, `monitor-max-retries-down`.
+        monitor: MonitorTimes;
+    }
+}
+
+keys! {
+    /// Where load balancers and their floating IPs are: of `[LoadBalancer]`, or of a `[LoadBalancerClass]`. An empty text is none.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Class {
+        floating_network_id: String = "floating-network-id", "",
+            "The external network of floating IPs. Without it, one is looked for.";
+        network_id: String = "network-id", "", "The network of virtual IPs.";
+        subnet_id: String = "subnet-id", "",
+            "The subnet of virtual IPs, and of members unless `member-subnet-id` is set.";
+        member_subnet_id: String = "member-subnet-id", "", "The subnet of members.";
+        ..
+        /// `floating-subnet-id`, `floating-subnet` and `floating-subnet-tags`.
+        floating_subnet: FloatingSubnet;
+    }
+}
+
+keys! {
+    /// Which subnet a floating IP is taken from, as written. An empty text is none.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct FloatingSubnet {
+        id: String = "floating-subnet-id", "", "The subnet of floating IPs, by ID.";
+        name: String = "floating-subnet", "",
+            "The same by name: a pattern such as `ext-*`, `~` and a regular expression, or `!` and either.";
+        tags: String = "floating-subnet-tags", "",
+            "The same by tags: `a,b` has any, `&a,b` all, `!a,b` none, `!&a,b` not all of them.";
+    }
+}
+
+keys! {
+    /// Health monitors, as written.
+
+    struct MonitorKeys {
+        monitor_delay: Duration = "monitor-delay", "5s", "How often, in whole seconds.";
+        monitor_timeout: Duration = "monitor-timeout", "3s", "How long an answer may take, in whole seconds.";
+        monitor_max_retries: u64 = "monitor-max-retries", "1", "How many good answers until a member is well.";
+        monitor_max_retries_down: u64 = "monitor-max-retries-down", "3", "How many bad ones until it is not.";
+    }
+}
+
+keys! {
+    /// `[Networking]`, as written.
+    pub(super) struct NetworkingKeys {
+        ipv6_disabled: bool = "ipv6-support-disabled", "false", "Whether IPv6 addresses are left out.";
+        public_networks: Vec<String> = "public-network-name", "", "A network whose addresses are external.";
+        internal_networks: Vec<String> = "internal-network-name", "",
+            "A network whose addresses are internal; with any, no other's are.";
+        address_sort_order: String = "address-sort-order", "",
+            "Ranges, separated by commas or blanks: addresses in the first of them come first.";
+    }
+}
+
+keys! {
+    /// `[Route]`.
+    pub(super) struct Route {
+        router_id: String = "router-id", "", "The router that they are set on. Without it there are none.";
+    }
+}
+
+keys! {
+    /// `[Metadata]`.
+    pub(super) struct Metadata {
+        search_order: String = "search-order", "configDrive,metadataService", "Only looked at for mistakes.";
+        request_timeout: Duration = "request-timeout", "60s", "How long any request to any service may take.";
+    }
+}
+
+// upstream: Octavia takes whole seconds; the rest of one is cut off.
+impl Keys for MonitorTimes {
+    fn keys() -> Vec<Key> {
+        MonitorKeys::keys()
+    }
+
+    fn sections() -> Vec<Section> {
+        Vec::new()
+    }
+
+    fn read(view: &View<'_>) -> MonitorTimes {
+        let keys = MonitorKeys::read(view);
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        MonitorTimes {
+            delay: number(keys.monitor_delay.as_secs()),
+            timeout: number(keys.monitor_timeout.as_secs()),
+            max_retries: number(keys.monitor_max_retries),
+            max_retries_down: number(keys.monitor_max_retries_down),
+        }
+    }
+}

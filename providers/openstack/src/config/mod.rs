@@ -22,6 +22,7 @@ use std::time::Duration;
 use bowline_config::{Problem, Secret};
 use ipnet::IpNet;
 
+pub use declaration::{Class, FloatingSubnet, LoadBalancer};
 pub use reference::reference;
 pub(crate) use tls::pem_text;
 
@@ -168,73 +169,6 @@ pub struct Tls {
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
-/// `[LoadBalancer]`, with its defaults.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoadBalancer {
-    /// `enabled`.
-    pub enabled: bool,
-    /// `lb-provider`.
-    pub provider: String,
-    /// `lb-method`.
-    pub method: String,
-    /// `network-id`, `subnet-id` and the like.
-    pub places: Class,
-    /// `create-monitor`.
-    pub create_monitor: bool,
-    /// `monitor-delay`, `monitor-timeout`, `monitor-max-retries`, `monitor-max-retries-down`.
-    pub monitor: MonitorTimes,
-    /// `manage-security-groups`.
-    pub manage_security_groups: bool,
-    /// `internal-lb`.
-    pub internal: bool,
-    /// `node-selector`, as written.
-    pub node_selector: String,
-    /// `cascade-delete`.
-    pub cascade_delete: bool,
-    /// `flavor-id`.
-    pub flavor_id: String,
-    /// `availability-zone`.
-    pub availability_zone: String,
-    /// `enable-ingress-hostname`.
-    pub ingress_hostname: bool,
-    /// `ingress-hostname-suffix`.
-    pub ingress_hostname_suffix: String,
-    /// `max-shared-lb`.
-    pub max_shared: i64,
-    /// `default-tls-container-ref`.
-    pub tls_container_ref: String,
-    /// `container-store`.
-    pub container_store: String,
-    /// `provider-requires-serial-api-calls`.
-    pub serial: bool,
-}
-
-/// Where balancers and their floating IPs are: of `[LoadBalancer]`, or of a `[LoadBalancerClass]`. An empty text is none.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Class {
-    /// `floating-network-id`.
-    pub floating_network_id: String,
-    /// `floating-subnet-id`, `floating-subnet` and `floating-subnet-tags`.
-    pub floating_subnet: FloatingSubnet,
-    /// `network-id`.
-    pub network_id: String,
-    /// `subnet-id`.
-    pub subnet_id: String,
-    /// `member-subnet-id`.
-    pub member_subnet_id: String,
-}
-
-/// Which subnet a floating IP is taken from, as written. An empty text is none.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct FloatingSubnet {
-    /// `floating-subnet-id`.
-    pub id: String,
-    /// `floating-subnet`: a pattern of names.
-    pub name: String,
-    /// `floating-subnet-tags`.
-    pub tags: String,
-}
-
 /// How members are watched, in the units of Octavia.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MonitorTimes {
@@ -284,30 +218,5 @@ impl LoadBalancer {
     /// Certificates are where they can be looked at before a balancer gets them.
     pub(crate) fn asks_barbican(&self) -> bool {
         self.container_store == BARBICAN
-    }
-}
-
-impl Default for LoadBalancer {
-    fn default() -> LoadBalancer {
-        LoadBalancer {
-            enabled: true,
-            provider: "amphora".to_owned(),
-            method: "ROUND_ROBIN".to_owned(),
-            places: Class::default(),
-            create_monitor: false,
-            monitor: MonitorTimes { delay: 5, timeout: 3, max_retries: 1, max_retries_down: 3 },
-            manage_security_groups: false,
-            internal: false,
-            node_selector: String::new(),
-            cascade_delete: true,
-            flavor_id: String::new(),
-            availability_zone: String::new(),
-            ingress_hostname: false,
-            ingress_hostname_suffix: "nip.io".to_owned(),
-            max_shared: 2,
-            tls_container_ref: String::new(),
-            container_store: BARBICAN.to_owned(),
-            serial: false,
-        }
     }
 }

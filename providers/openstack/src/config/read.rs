@@ -1,14 +1,14 @@
 //! From `cloud.conf` to [`Config`]: all that is wrong is told at once.
 
 use bowline_cloud::BuildContext;
-use bowline_config::gcfg::{Settings, View};
+use bowline_config::table::{Key, Keys as _, Settings, View};
 use bowline_config::{ConfigFile, Environment, Problem, Problems};
 use ipnet::IpNet;
 
 use super::clouds_yaml::{Entry, Search};
-use super::declaration::SECTIONS;
+use super::declaration::{self as declared, GlobalKeys as K, Metadata, NetworkingKeys, Route, table};
 use super::fields::Fields;
-use super::{BARBICAN, Class, Config, FloatingSubnet, Global, LoadBalancer, MonitorTimes, Networking, credential, tls};
+use super::{BARBICAN, Config, Global, LoadBalancer, Networking, credential, tls};
 
 impl Config {
     /// Reads the file, what it names, and the environment. No call is made.
@@ -17,7 +17,7 @@ impl Config {
             let problem = Problem::flag("cloud-config", "OpenStack needs a configuration, and none is given");
             return Err(problem.hint("name a cloud.conf with --cloud-config").into());
         };
-        let (settings, problems) = Settings::check(file, SECTIONS)?;
+        let (settings, problems) = table().check(Some(file), context.environment)?;
         let mut reader = Reader { settings: &settings, problems, warnings: settings.warnings().to_vec() };
         let config = reader.config(context.environment);
         let Reader { mut problems, warnings, .. } = reader;
@@ -34,12 +34,13 @@ impl Config {
 impl Config {
     /// Problems with keys of `[Global]` that show only when they are used, at the lines where the keys stand.
     pub(crate) fn locate(file: Option<&ConfigFile>, problems: Problems) -> Problems {
-        let Some(settings) = file.and_then(|file| Settings::read(file, SECTIONS).ok()) else { return problems };
-        let view = settings.section("Global");
+        let Some(settings) = table().read(file, &Environment::default()).ok() else { return problems };
+        let view = settings.view(declared::GLOBAL);
         let mut located = Problems::new();
         for problem in problems.iter() {
-            let key = problem.field.as_deref().and_then(|field| field.strip_prefix("[Global] "));
-            let place = key.filter(|key| view.has(key)).map(|key| view.problem(key, problem.message.clone()));
+            let name = problem.field.as_deref().and_then(|field| field.strip_prefix("[Global] "));
+            let key = K::keys().into_iter().find(|key| Some(key.name) == name && view.has(key));
+            let place = key.map(|key| view.problem(&key, problem.message.clone()));
             located.push(match (place, &problem.hint) {
                 (None, _) => problem.clone(),
                 (Some(place), None) => place,
@@ -65,23 +66,19 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn config(&mut self, environment: &Environment) -> Config {
         let (global, files) = self.global(environment);
-        let metadata = self.settings.section("Metadata");
-        self.search_order(&metadata);
-        let timeout = metadata.duration("request-timeout");
+        let Metadata { search_order, request_timeout } = self.settings.section(declared::METADATA);
+        self.search_order(&search_order);
+        let Route { router_id } = self.settings.section(declared::ROUTE);
+        let classes = self.settings.named(declared::CLASS).into_iter();
         let default = Config::default();
         Config {
             global,
             load_balancer: self.load_balancer(),
-            classes: self
-                .settings
-                .named("LoadBalancerClass")
-                .into_iter()
-                .map(|(name, view)| (name.to_owned(), class(&view)))
-                .collect(),
+            classes: classes.map(|(name, class)| (name.to_owned(), class)).collect(),
             networking: self.networking(),
-            router_id: self.settings.section("Route").filled("router-id").map(str::to_owned),
+            router_id: Some(router_id).filter(|id| !id.is_empty()),
             // upstream: none at all would be no limit, and is taken for the default.
-            request_timeout: if timeout.is_zero() { default.request_timeout } else { timeout },
+            request_timeout: if request_timeout.is_zero() { default.request_timeout } else { request_timeout },
             regional: environment.get("OS_CCM_REGIONAL") == Some("true"),
             wait_active_steps: wait_active_steps(environment).unwrap_or(default.wait_active_steps),
             files,
@@ -96,12 +93,12 @@ impl Reader<'_> {
     // ---- [Global]
 
     fn global(&mut self, environment: &Environment) -> (Global, Vec<std::path::PathBuf>) {
-        let view = self.settings.section("Global");
-        let keys = SECTIONS.iter().filter(|section| section.name == "Global").flat_map(|section| section.keys);
-        let mut fields = Fields::of(&view, keys.map(|key| key.name).filter(|key| view.has(key)));
-        let clouds = if view.flag("use-clouds") { self.clouds(&view, &fields, environment) } else { Entry::default() };
+        let view = self.settings.view(declared::GLOBAL);
+        let mut fields = Fields::of(&view);
+        let use_clouds = view.get::<bool>(&K::use_clouds);
+        let clouds = if use_clouds { self.clouds(&view, &fields, environment) } else { Entry::default() };
         // What a file that cannot be read would have filled is not missing.
-        let is_whole = !view.flag("use-clouds") || !clouds.files.is_empty();
+        let is_whole = !use_clouds || !clouds.files.is_empty();
         let place = Place { view, own: fields.clone(), clouds: &clouds, is_whole };
         clouds.fill(&mut fields);
         let tls = tls::read(&fields, clouds.verify);
@@ -111,7 +108,7 @@ impl Reader<'_> {
         }
         let mut global = Global {
             auth_url: self.auth_url(&place, &fields),
-            region: fields.text("region"),
+            region: fields.text(K::region),
             interface: self.interface(&place, &fields),
             tls,
             ..Global::default()
@@ -136,34 +133,34 @@ impl Reader<'_> {
         if let Some((named, used)) = search.file.as_ref().zip(entry.files.first()).filter(|(named, used)| named != used)
         {
             let message = format!("there is no file {}, so {} is used", named.display(), used.display());
-            self.warn(view.problem("clouds-file", message));
+            self.warn(view.problem(&K::clouds_file, message));
         }
         entry
     }
 
     fn auth_url(&mut self, place: &Place<'_>, fields: &Fields) -> String {
         let hint = "write the URL of Keystone, such as https://keystone.example.com:5000/v3";
-        match fields.get("auth-url") {
+        match fields.get(K::auth_url) {
             None if !place.is_whole => {}
-            None => self.problems.push(place.problem("auth-url", "is missing").hint(hint)),
-            Some(url) if !is_url(url) => self.problems.push(place.problem("auth-url", "is no URL").hint(hint)),
+            None => self.problems.push(place.problem(K::auth_url, "is missing").hint(hint)),
+            Some(url) if !is_url(url) => self.problems.push(place.problem(K::auth_url, "is no URL").hint(hint)),
             // It would be told with every error of Keystone, and sent to nobody.
             Some(url) if has_user(url) => {
-                let problem = place.problem("auth-url", "has a user or a password in it, which is sent to nobody");
+                let problem = place.problem(K::auth_url, "has a user or a password in it, which is sent to nobody");
                 self.problems.push(problem.hint("write them as username and password, and the URL without them"));
             }
             Some(_) => {}
         }
-        fields.text("auth-url")
+        fields.text(K::auth_url)
     }
 
     fn interface(&mut self, place: &Place<'_>, fields: &Fields) -> String {
-        let written = fields.get("os-endpoint-type").unwrap_or_default().trim();
+        let written = fields.get(K::os_endpoint_type).unwrap_or_default().trim();
         // The older spelling of clouds.yaml, which other programs write there.
-        let from_clouds = written.strip_suffix("URL").filter(|_| !place.own.has_any(&["os-endpoint-type"]));
+        let from_clouds = written.strip_suffix("URL").filter(|_| !place.own.has_any(&[K::os_endpoint_type]));
         let interface = Some(from_clouds.unwrap_or(written)).filter(|text| !text.is_empty()).unwrap_or("public");
         if !INTERFACES.contains(&interface) {
-            let problem = place.problem("os-endpoint-type", format!("{interface:?} is no kind of endpoint"));
+            let problem = place.problem(K::os_endpoint_type, format!("{interface:?} is no kind of endpoint"));
             self.problems.push(problem.hint("write public, internal or admin"));
         }
         interface.to_owned()
@@ -174,13 +171,13 @@ impl Reader<'_> {
         for (key, reason) in credential::idle(fields) {
             self.warn(place.problem(key, reason));
         }
-        if fields.get("tls-insecure").is_some_and(|text| !matches!(text, "true" | "false")) {
-            let warning = place.problem("tls-insecure", "certificates are checked, because this is not exactly true");
+        if fields.get(K::tls_insecure).is_some_and(|text| !matches!(text, "true" | "false")) {
+            let warning = place.problem(K::tls_insecure, "certificates are checked, because this is not exactly true");
             self.warn(warning.hint("write true or false"));
         }
-        for (one, other) in [("cert-file", "key-file"), ("key-file", "cert-file")] {
+        for (one, other) in [(K::cert_file, K::key_file), (K::key_file, K::cert_file)] {
             if fields.has_any(&[one]) && !fields.has_any(&[other]) {
-                self.warn(place.problem(one, format!("is not used without {other}")));
+                self.warn(place.problem(one, format!("is not used without {}", other.name)));
             }
         }
     }
@@ -188,43 +185,24 @@ impl Reader<'_> {
     // ---- [LoadBalancer]
 
     fn load_balancer(&mut self) -> LoadBalancer {
-        let view = self.settings.section("LoadBalancer");
-        self.check_load_balancer(&view);
-        let text = |key| view.text(key).to_owned();
-        LoadBalancer {
-            enabled: view.flag("enabled"),
-            provider: text("lb-provider"),
-            method: text("lb-method"),
-            places: class(&view),
-            create_monitor: view.flag("create-monitor"),
-            monitor: monitor(&view),
-            manage_security_groups: view.flag("manage-security-groups"),
-            internal: view.flag("internal-lb"),
-            node_selector: text("node-selector"),
-            cascade_delete: view.flag("cascade-delete"),
-            flavor_id: text("flavor-id"),
-            availability_zone: text("availability-zone"),
-            ingress_hostname: view.flag("enable-ingress-hostname"),
-            ingress_hostname_suffix: text("ingress-hostname-suffix"),
-            max_shared: view.integer("max-shared-lb"),
-            tls_container_ref: text("default-tls-container-ref"),
-            container_store: text("container-store"),
-            serial: view.flag("provider-requires-serial-api-calls"),
-        }
+        let read: LoadBalancer = self.settings.section(declared::LOAD_BALANCER);
+        self.check_load_balancer(&read);
+        read
     }
 
-    fn check_load_balancer(&mut self, view: &View<'_>) {
-        let version = view.text("lb-version");
-        if !matches!(version, "" | "v2") {
-            let problem = view.problem("lb-version", format!("{version:?} is not there any more"));
+    fn check_load_balancer(&mut self, read: &LoadBalancer) {
+        let view = self.settings.view(declared::LOAD_BALANCER);
+        let version = &read.lb_version;
+        if !matches!(version.as_str(), "" | "v2") {
+            let problem = view.problem(&LoadBalancer::lb_version, format!("{version:?} is not there any more"));
             let problem = problem.hint("leave it out, or write v2");
-            // upstream: nobody looks at it where there are no balancers.
-            if view.flag("enabled") { self.problems.push(problem) } else { self.warn(problem) }
+            // upstream: not checked where there are no load balancers.
+            if read.enabled { self.problems.push(problem) } else { self.warn(problem) }
         }
-        for (key, known) in [("lb-provider", &PROVIDERS[..]), ("container-store", &STORES[..])] {
-            let value = view.text(key);
-            if !known.contains(&value) {
-                let warning = view.problem(key, format!("{value:?} is not known here, and used as it is"));
+        let provider = (LoadBalancer::provider, &read.provider, &PROVIDERS[..]);
+        for (key, value, known) in [provider, (LoadBalancer::container_store, &read.container_store, &STORES[..])] {
+            if !known.contains(&value.as_str()) {
+                let warning = view.problem(&key, format!("{value:?} is not known here, and used as it is"));
                 self.warn(warning.hint(format!("known are {}", known.join(", "))));
             }
         }
@@ -233,36 +211,37 @@ impl Reader<'_> {
     // ---- the others
 
     fn networking(&mut self) -> Networking {
-        let view = self.settings.section("Networking");
-        let order = view.text("address-sort-order");
+        let view = self.settings.view(declared::NETWORKING);
+        let NetworkingKeys { ipv6_disabled, public_networks, internal_networks, address_sort_order: order } =
+            self.settings.section(declared::NETWORKING);
         let mut sort_order = Vec::new();
         for item in order.split([',', ' ', '\t', '\n', '\r']).filter(|item| !item.is_empty()) {
             match item.parse::<IpNet>() {
                 Ok(range) => sort_order.push(range.trunc()),
                 Err(_) => {
-                    let warning =
-                        view.problem("address-sort-order", format!("{item:?} is no range, so it is left out"));
+                    let warning = view.problem(
+                        &NetworkingKeys::address_sort_order,
+                        format!("{item:?} is no range, so it is left out"),
+                    );
                     self.warn(warning.hint("write a range such as 10.0.0.0/8"));
                 }
             }
         }
-        Networking {
-            ipv6_disabled: view.flag("ipv6-support-disabled"),
-            public_networks: view.list("public-network-name"),
-            internal_networks: view.list("internal-network-name"),
-            sort_order,
-        }
+        Networking { ipv6_disabled, public_networks, internal_networks, sort_order }
     }
 
-    fn search_order(&mut self, view: &View<'_>) {
-        let Some(order) = view.filled("search-order") else { return };
+    fn search_order(&mut self, order: &str) {
+        if order.is_empty() {
+            return;
+        }
+        let view = self.settings.view(declared::METADATA);
         let elements: Vec<_> = order.split(',').map(str::trim).collect();
         let hint = "write configDrive, metadataService, or both with a comma between";
         if elements.len() > 2 {
-            self.problems.push(view.problem("search-order", "has more than two elements").hint(hint));
+            self.problems.push(view.problem(&Metadata::search_order, "has more than two elements").hint(hint));
         }
         if let Some(wrong) = elements.iter().find(|element| !SOURCES.contains(element)) {
-            self.problems.push(view.problem("search-order", format!("{wrong:?} cannot be asked")).hint(hint));
+            self.problems.push(view.problem(&Metadata::search_order, format!("{wrong:?} cannot be asked")).hint(hint));
         }
     }
 }
@@ -279,11 +258,11 @@ struct Place<'a> {
 
 impl Place<'_> {
     /// At the key in `[Global]`, or at that of clouds.yaml if it filled it.
-    fn problem(&self, key: &str, message: impl Into<String>) -> Problem {
+    fn problem(&self, key: Key, message: impl Into<String>) -> Problem {
         if !self.own.has_any(&[key]) && self.clouds.has(key) {
             return self.clouds.problem(key, message);
         }
-        self.view.problem(key, message)
+        self.view.problem(&key, message)
     }
 }
 
@@ -298,34 +277,6 @@ fn is_url(text: &str) -> bool {
 fn has_user(url: &str) -> bool {
     let uri = url.parse::<http::Uri>().ok();
     uri.as_ref().and_then(http::Uri::authority).is_some_and(|authority| authority.as_str().contains('@'))
-}
-
-/// Where balancers and floating IPs are.
-fn class(view: &View<'_>) -> Class {
-    let text = |key| view.text(key).to_owned();
-    Class {
-        floating_network_id: text("floating-network-id"),
-        floating_subnet: FloatingSubnet {
-            id: text("floating-subnet-id"),
-            name: text("floating-subnet"),
-            tags: text("floating-subnet-tags"),
-        },
-        network_id: text("network-id"),
-        subnet_id: text("subnet-id"),
-        member_subnet_id: text("member-subnet-id"),
-    }
-}
-
-// upstream: Octavia takes whole seconds; the rest of one is cut off.
-fn monitor(view: &View<'_>) -> MonitorTimes {
-    let seconds = |key| i64::try_from(view.duration(key).as_secs()).unwrap_or(i64::MAX);
-    let number = |key| i64::try_from(view.unsigned(key)).unwrap_or(i64::MAX);
-    MonitorTimes {
-        delay: seconds("monitor-delay"),
-        timeout: seconds("monitor-timeout"),
-        max_retries: number("monitor-max-retries"),
-        max_retries_down: number("monitor-max-retries-down"),
-    }
 }
 
 /// What is no number is ignored.

@@ -1,8 +1,6 @@
 //! The page of reference.
 
-use bowline_config::gcfg;
-
-use super::declaration::SECTIONS;
+use super::declaration::table;
 
 const HEAD: &str = "\
 # OpenStack: cloud.conf
@@ -52,5 +50,5 @@ working directory, in `~/.config/openstack` or in `/etc/openstack`.
 
 /// All keys, with types, defaults and meanings, in Markdown.
 pub fn reference() -> String {
-    [HEAD, &gcfg::reference(SECTIONS), TAIL].concat()
+    [HEAD, &table().reference(), TAIL].concat()
 }

@@ -3,9 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use bowline_config::table::Key;
 use bowline_config::{ConfigFile, Problem};
 
 use super::Tls;
+use super::declaration::GlobalKeys as K;
 use super::fields::Fields;
 
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
@@ -15,11 +17,11 @@ const KEY: &str = "PRIVATE KEY-----";
 pub(super) fn read(fields: &Fields, verify: Option<bool>) -> Tls {
     let path = |key| fields.get(key).map(PathBuf::from);
     Tls {
-        ca_file: path("ca-file"),
-        ca_text: fields.get("cafilecontents").filter(|_| fields.get("ca-file").is_none()).map(str::to_owned),
+        ca_file: path(K::ca_file),
+        ca_text: fields.get(K::cafilecontents).filter(|_| fields.get(K::ca_file).is_none()).map(str::to_owned),
         // upstream: not even "True" switches it off.
-        insecure: fields.get("tls-insecure").map_or(verify == Some(false), |insecure| insecure == "true"),
-        client: path("cert-file").zip(path("key-file")),
+        insecure: fields.get(K::tls_insecure).map_or(verify == Some(false), |insecure| insecure == "true"),
+        client: path(K::cert_file).zip(path(K::key_file)),
     }
 }
 
@@ -29,19 +31,19 @@ pub(super) fn files(tls: &Tls) -> impl Iterator<Item = PathBuf> {
 }
 
 /// By their keys, with what has to be in them.
-fn named(tls: &Tls) -> impl Iterator<Item = (&'static str, &Path, &'static str)> {
+fn named(tls: &Tls) -> impl Iterator<Item = (Key, &Path, &'static str)> {
     let pair = tls.client.iter();
-    let pair = pair.flat_map(|(cert, key)| [("cert-file", &**cert, CERTIFICATE), ("key-file", &**key, KEY)]);
-    tls.ca_file.iter().map(|ca| ("ca-file", &**ca, CERTIFICATE)).chain(pair)
+    let pair = pair.flat_map(|(cert, key)| [(K::cert_file, &**cert, CERTIFICATE), (K::key_file, &**key, KEY)]);
+    tls.ca_file.iter().map(|ca| (K::ca_file, &**ca, CERTIFICATE)).chain(pair)
 }
 
 /// The keys that are no good, with what is wrong and what would be right.
-pub(super) fn mistakes(tls: &Tls) -> Vec<(&'static str, String, String)> {
+pub(super) fn mistakes(tls: &Tls) -> Vec<(Key, String, String)> {
     let of_file = |(key, path, wanted)| file_mistake(path, wanted).map(|(message, hint)| (key, message, hint));
     let text = tls.ca_text.as_ref().filter(|text| !text.contains(CERTIFICATE));
     let text = text.map(|_| {
         let hint = "it is a text in PEM, in quotes, with \\n for the ends of its lines";
-        ("cafilecontents", "there is no certificate in it".to_owned(), hint.to_owned())
+        (K::cafilecontents, "there is no certificate in it".to_owned(), hint.to_owned())
     });
     named(tls).filter_map(of_file).chain(text).collect()
 }

@@ -6,7 +6,8 @@ use std::iter::Peekable;
 use std::path::Path;
 use std::str::Chars;
 
-use super::document::{Entry, Part};
+use super::declared::Format;
+use super::document::{Entry, Part, Shape};
 use crate::{Problem, Problems};
 
 /// Reads the whole text: what can be read of it, and what cannot.
@@ -46,7 +47,7 @@ impl Wrong {
     fn into_problem(self, file: &Path, part: Option<&Part>) -> Problem {
         let problem = Problem::file(file, Some(self.line), self.message).hint(self.hint);
         match (self.key, part) {
-            (Some(key), Some(part)) => problem.field(format!("{} {key}", part.head())),
+            (Some(key), Some(part)) => problem.field(Format::Gcfg.field(&part.name, part.own_name.as_deref(), &key)),
             (Some(key), None) => problem.field(key),
             (None, _) => problem,
         }
@@ -206,7 +207,7 @@ impl Reader<'_> {
             }
         };
         if let Some(part) = self.parts.last_mut() {
-            part.entries.push(Entry { key, value, line });
+            part.entries.push(Entry { key, value, line, shape: Shape::Plain });
         }
         Ok(())
     }

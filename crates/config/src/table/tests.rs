@@ -1,42 +1,53 @@
-//! The rules of the dialect, one by one; what is right here was tried on the Go library, too.
+//! The rules of gcfg, one by one, as the Go library has them, and the rules that all formats share.
+
+mod yaml;
 
 use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Key, Kind, Section, Settings, reference};
-use crate::{ConfigFile, Problems};
+use super::{Format, Section, Settings, Table, Unknown, keys};
+use crate::{ConfigFile, Environment, Problems, Secret};
 
-const fn key(name: &'static str, kind: Kind, default: &'static str) -> Key {
-    Key { name, kind, default, meaning: "For tests." }
+keys! {
+    /// For tests.
+    #[derive(Debug, PartialEq)]
+    struct Keys {
+        text: String = "text" | "old-text" env "ACME_TEXT", "none", "For tests.";
+        password: Secret = "password", "", "For tests.";
+        flag: bool = "flag", "true", "For tests.";
+        number: i64 = "number" env "ACME_NUMBER", "-2", "For tests.";
+        count: u64 = "count", "3", "For tests.";
+        time: Duration = "time", "5s", "For tests.";
+        list: Vec<String> = "list" env "ACME_LIST", "", "For tests.";
+    }
 }
 
-const KEYS: &[Key] = &[
-    key("text", Kind::Text, "none"),
-    key("password", Kind::Secret, ""),
-    key("flag", Kind::Bool, "true"),
-    key("number", Kind::Integer, "-2"),
-    key("count", Kind::Unsigned, "3"),
-    key("time", Kind::Duration, "5s"),
-    key("list", Kind::List, ""),
-];
-
-const SECTIONS: &[Section] = &[
-    Section { name: "Global", keys: KEYS, former: &["use-octavia"], meaning: "Everything.", ..Section::EMPTY },
-    Section { name: "Class", named: true, keys: KEYS, ..Section::EMPTY },
-    Section { name: "BlockStorage", ..Section::EMPTY },
-];
+fn table() -> Table {
+    let global = Section { former: &["use-octavia"], ..Section::of::<Keys>("Global", "Everything.") };
+    let class = Section { named: true, ..Section::of::<Keys>("Class", "") };
+    let sections = vec![global, class, Section::retired("BlockStorage")];
+    Table { format: Format::Gcfg, unknown: Unknown::Warn, sections }
+}
 
 fn file(text: &str) -> ConfigFile {
     ConfigFile::from_text("cloud.conf", text)
 }
 
+fn attempt(text: &str) -> Result<Settings, Problems> {
+    table().read(Some(&file(text)), &Environment::default())
+}
+
 fn read(text: &str) -> Settings {
-    Settings::read(&file(text), SECTIONS).unwrap()
+    attempt(text).unwrap()
 }
 
 fn problems(text: &str) -> Problems {
-    Settings::read(&file(text), SECTIONS).unwrap_err()
+    attempt(text).unwrap_err()
+}
+
+fn global(text: &str) -> Keys {
+    read(text).section("Global")
 }
 
 /// The lines and fields of all problems.
@@ -74,8 +85,8 @@ fn values_are_read_as_git_reads_them() {
         ("", "none"),
     ];
     for (line, value) in cases {
-        assert_eq!(read(&format!("[Global]\n{line}\n")).section("Global").text("text"), value, "{line:?}");
-        assert_eq!(read(&format!("[Global]\r\n{line}")).section("Global").text("text"), value, "{line:?}");
+        assert_eq!(global(&format!("[Global]\n{line}\n")).text, value, "{line:?}");
+        assert_eq!(global(&format!("[Global]\r\n{line}")).text, value, "{line:?}");
     }
 }
 
@@ -84,19 +95,19 @@ fn heads_of_sections_may_have_blanks_and_any_case_and_come_again() {
     let text = "\u{feff}[ global ] # one\ntext = a\n[CLASS \"x\"]\ntext=c\n[Global]\nnumber = 1\n[class\"X\"];two\n\
                 [class \"q\\\"\\\\\"]\nflag";
     let settings = read(text);
-    let global = settings.section("Global");
-    assert_eq!((global.text("text"), global.integer("number")), ("a", 1));
-    let named: Vec<_> = settings.named("Class").iter().map(|(name, class)| (*name, class.text("text"))).collect();
-    assert_eq!(named, [("x", "c"), ("X", "none"), ("q\"\\", "none")]);
+    let global: Keys = settings.section("Global");
+    assert_eq!((global.text.as_str(), global.number), ("a", 1));
+    let named: Vec<_> =
+        settings.named("Class").into_iter().map(|(name, class): (_, Keys)| (name, class.text)).collect();
+    assert_eq!(named, [("x", "c"), ("X", "none"), ("q\"\\", "none")].map(|(name, text)| (name, text.to_owned())));
     assert_eq!(settings.warnings(), []);
 }
 
 #[test]
 fn types_are_those_of_go() {
     let values = |line: &str| {
-        let settings = read(&format!("[Global]\n{line}\n"));
-        let view = settings.section("Global");
-        (view.flag("flag"), view.integer("number"), view.unsigned("count"), view.duration("time").as_millis())
+        let Keys { flag, number, count, time, .. } = global(&format!("[Global]\n{line}\n"));
+        (flag, number, count, time.as_millis())
     };
     let cases = [
         ("", (true, -2, 3, 5000)),
@@ -115,12 +126,12 @@ fn types_are_those_of_go() {
     for (line, expected) in cases {
         assert_eq!(values(line), expected, "{line:?}");
     }
-    assert_eq!(read("[Global]\ntime = 0.5h").section("global").duration("TIME"), Duration::from_secs(1800));
+    assert_eq!(global("[Global]\nTIME = 0.5h").time, Duration::from_secs(1800));
 }
 
 #[test]
 fn a_list_grows_with_each_line_and_a_key_alone_empties_it() {
-    let list = |text: &str| read(&format!("[Global]\n{text}")).section("Global").list("list");
+    let list = |text: &str| global(&format!("[Global]\n{text}")).list;
     assert_eq!(list("list = a\nlist = b\n[Class \"x\"]\nlist = c\n[Global]\nlist = d"), ["a", "b", "d"]);
     assert_eq!(list("list = a\nlist\nlist = b"), ["b"]);
     assert_eq!(list("list ="), [""]);
@@ -206,11 +217,10 @@ fn all_that_is_wrong_is_told_at_once() {
 #[test]
 fn where_a_value_is_wrong_the_default_holds_for_whoever_reads_on() {
     let text = "[Global]\nflag = ja\nnumber = x\ncount = -1\ntime = 9\n";
-    let (settings, problems) = Settings::check(&file(text), SECTIONS).unwrap();
-    let view = settings.section("Global");
-    let values = (view.flag("flag"), view.integer("number"), view.unsigned("count"), view.duration("time").as_secs());
-    assert_eq!((values, problems.iter().count()), ((true, -2, 3, 5), 4));
-    assert!(Settings::check(&file("[Global\nflag = ja\n"), SECTIONS).is_err(), "who knows what is missing");
+    let check = |text| table().check(Some(&file(text)), &Environment::default());
+    let (settings, problems) = check(text).unwrap();
+    assert_eq!((settings.section::<Keys>("Global"), problems.iter().count()), (Keys::default(), 4));
+    assert!(check("[Global\nflag = ja\n").is_err(), "nothing is known about what is missing");
 }
 
 #[test]
@@ -231,26 +241,59 @@ fn what_nobody_knows_is_a_warning_with_the_nearest_name() {
 #[test]
 fn a_problem_of_the_readers_own_points_to_the_last_time_that_the_key_is_there() {
     let settings = read("[Global]\ntext = a\n\ntext = b\n[Class \"x\"]\n");
-    let global = settings.section("Global");
-    assert_eq!(global.problem("text", "is wrong").to_string(), "cloud.conf:4: [Global] text: is wrong");
-    assert_eq!(global.problem("flag", "is missing").to_string(), "cloud.conf: [Global] flag: is missing");
-    let (_, class) = settings.named("Class")[0];
-    assert_eq!(class.problem("text", "is missing").to_string(), "cloud.conf: [Class \"x\"] text: is missing");
+    let view = settings.view("Global");
+    assert_eq!(view.problem(&Keys::text, "is wrong").to_string(), "cloud.conf:4: [Global] text: is wrong");
+    assert_eq!(view.problem(&Keys::flag, "is missing").to_string(), "cloud.conf: [Global] flag: is missing");
+    assert!(view.has(&Keys::text) && !view.has(&Keys::flag));
 }
 
 #[test]
 fn values_are_never_printed() {
     let settings = read("[Global]\npassword = s3cr3t\n");
-    let printed = format!("{settings:?} {:?}", settings.section("Global").secret("password"));
+    let printed = format!("{settings:?} {:?}", settings.section::<Keys>("Global"));
     assert!(!printed.contains("s3cr3t"), "{printed}");
 }
 
 #[test]
 fn the_reference_has_a_row_for_each_key() {
-    let page = reference(SECTIONS);
+    let page = table().reference();
     assert!(page.contains("## `[Global]`\n\nEverything.\n"), "{page}");
     assert!(page.contains("## `[Class \"name\"]`") && !page.contains("BlockStorage"), "{page}");
-    assert!(page.contains("| `time` | duration | `5s` | For tests. |"), "{page}");
+    assert!(page.contains("| `time` |  | duration | `5s` | For tests. |"), "{page}");
+    assert!(page.contains("| `text`, `old-text` | `ACME_TEXT` | text | `none` | For tests. |"), "{page}");
+}
+
+#[test]
+fn an_alias_means_the_same_and_the_last_of_both_counts() {
+    assert_eq!(global("[Global]\nOld-Text = a").text, "a");
+    assert_eq!(global("[Global]\ntext = a\nold-text = b").text, "b");
+    assert_eq!(read("[Global]\nold-text = a").warnings(), []);
+}
+
+#[test]
+fn the_environment_goes_before_the_file_and_its_values_are_checked_too() {
+    let read = |variables: &[(&str, &str)], text: Option<&str>| {
+        let environment = variables.iter().copied().collect();
+        table().read(text.map(file).as_ref(), &environment).map(|settings| settings.section::<Keys>("Global"))
+    };
+    let file = "[Global]\ntext = a\nlist = x\n";
+    let both = read(&[("ACME_TEXT", "b"), ("ACME_NUMBER", ""), ("ACME_LIST", "y, z")], Some(file)).unwrap();
+    assert_eq!((both.text.as_str(), both.number, both.list), ("b", -2, vec!["y".to_owned(), "z".to_owned()]));
+    assert_eq!(read(&[], Some(file)).unwrap().text, "a");
+    assert_eq!(read(&[("ACME_NUMBER", "7")], None).unwrap().number, 7, "without a file");
+    let wrong = read(&[("ACME_NUMBER", "many")], None).unwrap_err();
+    assert_eq!(wrong.to_string(), "ACME_NUMBER: \"many\" is no whole number, or too large; write a whole number");
+}
+
+#[test]
+fn unknown_keys_are_refused_where_the_go_program_refuses_them() {
+    let strict = Table { unknown: Unknown::Refuse, ..table() };
+    let problems = strict.read(Some(&file("[Global]\ntxet = a\n[Globl]\n")), &Environment::default()).unwrap_err();
+    let expected = [
+        "cloud.conf:2: [Global] txet: there is no such key; did you mean text?",
+        "cloud.conf:3: [Globl]: there is no such section; did you mean Global?",
+    ];
+    assert_eq!(problems.to_string(), expected.join("\n"));
 }
 
 /// As the Helm chart writes values.
@@ -262,8 +305,8 @@ fn quoted(text: &str) -> String {
 proptest! {
     #[test]
     fn no_text_is_too_strange(text in "(?s)([\\[\\]\"\\\\=#;_ a\n\r\t\u{0}ü-]|Global|flag|time){0,40}") {
-        let whole = Settings::read(&file(&text), SECTIONS);
-        let below = Settings::read(&file(&format!("[Global]\n{text}")), SECTIONS);
+        let whole = attempt(&text);
+        let below = attempt(&format!("[Global]\n{text}"));
         for problems in [whole.err(), below.err()].into_iter().flatten() {
             prop_assert!(problems.iter().all(|problem| problem.line.is_some() && problem.hint.is_some()));
         }
@@ -271,8 +314,7 @@ proptest! {
 
     #[test]
     fn what_is_quoted_comes_back(text in "[^\\r\\x00]*") {
-        let settings = read(&format!("[Global]\ntext = {} # rest\n", quoted(&text)));
-        prop_assert_eq!(settings.section("Global").text("text"), text);
+        prop_assert_eq!(global(&format!("[Global]\ntext = {} # rest\n", quoted(&text))).text, text);
     }
 
     #[test]

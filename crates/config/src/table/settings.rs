@@ -1,0 +1,163 @@
+//! A configuration and its declaration, put together.
+
+use super::check::Check;
+use super::declared::{Format, Key, Keys, Kind, Table};
+use super::document::{Document, Entry, Part};
+use super::value::Value;
+use super::{gcfg, yaml};
+use crate::{ConfigFile, Environment, Problem, Problems};
+
+/// A configuration whose values all have the types that were declared. The default says nothing at all.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// With the names that were declared.
+    document: Document,
+    environment: Environment,
+    warnings: Vec<Problem>,
+    format: Option<Format>,
+}
+
+/// A section of it; where it says nothing, the defaults hold.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    settings: &'a Settings,
+    section: &'a str,
+    own_name: Option<&'a str>,
+}
+
+impl Table {
+    /// Reads a file and the environment, or reports everything that is wrong. Without a file, the environment and the defaults hold.
+    pub fn read(&self, file: Option<&ConfigFile>, environment: &Environment) -> Result<Settings, Problems> {
+        let (settings, problems) = self.check(file, environment)?;
+        if problems.is_empty() { Ok(settings) } else { Err(problems) }
+    }
+
+    /// The same for a reader that checks more: with invalid values, in place of which the defaults hold, it returns the settings
+    /// nevertheless. Without all lines of the file there are none: nothing is known about what is missing.
+    pub fn check(
+        &self,
+        file: Option<&ConfigFile>,
+        environment: &Environment,
+    ) -> Result<(Settings, Problems), Problems> {
+        let (mut document, problems) = file.map(|file| self.parse(file)).unwrap_or_default();
+        if !problems.is_empty() {
+            // The rest is checked, too, so that everything is reported at once.
+            let (_, more) = Check::of(self, &document, environment);
+            return Err([problems, more].into_iter().fold(Problems::new(), |mut all, some| {
+                all.extend(some);
+                all
+            }));
+        }
+        let (warnings, problems) = Check::of(self, &document, environment);
+        self.rename(&mut document);
+        Ok((Settings { document, environment: environment.clone(), warnings, format: Some(self.format) }, problems))
+    }
+
+    fn parse(&self, file: &ConfigFile) -> (Document, Problems) {
+        let (parts, problems) = match self.format {
+            Format::Gcfg => gcfg::parse(file.path(), file.text()),
+            _ => yaml::parse(file),
+        };
+        (Document { file: Some(file.path().to_owned()), parts }, problems)
+    }
+
+    /// Sections and keys get the names that were declared.
+    fn rename(&self, document: &mut Document) {
+        for part in &mut document.parts {
+            let Some(section) = self.section(&part.name) else { continue };
+            part.name = section.name.to_owned();
+            for entry in &mut part.entries {
+                if let Some(key) = self.key(section, &entry.key) {
+                    entry.key = key.name.to_owned();
+                }
+            }
+        }
+    }
+}
+
+impl Settings {
+    /// What is ignored because it is not declared.
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
+    }
+
+    /// The fields of a section.
+    pub fn section<K: Keys>(&self, name: &str) -> K {
+        K::read(&self.view(name))
+    }
+
+    /// A section, for problems with its keys.
+    pub fn view<'a>(&'a self, name: &'a str) -> View<'a> {
+        View { settings: self, section: name, own_name: None }
+    }
+
+    /// The fields of each section with a name of its own, by that name, in the order of the file.
+    pub fn named<K: Keys>(&self, name: &str) -> Vec<(&str, K)> {
+        let mut named: Vec<(&str, K)> = Vec::new();
+        for part in self.document.parts.iter().filter(|part| part.name == name) {
+            let Some(own) = part.own_name.as_deref() else { continue };
+            if !named.iter().any(|(known, _)| *known == own) {
+                named.push((own, K::read(&View { own_name: Some(own), ..self.view(name) })));
+            }
+        }
+        named
+    }
+}
+
+impl<'a> View<'a> {
+    /// Every time that the key is there, in order.
+    fn entries(&self, key: &Key) -> impl Iterator<Item = &'a Entry> {
+        let (view, name) = (*self, key.name);
+        let is_here = move |part: &&Part| part.name == view.section && part.own_name.as_deref() == view.own_name;
+        let parts = self.settings.document.parts.iter().filter(is_here);
+        parts.flat_map(|part| &part.entries).filter(move |entry| entry.key == name)
+    }
+
+    /// What the environment says; it goes before the file.
+    fn variable(&self, key: &Key) -> Option<&'a str> {
+        let of_section = self.own_name.is_none().then_some(key.env)?;
+        of_section.iter().find_map(|name| self.settings.environment.get(name))
+    }
+
+    /// The value, or else the default.
+    pub fn get<T: Value>(&self, key: &Key) -> T {
+        let texts: Vec<Option<&str>> = match self.variable(key) {
+            Some(text) => written(key.kind, text),
+            None => self.entries(key).map(|entry| entry.value.as_deref()).collect(),
+        };
+        let read = if texts.is_empty() { None } else { T::read(&texts) };
+        read.or_else(|| T::read(&written(key.kind, key.default))).unwrap_or_default()
+    }
+
+    /// Whether the key is there at all.
+    pub fn has(&self, key: &Key) -> bool {
+        self.variable(key).is_some() || self.entries(key).next().is_some()
+    }
+
+    /// The section below this one.
+    pub fn below(&self, name: &'a str) -> View<'a> {
+        View { section: name, ..*self }
+    }
+
+    /// A problem with this key, at the line where it stands, if it is there.
+    pub fn problem(&self, key: &Key, message: impl Into<String>) -> Problem {
+        if let Some(name) = key.env.iter().find(|name| self.settings.environment.get(name).is_some()) {
+            return Problem::new(message).field(*name);
+        }
+        let format = self.settings.format.unwrap_or(Format::Gcfg);
+        let problem = match &self.settings.document.file {
+            Some(file) => Problem::file(file, self.entries(key).last().map(|entry| entry.line), message),
+            None => Problem::new(message),
+        };
+        problem.field(format.field(self.section, self.own_name, key.name))
+    }
+}
+
+/// A value in one text: a list has commas between its items.
+fn written(kind: Kind, text: &str) -> Vec<Option<&str>> {
+    match kind {
+        Kind::List(_) => text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(Some).collect(),
+        _ if text.is_empty() => Vec::new(),
+        _ => vec![Some(text)],
+    }
+}

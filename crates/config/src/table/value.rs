@@ -1,0 +1,144 @@
+//! Values of types. What is wrong comes with what would be right.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bowline_core::IpFamily;
+
+use super::declared::Kind;
+use crate::{Secret, parse_duration};
+
+/// What is wrong, and what would be right.
+pub(super) type Mistake = (String, String);
+
+/// The type of a field that is a key.
+pub trait Value: Default {
+    /// What its key takes.
+    const KIND: Kind;
+
+    /// From what is written, once for each time that the key is there; a key alone is `None`. Nothing, if it cannot be read.
+    fn read(texts: &[Option<&str>]) -> Option<Self>;
+}
+
+/// The type of one value.
+pub trait Item: Sized {
+    /// What its key takes.
+    const KIND: Kind;
+
+    /// From text; nothing, if it cannot be read.
+    fn parse(text: &str) -> Option<Self>;
+}
+
+macro_rules! items {
+    ($($ty:ty, $kind:expr, $parse:expr;)*) => {
+        $(
+            impl Item for $ty {
+                const KIND: Kind = $kind;
+
+                fn parse(text: &str) -> Option<$ty> {
+                    $parse(text)
+                }
+            }
+        )*
+    };
+}
+
+macro_rules! values {
+    ($($ty:ty)*) => {
+        $(
+            impl Value for $ty {
+                const KIND: Kind = <$ty as Item>::KIND;
+
+                fn read(texts: &[Option<&str>]) -> Option<$ty> {
+                    // Only a boolean may be a key alone.
+                    <$ty>::parse((*texts.last()?).unwrap_or("true"))
+                }
+            }
+        )*
+    };
+}
+
+items! {
+    String, Kind::Text, |text: &str| Some(text.to_owned());
+    Secret, Kind::Secret, |text: &str| Some(text.into());
+    PathBuf, Kind::Text, |text: &str| Some(text.into());
+    bool, Kind::Bool, |text| boolean(text).ok();
+    i64, Kind::Integer, |text| integer(text).ok();
+    u64, Kind::Unsigned, |text| unsigned(text).ok();
+    usize, Kind::Unsigned, |text| unsigned(text).ok()?.try_into().ok();
+    Duration, Kind::Duration, |text| duration(text).ok();
+    IpFamily, Kind::OneOf(&["IPv4", "IPv6"]), ip_family;
+}
+
+values! { String Secret PathBuf bool i64 u64 usize Duration }
+
+impl<T: Item> Value for Option<T> {
+    const KIND: Kind = T::KIND;
+
+    fn read(texts: &[Option<&str>]) -> Option<Option<T>> {
+        match texts.last() {
+            None => Some(None),
+            Some(text) => T::parse(text.unwrap_or("true")).map(Some),
+        }
+    }
+}
+
+impl<T: Item> Value for Vec<T> {
+    const KIND: Kind = Kind::List(&T::KIND);
+
+    fn read(texts: &[Option<&str>]) -> Option<Vec<T>> {
+        let last_alone = texts.iter().rposition(Option::is_none).map_or(0, |alone| alone + 1);
+        texts.iter().skip(last_alone).flatten().map(|text| T::parse(text)).collect()
+    }
+}
+
+fn ip_family(text: &str) -> Option<IpFamily> {
+    match text {
+        "IPv4" => Some(IpFamily::IPv4),
+        "IPv6" => Some(IpFamily::IPv6),
+        _ => None,
+    }
+}
+
+pub(super) fn boolean(text: &str) -> Result<bool, Mistake> {
+    match text.to_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Ok(true),
+        "false" | "no" | "off" | "0" => Ok(false),
+        _ => Err((format!("{text:?} is neither true nor false"), "write true or false".to_owned())),
+    }
+}
+
+pub(super) fn integer(text: &str) -> Result<i64, Mistake> {
+    let (negative, digits) = match text.trim().strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.trim().strip_prefix('+').unwrap_or(text.trim())),
+    };
+    let number = magnitude(digits).map(i128::from).map(|number| if negative { -number } else { number });
+    number.and_then(|number| i64::try_from(number).ok()).ok_or_else(|| no_number(text))
+}
+
+// upstream: no sign at all, not even a plus.
+pub(super) fn unsigned(text: &str) -> Result<u64, Mistake> {
+    magnitude(text.trim()).ok_or_else(|| {
+        let (message, hint) = no_number(text);
+        (message, format!("{hint} that is not negative"))
+    })
+}
+
+/// Decimal, or hexadecimal behind `0x`; leading zeros mean nothing.
+fn magnitude(digits: &str) -> Option<u64> {
+    let (digits, base) = digits.strip_prefix("0x").map_or((digits, 10), |digits| (digits, 16));
+    let is_plain = !digits.is_empty() && digits.chars().all(|digit| digit.is_digit(base));
+    is_plain.then(|| u64::from_str_radix(digits, base).ok()).flatten()
+}
+
+fn no_number(text: &str) -> Mistake {
+    (format!("{text:?} is no whole number, or too large"), "write a whole number".to_owned())
+}
+
+pub(super) fn duration(text: &str) -> Result<Duration, Mistake> {
+    parse_duration(text).map_err(|expected| match magnitude(text) {
+        Some(number) => (format!("{text:?} has no unit"), format!("write {number}s for seconds")),
+        None => (format!("{text:?} is no duration"), expected),
+    })
+}

@@ -1,0 +1,194 @@
+//! YAML and JSON, brought into the form that all formats share.
+//!
+//! ```text
+//!  key: value                 an entry of the section without a name
+//!  section: {key: [a, b]}     two entries of a section
+//!  section: {own: {key: a}}   an entry of a section with a name of its own
+//! ```
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::Spanned;
+
+use super::document::{Entry, Part, Shape};
+use crate::{ConfigFile, Problems};
+
+/// Reads the whole text. One that cannot be read has no parts.
+pub(super) fn parse(file: &ConfigFile) -> (Vec<Part>, Problems) {
+    match file.yaml::<Mapping>() {
+        Ok(document) => (Reader { text: file.text() }.document(document), Problems::new()),
+        Err(problems) => (Vec::new(), problems),
+    }
+}
+
+struct Mapping(Vec<(Spanned<String>, Spanned<Node>)>);
+
+enum Node {
+    Null,
+    Text(String),
+    /// A number or a boolean, as the parser shows it. Where it is meant as text, what is written counts: `007`.
+    Other(String),
+    List(Vec<Spanned<Node>>),
+    Mapping(Mapping),
+}
+
+struct Reader<'a> {
+    text: &'a str,
+}
+
+impl Reader<'_> {
+    fn document(&self, document: Mapping) -> Vec<Part> {
+        let mut parts = vec![part("", None, 1)];
+        for (key, value) in document.0 {
+            match value.value {
+                Node::Mapping(section) => parts.extend(self.section(&key, section)),
+                _ => parts[0].entries.extend(self.entries(&key, value)),
+            }
+        }
+        parts
+    }
+
+    fn section(&self, name: &Spanned<String>, section: Mapping) -> Vec<Part> {
+        let mut parts = vec![part(&name.value, None, line(name))];
+        for (key, value) in section.0 {
+            match value.value {
+                Node::Mapping(own) => {
+                    let entries = own.0.into_iter().flat_map(|(key, value)| self.entries(&key, value)).collect();
+                    parts.push(Part { entries, ..part(&name.value, Some(&key.value), line(&key)) });
+                }
+                _ => parts[0].entries.extend(self.entries(&key, value)),
+            }
+        }
+        // One that has only sections with names of their own is not there without such a name.
+        if parts.len() > 1 && parts[0].entries.is_empty() {
+            parts.remove(0);
+        }
+        parts
+    }
+
+    /// A key with its value, or with each of its values; without any if it is null.
+    fn entries(&self, key: &Spanned<String>, value: Spanned<Node>) -> Vec<Entry> {
+        let entry = |value, shape| Entry { key: key.value.clone(), value, line: line(key), shape };
+        let raw = self.raw(&value);
+        match value.value {
+            Node::Null => Vec::new(),
+            // Without quotes it may still be a boolean of older versions of YAML, such as yes.
+            Node::Text(text) if raw.as_ref() == Some(&text) => vec![entry(Some(text), Shape::Plain)],
+            Node::Text(text) => vec![entry(Some(text), Shape::Quoted)],
+            Node::Other(shown) => vec![entry(Some(raw.unwrap_or(shown)), Shape::Plain)],
+            Node::Mapping(_) => vec![entry(None, Shape::Mapping)],
+            Node::List(items) if items.is_empty() => vec![entry(None, Shape::Item)],
+            Node::List(items) => items.into_iter().map(|item| self.item(item, entry)).collect(),
+        }
+    }
+
+    fn item(&self, item: Spanned<Node>, entry: impl Fn(Option<String>, Shape) -> Entry) -> Entry {
+        let raw = self.raw(&item);
+        match item.value {
+            Node::Text(text) => entry(Some(text), Shape::Item),
+            Node::Other(shown) => entry(Some(raw.unwrap_or(shown)), Shape::Item),
+            Node::Null | Node::List(_) | Node::Mapping(_) => entry(None, Shape::Mapping),
+        }
+    }
+
+    /// A value as it is written.
+    fn raw(&self, value: &Spanned<Node>) -> Option<String> {
+        let span = value.defined.span();
+        let start = usize::try_from(span.byte_offset()?).ok()?;
+        let length = usize::try_from(span.byte_len()?).ok().filter(|length| *length > 0)?;
+        self.text.get(start..start + length).map(|raw| raw.trim().to_owned())
+    }
+}
+
+fn part(name: &str, own_name: Option<&str>, line: usize) -> Part {
+    Part { name: name.to_owned(), own_name: own_name.map(str::to_owned), line, entries: Vec::new() }
+}
+
+fn line(key: &Spanned<String>) -> usize {
+    usize::try_from(key.referenced.line()).unwrap_or_default()
+}
+
+// ---- from the parser
+
+impl<'de> Deserialize<'de> for Mapping {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Mapping, D::Error> {
+        struct Keys;
+        impl<'de> Visitor<'de> for Keys {
+            type Value = Mapping;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("keys with values")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Mapping, A::Error> {
+                mapping(map)
+            }
+        }
+        deserializer.deserialize_map(Keys)
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Node, D::Error> {
+        deserializer.deserialize_any(Nodes)
+    }
+}
+
+struct Nodes;
+
+impl<'de> Visitor<'de> for Nodes {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Node, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Node, E> {
+        Ok(Node::Text(text.to_owned()))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
+        Ok(Node::Other(value.to_string()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
+        Ok(Node::Other(value.to_string()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
+        Ok(Node::Other(value.to_string()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
+        Ok(Node::Other(value.to_string()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Node::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Node, A::Error> {
+        mapping(map).map(Node::Mapping)
+    }
+}
+
+fn mapping<'de, A: MapAccess<'de>>(mut map: A) -> Result<Mapping, A::Error> {
+    let mut entries = Vec::new();
+    while let Some(entry) = map.next_entry()? {
+        entries.push(entry);
+    }
+    Ok(Mapping(entries))
+}
