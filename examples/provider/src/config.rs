@@ -1,16 +1,15 @@
 //! The provider's `--cloud-config`.
 
-use bowline_config::{ConfigFile, Problem, Problems};
-use serde::Deserialize;
+use bowline_config::table::{Format, Section, Table, Unknown, keys};
+use bowline_config::{ConfigFile, Environment, Problem, Problems};
 
-/// Where the cloud is, and who we are.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Config {
-    /// `http://HOST:PORT`.
-    pub endpoint: String,
-    /// What the cloud knows us by.
-    pub token: String,
+keys! {
+    /// Where the cloud is, and who we are.
+    #[derive(Debug, Clone)]
+    pub struct Config {
+        endpoint: String = "endpoint", "", "`http://HOST:PORT`. Required.";
+        token: String = "token", "", "The token of the account. Required.";
+    }
 }
 
 impl Config {
@@ -18,23 +17,24 @@ impl Config {
     pub(crate) const TEMPLATE: &str = "\
 # Where the cloud is.
 endpoint: http://acme.example:8080
-# What the cloud knows us by.
+# The token of the account.
 token: change-me
 ";
 
-    /// Reads the file and says all that is wrong with it, not only the first.
+    /// Reads the file and reports everything that is wrong with it, not only the first.
     pub(crate) fn read(file: Option<&ConfigFile>) -> Result<Config, Problems> {
         let Some(file) = file else {
             return Err(Problem::flag("cloud-config", "acme needs one").hint("with endpoint and token").into());
         };
-        let config: Config = file.yaml()?;
+        let table = Table { format: Format::Yaml, unknown: Unknown::Refuse, sections: Section::document::<Config>() };
+        let settings = table.read(Some(file), &Environment::default())?;
+        let (config, view): (Config, _) = (settings.section(""), settings.view(""));
         let mut problems = Problems::new();
         if !config.endpoint.starts_with("http://") {
-            let problem = Problem::file(file.path(), None, format!("{:?} is no http:// address", config.endpoint));
-            problems.push(problem.field("endpoint"));
+            problems.push(view.problem(&Config::endpoint, format!("{:?} is no http:// address", config.endpoint)));
         }
         if config.token.is_empty() {
-            problems.push(Problem::file(file.path(), None, "is empty").field("token"));
+            problems.push(view.problem(&Config::token, "is empty"));
         }
         if problems.is_empty() { Ok(config) } else { Err(problems) }
     }

@@ -3,122 +3,85 @@
 use std::path::PathBuf;
 
 use bowline_cloud::{LoadBalancerCapabilities, RouteCapabilities};
-use bowline_config::{ConfigFile, Problem, Problems, Secret};
+use bowline_config::table::{Format, Key, Section, Table, Unknown, keys};
+use bowline_config::{ConfigFile, Environment, Problems, Secret};
 use bowline_core::IpFamily;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::client::Endpoint;
 
-/// The provider's configuration file. Every key may be left out. What is switched off is off for the provider only; the
-/// cloud can still do it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Config {
-    /// Where the cloud listens (`bowline cloud --listen`).
-    pub endpoint: String,
-    /// What the cloud knows its users by (`bowline cloud --token-file`), if it asks.
-    pub token: Option<Secret>,
-    /// The same in a file of its own, whose last line break does not count. It is read when the provider is built.
-    pub token_file: Option<PathBuf>,
-    /// What its provider IDs start with: two local clouds in one cluster need two.
-    pub id_prefix: String,
-    /// Whether `list` is offered.
-    pub listing: bool,
-    /// How many machines a page of a listing is asked to hold; the cloud may send fewer.
-    pub page_size: usize,
-    /// How many machines one lookup names; 1 asks one by one. No more than the cloud's page size.
-    pub batch_lookup: usize,
-    /// How many calls may be under way at once.
-    pub max_parallel: usize,
-    /// Whether a node without provider ID is looked for by its name.
-    pub lookup_by_name: bool,
-    /// Whether a stopped machine is told from a running one.
-    pub shutdown_state: bool,
-    /// Whether zone and region are told.
-    pub zones: bool,
-    /// Whether further labels are told.
-    pub additional_labels: bool,
-    /// Whether the pod ranges that the cloud leads to a machine are told, and can be assigned.
-    pub pod_ranges: bool,
-    /// What is offered of balancing load.
-    pub load_balancers: LoadBalancerConfig,
-    /// What is offered of leading pod ranges to machines.
-    pub routes: RouteConfig,
+keys! {
+    /// The provider's configuration file. Every key may be left out. What is switched off is off for the provider only; the
+    /// cloud can still do it.
+    #[derive(Debug, Clone, PartialEq, Serialize)]
+    #[serde(rename_all = "camelCase")]
+    pub struct Config {
+        endpoint: String = "endpoint", "http://127.0.0.1:7480", "Where the cloud listens (`bowline cloud --listen`).";
+        token: Option<Secret> = "token", "",
+            "What the cloud knows its users by (`bowline cloud --token-file`), if it asks.";
+        token_file: Option<PathBuf> = "tokenFile", "",
+            "The same in a file of its own, whose last line break does not count. It is read when the provider is built.";
+        id_prefix: String = "idPrefix", "local",
+            "What its provider IDs start with: two local clouds in one cluster need two.";
+        listing: bool = "listing", "true", "Whether `list` is offered.";
+        page_size: usize = "pageSize", "100",
+            "How many machines a page of a listing is asked to hold; the cloud may send fewer.";
+        batch_lookup: usize = "batchLookup", "100",
+            "How many machines one lookup names; 1 asks one by one. No more than the cloud's page size.";
+        max_parallel: usize = "maxParallel", "8", "How many calls may be under way at once.";
+        lookup_by_name: bool = "lookupByName", "true", "Whether a node without provider ID is looked for by its name.";
+        shutdown_state: bool = "shutdownState", "true", "Whether a stopped machine is told from a running one.";
+        zones: bool = "zones", "true", "Whether zone and region are told.";
+        additional_labels: bool = "additionalLabels", "true", "Whether further labels are told.";
+        pod_ranges: bool = "podRanges", "false",
+            "Whether the pod ranges that the cloud leads to a machine are told, and can be assigned.";
+        ["loadBalancers"] load_balancers: LoadBalancerConfig, "What is offered of balancing load.";
+        ["routes"] routes: RouteConfig, "What is offered of leading pod ranges to machines.";
+    }
 }
 
-/// What the provider offers of balancing load. As with all of [`Config`], what is switched off is off for the provider only.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct LoadBalancerConfig {
-    /// Whether load is balanced at all.
-    pub enabled: bool,
-    /// TCP ports.
-    pub tcp: bool,
-    /// UDP ports.
-    pub udp: bool,
-    /// TCP and UDP ports on one balancer.
-    pub mixed_protocols: bool,
-    /// Who may connect can be limited.
-    pub source_ranges: bool,
-    /// Connections of one client can stay together.
-    pub session_affinity: bool,
-    /// Only nodes with a pod of the Service get traffic.
-    pub local_traffic_policy: bool,
-    /// The client's address can be told to the backend.
-    pub proxy_protocol: bool,
-    /// The user may choose the address.
-    pub requested_address: bool,
-    /// A leaving node keeps its connections for a while.
-    pub drain: bool,
-    /// Several Services may share one address.
-    pub shared: bool,
-    /// Balancers that are reached from inside only.
-    pub internal: bool,
-    /// Silent connections can be closed after a chosen time.
-    pub idle_timeout: bool,
-    /// Path, port and interval of health checks can be chosen.
-    pub health_check_settings: bool,
-    /// A balancer that exists can become a Service's.
-    pub adoption: bool,
-    /// A balancer can be left behind.
-    pub retention: bool,
-    /// Families of addresses.
-    pub ip_families: Vec<IpFamily>,
-    /// Two families on one balancer.
-    pub dual_stack: bool,
-    /// How many balancers one question is about; 1 asks one by one. No more than the cloud's page size.
-    pub batch_observe: usize,
-    /// Ports per balancer; without a limit if left out.
-    pub max_ports: Option<usize>,
-    /// Machines per balancer; without a limit if left out.
-    pub max_targets: Option<usize>,
+keys! {
+    /// What the provider offers of balancing load. As with all of [`Config`], what is switched off is off for the provider only.
+    #[derive(Debug, Clone, PartialEq, Serialize)]
+    #[serde(rename_all = "camelCase")]
+    pub struct LoadBalancerConfig {
+        enabled: bool = "enabled", "true", "Whether load is balanced at all.";
+        tcp: bool = "tcp", "true", "TCP ports.";
+        udp: bool = "udp", "true", "UDP ports.";
+        mixed_protocols: bool = "mixedProtocols", "true", "TCP and UDP ports on one balancer.";
+        source_ranges: bool = "sourceRanges", "true", "Who may connect can be limited.";
+        session_affinity: bool = "sessionAffinity", "true", "Connections of one client can stay together.";
+        local_traffic_policy: bool = "localTrafficPolicy", "true", "Only nodes with a pod of the Service get traffic.";
+        proxy_protocol: bool = "proxyProtocol", "true", "The client's address can be told to the backend.";
+        requested_address: bool = "requestedAddress", "true", "The user may choose the address.";
+        drain: bool = "drain", "true", "A leaving node keeps its connections for a while.";
+        shared: bool = "shared", "true", "Several Services may share one address.";
+        internal: bool = "internal", "true", "Balancers that are reached from inside only.";
+        idle_timeout: bool = "idleTimeout", "true", "Silent connections can be closed after a chosen time.";
+        health_check_settings: bool = "healthCheckSettings", "true",
+            "Path, port and interval of health checks can be chosen.";
+        adoption: bool = "adoption", "true", "A balancer that exists can become a Service's.";
+        retention: bool = "retention", "true", "A balancer can be left behind.";
+        ip_families: Vec<IpFamily> = "ipFamilies", "IPv4, IPv6", "Families of addresses.";
+        dual_stack: bool = "dualStack", "true", "Two families on one balancer.";
+        batch_observe: usize = "batchObserve", "100",
+            "How many balancers one question is about; 1 asks one by one. No more than the cloud's page size.";
+        max_ports: Option<usize> = "maxPorts", "", "Ports per balancer; without a limit if left out.";
+        max_targets: Option<usize> = "maxTargets", "", "Machines per balancer; without a limit if left out.";
+    }
 }
 
-/// What the provider offers of leading pod ranges to machines.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct RouteConfig {
-    /// Whether there are routes at all.
-    pub enabled: bool,
-    /// Families of addresses.
-    pub ip_families: Vec<IpFamily>,
-    /// Routes per cluster; without a limit if left out, or 0.
-    pub max_routes: Option<usize>,
-    /// How many calls may be under way at once.
-    pub max_parallel: usize,
-    /// Whether the addresses that a route was made with are told, so that it is made anew when the Node's change.
-    pub node_addresses: bool,
-}
-
-impl Default for RouteConfig {
-    fn default() -> RouteConfig {
-        RouteConfig {
-            enabled: true,
-            ip_families: vec![IpFamily::IPv4, IpFamily::IPv6],
-            max_routes: None,
-            max_parallel: 200,
-            node_addresses: false,
-        }
+keys! {
+    /// What the provider offers of leading pod ranges to machines.
+    #[derive(Debug, Clone, PartialEq, Serialize)]
+    #[serde(rename_all = "camelCase")]
+    pub struct RouteConfig {
+        enabled: bool = "enabled", "true", "Whether there are routes at all.";
+        ip_families: Vec<IpFamily> = "ipFamilies", "IPv4, IPv6", "Families of addresses.";
+        max_routes: Option<usize> = "maxRoutes", "", "Routes per cluster; without a limit if left out, or 0.";
+        max_parallel: usize = "maxParallel", "200", "How many calls may be under way at once.";
+        node_addresses: bool = "nodeAddresses", "false",
+            "Whether the addresses that a route was made with are told, so that it is made anew when the Node's change.";
     }
 }
 
@@ -138,50 +101,22 @@ impl RouteConfig {
     }
 
     /// The keys whose values make no sense, and what would be right.
-    fn mistakes(&self) -> Vec<(&'static str, String)> {
+    fn mistakes(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         if self.max_parallel == 0 {
-            mistakes.push(("routes.maxParallel", "must be at least 1".to_owned()));
+            mistakes.push((ROUTES, RouteConfig::max_parallel, "must be at least 1".to_owned()));
         }
-        mistakes.extend(family_mistake("routes.ipFamilies", &self.ip_families));
+        mistakes.extend(family_mistake(ROUTES, RouteConfig::ip_families, &self.ip_families));
         mistakes
     }
 }
 
 /// A family that is left out, or that stands there twice.
-fn family_mistake(key: &'static str, families: &[IpFamily]) -> Option<(&'static str, String)> {
+fn family_mistake(section: &'static str, key: Key, families: &[IpFamily]) -> Option<Mistake> {
     match families {
         [_] => None,
         [first, second] if first != second => None,
-        _ => Some((key, "must be IPv4, IPv6, or both, each once".to_owned())),
-    }
-}
-
-impl Default for LoadBalancerConfig {
-    fn default() -> LoadBalancerConfig {
-        LoadBalancerConfig {
-            enabled: true,
-            tcp: true,
-            udp: true,
-            mixed_protocols: true,
-            source_ranges: true,
-            session_affinity: true,
-            local_traffic_policy: true,
-            proxy_protocol: true,
-            requested_address: true,
-            drain: true,
-            shared: true,
-            internal: true,
-            idle_timeout: true,
-            health_check_settings: true,
-            adoption: true,
-            retention: true,
-            ip_families: vec![IpFamily::IPv4, IpFamily::IPv6],
-            dual_stack: true,
-            batch_observe: 100,
-            max_ports: None,
-            max_targets: None,
-        }
+        _ => Some((section, key, "must be IPv4, IPv6, or both, each once".to_owned())),
     }
 }
 
@@ -218,45 +153,48 @@ impl LoadBalancerConfig {
     }
 
     /// The keys whose values make no sense, and what would be right.
-    fn mistakes(&self) -> Vec<(&'static str, String)> {
+    fn mistakes(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         let numbers = [
-            ("loadBalancers.batchObserve", Some(self.batch_observe)),
-            ("loadBalancers.maxPorts", self.max_ports),
-            ("loadBalancers.maxTargets", self.max_targets),
+            (LoadBalancerConfig::batch_observe, Some(self.batch_observe)),
+            (LoadBalancerConfig::max_ports, self.max_ports),
+            (LoadBalancerConfig::max_targets, self.max_targets),
         ];
         let zeros = numbers.into_iter().filter(|(_, number)| *number == Some(0));
-        mistakes.extend(zeros.map(|(key, _)| (key, "must be at least 1".to_owned())));
+        mistakes.extend(zeros.map(|(key, _)| (LOAD_BALANCERS, key, "must be at least 1".to_owned())));
         if self.enabled && !self.tcp && !self.udp {
             let message = "neither TCP nor UDP is left; set one of them to true, or loadBalancers.enabled to false";
-            mistakes.push(("loadBalancers.udp", message.to_owned()));
+            mistakes.push((LOAD_BALANCERS, LoadBalancerConfig::udp, message.to_owned()));
         }
-        mistakes.extend(family_mistake("loadBalancers.ipFamilies", &self.ip_families));
+        mistakes.extend(family_mistake(LOAD_BALANCERS, LoadBalancerConfig::ip_families, &self.ip_families));
         mistakes
     }
 }
 
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            endpoint: "http://127.0.0.1:7480".to_owned(),
-            token: None,
-            token_file: None,
-            id_prefix: "local".to_owned(),
-            listing: true,
-            page_size: 100,
-            batch_lookup: 100,
-            max_parallel: 8,
-            lookup_by_name: true,
-            shutdown_state: true,
-            zones: true,
-            additional_labels: true,
-            pod_ranges: false,
-            load_balancers: LoadBalancerConfig::default(),
-            routes: RouteConfig::default(),
-        }
-    }
+/// A key with an invalid value, by its section, and what would be right.
+type Mistake = (&'static str, Key, String);
+
+const LOAD_BALANCERS: &str = "loadBalancers";
+const ROUTES: &str = "routes";
+
+/// What the file may say.
+fn table() -> Table {
+    Table { format: Format::Yaml, unknown: Unknown::Refuse, sections: Section::document::<Config>() }
 }
+
+/// The reference page.
+pub(crate) fn reference() -> String {
+    HEAD.to_owned() + &table().reference()
+}
+
+const HEAD: &str = "\
+# The local cloud: configuration
+
+<!-- Made by `cargo xtask generate` from providers/local/src/config.rs; change that instead. -->
+
+The YAML or JSON file that `--cloud-config` names for `--cloud-provider=local`. Every key may be left out. A capability that is switched \
+off is off for the provider only; the cloud still has it.
+";
 
 impl Config {
     /// A file to start from.
@@ -265,12 +203,13 @@ impl Config {
 endpoint: http://127.0.0.1:7480
 ";
 
-    /// Reads the file and says all that is wrong with it.
+    /// Reads the file and reports everything that is wrong with it.
     pub fn read(file: &ConfigFile) -> Result<Config, Problems> {
-        let config: Config = file.yaml()?;
+        let settings = table().read(Some(file), &Environment::default())?;
+        let config: Config = settings.section("");
         let mut problems = Problems::new();
-        for (key, message) in config.mistakes().into_iter().chain(config.token_mistake()) {
-            problems.push(Problem::file(file.path(), line_of(file.text(), key), message).field(key));
+        for (section, key, message) in config.mistakes().into_iter().chain(config.token_mistake()) {
+            problems.push(settings.view(section).problem(&key, message));
         }
         if problems.is_empty() { Ok(config) } else { Err(problems) }
     }
@@ -287,36 +226,39 @@ endpoint: http://127.0.0.1:7480
     }
 
     /// Nothing of a credential is quoted.
-    fn token_mistake(&self) -> Option<(&'static str, String)> {
-        let key = if self.token_file.is_some() { "tokenFile" } else { "token" };
+    fn token_mistake(&self) -> Option<Mistake> {
+        let key = if self.token_file.is_some() { Config::token_file } else { Config::token };
         if self.token.is_some() && self.token_file.is_some() {
-            return Some((key, "is given beside token; one of them is enough".to_owned()));
+            return Some(("", key, "is given beside token; one of them is enough".to_owned()));
         }
         match self.credential() {
-            Err(error) => Some((key, format!("cannot be read ({error}); name a file with the token in it"))),
+            Err(error) => Some(("", key, format!("cannot be read ({error}); name a file with the token in it"))),
             Ok(Some(token)) if !is_bearer(token.reveal()) => {
-                Some((key, "is no token: it must be one word of letters, digits and -._~+/=".to_owned()))
+                Some(("", key, "is no token: it must be one word of letters, digits and -._~+/=".to_owned()))
             }
             Ok(_) => None,
         }
     }
 
     /// The keys whose values make no sense, and what would be right.
-    fn mistakes(&self) -> Vec<(&'static str, String)> {
+    fn mistakes(&self) -> Vec<Mistake> {
         let prefix = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'+');
         let mut mistakes = Vec::new();
         if let Err(error) = Endpoint::parse(&self.endpoint) {
-            mistakes.push(("endpoint", error.to_string()));
+            mistakes.push(("", Config::endpoint, error.to_string()));
         }
         if self.id_prefix.is_empty() || !self.id_prefix.bytes().all(prefix) {
             let message =
                 format!("{:?} cannot stand before \"://\"; use letters, digits, '-', '.', '+'", self.id_prefix);
-            mistakes.push(("idPrefix", message));
+            mistakes.push(("", Config::id_prefix, message));
         }
-        let numbers =
-            [("pageSize", self.page_size), ("batchLookup", self.batch_lookup), ("maxParallel", self.max_parallel)];
+        let numbers = [
+            (Config::page_size, self.page_size),
+            (Config::batch_lookup, self.batch_lookup),
+            (Config::max_parallel, self.max_parallel),
+        ];
         let zeros = numbers.into_iter().filter(|(_, number)| *number == 0);
-        mistakes.extend(zeros.map(|(key, _)| (key, "must be at least 1".to_owned())));
+        mistakes.extend(zeros.map(|(key, _)| ("", key, "must be at least 1".to_owned())));
         mistakes.extend(self.load_balancers.mistakes());
         mistakes.extend(self.routes.mistakes());
         mistakes
@@ -327,28 +269,6 @@ endpoint: http://127.0.0.1:7480
 fn is_bearer(token: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
     !token.is_empty() && token.bytes().all(fits)
-}
-
-/// The line, from 1, on which a key stands; `None` if it is not written plainly. Mappings may have keys in common: of
-/// several lines it is the one that is indented least, in a mapping the first one below its name.
-fn line_of(text: &str, path: &str) -> Option<usize> {
-    let lines = |key| text.lines().enumerate().filter(move |(_, line)| names(line, key));
-    let indent = |line: &str| line.len() - line.trim_start().len();
-    let outermost = |key| lines(key).min_by_key(|(_, line)| indent(line));
-    let found = match path.split_once('.') {
-        None => outermost(path),
-        Some((mapping, key)) => {
-            let (start, name) = outermost(mapping)?;
-            lines(key).find(|(index, line)| *index > start && indent(line) > indent(name))
-        }
-    };
-    found.map(|(index, _)| index + 1)
-}
-
-/// The line begins with this key.
-fn names(line: &str, key: &str) -> bool {
-    let line = line.trim_start_matches(['{', ' ', '"', '\'']);
-    line.strip_prefix(key).is_some_and(|rest| rest.trim_start_matches(['"', '\'', ' ']).starts_with(':'))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bowline_cloud::{
     BuildContext, Capabilities, CloudProvider, Error, ErrorKind, Factory, InstanceCapabilities, Instances,
-    LoadBalancers, ProviderInfo, Result, Routes,
+    LoadBalancers, ProviderInfo, Reference, Result, Routes,
 };
 use bowline_config::{Problem, Problems};
 
@@ -15,6 +15,8 @@ use crate::client::{Client, Endpoint};
 use crate::{Config, LocalCloud};
 
 const NAME: &str = "local";
+/// Pages for `docs/reference`.
+const REFERENCES: &[Reference] = &[Reference { topic: "config", page: crate::config::reference }];
 const SUMMARY: &str = "a small cloud on this machine, for trying things out and for tests";
 
 /// The provider for a [`LocalCloud`], in this process or over HTTP.
@@ -131,7 +133,7 @@ pub fn factory() -> Factory {
         // The endpoint was checked when the configuration was read; the default one is right.
         Ok(provider.map_err(|error| Problem::flag("cloud-config", error.to_string()))?.of_cluster(context))
     };
-    Factory::new(NAME, SUMMARY, Config::TEMPLATE, build)
+    Factory { references: REFERENCES, ..Factory::new(NAME, SUMMARY, Config::TEMPLATE, build) }
 }
 
 /// The kind `local`, for a cloud in this process.
