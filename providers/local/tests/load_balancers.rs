@@ -15,6 +15,7 @@ use bowline_local::{
     Balancer, BalancerCheck, BalancerOptions, BalancerSettings, CloudError, CloudOptions, Config, Fault, FaultSpec,
     Listener, LocalCloud, LocalProvider, NewBalancer,
 };
+use bowline_simulator::drive::Driver;
 
 struct World {
     cloud: LocalCloud,
@@ -32,7 +33,7 @@ impl World {
     }
 
     async fn observe(&self, wish: &LoadBalancerWish) -> Result<Option<LoadBalancerState>, Error> {
-        self.provider.observe(std::slice::from_ref(wish)).await.remove(0)
+        Driver::new(&self.provider).observe(wish).await
     }
 
     async fn plan(&self, wish: &LoadBalancerWish) -> Result<Plan, Error> {

@@ -14,6 +14,7 @@ use bowline_core::{Address, AddressType, IpMode, LoadBalancerSpec, LoadBalancerW
 use bowline_local::{
     BalancerOptions, CloudOptions, Config, LocalCloud, LocalProvider, ManagementClient, NewMachine, serve,
 };
+use bowline_simulator::drive::Driver;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinHandle;
@@ -98,12 +99,8 @@ impl World {
 
     /// Brings it about; where clients connect.
     async fn converge(&self, wish: &LoadBalancerWish) -> Vec<IpAddr> {
-        let state = self.provider.observe(std::slice::from_ref(wish)).await.remove(0).unwrap();
-        for step in self.provider.plan(wish, state.as_ref()).unwrap().steps {
-            self.provider.apply(&wish.key, &step).await.unwrap();
-        }
-        let state = self.provider.observe(std::slice::from_ref(wish)).await.remove(0).unwrap();
-        let ingress = state.map(|state| state.status.ingress).unwrap_or_default();
+        let settled = Driver::new(&self.provider).settle(&mut wish.clone()).await.unwrap();
+        let ingress = settled.state.map(|state| state.status.ingress).unwrap_or_default();
         ingress.iter().map(|entry| entry.ip.as_ref().unwrap().parse().unwrap()).collect()
     }
 }

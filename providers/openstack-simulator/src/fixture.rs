@@ -1,7 +1,6 @@
 //! What every simulated cloud has from the start: a project with a network behind a router, and an external network.
 
-use std::net::IpAddr;
-
+use bowline_simulator::addresses::{hosts, range};
 use serde_json::{Value, json};
 
 use crate::identity::{ApplicationCredential, Project, Trust, User};
@@ -127,33 +126,14 @@ pub(crate) fn add_network(state: &mut State, fields: Value) -> String {
 
 /// A subnet of which all addresses but the first, which is the gateway's, can be had.
 pub(crate) fn add_subnet(state: &mut State, network: &str, name: &str, cidr: &str) -> String {
-    let hosts = |cidr: &str| {
-        let net = cidr.parse::<ipnet::IpNet>().ok()?;
-        let (first, second) = (after(net.network())?, after(after(net.network())?)?);
-        let last = if net.addr().is_ipv4() { before(net.broadcast())? } else { net.broadcast() };
-        Some((first, second, last))
-    };
     let version = if cidr.contains(':') { 6 } else { 4 };
     let mut fields = json!({"name": name, "network_id": network, "cidr": cidr, "ip_version": version});
-    if let Some((gateway, start, end)) = hosts(cidr) {
-        fields["gateway_ip"] = json!(gateway.to_string());
-        fields["allocation_pools"] = json!([{"start": start.to_string(), "end": end.to_string()}]);
+    if let Some((gateway, last)) = cidr.parse().ok().and_then(hosts) {
+        let start = range(gateway, last).nth(1);
+        fields["gateway_ip"] = json!(gateway);
+        fields["allocation_pools"] = json!([{"start": start, "end": last}]);
     }
     add(state, Kind::Subnet, fields)
-}
-
-fn after(ip: IpAddr) -> Option<IpAddr> {
-    Some(match ip {
-        IpAddr::V4(ip) => IpAddr::V4(ip.to_bits().checked_add(1)?.into()),
-        IpAddr::V6(ip) => IpAddr::V6(ip.to_bits().checked_add(1)?.into()),
-    })
-}
-
-fn before(ip: IpAddr) -> Option<IpAddr> {
-    Some(match ip {
-        IpAddr::V4(ip) => IpAddr::V4(ip.to_bits().checked_sub(1)?.into()),
-        IpAddr::V6(ip) => IpAddr::V6(ip.to_bits().checked_sub(1)?.into()),
-    })
 }
 
 fn add_group(state: &mut State, name: &str) -> String {
@@ -164,7 +144,7 @@ fn add_group(state: &mut State, name: &str) -> String {
 /// A router with an address outside, and the gateway's address of the network.
 fn router(state: &mut State) {
     let outside = state.records.get(Kind::Subnet, &state.fixture.external_subnet).cloned().unwrap_or_default();
-    let address = addresses::allocate(&state.records, &outside, None).map(|ip| addresses::fixed_ip(&outside, ip));
+    let address = addresses::allocate(state, &outside, None).map(|ip| addresses::fixed_ip(&outside, ip));
     let addresses: Vec<Value> = address.into_iter().collect();
     let network = state.fixture.external_network.clone();
     let gateway = json!({"network_id": network, "external_fixed_ips": addresses, "enable_snat": true});

@@ -1,19 +1,15 @@
 //! What a test does to the cloud past its services, and what it sees of it.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
+use bowline_simulator::Work;
 use serde_json::{Value, json};
 
-use crate::faults::FaultSpec;
 use crate::fixture::{self, Fixture};
 use crate::identity::Identity;
-use crate::journal::Entry;
-use crate::options::{Options, Work};
+use crate::options::Options;
 use crate::records::{Kind, Record, object};
-use crate::simulator::Simulator;
+use crate::simulator::{Simulator, State};
 use crate::wire::Body;
-use crate::{faults::Fault, network, octavia, secrets};
+use crate::{network, octavia, secrets};
 
 impl Simulator {
     /// The IDs of what every simulated cloud has.
@@ -102,7 +98,7 @@ impl Simulator {
     /// Makes a secret or a container of Barbican, and returns its ID.
     pub fn add_secret(&self, kind: Kind, name: &str) -> String {
         let state = &mut *self.state();
-        let (id, date) = (state.ids.uuid(), state.clock.without_zone());
+        let (id, date) = (state.ids.uuid(), state.without_zone());
         let record = secrets::blank(kind, &id, name, &date, &state.fixture.user);
         state.records.of_mut(kind).insert("", record);
         id
@@ -122,10 +118,10 @@ impl Simulator {
 
     /// From now on a subnet has no address left, or as many as are free.
     pub fn exhaust(&self, subnet: &str, exhausted: bool) {
-        let records = &mut self.state().records;
+        let state = &mut *self.state();
         match exhausted {
-            true => records.exhausted.insert(subnet.to_owned()),
-            false => records.exhausted.remove(subnet),
+            true => state.exhausted.insert(subnet.to_owned()),
+            false => state.exhausted.remove(subnet),
         };
     }
 
@@ -151,78 +147,11 @@ impl Simulator {
 
     /// The next changes that Octavia begins, this many, end in ERROR.
     pub fn fail_work(&self, changes: u64) {
-        self.state().work.failures = changes;
-    }
-
-    /// From now on those who look see what there is at this moment; what is written is written. `false` ends it.
-    pub fn freeze_view(&self, frozen: bool) {
-        let state = &mut *self.state();
-        octavia::settle(state);
-        state.shown = frozen.then(|| state.records.clone());
-    }
-
-    /// How long every call takes from now on.
-    pub fn set_latency(&self, latency: Duration) {
-        self.state().options.latency = latency;
-    }
-
-    /// From now on, goes wrong like this, beside what it does already; the number takes it back.
-    pub fn inject(&self, fault: FaultSpec) -> u64 {
-        self.state().faults.inject(fault)
-    }
-
-    /// Takes a fault back.
-    pub fn repair(&self, number: u64) {
-        self.state().faults.repair(number);
-    }
-
-    /// Takes all faults back.
-    pub fn repair_all(&self) {
-        self.state().faults.repair_all();
-    }
-
-    /// The caller crashes: so many more calls are carried out, and the answer of the last is lost. Every call after it
-    /// fails and does nothing. [`repair_all`](Simulator::repair_all) is the restart.
-    pub fn crash_after(&self, calls: u64) {
-        let answered = calls.saturating_sub(1);
-        if calls > 0 {
-            self.inject(FaultSpec::always(Fault::AnswerLost).after(answered).times(1));
-        }
-        self.inject(FaultSpec::always(Fault::Lost).after(calls));
-    }
-
-    /// All calls, in order, whether they are forgotten or not.
-    pub fn all_calls(&self) -> Vec<Entry> {
-        self.state().journal.all().to_vec()
-    }
-
-    /// The calls so far, in order.
-    pub fn journal(&self) -> Vec<Entry> {
-        self.state().journal.entries().to_vec()
-    }
-
-    /// How often each kind of call was made: `GET ports`, `PUT pools/{id}/members`.
-    pub fn counts(&self) -> BTreeMap<String, u64> {
-        self.state().journal.counts()
-    }
-
-    /// How many calls were made.
-    pub fn calls(&self) -> u64 {
-        self.state().journal.entries().len() as u64
-    }
-
-    /// The calls so far that changed something, or would have.
-    pub fn writes(&self) -> Vec<Entry> {
-        self.state().journal.entries().iter().filter(|entry| entry.is_write).cloned().collect()
-    }
-
-    /// Forgets the calls so far.
-    pub fn forget_calls(&self) {
-        self.state().journal.forget();
+        self.state().work.fail_next(changes);
     }
 }
 
-fn shown(state: &crate::simulator::State, kind: Kind, record: &Record) -> Record {
+fn shown(state: &State, kind: Kind, record: &Record) -> Record {
     match kind {
         Kind::LoadBalancer | Kind::Listener | Kind::Pool | Kind::Member | Kind::HealthMonitor => {
             octavia::view(state, kind, record)

@@ -22,33 +22,26 @@
 //! assert_eq!(cloud.records(Kind::Server).len(), 1);
 //! ```
 
-mod clock;
 mod compute;
-mod faults;
 mod fixture;
-mod golden;
 mod hands;
 mod identity;
-mod journal;
 mod listing;
 mod network;
 mod octavia;
 mod options;
 mod records;
 mod secrets;
-mod serve;
 mod servers;
 mod simulator;
+mod skeletons;
 mod wire;
 
-pub use faults::{Fault, FaultSpec};
+pub use bowline_simulator::{Detail, Entry, Fault, FaultSpec, Golden, Lost, Server, Work};
 pub use fixture::Fixture;
-pub use golden::{Detail, Golden};
 pub use identity::{ApplicationCredential, Domain, Identity, Project, Trust, User};
-pub use journal::Entry;
-pub use options::{Endpoint, Options, REGION, Work, catalog};
+pub use options::{Endpoint, Options, REGION, catalog};
 pub use records::{Kind, Record};
-pub use serve::Server;
 pub use servers::{NewPort, NewServer};
-pub use simulator::{Lost, Simulator};
+pub use simulator::{Simulator, State};
 pub use wire::Service;

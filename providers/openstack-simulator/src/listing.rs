@@ -1,9 +1,10 @@
 //! Lists: filters, fields and pages, each as its service has them.
 
+use bowline_simulator::listing;
 use serde_json::{Value, json};
 
 use crate::records::{Fields, Record};
-use crate::wire::{Call, Reply, Service};
+use crate::wire::{Call, Service};
 
 /// Query parameters that are about the list and not about what is in it.
 const ABOUT_THE_LIST: [&str; 7] = ["limit", "marker", "fields", "sort_key", "sort_dir", "sort", "page_reverse"];
@@ -31,18 +32,7 @@ pub(crate) fn passes(record: &Record, field: &str, values: &[&str]) -> bool {
         "tags-any" => has_any(record, values),
         "not-tags" => !has_all(record, values),
         "not-tags-any" => !has_any(record, values),
-        _ => record.get(field).is_some_and(|held| values.iter().any(|value| is(held, value))),
-    }
-}
-
-fn is(held: &Value, value: &str) -> bool {
-    match held {
-        Value::String(text) => text == value,
-        Value::Bool(held) => ["true", "1"].contains(&value.to_ascii_lowercase().as_str()) == *held,
-        Value::Number(number) => number.to_string() == value,
-        Value::Array(list) => list.iter().any(|held| is(held, value)),
-        Value::Null => value.is_empty(),
-        Value::Object(_) => false,
+        _ => record.get(field).is_some_and(|held| values.iter().any(|value| listing::is(held, value))),
     }
 }
 
@@ -85,30 +75,16 @@ pub(crate) struct Page {
 
 /// The records after the marker, at most as many as the limit says. `Err` if the marker is not among them.
 pub(crate) fn page(call: &Call, records: Vec<Record>, limit: Option<usize>) -> Result<Page, String> {
-    let start = match call.value("marker") {
-        None => 0,
-        Some(marker) => match records.iter().position(|record| record.text("id") == marker) {
-            Some(at) => at + 1,
-            None => return Err(marker.to_owned()),
-        },
-    };
-    let records: Vec<_> = records.into_iter().skip(start).take(limit.unwrap_or(usize::MAX)).collect();
-    let id = |record: Option<&Record>| record.map(|record| record.text("id").to_owned());
-    let full = limit.is_some_and(|limit| limit > 0 && records.len() == limit);
-    let (first, last) = (id(records.first()), id(records.last()));
-    let items = records.into_iter().map(|record| shown(call, record)).collect();
-    Ok(Page { items, next: last.filter(|_| full), first })
+    let marker = call.value("marker");
+    let page = listing::Page::after(records, marker, limit).ok_or_else(|| marker.unwrap_or_default().to_owned())?;
+    let (next, first) = (page.last().filter(|_| page.is_full), page.first());
+    Ok(Page { items: page.records.into_iter().map(|record| shown(call, record)).collect(), next, first })
 }
 
 /// The limit that a call asks for, but no more than the service gives.
-pub(crate) fn limit(call: &Call, most: Option<usize>) -> Result<Option<usize>, String> {
-    let Some(asked) = call.value("limit") else { return Ok(most) };
-    let asked: usize = asked.parse().map_err(|_| asked.to_owned())?;
-    let asked = (asked > 0).then_some(asked);
-    Ok(match (asked, most) {
-        (Some(asked), Some(most)) => Some(asked.min(most)),
-        (asked, most) => asked.or(most),
-    })
+pub(crate) fn limit(call: &Call, largest: Option<usize>) -> Result<Option<usize>, String> {
+    let asked = call.value("limit").map(|asked| asked.parse().map_err(|_| asked.to_owned())).transpose()?;
+    Ok(listing::limit(asked, largest))
 }
 
 /// The URL of another page: this call's, from this marker, with its filters or without.
@@ -130,11 +106,4 @@ pub(crate) fn link(call: &Call, rel: &str, marker: &str, filters: bool, reverse:
     }
     let url = call.url(&call.path.join("/"));
     json!({"rel": rel, "href": format!("{url}?{}", query.finish())})
-}
-
-/// An answer with one thing of this name.
-pub(crate) fn one(status: u16, name: &str, value: impl Into<Value>) -> Reply {
-    let mut body = Record::new();
-    body.insert(name.to_owned(), value.into());
-    Reply::json(status, Value::Object(body))
 }

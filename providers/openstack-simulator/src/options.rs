@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bowline_simulator::Work;
+
 use crate::wire::Service;
 
 /// How a simulated cloud is set up. The default has one project with a network, a router and an external network, answers
@@ -40,17 +42,6 @@ pub struct Options {
     pub quotas: Vec<(String, u64)>,
     /// Whether a connection is closed after each answer, as behind uWSGI.
     pub close_connections: bool,
-}
-
-/// How long Octavia works on a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
-    /// It says PENDING in its answer, and is done when asked again.
-    Instantly,
-    /// It takes this long.
-    Taking(Duration),
-    /// It ends when the test says so.
-    UntilTold,
 }
 
 /// An endpoint of the catalog.

@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::identity;
 use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
+use crate::skeletons::fields;
 use crate::wire::{Call, Outcome, Reply};
 
 pub(crate) fn answer(state: &mut State, call: &Call) -> Outcome {
@@ -37,26 +38,12 @@ fn not_found(description: &str) -> Reply {
 
 /// A secret or container of this ID.
 pub(crate) fn blank(kind: Kind, id: &str, name: &str, date: &str, creator: &str) -> Record {
-    let collection = if kind == Kind::Secret { "secrets" } else { "containers" };
-    let mut record = crate::records::object(json!({
-        "id": id, "name": name, "status": "ACTIVE", "created": date, "updated": date, "creator_id": creator,
-    }));
-    let reference = format!("http://openstack.invalid/key-manager/v1/{collection}/{id}");
-    match kind {
-        Kind::Secret => {
-            record.set("secret_ref", reference);
-            record.set("secret_type", "opaque");
-            for nothing in ["algorithm", "bit_length", "mode", "expiration"] {
-                record.set(nothing, serde_json::Value::Null);
-            }
-            record.set("content_types", json!({"default": "application/octet-stream"}));
-        }
-        _ => {
-            record.set("container_ref", reference);
-            record.set("type", "certificate");
-            record.set("secret_refs", json!([]));
-            record.set("consumers", json!([]));
-        }
+    let (reference, collection) =
+        if kind == Kind::Secret { ("secret_ref", "secrets") } else { ("container_ref", "containers") };
+    let mut record = fields("barbican", kind);
+    for (field, text) in [("id", id), ("name", name), ("created", date), ("updated", date), ("creator_id", creator)] {
+        record.set(field, text);
     }
+    record.set(reference, format!("http://openstack.invalid/key-manager/v1/{collection}/{id}"));
     record
 }

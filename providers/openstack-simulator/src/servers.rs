@@ -135,12 +135,12 @@ fn add(state: &mut State, new: NewServer) -> String {
 }
 
 fn skeleton(state: &State) -> Record {
-    let date = state.clock.with_zone();
+    let date = state.with_zone();
     object(json!({
         "status": "ACTIVE", "tenant_id": state.fixture.project, "user_id": state.fixture.user, "hostId": "52ef6391",
         "image": {"id": "024007fc-ff2e-44c6-bc62-3fa4e93be7c9"}, "created": date, "updated": date,
         "accessIPv4": "", "accessIPv6": "", "OS-DCF:diskConfig": "MANUAL", "progress": 0, "config_drive": "",
-        "key_name": null, "OS-SRV-USG:launched_at": state.clock.without_zone() + ".000000",
+        "key_name": null, "OS-SRV-USG:launched_at": state.without_zone() + ".000000",
         "OS-SRV-USG:terminated_at": null, "security_groups": [{"name": "k8s-nodes"}], "OS-EXT-STS:task_state": null,
         "OS-EXT-STS:vm_state": "active", "OS-EXT-STS:power_state": 1, "os-extended-volumes:volumes_attached": [],
     }))
@@ -152,7 +152,7 @@ fn add_port(state: &mut State, server: &str, zone: &str, new: NewPort) -> (Strin
     let subnet: Record = state.records.get(Kind::Subnet, subnet).cloned().unwrap_or_default();
     let mut ips = new.addresses;
     if ips.is_empty() {
-        ips.extend(addresses::allocate(&state.records, &subnet, None));
+        ips.extend(addresses::allocate(state, &subnet, None));
     }
     let fixed_ips: Vec<Value> = ips.iter().map(|ip| addresses::fixed_ip(&subnet, *ip)).collect();
     let (mac, group) = (state.ids.mac(), state.fixture.security_group.clone());

@@ -1,18 +1,13 @@
-//! The cloud as a whole: it takes a request, lets faults have their way, and asks the service.
+//! The cloud as a whole: its state, and which service answers.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use serde_json::json;
+use bowline_simulator::{Clock, Ids, Locked, Operation, Views};
 
-use crate::clock::{Clock, Ids};
-use crate::faults::{Fault, Faults, Mishap};
 use crate::fixture::{self, Fixture};
 use crate::identity::Identity;
-use crate::journal::Journal;
 use crate::octavia::{self, Workload};
 use crate::options::Options;
 use crate::records::Records;
@@ -21,27 +16,22 @@ use crate::{compute, identity, network, secrets};
 
 /// A simulated OpenStack. Clones are the same cloud.
 ///
-/// [`answer`](Simulator::answer) is the cloud's side of the wire: such calls are slow, fail and are counted as the cloud is
-/// told to. All other methods are the test's hands: they are instant, never fail on purpose and are not counted.
+/// Faults, the journal and serving are those of [`bowline_simulator::Simulator`].
 #[derive(Clone)]
 pub struct Simulator {
-    state: Arc<Mutex<State>>,
+    cloud: bowline_simulator::Simulator<State>,
 }
 
-/// The connection broke before there was an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lost;
+impl Deref for Simulator {
+    type Target = bowline_simulator::Simulator<State>;
 
-impl std::fmt::Display for Lost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the connection broke before there was an answer")
+    fn deref(&self) -> &Self::Target {
+        &self.cloud
     }
 }
 
-impl std::error::Error for Lost {}
-
 /// All that changes.
-pub(crate) struct State {
+pub struct State {
     pub(crate) options: Options,
     pub(crate) clock: Clock,
     pub(crate) ids: Ids,
@@ -49,17 +39,16 @@ pub(crate) struct State {
     pub(crate) identity: Identity,
     pub(crate) records: Records,
     pub(crate) work: Workload,
-    pub(crate) faults: Faults,
-    pub(crate) journal: Journal,
-    /// What is shown to those who look, if that is not what there is.
-    pub(crate) shown: Option<Records>,
     /// The most of each kind that the project may have.
     pub(crate) quotas: BTreeMap<String, u64>,
+    /// Subnets that have no address left, whatever their size.
+    pub(crate) exhausted: BTreeSet<String>,
 }
 
 impl Simulator {
     /// A cloud with a project, a network, a router and an external network, and no server yet.
     pub fn new(options: Options) -> Simulator {
+        let (latency, close_connections) = (options.latency, options.close_connections);
         let mut state = State {
             clock: Clock::new(),
             ids: Ids::default(),
@@ -67,130 +56,66 @@ impl Simulator {
             identity: Identity::default(),
             records: Records::default(),
             work: Workload::default(),
-            faults: Faults::default(),
-            journal: Journal::default(),
-            shown: None,
+            exhausted: BTreeSet::new(),
             quotas: options.quotas.iter().cloned().collect(),
             options,
         };
         fixture::furnish(&mut state);
-        Simulator { state: Arc::new(Mutex::new(state)) }
+        let cloud = bowline_simulator::Simulator::new(state);
+        cloud.set_latency(latency);
+        cloud.close_connections(close_connections);
+        Simulator { cloud }
     }
 
-    /// Answers as the service would that the path begins with: `/identity`, `/compute`, `/network`, `/load-balancer` or
-    /// `/key-manager`.
-    pub async fn answer(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Lost> {
-        let Some(call) = Call::read(request) else {
-            return Ok(Reply::text(404, "there is no such service").into_response());
-        };
-        let template = call.template();
-        let (number, mishap) = self.begin(&call, &template);
-        if !mishap.delay.is_zero() {
-            tokio::time::sleep(mishap.delay).await;
-        }
-        let reply = self.meet(&call, mishap.ending).await?;
-        self.state().journal.answered(number, reply.status);
-        Ok(reply.into_response())
-    }
-
-    /// The call is counted, and what becomes of it is settled.
-    fn begin(&self, call: &Call, template: &str) -> (usize, Mishap) {
-        let state = &mut *self.state();
-        let number = state.journal.note(call, template);
-        let mut mishap = state.faults.strike(call, template);
-        mishap.delay = mishap.delay.saturating_add(state.options.latency);
-        (number, mishap)
-    }
-
-    async fn meet(&self, call: &Call, ending: Option<Fault>) -> Result<Reply, Lost> {
-        let serve = || self.state().serve(call);
-        Ok(match ending {
-            None | Some(Fault::Slow(_)) => serve(),
-            Some(Fault::Answer(status, body)) => failing(status, body),
-            Some(Fault::Throttled(after)) => throttled(after),
-            Some(Fault::Lost) => return Err(Lost),
-            Some(Fault::AnswerLost) => {
-                serve();
-                return Err(Lost);
-            }
-            Some(Fault::Garbled) => {
-                serve();
-                Reply::text(200, "{\"serv")
-            }
-            Some(Fault::Empty) => self.state().serve_nothing(call),
-            Some(Fault::Hanging) => std::future::pending().await,
-        })
-    }
-
-    /// Nothing here leaves the state half changed, so a panic elsewhere under the lock spoils nothing.
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn state(&self) -> Locked<'_, State> {
+        self.cloud.service()
     }
 }
 
-impl State {
-    /// What the service says.
-    fn serve(&mut self, call: &Call) -> Reply {
-        octavia::settle(self);
-        if call.is_read() && self.shown.is_some() && call.service != Service::Identity {
-            return self.seeing_the_past(|state| state.serve_now(call));
-        }
-        self.serve_now(call)
-    }
-
-    fn serve_now(&mut self, call: &Call) -> Reply {
+impl bowline_simulator::Service for State {
+    fn answer(&mut self, call: &bowline_simulator::Call) -> Reply {
+        let Some(call) = Call::read(call) else { return Reply::text(404, "there is no such service") };
         let outcome = match call.service {
-            Service::Identity => identity::answer(self, call),
-            Service::Compute => compute::answer(self, call),
-            Service::Network => network::answer(self, call),
-            Service::LoadBalancer => octavia::answer(self, call),
-            Service::KeyManager => secrets::answer(self, call),
+            Service::Identity => identity::answer(self, &call),
+            Service::Compute => compute::answer(self, &call),
+            Service::Network => network::answer(self, &call),
+            Service::LoadBalancer => octavia::answer(self, &call),
+            Service::KeyManager => secrets::answer(self, &call),
         };
         outcome.unwrap_or_else(|refusal| refusal)
     }
 
-    /// As if there were nothing: lists are empty, and so is the answer to who asks for one thing.
-    fn serve_nothing(&mut self, call: &Call) -> Reply {
-        if !call.is_read() || call.service == Service::Identity {
-            return self.serve(call);
-        }
-        let past = self.shown.replace(Records::default());
-        let reply = self.seeing_the_past(|state| state.serve_now(call));
-        self.shown = past;
-        if reply.status == 404 { Reply::json(200, json!({})) } else { reply }
+    fn operation(&self, call: &bowline_simulator::Call) -> Operation {
+        Call::read(call).map_or_else(|| Operation::of_path(call), |call| call.operation())
     }
 
-    fn seeing_the_past(&mut self, look: impl FnOnce(&mut State) -> Reply) -> Reply {
-        let Some(past) = self.shown.take() else { return look(self) };
-        let present = std::mem::replace(&mut self.records, past);
-        let reply = look(self);
-        self.shown = Some(std::mem::replace(&mut self.records, present));
-        reply
+    fn settle(&mut self) {
+        octavia::settle(self);
     }
 
+    fn views(&mut self) -> Option<&mut dyn Views> {
+        Some(&mut self.records)
+    }
+}
+
+impl State {
     /// The most of this kind that the project may have.
     pub(crate) fn quota(&self, name: &str) -> Option<u64> {
         self.quotas.get(name).copied()
     }
-}
 
-/// A body that is given is sent as it is; without one there is what a proxy would say.
-fn failing(status: u16, body: String) -> Reply {
-    if body.is_empty() {
-        let title = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
-        let title = title.unwrap_or("Unknown");
-        return Reply::json(status, json!({"error": {"code": status, "title": title, "message": title}}));
+    /// The date as Neutron and Nova write it.
+    pub(crate) fn with_zone(&self) -> String {
+        self.clock.format("%Y-%m-%dT%H:%M:%SZ")
     }
-    match serde_json::from_str(&body) {
-        Ok(value) => Reply::json(status, value),
-        Err(_) => Reply::text(status, body),
-    }
-}
 
-fn throttled(after: Option<Duration>) -> Reply {
-    let reply = Reply::text(429, "Too Many Requests");
-    match after {
-        Some(after) => reply.with("retry-after", after.as_secs().to_string()),
-        None => reply,
+    /// The date as Octavia writes it.
+    pub(crate) fn without_zone(&self) -> String {
+        self.clock.format("%Y-%m-%dT%H:%M:%S")
+    }
+
+    /// The date after this time as Keystone writes it.
+    pub(crate) fn with_micros(&self, ahead: Duration) -> String {
+        self.clock.date_in(ahead).strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string()
     }
 }

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use bowline_cloud::layers::{LayerOptions, Layered};
 use bowline_cloud::{CloudProvider, Freshness};
 use bowline_core::{InstanceRef, InstanceState, ProviderId};
-use bowline_http::{Client, Failure};
 use bowline_openstack::config::{Credential, Global, Scope, User};
 use bowline_openstack::{Config, OpenStack};
 use bowline_openstack_simulator::{NewServer, Options, Simulator};
@@ -111,10 +110,6 @@ fn provider(simulator: &Simulator) -> Arc<dyn CloudProvider> {
         },
         ..Config::default()
     };
-    let (cloud, timeout) = (simulator.clone(), config.request_timeout);
-    let handler = move |request| {
-        let cloud = cloud.clone();
-        async move { cloud.answer(request).await.map_err(|lost| Failure::Broken(lost.to_string())) }
-    };
-    Arc::new(OpenStack::over(config, Client::in_process(Arc::new(handler), timeout)))
+    let client = simulator.client(config.request_timeout);
+    Arc::new(OpenStack::over(config, client))
 }

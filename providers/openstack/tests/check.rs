@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bowline_cloud::{CloudProvider, ErrorKind, Surroundings};
 use bowline_config::{ConfigFile, Environment, Problems};
-use bowline_http::{Client, Failure};
 use bowline_openstack::{Config, OpenStack, factory};
 use bowline_openstack_simulator::{Endpoint, Fault, FaultSpec, Fixture, Kind, Options, Service, Simulator};
 use serde_json::json;
@@ -23,12 +22,7 @@ fn provider(cloud: &Simulator, lines: &str) -> OpenStack {
     let (surroundings, cluster) = (Surroundings::default(), "kubernetes".into());
     let file = cloud_conf("http://openstack/identity", &cloud.fixture(), lines);
     let config = Config::read(&surroundings.context(Some(&file), &cluster)).unwrap();
-    let cloud = cloud.clone();
-    let handler = move |request| {
-        let cloud = cloud.clone();
-        async move { cloud.answer(request).await.map_err(|_| Failure::Broken("lost".to_owned())) }
-    };
-    OpenStack::over(config, Client::in_process(Arc::new(handler), Duration::from_secs(60)))
+    OpenStack::over(config, cloud.client(Duration::from_secs(60)))
 }
 
 /// All findings, as `what: ok` or `what: kind`.
@@ -272,7 +266,7 @@ async fn a_provider_that_is_built_from_a_file_reaches_its_cloud() {
     let server = cloud.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
     // What is on this machine is asked without a proxy.
     let environment = Environment::from_iter([("HTTP_PROXY", "http://127.0.0.1:1")]);
-    let provider = built("", &server.auth_url(), &cloud.fixture(), environment).unwrap();
+    let provider = built("", &(server.url() + "/identity/v3"), &cloud.fixture(), environment).unwrap();
     provider.start().await.unwrap();
     for _ in 0..20 {
         provider.check().await.unwrap();

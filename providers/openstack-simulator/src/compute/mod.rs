@@ -1,15 +1,13 @@
 //! Nova: servers and flavors.
 
-mod pattern;
-
+use regex::{Regex, RegexBuilder};
 use serde_json::{Value, json};
 
 use crate::identity;
-use crate::listing::{self, one};
+use crate::listing;
 use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
-use pattern::Pattern;
 
 pub(crate) fn answer(state: &mut State, call: &Call) -> Outcome {
     let resource = call.resource();
@@ -39,15 +37,12 @@ fn servers(state: &State, call: &Call) -> Outcome {
         let message = "Policy doesn't allow os_compute_api:servers:detail:get_all_tenants to be performed.";
         return Err(Reply::json(403, json!({"forbidden": {"code": 403, "message": message}})));
     }
-    let pattern = match call.value("name") {
-        Some(text) => Some(Pattern::read(text).ok_or_else(|| bad_name(text))?),
-        None => None,
-    };
+    let pattern = call.value("name").map(pattern).transpose()?;
     let most = Some(state.options.servers_per_page);
     let limit = listing::limit(call, most).map_err(|limit| bad_limit(&limit))?;
     // Nova shows the newest first.
     let newest = state.records.of(Kind::Server).oldest_first().into_iter().rev().map(|row| &row.record);
-    let wanted = newest.filter(|server| pattern.as_ref().is_none_or(|name| name.matches(server.text("name"))));
+    let wanted = newest.filter(|server| pattern.as_ref().is_none_or(|name| name.is_match(server.text("name"))));
     let records = wanted.map(|server| shown(state, call, server)).collect();
     let page =
         listing::page(call, records, limit).map_err(|marker| bad_request(&format!("marker [{marker}] not found")))?;
@@ -58,10 +53,15 @@ fn servers(state: &State, call: &Call) -> Outcome {
     Ok(Reply::json(200, body))
 }
 
+/// Nova's database finds a pattern anywhere in the name and, in MySQL, in either case.
+fn pattern(text: &str) -> Result<Regex, Reply> {
+    RegexBuilder::new(text).case_insensitive(true).build().map_err(|_| bad_name(text))
+}
+
 fn server(state: &State, call: &Call, id: &str) -> Outcome {
     let missing = || not_found(&format!("Instance {id} could not be found."));
     let server = state.records.get(Kind::Server, id).ok_or_else(missing)?;
-    Ok(one(200, "server", shown(state, call, server)))
+    Ok(Reply::one(200, "server", shown(state, call, server)))
 }
 
 fn flavors(state: &State, call: &Call) -> Reply {
@@ -77,13 +77,13 @@ fn brief(state: &State, call: &Call, servers: bool) -> Reply {
         shown.retain(|field, _| ["id", "name", "links"].contains(&field.as_str()));
         shown.into()
     });
-    one(200, many, rows.collect::<Vec<Value>>())
+    Reply::one(200, many, rows.collect::<Vec<Value>>())
 }
 
 fn flavor(state: &State, call: &Call, id: &str) -> Outcome {
     let missing = || not_found(&format!("Flavor {id} could not be found."));
     let flavor = state.records.get(Kind::Flavor, id).ok_or_else(missing)?;
-    Ok(one(200, "flavor", with_links(call, flavor, "flavors")))
+    Ok(Reply::one(200, "flavor", with_links(call, flavor, "flavors")))
 }
 
 fn shown(state: &State, call: &Call, server: &Record) -> Record {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::credentials::{Domain, Project, Proof, Scope};
-use crate::clock::Ids;
 use crate::options::Endpoint;
 use crate::simulator::State;
 use crate::wire::Call;
+use bowline_simulator::Ids;
 
 /// The token, as its answer shows it.
 pub(super) fn token(state: &State, call: &Call, proof: &Proof, scope: &Scope) -> Value {
@@ -21,8 +21,8 @@ pub(super) fn token(state: &State, call: &Call, proof: &Proof, scope: &Scope) ->
         },
         // One of this token, and one of each that it comes from.
         "audit_ids": proof.methods.iter().map(|_| "o0c67lUxQyeLnL0bKX6K4g").collect::<Vec<_>>(),
-        "expires_at": state.clock.with_micros(state.options.token_lifetime),
-        "issued_at": state.clock.with_micros(Duration::ZERO),
+        "expires_at": state.with_micros(state.options.token_lifetime),
+        "issued_at": state.with_micros(Duration::ZERO),
     });
     match scope {
         Scope::Nothing => return token,

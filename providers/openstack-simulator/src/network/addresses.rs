@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use bowline_simulator::addresses::range;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use crate::records::{Fields, Kind, Record, Records};
+use crate::records::{Fields, Kind, Record, Records, Row};
+use crate::simulator::State;
 
 /// Why a subnet gives no address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +22,8 @@ pub(crate) enum Refused {
 }
 
 /// A free address of the subnet, or this one if it is free.
-pub(crate) fn allocate(records: &Records, subnet: &Record, wanted: Option<IpAddr>) -> Result<IpAddr, Refused> {
-    let taken = taken(records, subnet);
+pub(crate) fn allocate(state: &State, subnet: &Record, wanted: Option<IpAddr>) -> Result<IpAddr, Refused> {
+    let taken = taken(&state.records, subnet);
     if let Some(wanted) = wanted {
         let is_inside = net(subnet).is_some_and(|net| net.contains(&wanted));
         return match (is_inside, taken.contains(&wanted)) {
@@ -30,10 +32,14 @@ pub(crate) fn allocate(records: &Records, subnet: &Record, wanted: Option<IpAddr
             (true, false) => Ok(wanted),
         };
     }
-    if records.exhausted.contains(subnet.text("id")) {
+    if state.exhausted.contains(subnet.text("id")) {
         return Err(Refused::Exhausted);
     }
-    pools(subnet).into_iter().flat_map(hosts).find(|ip| !taken.contains(ip)).ok_or(Refused::Exhausted)
+    pools(subnet)
+        .into_iter()
+        .flat_map(|(start, end)| range(start, end))
+        .find(|ip| !taken.contains(ip))
+        .ok_or(Refused::Exhausted)
 }
 
 /// The fixed IP of a port, as it is written.
@@ -60,7 +66,7 @@ pub(crate) fn net(subnet: &Record) -> Option<IpNet> {
 
 fn taken(records: &Records, subnet: &Record) -> BTreeSet<IpAddr> {
     let network = subnet.text("network_id");
-    let on_network = |row: &&crate::records::Row| row.record.text("network_id") == network;
+    let on_network = |row: &&Row| row.record.text("network_id") == network;
     let ports = records.of(Kind::Port).iter().filter(on_network).flat_map(|row| of_port(&row.record));
     let floating =
         records.of(Kind::FloatingIp).iter().filter_map(|row| row.record.text("floating_ip_address").parse().ok());
@@ -79,17 +85,4 @@ fn pools(subnet: &Record) -> Vec<(IpAddr, IpAddr)> {
     let pools = subnet.get("allocation_pools").and_then(Value::as_array).into_iter().flatten();
     let end = |pool: &Value, end| pool.get(end)?.as_str()?.parse().ok();
     pools.filter_map(|pool| Some((end(pool, "start")?, end(pool, "end")?))).collect()
-}
-
-/// All addresses from one to another; those of a pool with mixed families are none.
-fn hosts((start, end): (IpAddr, IpAddr)) -> Box<dyn Iterator<Item = IpAddr>> {
-    match (start, end) {
-        (IpAddr::V4(start), IpAddr::V4(end)) => {
-            Box::new((start.to_bits()..=end.to_bits()).map(|bits| IpAddr::V4(bits.into())))
-        }
-        (IpAddr::V6(start), IpAddr::V6(end)) => {
-            Box::new((start.to_bits()..=end.to_bits()).map(|bits| IpAddr::V6(bits.into())))
-        }
-        _ => Box::new(std::iter::empty()),
-    }
 }

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::addresses::{self, Refused};
 use super::ports::no_address_left;
 use super::{bad_request, check_fields, fault, not_found, quotas, routers, sent, skeletons, touch, view};
-use crate::listing::one;
 use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
@@ -27,7 +26,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     associate(state, &mut ip, &sent)?;
     state.records.of_mut(Kind::FloatingIp).insert("", with_status(ip.clone()));
     // Its agent has not heard of it yet.
-    Ok(one(201, "floatingip", view(state, Kind::FloatingIp, &ip)))
+    Ok(Reply::one(201, "floatingip", view(state, Kind::FloatingIp, &ip)))
 }
 
 pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
@@ -38,11 +37,11 @@ pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
         ip.set("description", description.clone());
     }
     associate(state, &mut ip, &sent)?;
-    touch(&mut ip, &state.clock.with_zone());
+    touch(&mut ip, &state.with_zone());
     if let Some(kept) = state.records.get_mut(Kind::FloatingIp, id) {
         *kept = with_status(ip.clone());
     }
-    Ok(one(200, "floatingip", view(state, Kind::FloatingIp, &ip)))
+    Ok(Reply::one(200, "floatingip", view(state, Kind::FloatingIp, &ip)))
 }
 
 fn with_status(mut ip: Record) -> Record {
@@ -89,7 +88,7 @@ fn take_address(state: &State, sent: &Record) -> Result<IpAddr, Reply> {
     let wanted: Option<IpAddr> = sent.text("floating_ip_address").parse().ok();
     let mut refused = Refused::Exhausted;
     for found in usable.iter().filter(|found| wanted.is_some() || found.get("ip_version") == Some(&json!(4))) {
-        match addresses::allocate(&state.records, found, wanted) {
+        match addresses::allocate(state, found, wanted) {
             Ok(address) => return Ok(address),
             Err(why) => refused = why,
         }

@@ -12,7 +12,7 @@ mod tags;
 use serde_json::{Value, json};
 
 use crate::identity;
-use crate::listing::{self, one};
+use crate::listing;
 use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
@@ -22,31 +22,25 @@ pub(crate) use security_groups::add as add_group;
 
 /// What is listed and looked at in the same way.
 const COLLECTIONS: [Collection; 7] = [
-    Collection { kind: Kind::Network, one: "network", many: "networks", fault: "NetworkNotFound", noun: "Network" },
-    Collection { kind: Kind::Subnet, one: "subnet", many: "subnets", fault: "SubnetNotFound", noun: "Subnet" },
-    Collection { kind: Kind::Port, one: "port", many: "ports", fault: "PortNotFound", noun: "Port" },
-    Collection { kind: Kind::Router, one: "router", many: "routers", fault: "RouterNotFound", noun: "Router" },
-    Collection {
-        kind: Kind::FloatingIp,
-        one: "floatingip",
-        many: "floatingips",
-        fault: "FloatingIPNotFound",
-        noun: "Floating IP",
-    },
-    Collection {
-        kind: Kind::SecurityGroup,
-        one: "security_group",
-        many: "security-groups",
-        fault: "SecurityGroupNotFound",
-        noun: "Security group",
-    },
-    Collection {
-        kind: Kind::SecurityGroupRule,
-        one: "security_group_rule",
-        many: "security-group-rules",
-        fault: "SecurityGroupRuleNotFound",
-        noun: "Security group rule",
-    },
+    Collection::new(Kind::Network, "network", "networks", "NetworkNotFound", "Network"),
+    Collection::new(Kind::Subnet, "subnet", "subnets", "SubnetNotFound", "Subnet"),
+    Collection::new(Kind::Port, "port", "ports", "PortNotFound", "Port"),
+    Collection::new(Kind::Router, "router", "routers", "RouterNotFound", "Router"),
+    Collection::new(Kind::FloatingIp, "floatingip", "floatingips", "FloatingIPNotFound", "Floating IP"),
+    Collection::new(
+        Kind::SecurityGroup,
+        "security_group",
+        "security-groups",
+        "SecurityGroupNotFound",
+        "Security group",
+    ),
+    Collection::new(
+        Kind::SecurityGroupRule,
+        "security_group_rule",
+        "security-group-rules",
+        "SecurityGroupRuleNotFound",
+        "Security group rule",
+    ),
 ];
 
 /// One kind of record, in the words of paths, bodies and faults.
@@ -59,6 +53,16 @@ pub(crate) struct Collection {
 }
 
 impl Collection {
+    const fn new(
+        kind: Kind,
+        one: &'static str,
+        many: &'static str,
+        fault: &'static str,
+        noun: &'static str,
+    ) -> Collection {
+        Collection { kind, one, many, fault, noun }
+    }
+
     fn of(kind: Kind) -> Option<&'static Collection> {
         COLLECTIONS.iter().find(|collection| collection.kind == kind)
     }
@@ -157,7 +161,7 @@ fn with_links(call: &Call, collection: &Collection, page: listing::Page, is_page
 fn get(state: &State, collection: &Collection, id: &str) -> Outcome {
     let record = state.records.get(collection.kind, id).filter(|record| is_visible(state, collection.kind, record));
     let record = record.ok_or_else(|| collection.not_found(id))?;
-    Ok(one(200, collection.one, view(state, collection.kind, record)))
+    Ok(Reply::one(200, collection.one, view(state, collection.kind, record)))
 }
 
 /// Whether the project may see it.

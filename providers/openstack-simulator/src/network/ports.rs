@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::addresses::{self, Refused};
 use super::{check_fields, check_revision, fault, not_found, quotas, sent, skeletons, touch, view};
-use crate::listing::one;
 use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
@@ -20,7 +19,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     let exhausted = || no_address_left(network);
     let mut fixed_ips = Vec::new();
     if let Some(subnet) = subnets.first() {
-        let ip = addresses::allocate(&state.records, subnet, None).map_err(|_: Refused| exhausted())?;
+        let ip = addresses::allocate(state, subnet, None).map_err(|_: Refused| exhausted())?;
         fixed_ips.push(addresses::fixed_ip(subnet, ip));
     }
     let mut port = skeletons::new(state, Kind::Port);
@@ -33,7 +32,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     }
     port.extend(sent);
     state.records.of_mut(Kind::Port).insert("", port.clone());
-    Ok(one(201, "port", port))
+    Ok(Reply::one(201, "port", port))
 }
 
 pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
@@ -45,7 +44,7 @@ pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
     check_security(port, &sent)?;
     sort_groups(&mut sent);
     complete_pairs(port, &mut sent)?;
-    let date = state.clock.with_zone();
+    let date = state.with_zone();
     let Some(port) = state.records.get_mut(Kind::Port, id) else { return Err(not_found(Kind::Port, id)) };
     // What is there already is no change: the revision stays.
     if sent.iter().any(|(field, value)| port.get(field) != Some(value)) {
@@ -53,7 +52,7 @@ pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
         touch(port, &date);
     }
     let port = port.clone();
-    Ok(one(200, "port", view(state, Kind::Port, &port)))
+    Ok(Reply::one(200, "port", view(state, Kind::Port, &port)))
 }
 
 /// Every group must exist.

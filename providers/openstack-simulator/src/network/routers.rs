@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::addresses;
 use super::{check_fields, check_revision, fault, not_found, sent, touch, view};
-use crate::listing::one;
 use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
@@ -53,14 +52,14 @@ fn write_routes(state: &mut State, id: &str, routes: Vec<Value>) -> Outcome {
 }
 
 fn write(state: &mut State, id: &str, change: Record) -> Outcome {
-    let date = state.clock.with_zone();
+    let date = state.with_zone();
     let Some(router) = state.records.get_mut(Kind::Router, id) else { return Err(not_found(Kind::Router, id)) };
     if change.iter().any(|(field, value)| router.get(field) != Some(value)) {
         router.extend(change);
         touch(router, &date);
     }
     let router = router.clone();
-    Ok(one(200, "router", view(state, Kind::Router, &router)))
+    Ok(Reply::one(200, "router", view(state, Kind::Router, &router)))
 }
 
 /// Every next hop must be in a subnet of the router, and not be the router itself.

@@ -4,7 +4,6 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::{bad_request, check_fields, fault, not_found, quotas, sent, skeletons, touch, view};
-use crate::listing::one;
 use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
@@ -55,7 +54,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     check_fields(Kind::SecurityGroup, &sent)?;
     quotas::check(state, "security_group", Kind::SecurityGroup)?;
     let group = add(state, sent);
-    Ok(one(201, "security_group", view(state, Kind::SecurityGroup, &group)))
+    Ok(Reply::one(201, "security_group", view(state, Kind::SecurityGroup, &group)))
 }
 
 /// A group with the rules that every new one has: all may leave.
@@ -79,12 +78,12 @@ pub(crate) fn add(state: &mut State, fields: Record) -> Record {
 pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
     let sent = sent(call, "security_group")?;
     check_fields(Kind::SecurityGroup, &sent)?;
-    let date = state.clock.with_zone();
+    let date = state.with_zone();
     let group = state.records.get_mut(Kind::SecurityGroup, id).ok_or_else(|| not_found(Kind::SecurityGroup, id))?;
     group.extend(sent);
     touch(group, &date);
     let group = group.clone();
-    Ok(one(200, "security_group", view(state, Kind::SecurityGroup, &group)))
+    Ok(Reply::one(200, "security_group", view(state, Kind::SecurityGroup, &group)))
 }
 
 pub(super) fn delete(state: &mut State, id: &str) -> Outcome {
@@ -111,7 +110,7 @@ pub(super) fn create_rule(state: &mut State, call: &Call) -> Outcome {
     let normal = rule.text("remote_ip_prefix").parse::<IpNet>().ok().map(|net| net.trunc().to_string());
     rule.set("normalized_cidr", normal);
     state.records.of_mut(Kind::SecurityGroupRule).insert("", rule.clone());
-    Ok(one(201, "security_group_rule", rule))
+    Ok(Reply::one(201, "security_group_rule", rule))
 }
 
 fn check_rule(rule: &Record) -> Result<(), Reply> {

@@ -54,7 +54,7 @@ pub(super) fn answer(state: &State, call: &Call, choice: Choice, rest: &[&str]) 
     match rest {
         _ if state.options.octavia_minor < choice.since => Err(no_such_path()),
         [] => list(call, choice),
-        [wanted] if choice.is(wanted) => Ok(listing::one(200, choice.words.0, listing::shown(call, choice.record))),
+        [wanted] if choice.is(wanted) => Ok(Reply::one(200, choice.words.0, listing::shown(call, choice.record))),
         [wanted] => Err(fault(404, &format!("{} {wanted} not found.", choice.noun))),
         _ => Err(no_such_path()),
     }

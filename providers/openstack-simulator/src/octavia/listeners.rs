@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{checks, fault, not_found, pools, quotas, sent, skeletons, view, work};
-use crate::listing::one;
+use super::{change, checks, fault, not_found, owner_of, pools, quotas, sent, skeletons, view, work};
 use crate::records::{Fields, Kind, Record, object};
 use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
@@ -20,7 +19,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     let before = state.records.clone();
     let listener = add(state, &balancer, sent).inspect_err(|_| state.records = before)?;
     work::begin(state, &balancer, &[], "PENDING_CREATE");
-    Ok(one(201, "listener", view(state, Kind::Listener, &listener)))
+    Ok(Reply::one(201, "listener", view(state, Kind::Listener, &listener)))
 }
 
 fn owner(sent: &mut Record) -> Result<String, Reply> {
@@ -43,7 +42,7 @@ pub(super) fn add(state: &mut State, balancer: &str, mut sent: Record) -> Result
     let mut listener = skeletons::new(state, Kind::Listener);
     listener.extend(sent);
     if let Some(pool) = pool {
-        listener.set("updated_at", state.clock.without_zone());
+        listener.set("updated_at", state.without_zone());
         listener.set("default_pool_id", pool_of(state, balancer, listener.text("protocol"), pool)?);
     }
     state.records.of_mut(Kind::Listener).insert(balancer, listener.clone());
@@ -81,33 +80,18 @@ fn family(protocol: &str) -> &str {
 }
 
 pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
-    let sent = sent(call, Kind::Listener)?;
+    let mut sent = sent(call, Kind::Listener)?;
     checks::changed_fields(state, Kind::Listener, &sent)?;
-    let balancer = balancer_of(state, id)?;
+    let balancer = owner_of(state, Kind::Listener, id)?;
     checks::listener(state, &sent, &provider(state, &balancer))?;
     let protocol = state.records.get(Kind::Listener, id).map_or("", |found| found.text("protocol"));
     checks::headers(&sent, protocol)?;
     checks::certificate(state, &sent)?;
     work::check_mutable(state, &balancer, (Kind::LoadBalancer, &balancer))?;
     work::begin(state, &balancer, &[(Kind::Listener, id)], "PENDING_UPDATE");
-    let Some(listener) = state.records.get_mut(Kind::Listener, id) else { return Err(not_found(Kind::Listener, id)) };
-    listener.extend(sent);
     // Nothing allowed in particular is everything allowed.
-    if listener.get("allowed_cidrs") == Some(&json!([])) {
-        listener.set("allowed_cidrs", Value::Null);
+    if sent.get("allowed_cidrs") == Some(&json!([])) {
+        sent.set("allowed_cidrs", Value::Null);
     }
-    let listener = listener.clone();
-    Ok(one(200, "listener", view(state, Kind::Listener, &listener)))
-}
-
-pub(super) fn delete(state: &mut State, id: &str) -> Outcome {
-    let balancer = balancer_of(state, id)?;
-    work::check_mutable(state, &balancer, (Kind::LoadBalancer, &balancer))?;
-    work::begin(state, &balancer, &[(Kind::Listener, id)], "PENDING_DELETE");
-    Ok(Reply::empty(204))
-}
-
-fn balancer_of(state: &State, id: &str) -> Result<String, Reply> {
-    let row = state.records.of(Kind::Listener).row(id);
-    row.map(|row| row.owner.clone()).ok_or_else(|| not_found(Kind::Listener, id))
+    change(state, Kind::Listener, id, sent)
 }

@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 
 use super::{
-    checks, choices, fault, listeners, not_found, pools, quotas, sent, server_fault, skeletons, view, views, work,
+    change, checks, choices, fault, listeners, not_found, pools, quotas, sent, server_fault, skeletons, views, work,
 };
-use crate::listing::one;
 use crate::network::addresses::{self, Refused};
 use crate::network::skeletons as neutron;
 use crate::records::{Fields, Kind, Record};
@@ -44,7 +43,7 @@ fn make(state: &mut State, sent: Record, vip: Vip, listeners: Vec<Record>, pools
         listeners::add(state, &id, listener)?;
     }
     work::begin(state, &id, &[], "PENDING_CREATE");
-    Ok(one(201, "loadbalancer", views::tree(state, &balancer)))
+    Ok(Reply::one(201, "loadbalancer", views::tree(state, &balancer)))
 }
 
 fn list(sent: &mut Record, field: &str) -> Vec<Record> {
@@ -124,7 +123,7 @@ fn give_vip(state: &mut State, balancer: &mut Record, vip: Vip) -> Result<(), Re
 /// A port for the VIP, as Octavia makes it: nobody's machine has it, so it is down.
 fn make_port(state: &mut State, balancer: &str, subnet_id: &str, wanted: Option<IpAddr>) -> Result<Record, Reply> {
     let subnet = state.records.get(Kind::Subnet, subnet_id).cloned().unwrap_or_default();
-    let ip = addresses::allocate(&state.records, &subnet, wanted);
+    let ip = addresses::allocate(state, &subnet, wanted);
     let ip = ip.map_err(|refused| no_address(refused, &subnet, wanted))?;
     let mut port = neutron::new(state, Kind::Port);
     port.set("name", format!("octavia-lb-{balancer}"));
@@ -189,12 +188,7 @@ pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
     work::check_state(state, id, &["ACTIVE"])?;
     check_tags(state, id, &sent)?;
     work::begin(state, id, &[], "");
-    let Some(balancer) = state.records.get_mut(Kind::LoadBalancer, id) else {
-        return Err(not_found(Kind::LoadBalancer, id));
-    };
-    balancer.extend(sent);
-    let balancer = balancer.clone();
-    Ok(one(200, "loadbalancer", view(state, Kind::LoadBalancer, &balancer)))
+    change(state, Kind::LoadBalancer, id, sent)
 }
 
 /// The same tag twice is more than Octavia's database takes, and what was there before is lost by then.

@@ -2,19 +2,18 @@
 
 use serde_json::Value;
 
-use super::{checks, fault, list, no_such_path, not_found, pools, quotas, sent, skeletons, view, work};
-use crate::listing::one;
+use super::{change, checks, fault, list, no_such_path, not_found, owner_of, quotas, sent, skeletons, work};
 use crate::records::{Fields, Kind, Record, object};
 use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
 
 pub(super) fn answer(state: &mut State, call: &Call, pool: &str, rest: &[&str]) -> Outcome {
-    let balancer = pools::balancer_of(state, pool).map_err(|refusal| no_pool(call, pool, refusal))?;
+    let balancer = owner_of(state, Kind::Pool, pool).map_err(|refusal| no_pool(call, pool, refusal))?;
     match (call.method.as_str(), rest) {
         ("GET", []) => list(state, call, Kind::Member, Some(pool)),
         ("GET", [id]) => {
             let member = state.records.get(Kind::Member, id).ok_or_else(|| not_found(Kind::Member, id))?;
-            Ok(one(200, "member", member.clone()))
+            Ok(Reply::one(200, "member", member.clone()))
         }
         ("PUT", []) => replace(state, call, &balancer, pool),
         ("POST", []) => create(state, call, &balancer, pool),
@@ -61,7 +60,7 @@ fn create(state: &mut State, call: &Call, balancer: &str, pool: &str) -> Outcome
     quotas::check(state, Kind::Member, 1)?;
     let member = add(state, pool, sent)?;
     work::begin(state, balancer, &[(Kind::Pool, pool)], "PENDING_UPDATE");
-    Ok(one(201, "member", member))
+    Ok(Reply::one(201, "member", member))
 }
 
 fn update(state: &mut State, call: &Call, balancer: &str, pool: &str, id: &str) -> Outcome {
@@ -70,10 +69,7 @@ fn update(state: &mut State, call: &Call, balancer: &str, pool: &str, id: &str) 
     state.records.get(Kind::Member, id).ok_or_else(|| not_found(Kind::Member, id))?;
     work::check_mutable(state, balancer, (Kind::Pool, pool))?;
     work::begin(state, balancer, &[(Kind::Pool, pool), (Kind::Member, id)], "PENDING_UPDATE");
-    let Some(member) = state.records.get_mut(Kind::Member, id) else { return Err(not_found(Kind::Member, id)) };
-    member.extend(sent);
-    let member = member.clone();
-    Ok(one(200, "member", view(state, Kind::Member, &member)))
+    change(state, Kind::Member, id, sent)
 }
 
 fn delete(state: &mut State, balancer: &str, pool: &str, id: &str) -> Outcome {

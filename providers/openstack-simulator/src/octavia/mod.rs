@@ -51,10 +51,10 @@ fn route(state: &mut State, call: &Call) -> Outcome {
         ("DELETE", ["loadbalancers", id]) => load_balancers::delete(state, call, id),
         ("POST", ["listeners"]) => listeners::create(state, call),
         ("PUT", ["listeners", id]) => listeners::update(state, call, id),
-        ("DELETE", ["listeners", id]) => listeners::delete(state, id),
+        ("DELETE", ["listeners", id]) => delete(state, Kind::Listener, id),
         ("POST", ["pools"]) => pools::create(state, call),
         ("PUT", ["pools", id]) => pools::update(state, call, id),
-        ("DELETE", ["pools", id]) => pools::delete(state, id),
+        ("DELETE", ["pools", id]) => delete(state, Kind::Pool, id),
         ("POST", ["healthmonitors"]) => monitors::create(state, call),
         ("PUT", ["healthmonitors", id]) => monitors::update(state, call, id),
         ("DELETE", ["healthmonitors", id]) => monitors::delete(state, id),
@@ -155,7 +155,29 @@ fn check_filters(state: &State, call: &Call, kind: Kind) -> Result<(), Reply> {
 fn get(state: &State, call: &Call, kind: Kind, id: &str) -> Outcome {
     let record = state.records.get(kind, id).ok_or_else(|| not_found(kind, id))?;
     let shown = listing::shown(call, view(state, kind, record));
-    Ok(listing::one(200, words(kind).0, shown))
+    Ok(Reply::one(200, words(kind).0, shown))
+}
+
+/// The ID of the owner of a record: the load balancer of a listener or pool, the pool of a monitor.
+fn owner_of(state: &State, kind: Kind, id: &str) -> Result<String, Reply> {
+    let row = state.records.of(kind).row(id).ok_or_else(|| not_found(kind, id))?;
+    Ok(row.owner.clone())
+}
+
+/// Writes what was sent, and shows the record.
+fn change(state: &mut State, kind: Kind, id: &str, sent: Record) -> Outcome {
+    let record = state.records.get_mut(kind, id).ok_or_else(|| not_found(kind, id))?;
+    record.extend(sent);
+    let record = record.clone();
+    Ok(Reply::one(200, words(kind).0, view(state, kind, &record)))
+}
+
+/// Deletes a listener or a pool.
+fn delete(state: &mut State, kind: Kind, id: &str) -> Outcome {
+    let balancer = owner_of(state, kind, id)?;
+    work::check_mutable(state, &balancer, (Kind::LoadBalancer, &balancer))?;
+    work::begin(state, &balancer, &[(kind, id)], "PENDING_DELETE");
+    Ok(Reply::empty(204))
 }
 
 /// A fault of the caller's, as Octavia words it.

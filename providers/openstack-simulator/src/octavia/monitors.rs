@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::{checks, fault, listeners, not_found, pools, quotas, sent, skeletons, view, work};
-use crate::listing::one;
+use super::{change, checks, fault, listeners, owner_of, quotas, sent, skeletons, view, work};
 use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
@@ -12,7 +11,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     let mut sent = sent(call, Kind::HealthMonitor)?;
     checks::new_fields(state, Kind::HealthMonitor, &sent)?;
     let pool = sent.remove("pool_id").and_then(|id| id.as_str().map(str::to_owned)).unwrap_or_default();
-    let balancer = pools::balancer_of(state, &pool)?;
+    let balancer = owner_of(state, Kind::Pool, &pool)?;
     if !state.records.of(Kind::HealthMonitor).owned_by(&pool).is_empty() {
         return Err(fault(409, "This pool already has a health monitor"));
     }
@@ -21,7 +20,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     quotas::check(state, Kind::HealthMonitor, 1)?;
     let monitor = add(state, &pool, sent);
     work::begin(state, &balancer, &[(Kind::Pool, &pool)], "PENDING_UPDATE");
-    Ok(one(201, "healthmonitor", view(state, Kind::HealthMonitor, &monitor)))
+    Ok(Reply::one(201, "healthmonitor", view(state, Kind::HealthMonitor, &monitor)))
 }
 
 /// Makes the monitor of a pool.
@@ -45,12 +44,7 @@ pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
     checks::monitor(state, &sent, &listeners::provider(state, &balancer))?;
     work::check_mutable(state, &balancer, (Kind::Pool, &pool))?;
     work::begin(state, &balancer, &[(Kind::Pool, &pool), (Kind::HealthMonitor, id)], "PENDING_UPDATE");
-    let Some(monitor) = state.records.get_mut(Kind::HealthMonitor, id) else {
-        return Err(not_found(Kind::HealthMonitor, id));
-    };
-    monitor.extend(sent);
-    let monitor = monitor.clone();
-    Ok(one(200, "healthmonitor", view(state, Kind::HealthMonitor, &monitor)))
+    change(state, Kind::HealthMonitor, id, sent)
 }
 
 pub(super) fn delete(state: &mut State, id: &str) -> Outcome {
@@ -63,6 +57,7 @@ pub(super) fn delete(state: &mut State, id: &str) -> Outcome {
 
 /// The pool of a monitor, and the balancer of that.
 fn owners(state: &State, id: &str) -> Result<(String, String), Reply> {
-    let row = state.records.of(Kind::HealthMonitor).row(id).ok_or_else(|| not_found(Kind::HealthMonitor, id))?;
-    Ok((row.owner.clone(), pools::balancer_of(state, &row.owner)?))
+    let pool = owner_of(state, Kind::HealthMonitor, id)?;
+    let balancer = owner_of(state, Kind::Pool, &pool)?;
+    Ok((pool, balancer))
 }

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{checks, fault, listeners, members, monitors, not_found, quotas, sent, skeletons, view, work};
-use crate::listing::one;
+use super::{
+    change, checks, fault, listeners, members, monitors, not_found, owner_of, quotas, sent, skeletons, view, work,
+};
 use crate::records::{Fields, Kind, Record, object};
 use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
@@ -23,7 +24,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     }
     let below: Vec<_> = listener.as_deref().map(|id| (Kind::Listener, id)).into_iter().collect();
     work::begin(state, &balancer, &below, "PENDING_UPDATE");
-    Ok(one(201, "pool", view(state, Kind::Pool, &pool)))
+    Ok(Reply::one(201, "pool", view(state, Kind::Pool, &pool)))
 }
 
 /// The balancer that the pool is to be of: the one that is named, or that of the listener.
@@ -80,28 +81,12 @@ fn complete_persistence(pool: &mut Record) {
 }
 
 pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
-    let sent = sent(call, Kind::Pool)?;
+    let mut sent = sent(call, Kind::Pool)?;
     checks::changed_fields(state, Kind::Pool, &sent)?;
-    let balancer = balancer_of(state, id)?;
+    let balancer = owner_of(state, Kind::Pool, id)?;
     checks::pool(state, &sent, &listeners::provider(state, &balancer))?;
     work::check_mutable(state, &balancer, (Kind::LoadBalancer, &balancer))?;
     work::begin(state, &balancer, &[(Kind::Pool, id)], "PENDING_UPDATE");
-    let Some(pool) = state.records.get_mut(Kind::Pool, id) else { return Err(not_found(Kind::Pool, id)) };
-    pool.extend(sent);
-    complete_persistence(pool);
-    let pool = pool.clone();
-    Ok(one(200, "pool", view(state, Kind::Pool, &pool)))
-}
-
-pub(super) fn delete(state: &mut State, id: &str) -> Outcome {
-    let balancer = balancer_of(state, id)?;
-    work::check_mutable(state, &balancer, (Kind::LoadBalancer, &balancer))?;
-    work::begin(state, &balancer, &[(Kind::Pool, id)], "PENDING_DELETE");
-    Ok(Reply::empty(204))
-}
-
-/// The balancer of a pool.
-pub(super) fn balancer_of(state: &State, id: &str) -> Result<String, Reply> {
-    let row = state.records.of(Kind::Pool).row(id);
-    row.map(|row| row.owner.clone()).ok_or_else(|| not_found(Kind::Pool, id))
+    complete_persistence(&mut sent);
+    change(state, Kind::Pool, id, sent)
 }

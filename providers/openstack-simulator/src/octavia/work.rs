@@ -1,32 +1,15 @@
 //! What Octavia is at work on: a change is accepted at once and done later, and nothing else is accepted meanwhile.
 
-use tokio::time::Instant;
+use bowline_simulator::{Job, Jobs};
 
 use super::fault;
 use crate::network;
-use crate::options::Work;
 use crate::records::{Fields, Kind, Record, Row};
 use crate::simulator::State;
 use crate::wire::Reply;
 
-/// All that is under way.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Workload {
-    jobs: Vec<Job>,
-    /// How many of the next changes go wrong.
-    pub(crate) failures: u64,
-}
-
-/// A change of one balancer, or of something below it.
-#[derive(Debug, Clone)]
-struct Job {
-    balancer: String,
-    /// When it is done; `None` if somebody has to say so.
-    due: Option<Instant>,
-    fails: bool,
-    /// It is never done, as happens when the worker loses it.
-    forever: bool,
-}
+/// The load balancers that are worked on.
+pub(crate) type Workload = Jobs<String>;
 
 /// Refuses to change a balancer, or what is below it, while something is under way, or after something went wrong.
 pub(super) fn check_mutable(state: &State, balancer: &str, named: (Kind, &str)) -> Result<(), Reply> {
@@ -56,26 +39,17 @@ pub(super) fn begin(state: &mut State, balancer: &str, below: &[(Kind, &str)], s
     for (kind, id) in below {
         mark(state, *kind, id, status);
     }
-    let due = match state.options.work {
-        Work::Instantly => Some(Instant::now()),
-        Work::Taking(time) => Some(Instant::now() + time),
-        Work::UntilTold => None,
-    };
-    let fails = state.work.failures > 0;
-    state.work.failures = state.work.failures.saturating_sub(1);
-    state.work.jobs.push(Job { balancer: balancer.to_owned(), due, fails, forever: false });
+    state.work.begin(balancer.to_owned(), state.options.work);
 }
 
 /// The change of this balancer that was begun last is never done.
 pub(super) fn lose(state: &mut State, balancer: &str) {
-    if let Some(job) = state.work.jobs.iter_mut().rfind(|job| job.balancer == balancer) {
-        job.forever = true;
-    }
+    state.work.lose(|worked_on| worked_on == balancer);
 }
 
 /// Sets the status of a record.
 pub(super) fn mark(state: &mut State, kind: Kind, id: &str, status: &str) {
-    let date = state.clock.without_zone();
+    let date = state.without_zone();
     if let Some(record) = state.records.get_mut(kind, id) {
         // What is being made stays so until it is.
         if record.text("provisioning_status") == "PENDING_CREATE" && status != "PENDING_DELETE" {
@@ -88,39 +62,33 @@ pub(super) fn mark(state: &mut State, kind: Kind, id: &str, status: &str) {
 
 /// Ends what is due.
 pub(crate) fn settle(state: &mut State) {
-    let now = Instant::now();
-    end(state, |job| !job.forever && job.due.is_some_and(|due| due <= now));
-}
-
-/// Ends all that is under way, but for what was lost.
-pub(crate) fn finish_all(state: &mut State) {
-    end(state, |job| !job.forever);
-}
-
-fn end(state: &mut State, is_over: impl Fn(&Job) -> bool) {
-    let (over, going): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut state.work.jobs).into_iter().partition(|job| is_over(job));
-    state.work.jobs = going;
-    for job in over {
+    for job in state.work.due() {
         finish(state, &job);
     }
 }
 
-fn finish(state: &mut State, job: &Job) {
-    let (end, date) = (if job.fails { "ERROR" } else { "ACTIVE" }, state.clock.without_zone());
-    let deleted = status(state, &job.balancer) == "PENDING_DELETE" && !job.fails;
-    let pools: Vec<String> = ids_owned(state, Kind::Pool, &job.balancer);
+/// Ends all that is under way, but for what was lost.
+pub(crate) fn finish_all(state: &mut State) {
+    for job in state.work.all() {
+        finish(state, &job);
+    }
+}
+
+fn finish(state: &mut State, job: &Job<String>) {
+    let (end, date) = (if job.fails { "ERROR" } else { "ACTIVE" }, state.without_zone());
+    let deleted = status(state, &job.change) == "PENDING_DELETE" && !job.fails;
+    let pools: Vec<String> = ids_owned(state, Kind::Pool, &job.change);
     for pool in &pools {
         for kind in [Kind::Member, Kind::HealthMonitor] {
             finish_owned(state, kind, pool, end, deleted);
         }
     }
-    finish_owned(state, Kind::Pool, &job.balancer, end, deleted);
-    finish_owned(state, Kind::Listener, &job.balancer, end, deleted);
-    forget_pools(state, &job.balancer);
+    finish_owned(state, Kind::Pool, &job.change, end, deleted);
+    finish_owned(state, Kind::Listener, &job.change, end, deleted);
+    forget_pools(state, &job.change);
     if deleted {
-        remove_balancer(state, &job.balancer);
-    } else if let Some(record) = state.records.get_mut(Kind::LoadBalancer, &job.balancer) {
+        remove_balancer(state, &job.change);
+    } else if let Some(record) = state.records.get_mut(Kind::LoadBalancer, &job.change) {
         record.set("provisioning_status", end);
         record.set("updated_at", date);
     }
@@ -134,7 +102,7 @@ fn ids_owned(state: &State, kind: Kind, owner: &str) -> Vec<String> {
 /// What was to be deleted is gone, and what else was under way is done.
 fn finish_owned(state: &mut State, kind: Kind, owner: &str, end: &str, all_go: bool) {
     let goes = |record: &Record| all_go || end == "ACTIVE" && record.text("provisioning_status") == "PENDING_DELETE";
-    let date = state.clock.without_zone();
+    let date = state.without_zone();
     let table = state.records.of_mut(kind);
     table.retain(|row| row.owner != owner || !goes(&row.record));
     let pending = |row: &&mut Row| row.record.text("provisioning_status").starts_with("PENDING");

@@ -420,9 +420,8 @@ async fn the_manager_may_crash_after_any_call() {
             if !wanted {
                 world.ensure(&mut web).await.unwrap();
             }
-            world.cloud.crash_after(calls);
-            let outcome = if wanted { world.ensure(&mut web).await } else { world.remove(&mut web).await };
-            world.cloud.repair_all();
+            let work = async { if wanted { world.ensure(&mut web).await } else { world.remove(&mut web).await } };
+            let (_, crashed) = world.cloud.crashing(calls, work).await;
             world.restart();
             // What the manager would have written to the Service is lost with it.
             web.annotations.clear();
@@ -433,7 +432,7 @@ async fn the_manager_may_crash_after_any_call() {
             }
             world.remove(&mut web).await.unwrap();
             world.assert_empty();
-            if outcome.is_ok() {
+            if !crashed {
                 break;
             }
         }

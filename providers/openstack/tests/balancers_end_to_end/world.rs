@@ -1,28 +1,23 @@
-//! A simulated cloud, the provider in it, and a small manager that does with balancers what the controller does: look, plan, carry
-//! out, come back when told to. Time is paused, so that nobody waits for it.
+//! A simulated cloud, the provider in it, and a driver that does with load balancers what the controller does. Time is paused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancers, Retry};
+use bowline_cloud::{Error, LoadBalancers};
 use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings};
 use bowline_core::{
     Address, AddressType, HealthCheck, Ingress, IpFamily, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState,
-    LoadBalancerWish, Notice, Plan, PortSpec, Protocol, ProviderId, SessionAffinity, TargetNode, TrafficPolicy,
+    LoadBalancerWish, Plan, PortSpec, Protocol, ProviderId, SessionAffinity, TargetNode, TrafficPolicy,
 };
-use bowline_http::{Client, Failure};
 use bowline_openstack::config::{Credential, Domain, Global, LoadBalancer, Scope, User};
 use bowline_openstack::{Config, OpenStack};
 use bowline_openstack_simulator::{Detail, Golden, Kind, NewServer, Options, Record, Simulator};
+use bowline_simulator::drive::{self, Driver, Settled};
 use serde_json::{Value, json};
 
 /// The calls of all tests.
 const JOURNALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/balancers_end_to_end/journals.txt");
-/// How often something is looked at before a test gives up.
-const PATIENCE: usize = 400;
-/// How many plans in a row a pass may need.
-const ROUNDS: usize = 6;
 
 pub(crate) const LB_ID: &str = "loadbalancer.openstack.org/load-balancer-id";
 pub(crate) const LB_ADDRESS: &str = "loadbalancer.openstack.org/load-balancer-address";
@@ -66,7 +61,7 @@ impl World {
         let mut config = config(&cloud);
         change(&mut config, &cloud);
         let nodes = ["node-1", "node-2"].iter().map(|name| add_node(&cloud, name)).collect();
-        let golden = Golden::new(&cloud, JOURNALS, Detail::Exact);
+        let golden = cloud.golden(JOURNALS, Detail::Exact);
         World { provider: provider(&config, &cloud), config, cloud, nodes, _golden: golden }
     }
 
@@ -123,41 +118,20 @@ impl World {
     }
 
     async fn pass(&self, service: &mut Service, wanted: bool) -> Result<Outcome, Error> {
-        let mut notices = Vec::new();
-        for _ in 0..ROUNDS {
-            let (state, plan) = self.look(service, wanted).await?;
-            notices.extend(plan.notices.iter().map(reason));
-            if plan.is_empty() {
-                notices.sort();
-                notices.dedup();
-                let ingress = state.iter().flat_map(|state| state.status.ingress.clone()).collect();
-                return Ok(Outcome { ingress, notices, state });
-            }
-            for step in &plan.steps {
-                match self.apply(service, step).await {
-                    Ok(()) => {}
-                    Err(error) if error.leaves_out(step) => {
-                        notices.extend(step.dispensable.clone());
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        panic!("after {ROUNDS} rounds there is still something to do: {}", self.look(service, wanted).await?.1);
+        let Settled { state, notices } = self.driver().settle(&mut Desired { world: self, service, wanted }).await?;
+        let ingress = state.iter().flat_map(|state| state.status.ingress.clone()).collect();
+        Ok(Outcome { ingress, notices, state })
     }
 
-    /// One plan, carried out once: the reasons of all that was refused and could be.
+    fn driver(&self) -> Driver<'_> {
+        Driver::new(&self.provider)
+    }
+
+    /// One plan, applied once: the reasons of all steps that were left out.
     pub(crate) async fn once(&self, service: &mut Service) -> Result<Vec<String>, Error> {
-        let mut refused = Vec::new();
-        for step in self.look(service, true).await?.1.steps {
-            match self.apply(service, &step).await {
-                Err(error) if error.leaves_out(&step) => {
-                    refused.extend(step.dispensable.clone());
-                }
-                outcome => outcome?,
-            }
-        }
-        Ok(refused)
+        let desired = &mut Desired { world: self, service, wanted: true };
+        let (_, plan) = self.driver().plan(desired).await?;
+        self.driver().apply_all(desired, &plan).await
     }
 
     /// The balancer is let go; what of it is still listed as ours.
@@ -168,38 +142,18 @@ impl World {
         left.into_iter().map(|key| key.service).collect()
     }
 
-    /// Until there is a plan; what the Service's annotations are to say by then is written, as by the controller.
+    /// Until there is a plan; the annotations of the observed state are recorded.
     pub(crate) async fn look(
         &self,
         service: &mut Service,
         wanted: bool,
     ) -> Result<(Option<LoadBalancerState>, Plan), Error> {
-        for _ in 0..PATIENCE {
-            let state = self.provider.observe(&[self.wish(service, wanted)]).await.remove(0)?;
-            if let (Some(state), true) = (&state, wanted) {
-                service.annotations.extend(state.annotations.clone());
-            }
-            match self.provider.plan(&self.wish(service, wanted), state.as_ref()) {
-                Ok(plan) => return Ok((state, plan)),
-                Err(error) => pause(error).await?,
-            }
-        }
-        panic!("there is never a plan");
+        self.driver().plan(&mut Desired { world: self, service, wanted }).await
     }
 
-    /// One step, until it is carried out.
+    /// One step, until it is applied.
     pub(crate) async fn apply(&self, service: &mut Service, step: &bowline_core::Step) -> Result<(), Error> {
-        for _ in 0..PATIENCE {
-            match self.provider.apply(&service.key, step).await {
-                Ok(Applied::Noted(annotations)) => {
-                    service.annotations.extend(annotations);
-                    return Ok(());
-                }
-                Ok(_) => return Ok(()),
-                Err(error) => pause(error).await?,
-            }
-        }
-        panic!("never done: {step}");
+        self.driver().apply(&mut Desired { world: self, service, wanted: true }, step).await
     }
 
     pub(crate) fn wish(&self, service: &Service, wanted: bool) -> LoadBalancerWish {
@@ -250,6 +204,23 @@ impl World {
             assert_eq!(self.cloud.records(kind), Vec::<Record>::new(), "{kind:?}");
         }
         assert_eq!(self.groups(), Vec::<Record>::new());
+    }
+}
+
+/// A Service whose load balancer is to be there, or to be gone.
+struct Desired<'a> {
+    world: &'a World,
+    service: &'a mut Service,
+    wanted: bool,
+}
+
+impl drive::Desired for Desired<'_> {
+    fn wish(&self) -> LoadBalancerWish {
+        self.world.wish(self.service, self.wanted)
+    }
+
+    fn annotate(&mut self, annotations: BTreeMap<String, String>) {
+        self.service.annotations.extend(annotations);
     }
 }
 
@@ -304,21 +275,6 @@ pub(crate) fn port(protocol: Protocol, port: u16, node_port: u16) -> PortSpec {
     PortSpec { name: String::new(), protocol, port, node_port: Some(node_port), app_protocol: None }
 }
 
-/// Comes back when the cloud said so; every other error is the end of a pass.
-async fn pause(error: Error) -> Result<(), Error> {
-    match (error.kind(), error.retry_advice()) {
-        (ErrorKind::InProgress, Retry::After(pause)) => {
-            tokio::time::sleep(pause).await;
-            Ok(())
-        }
-        _ => Err(error),
-    }
-}
-
-fn reason(notice: &Notice) -> String {
-    notice.reason.clone()
-}
-
 /// `default/web`, with its balancer.
 pub(crate) async fn made(world: &World) -> Service {
     let mut web = world.service();
@@ -348,12 +304,7 @@ pub(crate) fn add_node(cloud: &Simulator, name: &str) -> TargetNode {
 }
 
 fn provider(config: &Config, cloud: &Simulator) -> OpenStack {
-    let cloud = cloud.clone();
-    let answer = move |request| {
-        let cloud = cloud.clone();
-        async move { cloud.answer(request).await.map_err(|lost| Failure::Broken(lost.to_string())) }
-    };
-    OpenStack::over(config.clone(), Client::in_process(Arc::new(answer), Duration::from_secs(60)))
+    OpenStack::over(config.clone(), cloud.client(Duration::from_secs(60)))
 }
 
 fn config(cloud: &Simulator) -> Config {

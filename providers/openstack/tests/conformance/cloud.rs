@@ -9,14 +9,12 @@ use async_trait::async_trait;
 use bowline_cloud::CloudProvider;
 use bowline_conformance::{BalancerBench, Bench, Hand, RouteBench, Trouble, WantedMachine};
 use bowline_core::{Address, AddressType, Instance, ProviderId};
-use bowline_http::{Client, Failure, Options as HttpOptions, Proxies, Tls};
+use bowline_http::{Client, Options as HttpOptions, Proxies, Tls};
 use bowline_openstack::config::{Class, Credential, Global, LoadBalancer, Scope};
 use bowline_openstack::{Config, OpenStack};
 use bowline_openstack_simulator::{
     Fault, FaultSpec, Fixture, Kind, NewPort, NewServer, Options, REGION, Server, Service, Simulator,
 };
-use bytes::Bytes;
-use http::Request;
 use serde_json::json;
 
 /// Longer than anything here takes.
@@ -60,12 +58,7 @@ impl SimulatedBench {
     /// Without a socket.
     pub(crate) fn in_process(setting: Setting) -> SimulatedBench {
         let cloud = Simulator::new(Options::default());
-        let asked = cloud.clone();
-        let answer = move |request: Request<Bytes>| {
-            let cloud = asked.clone();
-            async move { cloud.answer(request).await.map_err(|lost| Failure::Broken(lost.to_string())) }
-        };
-        let client = Client::in_process(Arc::new(answer), PATIENCE);
+        let client = cloud.client(PATIENCE);
         SimulatedBench::new(setting, cloud, client, "http://openstack.test/identity/v3".to_owned(), None)
     }
 
@@ -74,7 +67,7 @@ impl SimulatedBench {
         let cloud = Simulator::new(Options { close_connections: true, ..Options::default() });
         let server = cloud.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let options = HttpOptions { tls: Tls::default(), proxies: Proxies::default(), timeout: PATIENCE };
-        let auth_url = server.auth_url();
+        let auth_url = server.url() + "/identity/v3";
         SimulatedBench::new(setting, cloud, Client::new(options).unwrap(), auth_url, Some(server))
     }
 

@@ -1,10 +1,7 @@
 //! A provider on a simulated cloud, in this process.
 
-use std::sync::Arc;
-
 use bowline_cloud::Instances as _;
 use bowline_core::{Instance, InstanceRef, InstanceState, ProviderId};
-use bowline_http::{Client, Failure};
 use bowline_openstack::config::{Credential, Global, Scope, User};
 use bowline_openstack::{Config, OpenStack};
 use bowline_openstack_simulator::{Detail, Golden, Options, Simulator};
@@ -33,7 +30,7 @@ impl Cloud {
     pub(crate) fn with(options: Options, change: impl FnOnce(&mut Config)) -> Cloud {
         let simulator = Simulator::new(options);
         let provider = provider(&simulator, change);
-        Cloud { _golden: Golden::new(&simulator, JOURNALS, Detail::Exact), simulator, provider }
+        Cloud { _golden: simulator.golden(JOURNALS, Detail::Exact), simulator, provider }
     }
 
     /// The only answer to one question.
@@ -71,13 +68,8 @@ pub(crate) fn provider(simulator: &Simulator, change: impl FnOnce(&mut Config)) 
         ..Config::default()
     };
     change(&mut config);
-    let timeout = config.request_timeout;
-    let cloud = simulator.clone();
-    let handler = move |request| {
-        let cloud = cloud.clone();
-        async move { cloud.answer(request).await.map_err(|lost| Failure::Broken(lost.to_string())) }
-    };
-    OpenStack::over(config, Client::in_process(Arc::new(handler), timeout))
+    let client = simulator.client(config.request_timeout);
+    OpenStack::over(config, client)
 }
 
 pub(crate) fn named(node: &str) -> InstanceRef {

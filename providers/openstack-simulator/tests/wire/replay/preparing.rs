@@ -1,18 +1,28 @@
 //! What is there before a recording begins, and what is done by hand in it.
 
-use bowline_openstack_simulator::{Kind, NewPort, NewServer, Simulator, Trust, User};
+use bowline_openstack_simulator::{Kind, NewPort, NewServer, Service, Simulator, Trust, User};
+use bowline_simulator::replay::Names;
 use serde_json::{Value, json};
 
 use super::Call;
-use super::names::Names;
 
 /// The servers of a recorded cloud, with their zones and addresses, the oldest first.
 const SERVERS: [(&str, &str, &str); 3] =
     [("node-2", "az-2", "10.10.0.153"), ("node-3", "az-1", "10.10.0.173"), ("node-1", "az-1", "10.10.0.79")];
 
+/// The hosts of the services have names of their own in recordings.
+fn hosts() -> Names {
+    let mut names = Names::default();
+    for service in Service::ALL {
+        let ours = format!("http://openstack.test/{}", service.kind());
+        names.bind(&format!("http://{}.example", service.kind()), &ours);
+    }
+    names
+}
+
 /// Puts there what a recorded cloud has, and binds its names to ours.
 pub(crate) fn furnish(cloud: &Simulator, bound: &Value) -> Names {
-    let (fixture, mut names) = (cloud.fixture(), Names::new());
+    let (fixture, mut names) = (cloud.fixture(), hosts());
     let pairs = [
         ("project", &fixture.project),
         ("user", &fixture.user),

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::Value;
 
 use crate::journal::Entry;
-use crate::simulator::Simulator;
+use crate::service::Operation;
 
 /// Rewrites the files instead of comparing with them.
 const REWRITE: &str = "BOWLINE_WRITE_JOURNALS";
@@ -33,7 +33,7 @@ pub enum Detail {
 
 /// Compares the calls made to a cloud with a section of a file when it is dropped.
 pub struct Golden {
-    cloud: Simulator,
+    calls: Box<dyn Fn() -> Vec<Entry> + Send>,
     file: PathBuf,
     section: (String, usize),
     detail: Detail,
@@ -48,20 +48,20 @@ thread_local! {
 static WRITING: Mutex<()> = Mutex::new(());
 
 impl Golden {
-    /// Compares the calls to `cloud` with the section of the current test in `file`. The test harness names the thread of
-    /// each test after the test.
-    pub fn new(cloud: &Simulator, file: impl Into<PathBuf>, detail: Detail) -> Golden {
+    /// Compares these calls with the section of the current test in `file`. The test harness names the thread of each test
+    /// after the test.
+    pub(crate) fn new(file: PathBuf, detail: Detail, calls: Box<dyn Fn() -> Vec<Entry> + Send>) -> Golden {
         let test = std::thread::current().name().unwrap_or("unnamed").to_owned();
         let number = CLOUDS.with_borrow_mut(|clouds| {
             let number = clouds.entry(test.clone()).or_default();
             *number += 1;
             *number
         });
-        Golden { cloud: cloud.clone(), file: file.into(), section: (test, number), detail }
+        Golden { calls, file, section: (test, number), detail }
     }
 
     fn check(&self) {
-        let entries = self.cloud.all_calls();
+        let entries = (self.calls)();
         let made = match self.detail {
             Detail::Exact => exact(&entries),
             Detail::Kinds => kinds(&entries),
@@ -157,7 +157,7 @@ fn kinds(entries: &[Entry]) -> Vec<String> {
 
 /// `PUT network/ports/1234 if-match=revision_number=3 {"port": …}`.
 fn write(entry: &Entry) -> String {
-    let mut line = format!("{} {}/{}", entry.method, entry.service.kind(), entry.path);
+    let mut line = format!("{} {}", entry.method, Operation::place(entry.part, &entry.path));
     for (key, value) in &entry.query {
         let _ = write!(line, " ?{key}={value}");
     }
@@ -176,7 +176,7 @@ fn read(entry: &Entry) -> String {
     keys.sort_unstable();
     keys.dedup();
     let query = if keys.is_empty() { String::new() } else { format!("?{}", keys.join("&")) };
-    format!("{} {}/{}{query}", entry.method, entry.service.kind(), entry.template)
+    format!("{} {}{query}", entry.method, Operation::place(entry.part, &entry.template))
 }
 
 /// The same value, with the keys of all objects in alphabetical order.

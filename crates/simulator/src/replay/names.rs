@@ -1,27 +1,16 @@
-//! What was recorded under one name and is simulated under another: IDs, addresses, hosts.
+//! Recorded names and their simulated counterparts: IDs, addresses, hosts.
 
 use std::collections::BTreeMap;
 
-use bowline_openstack_simulator::Service;
-
 /// From a recorded name to ours.
-#[derive(Default)]
-pub(crate) struct Names {
+#[derive(Debug, Default)]
+pub struct Names {
     bound: BTreeMap<String, String>,
 }
 
 impl Names {
-    /// The hosts of the services have names of their own in recordings.
-    pub(crate) fn new() -> Names {
-        let mut names = Names::default();
-        for service in Service::ALL {
-            let ours = format!("http://openstack.test/{}", service.kind());
-            names.bind(&format!("http://{}.example", service.kind()), &ours);
-        }
-        names
-    }
-
-    pub(crate) fn bind(&mut self, recorded: &str, ours: &str) {
+    /// Binds a recorded name to ours, unless it is bound already.
+    pub fn bind(&mut self, recorded: &str, ours: &str) {
         if !recorded.is_empty() {
             self.bound.entry(recorded.to_owned()).or_insert_with(|| ours.to_owned());
         }
@@ -35,12 +24,13 @@ impl Names {
         }
     }
 
-    pub(crate) fn is_bound(&self, recorded: &str) -> bool {
+    /// Whether this recorded name has a counterpart.
+    pub fn is_bound(&self, recorded: &str) -> bool {
         self.bound.contains_key(recorded)
     }
 
     /// The text with our names in it. Longer names come first: one address may begin with another.
-    pub(crate) fn ours(&self, text: &str) -> String {
+    pub fn ours(&self, text: &str) -> String {
         let mut bound: Vec<_> = self.bound.iter().filter(|(recorded, _)| text.contains(recorded.as_str())).collect();
         bound.sort_by_key(|(recorded, _)| std::cmp::Reverse(recorded.len()));
         // Through marks, so that what was replaced is not replaced again.
@@ -66,5 +56,9 @@ fn is_id(text: &str) -> bool {
 }
 
 fn is_address(text: &str) -> bool {
-    text.parse::<std::net::IpAddr>().is_ok() || text.starts_with("fa:16:3e:") && text.len() == 17
+    text.parse::<std::net::IpAddr>().is_ok() || is_mac(text)
+}
+
+fn is_mac(text: &str) -> bool {
+    text.len() == 17 && text.split(':').all(|part| part.len() == 2 && u8::from_str_radix(part, 16).is_ok())
 }

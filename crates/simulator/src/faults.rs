@@ -1,23 +1,23 @@
-//! How the cloud goes wrong on purpose.
+//! Faults that a test injects.
 
 use std::time::Duration;
 
 use http::Method;
 
-use crate::wire::{Call, Service};
+use crate::service::Operation;
 
-/// What goes wrong, for which calls, and how many times.
+/// A fault, the calls that it applies to, and how many times.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FaultSpec {
     fault: Fault,
-    service: Option<Service>,
+    part: Option<&'static str>,
     method: Option<Method>,
     template: Option<String>,
     after: u64,
     times: Option<u64>,
 }
 
-/// What goes wrong.
+/// A fault.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fault {
     /// It takes this much longer.
@@ -32,32 +32,31 @@ pub enum Fault {
     AnswerLost,
     /// It is done, and the answer makes no sense.
     Garbled,
-    /// Lists are empty, and who asks for one thing gets `{}`.
+    /// Lists are empty, and the answer about a single object is `{}`.
     Empty,
-    /// There is never an answer.
+    /// There is never a response.
     Hanging,
 }
 
 impl FaultSpec {
     /// This fault, for all calls, for ever.
     pub fn always(fault: Fault) -> FaultSpec {
-        FaultSpec { fault, service: None, method: None, template: None, after: 0, times: None }
+        FaultSpec { fault, part: None, method: None, template: None, after: 0, times: None }
     }
 
-    /// For one service only.
-    pub fn of(mut self, service: Service) -> FaultSpec {
-        self.service = Some(service);
+    /// For one service of the cloud only, by the name in [`Operation::part`].
+    pub fn of(mut self, part: impl Into<&'static str>) -> FaultSpec {
+        self.part = Some(part.into());
         self
     }
 
-    /// For one kind of call only: the method, and the path below the version with `{id}` for IDs, as in
-    /// `pools/{id}/members`.
+    /// For one kind of call only: the method, and its [`Operation::template`], as in `pools/{id}/members`.
     pub fn on(mut self, method: Method, template: &str) -> FaultSpec {
         (self.method, self.template) = (Some(method), Some(template.to_owned()));
         self
     }
 
-    /// Only once so many such calls have passed.
+    /// Only after this many such calls.
     pub fn after(mut self, calls: u64) -> FaultSpec {
         self.after = calls;
         self
@@ -69,11 +68,11 @@ impl FaultSpec {
         self
     }
 
-    fn is_about(&self, call: &Call, template: &str) -> bool {
+    fn is_about(&self, method: &Method, operation: &Operation) -> bool {
         self.times != Some(0)
-            && self.service.is_none_or(|service| service == call.service)
-            && self.method.as_ref().is_none_or(|method| *method == call.method)
-            && self.template.as_ref().is_none_or(|wanted| wanted == template)
+            && self.part.is_none_or(|part| part == operation.part)
+            && self.method.as_ref().is_none_or(|wanted| wanted == method)
+            && self.template.as_ref().is_none_or(|wanted| *wanted == operation.template)
     }
 
     /// Whether it strikes this call; it counts those that it lets pass, and those that it strikes.
@@ -85,11 +84,6 @@ impl FaultSpec {
         self.times = self.times.map(|times| times.saturating_sub(1));
         true
     }
-}
-
-/// Whether a call changes something in the cloud. Getting a token does not.
-pub(crate) fn is_write(call: &Call) -> bool {
-    !call.is_read() && call.service != Service::Identity
 }
 
 /// All faults in force, oldest first.
@@ -122,11 +116,11 @@ impl Faults {
     }
 
     /// What becomes of this call: delays add up, and the oldest fault that ends it wins.
-    pub(crate) fn strike(&mut self, call: &Call, template: &str) -> Mishap {
+    pub(crate) fn strike(&mut self, method: &Method, operation: &Operation) -> Mishap {
         let mut mishap = Mishap::default();
         for (_, spec) in &mut self.injected {
             // Each counts the calls that it lets pass, whatever the others make of them.
-            if !spec.is_about(call, template) || mishap.ending.is_some() && spec.after == 0 || !spec.strikes() {
+            if !spec.is_about(method, operation) || mishap.ending.is_some() && spec.after == 0 || !spec.strikes() {
                 continue;
             }
             match &spec.fault {

@@ -1,35 +1,38 @@
-//! What was asked of the cloud.
+//! The calls that were made to a cloud.
 
 use std::collections::BTreeMap;
 
 use http::Method;
 use serde_json::Value;
 
-use crate::faults::is_write;
-use crate::wire::{Call, Service};
+use crate::service::Operation;
+use crate::wire::Call;
 
 /// A call as it was made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Whom it was made to.
-    pub service: Service,
+    /// The service that it was made to, where a cloud has several.
+    pub part: &'static str,
     /// The method.
     pub method: Method,
-    /// What kind of call: the path below the version, with `{id}` for IDs.
+    /// The kind of call: the path with `{id}` for IDs, or the name of the operation.
     pub template: String,
-    /// The path below the version.
+    /// The same with the IDs in it.
     pub path: String,
     /// The query, decoded.
     pub query: Vec<(String, String)>,
-    /// What it sent; `Null` if that was no JSON.
+    /// The body; text if it is not JSON, `Null` if there is none.
     pub body: Value,
-    /// Its headers, but for the token.
+    /// The headers, without credentials.
     pub headers: Vec<(String, String)>,
     /// The status of the answer; `None` if there was none.
     pub status: Option<u16>,
-    /// It would change something; getting a token does not.
+    /// It changes something, or would.
     pub is_write: bool,
 }
+
+/// Headers that prove who calls.
+const SECRET: [&str; 2] = ["authorization", "x-auth-token"];
 
 /// The calls so far.
 #[derive(Debug, Default)]
@@ -40,20 +43,22 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Notes a call and returns its number.
-    pub(crate) fn note(&mut self, call: &Call, template: &str) -> usize {
-        let headers = call.headers.iter().filter(|(name, _)| *name != "x-auth-token");
+    /// Records a call and returns its number.
+    pub(crate) fn note(&mut self, call: &Call, operation: Operation) -> usize {
+        let headers = call.headers.iter().filter(|(name, _)| !SECRET.contains(&name.as_str()));
         let headers = headers.filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
+        let Operation { part, template, path, is_write } = operation;
+        let (method, query, headers) = (call.method.clone(), call.query.clone(), headers.collect());
         self.entries.push(Entry {
-            service: call.service,
-            method: call.method.clone(),
-            template: template.to_owned(),
-            path: call.resource().join("/"),
-            query: call.query.clone(),
-            body: call.json().unwrap_or_default(),
-            headers: headers.collect(),
+            part,
+            method,
+            template,
+            path,
+            query,
+            body: body(call),
+            headers,
             status: None,
-            is_write: is_write(call),
+            is_write,
         });
         self.entries.len() - 1
     }
@@ -84,5 +89,13 @@ impl Journal {
             *counts.entry(format!("{} {}", entry.method, entry.template)).or_default() += 1;
         }
         counts
+    }
+}
+
+fn body(call: &Call) -> Value {
+    match call.json() {
+        Some(body) => body,
+        None if call.body.is_empty() => Value::Null,
+        None => Value::String(String::from_utf8_lossy(&call.body).into_owned()),
     }
 }

@@ -13,6 +13,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::service::Service;
 use crate::simulator::{Lost, Simulator};
 
 /// The largest body that is read.
@@ -33,9 +34,9 @@ impl Server {
         self.address
     }
 
-    /// Where Keystone is.
-    pub fn auth_url(&self) -> String {
-        format!("http://{}/identity/v3", self.address)
+    /// The URL of its root.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
     }
 }
 
@@ -45,7 +46,7 @@ impl Drop for Server {
     }
 }
 
-impl Simulator {
+impl<S: Service> Simulator<S> {
     /// Serves this cloud at this address; port 0 picks a free one.
     pub async fn serve(&self, listen: SocketAddr) -> std::io::Result<Server> {
         let listener = TcpListener::bind(listen).await?;
@@ -54,7 +55,7 @@ impl Simulator {
     }
 }
 
-async fn run(listener: TcpListener, simulator: Simulator) {
+async fn run<S: Service>(listener: TcpListener, simulator: Simulator<S>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -67,7 +68,7 @@ async fn run(listener: TcpListener, simulator: Simulator) {
     }
 }
 
-async fn connection(stream: TcpStream, simulator: Simulator) {
+async fn connection<S: Service>(stream: TcpStream, simulator: Simulator<S>) {
     // Small answers must not wait for each other.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| respond(simulator.clone(), request));
@@ -75,11 +76,14 @@ async fn connection(stream: TcpStream, simulator: Simulator) {
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn respond(simulator: Simulator, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Lost> {
+async fn respond<S: Service>(
+    simulator: Simulator<S>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Lost> {
     let (parts, body) = request.into_parts();
     let body = Limited::new(body, LARGEST).collect().await.map_err(|_| Lost)?.to_bytes();
     let mut response = simulator.answer(Request::from_parts(parts, body)).await?;
-    if simulator.state().options.close_connections {
+    if simulator.closes_connections() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(response.map(Full::new))

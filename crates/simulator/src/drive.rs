@@ -1,0 +1,166 @@
+//! Drivers: what a manager does with a provider, without a manager.
+//!
+//! [`Driver`] does with a load balancer what the service controller does: observe, plan, apply each step, and observe again
+//! until there is nothing left to do. [`Simulator::crashing`] ends the manager after a number of calls.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancers, Result, Retry};
+use bowline_core::{LoadBalancerState, LoadBalancerWish, Plan, Step};
+
+use crate::service::Service;
+use crate::simulator::Simulator;
+
+/// How often a load balancer that the cloud works on is looked at before a driver gives up.
+const ATTEMPTS: usize = 400;
+
+/// A load balancer as it should be. A plain [`LoadBalancerWish`] is one that keeps no annotations.
+pub trait Desired {
+    /// The desired state.
+    fn wish(&self) -> LoadBalancerWish;
+    /// Records annotations on the Service, as the controller does.
+    fn annotate(&mut self, annotations: BTreeMap<String, String>);
+}
+
+impl Desired for LoadBalancerWish {
+    fn wish(&self) -> LoadBalancerWish {
+        self.clone()
+    }
+
+    fn annotate(&mut self, _: BTreeMap<String, String>) {}
+}
+
+/// What a driver does when a call fails: `Ok` tries again, an error ends it.
+#[async_trait]
+pub trait Pause: Send + Sync {
+    /// Waits, or returns the error.
+    async fn pause(&self, error: Error) -> Result<()>;
+}
+
+/// Waits while the cloud is at work, as long as the error advises. Every other error ends the driver.
+pub struct AsAdvised;
+
+#[async_trait]
+impl Pause for AsAdvised {
+    async fn pause(&self, error: Error) -> Result<()> {
+        match (error.kind(), error.retry_advice()) {
+            (ErrorKind::InProgress, Retry::After(pause)) => {
+                tokio::time::sleep(pause).await;
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+}
+
+/// Drives the load balancers of a provider.
+pub struct Driver<'a> {
+    load_balancers: &'a dyn LoadBalancers,
+    pause: &'a dyn Pause,
+    rounds: usize,
+}
+
+/// A load balancer for which there is nothing left to do.
+#[derive(Debug, Clone)]
+pub struct Settled {
+    /// Its state; `None` if there is none.
+    pub state: Option<LoadBalancerState>,
+    /// The reasons of all notices on the way, sorted.
+    pub notices: Vec<String>,
+}
+
+impl<'a> Driver<'a> {
+    /// With at most six plans for one change.
+    pub fn new(load_balancers: &'a dyn LoadBalancers) -> Driver<'a> {
+        Driver { load_balancers, pause: &AsAdvised, rounds: 6 }
+    }
+
+    /// Waits in another way.
+    pub fn pausing(self, pause: &'a dyn Pause) -> Driver<'a> {
+        Driver { pause, ..self }
+    }
+
+    /// Observes one load balancer.
+    pub async fn observe(&self, wish: &LoadBalancerWish) -> Result<Option<LoadBalancerState>> {
+        let mut answers = self.load_balancers.observe(std::slice::from_ref(wish)).await;
+        answers.pop().unwrap_or_else(|| Err(endless("observe", "no answer to one wish")))
+    }
+
+    /// Observes and plans, until the cloud is at rest. Annotations of the observed state are recorded.
+    pub async fn plan(&self, desired: &mut impl Desired) -> Result<(Option<LoadBalancerState>, Plan)> {
+        for _ in 0..ATTEMPTS {
+            let state = self.observe(&desired.wish()).await?;
+            if let (Some(state), true) = (&state, desired.wish().spec.is_some()) {
+                desired.annotate(state.annotations.clone());
+            }
+            match self.load_balancers.plan(&desired.wish(), state.as_ref()) {
+                Ok(plan) => return Ok((state, plan)),
+                Err(error) => self.pause.pause(error).await?,
+            }
+        }
+        Err(endless("plan", "there is never a plan"))
+    }
+
+    /// Applies one step, as often as the cloud is at work.
+    pub async fn apply(&self, desired: &mut impl Desired, step: &Step) -> Result<()> {
+        let key = desired.wish().key;
+        for _ in 0..ATTEMPTS {
+            match self.load_balancers.apply(&key, step).await {
+                Ok(Applied::Noted(annotations)) => {
+                    desired.annotate(annotations);
+                    return Ok(());
+                }
+                Ok(_) => return Ok(()),
+                Err(error) => self.pause.pause(error).await?,
+            }
+        }
+        Err(endless("apply", &format!("never done: {step}")))
+    }
+
+    /// Applies the steps of a plan; the reasons of those that were left out.
+    pub async fn apply_all(&self, desired: &mut impl Desired, plan: &Plan) -> Result<Vec<String>> {
+        let mut left_out = Vec::new();
+        for step in &plan.steps {
+            match self.apply(desired, step).await {
+                Err(error) if error.leaves_out(step) => left_out.extend(step.dispensable.clone()),
+                applied => applied?,
+            }
+        }
+        Ok(left_out)
+    }
+
+    /// Does all that a manager does until the load balancer is as desired.
+    pub async fn settle(&self, desired: &mut impl Desired) -> Result<Settled> {
+        let mut notices = Vec::new();
+        for _ in 0..self.rounds {
+            let (state, plan) = self.plan(desired).await?;
+            notices.extend(plan.notices.iter().map(|notice| notice.reason.clone()));
+            if plan.is_empty() {
+                notices.sort();
+                notices.dedup();
+                return Ok(Settled { state, notices });
+            }
+            notices.extend(self.apply_all(desired, &plan).await?);
+        }
+        let (_, plan) = self.plan(desired).await?;
+        Err(endless("settle", &format!("after {} plans there is still something to do: {plan}", self.rounds)))
+    }
+}
+
+fn endless(operation: &'static str, message: &str) -> Error {
+    Error::new(ErrorKind::Unexpected, operation, message.to_owned())
+}
+
+impl<S: Service> Simulator<S> {
+    /// Runs `work` and crashes it after this many calls; all faults are taken back afterwards. Returns whether it crashed.
+    /// A test goes on with 1, 2, 3, … calls until it did not.
+    pub async fn crashing<T>(&self, calls: u64, work: impl Future<Output = T>) -> (T, bool) {
+        let before = self.all_calls().len() as u64;
+        self.crash_after(calls);
+        let outcome = work.await;
+        self.repair_all();
+        let made = self.all_calls().len() as u64 - before;
+        (outcome, made >= calls.max(1))
+    }
+}
