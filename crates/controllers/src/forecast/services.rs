@@ -14,12 +14,13 @@ use bowline_core::service::{self, ConditionChange, FinalizerChange, ServiceChang
 use bowline_core::well_known::{LOAD_BALANCER_CLEANUP, LOAD_BALANCER_READY};
 use bowline_core::{
     FieldChange, Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Notice, Plan, PortStatus,
-    Protocol, Service, TargetSet,
+    Protocol, Service,
 };
 use jiff::Timestamp;
 
 use super::{Item, RemarkKind, Snapshot, changed};
 use crate::service::decide::{self, Need};
+use crate::service::target_sets::TargetSets;
 use crate::service::trouble::{Cause, Next, Task, Trouble};
 use crate::service::{Options, Routing, RoutingError, condition};
 
@@ -34,7 +35,7 @@ pub(super) async fn forecast(
     now: Timestamp,
 ) -> std::result::Result<Vec<Item>, RoutingError> {
     let routing = Routing::new(clouds, &options.default_cloud, options.classes)?;
-    let scene = Scene { snapshot, clouds, options, routing: &routing, now };
+    let scene = Scene { snapshot, clouds, options, routing: &routing, now, targets: TargetSets::default() };
     let mut cases: Vec<_> = snapshot.services.iter().filter_map(|service| scene.case(service)).collect();
     for cloud in clouds.iter() {
         ask(cloud, &mut cases).await;
@@ -50,6 +51,7 @@ struct Scene<'a> {
     options: &'a Options,
     routing: &'a Routing,
     now: Timestamp,
+    targets: TargetSets,
 }
 
 /// A Service, what is wished of which clouds, and what those have for it.
@@ -94,7 +96,8 @@ impl<'a> Scene<'a> {
         let settings = settings.map_err(decide::mistaken)?;
         // Since when a Node has been leaving is not known here: it is taken to have just begun.
         let rules = self.options.target_rules();
-        let targets = decide::targets(&self.snapshot.nodes, cloud, rules, &settings, |_| true, &TargetSet::default());
+        let nodes = || self.snapshot.nodes.clone();
+        let targets = self.targets.targets(cloud, &settings, rules, nodes, |_| true);
         decide::wish(cloud, &self.options.cluster, service, &settings, targets)
     }
 

@@ -51,10 +51,15 @@ pub(crate) fn targets(
     has_time: impl Fn(&Node) -> bool,
     before: &TargetSet,
 ) -> TargetSet {
-    let can_drain = cloud.layers().capabilities().load_balancers.as_ref().is_some_and(|balancers| balancers.drain);
+    let can_drain = can_drain(cloud);
     let is_local = |node: &Node| node.provider_id.as_ref().is_some_and(|id| cloud.layers().owns(id));
     let drains = |node: &Node| can_drain && has_time(node);
     service::targets(nodes, rules, settings.target_nodes.as_ref(), is_local, drains, before)
+}
+
+/// Whether the load balancers of this cloud let connections end before a target goes.
+pub(crate) fn can_drain(cloud: &Cloud) -> bool {
+    cloud.layers().capabilities().load_balancers.as_ref().is_some_and(|balancers| balancers.drain)
 }
 
 /// What the annotations of a Service with this reading say in the words that all clouds share, its own cloud's included; or

@@ -131,8 +131,19 @@ impl Shared {
 
     fn heard_node(&self, change: &Change<Node>) {
         self.crowd.heard(change, self.rules, &self.selecting.read().unwrap_or_else(PoisonError::into_inner));
+        if is_target_change(change) {
+            self.target_sets.outdate();
+        }
         if self.starving.load(Ordering::Relaxed) {
             self.crowd.hurry();
         }
+    }
+}
+
+/// Whether the change may make another target of the Node, or none.
+fn is_target_change(change: &Change<Node>) -> bool {
+    match change {
+        Change::Added(_) | Change::Deleted(_) => true,
+        Change::Updated { old, new } => service::may_change_targets(old, new),
     }
 }

@@ -29,6 +29,7 @@ mod nodes;
 mod pass;
 mod routing;
 mod slots;
+pub(crate) mod target_sets;
 mod tell;
 pub(crate) mod trouble;
 mod waiting;
@@ -61,6 +62,7 @@ use metrics::Metrics;
 use nodes::NodeSync;
 use pass::{Done, Pass};
 use slots::Slots;
+use target_sets::TargetSets;
 use trouble::{Next, Trouble};
 use waiting::{For, Waiting};
 
@@ -154,6 +156,7 @@ struct Shared {
     balancers: Balancers,
     memory: Memory,
     crowd: Crowd,
+    target_sets: TargetSets,
     waiting: Waiting,
     metrics: Metrics,
     /// What was said of a Service that rests.
@@ -203,6 +206,7 @@ impl ServiceController {
             slots: Slots::new(options.concurrency),
             balancers: Balancers::default(),
             memory: Memory::default(),
+            target_sets: TargetSets::default(),
             crowd: Crowd::new(options.gather, options.drain),
             waiting: Waiting::default(),
             metrics: Metrics::register(&context.metrics)?,

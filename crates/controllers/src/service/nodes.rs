@@ -1,15 +1,16 @@
 //! The balancers that Nodes move when they come and go, and how long it takes until all of them know.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashSet};
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use bowline_cloud::Cloud;
-use bowline_core::annotations::{LoadBalancerSettings, NodeSelector};
-use bowline_core::{Node, Service, ServiceKey, TargetSet, service};
+use bowline_core::annotations::LoadBalancerSettings;
+use bowline_core::{Service, ServiceKey, TargetSet, service};
 use bowline_runtime::Priority;
 use tokio::time::Instant;
 
+use super::target_sets::Selection;
 use super::{NAME, Shared, decide};
 
 /// Balancers that have not heard of the Nodes' last movement.
@@ -18,14 +19,13 @@ pub(super) struct NodeSync {
     open: BTreeSet<ServiceKey>,
 }
 
-/// Targets by cloud and selector.
-type Crowds = HashMap<(Arc<str>, Option<NodeSelector>), TargetSet>;
-
 impl Shared {
     /// Queues the balancers whose targets differ, whenever Nodes have come or gone and it is quiet again.
     pub(super) async fn follow_nodes(&self) {
         loop {
             self.crowd.settled().await;
+            // A Node whose drain period is over is no target any more.
+            self.target_sets.outdate();
             self.starving.store(false, Ordering::Relaxed);
             self.forget_labels();
             let moved = self.moved();
@@ -37,31 +37,33 @@ impl Shared {
 
     /// The Services that were in a pass with other targets than they would have now. One in back-off has its own time.
     fn moved(&self) -> Vec<ServiceKey> {
-        let mut crowds = HashMap::new();
+        let mut used = HashSet::new();
         let wanting = self.context.services.all().into_iter().filter(|service| self.wants_balancer(service));
         let moved = wanting.filter(|service| {
             let key = service.key();
             let Some(tried) = self.memory.tried(&key) else { return false };
-            self.queue.failures(&key) == 0 && tried != self.targets_of(service, &mut crowds)
+            let targets = self.targets_of(service, &mut used);
+            self.queue.failures(&key) == 0 && tried != targets
         });
-        moved.map(|service| service.key()).collect()
+        let moved = moved.map(|service| service.key()).collect();
+        self.target_sets.retain(&used);
+        moved
     }
 
-    /// As [`targets`](Shared::targets), once for all Services that have the same.
-    fn targets_of(&self, service: &Service, crowds: &mut Crowds) -> TargetSet {
+    /// Returns the targets of a Service, and adds its selection to those in use.
+    fn targets_of(&self, service: &Service, used: &mut HashSet<Selection>) -> TargetSet {
         let Some(cloud) = self.routing.cloud(service) else { return TargetSet::default() };
         let Ok(settings) = decide::settings(cloud, service, service::read(service)) else {
             return TargetSet::default();
         };
-        let crowd = crowds.entry((cloud.name().clone(), settings.target_nodes.clone()));
-        crowd.or_insert_with(|| self.targets(cloud, &settings)).clone()
+        used.insert(Selection::new(cloud, &settings));
+        self.targets(cloud, &settings)
     }
 
     /// The Nodes behind a balancer in this cloud, now (SVC-23).
     pub(super) fn targets(&self, cloud: &Cloud, settings: &LoadBalancerSettings) -> TargetSet {
-        let nodes = self.context.nodes.all();
-        let drains = |node: &Node| self.crowd.drains(node);
-        decide::targets(&nodes, cloud, self.rules, settings, drains, &TargetSet::default())
+        let nodes = || self.context.nodes.all();
+        self.target_sets.targets(cloud, settings, self.rules, nodes, |node| self.crowd.drains(node))
     }
 
     fn node_sync_begins(&self, moved: &[ServiceKey]) {

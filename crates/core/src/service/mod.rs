@@ -27,7 +27,7 @@ pub use change::{ConditionChange, FinalizerChange, ServiceChange, status_equal};
 pub use scope::{Scope, needs_cleanup, needs_update, wants_balancer};
 pub(crate) use source_ranges::parse_all as parse_ranges;
 pub use source_ranges::{RangeError, is_allow_all, source_ranges};
-pub use targets::{Leaving, NodeSet, TargetRules, is_excluded, leaving, targets, triggers};
+pub use targets::{Leaving, NodeSet, TargetRules, is_excluded, leaving, may_change_targets, targets, triggers};
 pub use wish::{Reading, cleanup_wish, default_balancer_name, health_check, read, wants_only_local_traffic, wish};
 
 /// What we know of a Service.

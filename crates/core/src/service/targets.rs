@@ -94,6 +94,16 @@ fn target(node: &Node) -> TargetNode {
     }
 }
 
+/// Whether [`targets`] may choose differently after this change of a Node, or describe the Node differently. Kubelets update
+/// their Nodes all the time in ways that change nothing of this.
+pub fn may_change_targets(old: &Node, new: &Node) -> bool {
+    old.provider_id != new.provider_id
+        || old.addresses != new.addresses
+        || old.labels != new.labels
+        || leaving(old).is_some() != leaving(new).is_some()
+        || is_initialized(old) != is_initialized(new)
+}
+
 /// Whether this change of a Node may change the targets of any balancer (SVC-5, Y1 to Y12). `labels` are the label keys
 /// that selectors of Services look at ([`NodeSelector::keys`]).
 pub fn triggers(old: &Node, new: &Node, rules: TargetRules, labels: &BTreeSet<String>) -> bool {
