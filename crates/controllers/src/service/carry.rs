@@ -23,6 +23,9 @@ const ROUNDS: usize = 5;
 /// What was seen of the cloud this long ago is looked at again before anything is written: the turn came late.
 const STALE: Duration = Duration::from_secs(5);
 
+/// Characters of a step that are logged at most.
+const LONGEST_LINE: usize = 1_000;
+
 /// What became of a plan.
 #[derive(Default)]
 pub(super) struct Outcome {
@@ -154,11 +157,13 @@ fn plan(
 
 /// A step that the cloud was too busy for before is told once.
 fn tell(cloud: &Cloud, step: &Step, again: bool) {
-    let (cloud, step) = (cloud.name(), in_one_line(step));
+    let cloud = cloud.name();
     if again {
-        tracing::debug!(%cloud, step, "trying again to change the load balancer");
+        tracing::debug!(%cloud, step = in_one_line(step), "trying again to change the load balancer");
     } else {
-        tracing::info!(%cloud, step, "changing the load balancer");
+        let (head, fields) = (format!("{} {} {}", step.verb, step.kind, step.name), step.changes.len());
+        tracing::info!(%cloud, step = head, fields, "changing the load balancer");
+        tracing::debug!(%cloud, step = in_one_line(step), "all changes of the load balancer");
     }
 }
 
@@ -168,7 +173,11 @@ fn in_one_line(step: &Step) -> String {
     let mut lines = text.lines().map(str::trim);
     let head = lines.next().unwrap_or_default().to_owned();
     let changes: Vec<&str> = lines.collect();
-    if changes.is_empty() { head } else { format!("{head}: {}", changes.join("; ")) }
+    let line = if changes.is_empty() { head } else { format!("{head}: {}", changes.join("; ")) };
+    match line.char_indices().nth(LONGEST_LINE) {
+        Some((end, _)) => format!("{}… (cut)", line.get(..end).unwrap_or_default()),
+        None => line,
+    }
 }
 
 fn stopping() -> Error {
@@ -194,5 +203,8 @@ mod tests {
         assert_eq!(in_one_line(&step(vec![])), "create balancer b1");
         let changes = vec![change("owner", "default/web"), change("target a", "10.0.0.1")];
         assert_eq!(in_one_line(&step(changes)), "create balancer b1: owner: default/web; target a: 10.0.0.1");
+        let many = (0..5_000).map(|number| change(&format!("target n{number}"), "10.0.0.1")).collect();
+        let line = in_one_line(&step(many));
+        assert!(line.ends_with("… (cut)") && line.chars().count() < LONGEST_LINE + 10, "{line}");
     }
 }

@@ -8,19 +8,25 @@
 //!
 //! A hundred Nodes that join one after the other are thus one update of each balancer, not a hundred. A balancer without
 //! any target does not wait for further ones.
+//!
+//! New Nodes wait for a second after the last of them. They wait for the whole gather period if a further Node is still to be
+//! initialised, or if the load balancers were updated within that period: more are likely to come.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bowline_core::Node;
-use bowline_core::service::{self, TargetRules};
+use bowline_core::service::{self, NodeSet, TargetRules};
 use bowline_kube::Change;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// Nodes that leave are gathered for so long, or for the period for those that come, if that is shorter.
 const MOMENT: Duration = Duration::from_millis(500);
+
+/// New Nodes are passed on after this long without a further one, if nothing speaks for waiting longer.
+const SETTLED: Duration = Duration::from_secs(1);
 
 /// However many Nodes come, none waits for more than so many gather periods.
 const LONGEST: u32 = 10;
@@ -39,6 +45,10 @@ struct State {
     coming: Option<(Instant, Instant)>,
     /// When Nodes that left are to be told, and with them all others.
     urgent: Option<Instant>,
+    /// Nodes that wait for their initialisation, by UID; only where that decides whether they are targets.
+    uninitialized: HashSet<String>,
+    /// When the load balancers were last queued.
+    queued: Option<Instant>,
     /// Nodes that are leaving, by UID.
     leaving: HashMap<String, Drain>,
 }
@@ -83,6 +93,16 @@ impl Crowd {
             }
             Change::Added(node) | Change::Updated { new: node, .. } | Change::Deleted(node) => {
                 state.leaving.remove(&node.uid);
+            }
+        }
+        match change {
+            Change::Added(node) | Change::Updated { new: node, .. }
+                if rules.nodes == NodeSet::Initialized && node.is_uninitialized() =>
+            {
+                state.uninitialized.insert(node.uid.clone());
+            }
+            Change::Added(node) | Change::Updated { new: node, .. } | Change::Deleted(node) => {
+                state.uninitialized.remove(&node.uid);
             }
         }
         state.moved(movement, now, self.gather);
@@ -132,15 +152,24 @@ impl State {
         }
     }
 
+    /// When Nodes of which the last came then are passed on, if no further one comes.
+    fn settles(&self, last: Instant, gather: Duration) -> Instant {
+        let (soon, latest) = (last + SETTLED.min(gather), last + gather);
+        if !self.uninitialized.is_empty() {
+            return latest;
+        }
+        self.queued.map_or(soon, |queued| soon.max((queued + gather).min(latest)))
+    }
+
     /// What to wait for. If that is nothing, what has moved counts as told.
     fn next(&mut self, now: Instant, gather: Duration, drain: Duration) -> Wait {
-        let came = self.coming.map(|(first, last)| (last + gather).min(first + gather * LONGEST));
+        let came = self.coming.map(|(first, last)| self.settles(last, gather).min(first + gather * LONGEST));
         let ends = self.leaving.values().filter(|leaving| !leaving.told).map(|leaving| leaving.since + drain);
         match ends.chain(came).chain(self.urgent).min() {
             None => Wait::ForChange,
             Some(due) if due > now => Wait::Until(due),
             Some(_) => {
-                (self.coming, self.urgent) = (None, None);
+                (self.coming, self.urgent, self.queued) = (None, None, Some(now));
                 let drained = self.leaving.values_mut().filter(|leaving| leaving.since + drain <= now);
                 drained.for_each(|leaving| leaving.told = true);
                 Wait::Over
@@ -164,8 +193,9 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
+    use bowline_core::ProviderId;
     use bowline_core::testing::{node, taint};
-    use bowline_core::well_known::AUTOSCALER_TAINT;
+    use bowline_core::well_known::{AUTOSCALER_TAINT, UNINITIALIZED_TAINT};
 
     const GATHER: Duration = Duration::from_secs(3);
     const DRAIN: Duration = Duration::from_secs(30);
@@ -199,13 +229,13 @@ mod tests {
         let crowd = crowd();
         assert_eq!(told_after(&crowd).await, None, "nothing has moved");
         comes(&crowd, "a");
-        assert_eq!(told_after(&crowd).await, Some(GATHER));
+        assert_eq!(told_after(&crowd).await, Some(SETTLED));
         assert_eq!(told_after(&crowd).await, None, "told once");
         let begin = Instant::now();
         let coming = async {
             for index in 0..100 {
                 comes(&crowd, &index.to_string());
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                tokio::time::sleep(SETTLED / 2).await;
             }
         };
         let told = async {
@@ -213,6 +243,26 @@ mod tests {
             begin.elapsed()
         };
         assert_eq!(tokio::join!(coming, told).1, GATHER * LONGEST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_wait_for_the_gather_period_while_others_are_initialised_or_after_an_update() {
+        let crowd = crowd();
+        let rules = TargetRules { nodes: NodeSet::Initialized, drain: true };
+        let mut new = node("a");
+        new.taints.push(taint(UNINITIALIZED_TAINT, "NoSchedule"));
+        crowd.heard(&Change::Added(Arc::new(new.clone())), rules, &BTreeSet::new());
+        assert_eq!(told_after(&crowd).await, Some(GATHER), "it waits for its initialisation");
+        tokio::time::advance(GATHER).await;
+        let initialized = Node { provider_id: ProviderId::new("x://1"), ..node("a") };
+        let change = Change::Updated { old: Arc::new(new), new: Arc::new(initialized) };
+        crowd.heard(&change, rules, &BTreeSet::new());
+        assert_eq!(told_after(&crowd).await, Some(SETTLED), "no other Node waits");
+        comes(&crowd, "b");
+        assert_eq!(told_after(&crowd).await, Some(GATHER), "the load balancers were just updated");
+        tokio::time::advance(GATHER).await;
+        comes(&crowd, "c");
+        assert_eq!(told_after(&crowd).await, Some(SETTLED));
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bowline_cloud::{Cloud, Error, ErrorKind};
 use bowline_core::annotations::LoadBalancerSettings;
 use bowline_core::service::{self, ServiceChange};
-use bowline_core::{LoadBalancerWish, Service, ServiceKey, TargetSet};
+use bowline_core::{LoadBalancerWish, Service, ServiceKey, TargetNode, TargetSet};
 use bowline_kube::WriteError;
 use bowline_runtime::{Priority, Shutdown};
 
@@ -15,6 +15,7 @@ use super::condition;
 use super::decide::{self, Need};
 use super::job::{Job, Sight};
 use super::memory::Held;
+use super::tell::NAMES;
 use super::trouble::{Task, Trouble};
 use super::{Reason, Shared};
 
@@ -133,6 +134,9 @@ impl Pass<'_> {
         let before = self.shared.memory.tried(self.key);
         self.shared.memory.tries(self.key, targets.clone());
         self.shared.announce(service);
+        if let Some(before) = &before {
+            log_changes(before, &targets);
+        }
         Occasion { reason: self.shared.reason(self.key, before.as_ref(), &targets), targets }
     }
 
@@ -373,4 +377,16 @@ impl Pass<'_> {
             tracing::warn!(%error, "what the cloud has noted cannot be written to the Service");
         }
     }
+}
+
+/// Logs the number of targets that come and go, and the first of their names for debugging.
+fn log_changes(before: &TargetSet, targets: &TargetSet) {
+    let changes = targets.changes_from(before);
+    if changes.is_empty() {
+        return;
+    }
+    let (added, removed, changed) = (changes.added.len(), changes.removed.len(), changes.changed.len());
+    tracing::info!(added, removed, changed, total = targets.len(), "the targets of the load balancer change");
+    let names = |nodes: &[&TargetNode]| nodes.iter().take(NAMES).map(|target| target.node.clone()).collect::<Vec<_>>();
+    tracing::debug!(added = ?names(&changes.added), removed = ?names(&changes.removed), "first targets that change");
 }

@@ -15,8 +15,8 @@ use super::pass::Pass;
 use super::trouble::{Cause, Task, Trouble};
 use super::{COMPONENT, Reason, Shared};
 
-/// So many nodes are named in an Event.
-const NAMES: usize = 20;
+/// Maximum number of nodes that an Event or a log line names.
+pub(super) const NAMES: usize = 20;
 
 impl Shared {
     /// Why there may be something to do in this pass.
