@@ -42,6 +42,7 @@ pub enum Applied {
 ///   the plan, with an empty status and without annotations.
 /// - `observing_many_saves_calls`: where `batch_observe` is more than one, several at once take fewer calls than each alone.
 /// - `list_names_what_is_ours`: `list` names each key of this cluster once for which there is anything, half-built or whole.
+/// - `list_reads_every_page`: however many load balancers there are, `list` names all of them.
 /// - `failed_observation_is_no_answer`: a cloud that does not answer, or answers nonsense, is an error, never "nothing".
 ///
 /// About plans and steps:
@@ -103,6 +104,7 @@ pub enum Applied {
 /// - `foreign_is_untouched`: a thing without our mark appears in no plan.
 /// - `clash_names_the_owner`: where UIDs are marked: if such a thing stands in the way, `plan` fails with `AlreadyExists` and names its owner or,
 ///   if it has none, the thing.
+/// - `clash_is_found_by_plan`: if a name, address or port is taken, `plan` fails, not a step of it.
 /// - `clusters_do_not_meet`: a Service of the same name and UID in another cluster is another. Nothing is told of its
 ///   balancer, and if the name is taken by it, that is `AlreadyExists`.
 /// - `a_new_service_of_the_name_is_another`: where UIDs are marked, so is a Service of the same name with another UID.

@@ -49,6 +49,12 @@ pub struct Finding {
 /// - `prefix_is_owned`: every provider ID that it hands out is one that it [owns](CloudProvider::owns).
 /// - `check_asks_the_cloud`: [`check`](CloudProvider::check) passes on a sound cloud and fails if credentials or rights are
 ///   refused.
+/// - `foreign_404_is_no_answer`: an answer 404 whose body is not the cloud's own (a proxy, a wrong endpoint) is an error in
+///   every call: it does not prove that anything is gone.
+/// - `failed_calls_are_not_repeated`: a call that failed, or was throttled, is not made again by the provider. Only a new login
+///   after refused credentials is its own matter.
+/// - `secrets_stay_secret`: no error, state, plan or notice shows a password, token or key.
+/// - `no_call_blocks_the_thread`: a call waits without keeping its thread.
 #[async_trait]
 pub trait CloudProvider: Send + Sync {
     /// What it is.

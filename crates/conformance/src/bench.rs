@@ -43,6 +43,10 @@ pub enum Trouble {
     Empty,
     /// The cloud answers something that makes no sense.
     Garbled,
+    /// Something else answers in place of the cloud: 404 with this body. A proxy does so, and so does a wrong endpoint.
+    NotFound(&'static str),
+    /// The cloud answers, and takes this long for each call.
+    Slow(Duration),
 }
 
 /// What came of asking a bench to do something to its cloud.
@@ -71,6 +75,9 @@ pub trait Bench: Send + Sync {
     async fn restarted(&self) -> Arc<dyn CloudProvider> {
         self.provider()
     }
+
+    /// The secrets that the provider was configured with: passwords, tokens, keys. Empty only if it has none.
+    fn secrets(&self) -> Vec<String>;
 
     /// Hands for balancers; a provider that claims them has to bring some.
     fn balancers(&self) -> Option<&dyn BalancerBench> {

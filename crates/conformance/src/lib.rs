@@ -18,6 +18,7 @@ mod balancing;
 mod bench;
 mod capability;
 mod cases;
+mod probes;
 mod report;
 mod routing;
 mod run;

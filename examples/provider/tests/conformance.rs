@@ -37,6 +37,10 @@ impl Bench for AcmeBench {
         self.provider.clone()
     }
 
+    fn secrets(&self) -> Vec<String> {
+        vec![TOKEN.to_owned()]
+    }
+
     async fn add(&self, machine: &WantedMachine) -> Instance {
         let of_kind = |kind| machine.addresses.iter().filter(move |address| address.kind == kind);
         let texts = |kind| of_kind(kind).map(|address| address.address.clone()).collect::<Vec<_>>();

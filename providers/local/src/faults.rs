@@ -50,6 +50,8 @@ pub enum Fault {
     AnswerLost,
     /// Answers something that makes no sense.
     Garbled,
+    /// Something in front of the cloud answers in its place, with this status and body.
+    Foreign(u16, String),
 }
 
 /// A fault in force.
@@ -102,6 +104,8 @@ pub(crate) enum Ending {
     AnswerLost,
     /// With nonsense, of which there are several kinds.
     Garbled(usize),
+    /// By something else, with this status and body.
+    Foreign(u16, String),
 }
 
 impl FaultSpec {
@@ -216,6 +220,7 @@ impl Injected {
             Fault::Stale => Ending::Stale(self.past.clone().unwrap_or_default()),
             Fault::AnswerLost => Ending::AnswerLost,
             Fault::Garbled => Ending::Garbled(self.chance.usize(..)),
+            Fault::Foreign(status, body) => Ending::Foreign(*status, body.clone()),
         })
     }
 }

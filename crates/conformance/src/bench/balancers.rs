@@ -115,6 +115,10 @@ pub trait BalancerBench: Send + Sync {
         None
     }
 
+    /// Number of load balancers that one page of the cloud's listing holds, small enough to be exceeded by a test. `None` if
+    /// the listing that the provider reads has no pages.
+    fn list_page(&self) -> Option<usize>;
+
     /// An address that a user may ask for, of the kind that clients outside reach. `None` if this cloud lets nobody choose.
     async fn free_address(&self) -> Option<IpAddr> {
         None

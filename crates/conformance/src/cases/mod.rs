@@ -1,6 +1,7 @@
 //! The cases, one per rule.
 
 mod balancers;
+mod habits;
 mod listing;
 mod lookup;
 mod pod_ranges;
@@ -56,6 +57,10 @@ static CASES: &[Case] = &[
     case!(provider::capabilities_match_traits, []),
     case!(provider::check_asks_the_cloud, []),
     case!(provider::prefix_is_owned, [Has(Instances)]),
+    case!(habits::foreign_404_is_no_answer, []),
+    case!(habits::failed_calls_are_not_repeated, []),
+    case!(habits::secrets_stay_secret, []),
+    case!(habits::no_call_blocks_the_thread, []),
     case!(lookup::one_answer_each, [Has(Instances)]),
     case!(lookup::empty_question_makes_no_call, [Has(Instances)]),
     case!(lookup::stopped_is_not_gone, [Has(Instances)]),
@@ -91,6 +96,7 @@ static CASES: &[Case] = &[
     case!(balancers::questions::one_state_each, [Has(LoadBalancers)]),
     case!(balancers::questions::observing_many_saves_calls, [Has(BatchObserve)]),
     case!(balancers::questions::list_names_what_is_ours, [Has(LoadBalancers)]),
+    case!(balancers::questions::list_reads_every_page, [Has(LoadBalancers)]),
     case!(balancers::life::balancer_is_as_wished, [Has(LoadBalancers)]),
     case!(balancers::life::plan_is_pure, [Has(LoadBalancers)]),
     case!(balancers::life::applied_plan_is_empty, [Has(LoadBalancers)]),
@@ -137,6 +143,7 @@ static CASES: &[Case] = &[
     case!(balancers::settings::unclaimed_is_refused_without_a_call, [Has(LoadBalancers)]),
     case!(balancers::owners::foreign_is_untouched, [Has(LoadBalancers)]),
     case!(balancers::owners::clash_names_the_owner, [Has(UidMarks)]),
+    case!(balancers::owners::clash_is_found_by_plan, [Has(LoadBalancers)]),
     case!(balancers::owners::clusters_do_not_meet, [Has(LoadBalancers)]),
     case!(balancers::owners::a_new_service_of_the_name_is_another, [Has(UidMarks)]),
     case!(balancers::owners::without_uid_marks_the_name_is_the_owner, [Lacks(UidMarks)]),

@@ -199,5 +199,21 @@ flaws! {
         }));
     "takes an error for an assignment", [assignment_errors_have_a_kind],
         Assign(later!(|it, asked, range| { it.machines().assign_pod_range(asked, range).await.or(Ok(())) }));
+    "takes any 404 for gone", [foreign_404_is_no_answer],
+        Found(|_, answer| match answer {
+            Err(error) if error.to_string().contains("404") => Ok(InstanceState::Gone),
+            answer => answer,
+        });
+    "tries again by itself", [failed_calls_are_not_repeated],
+        Find(later!(|it, asked| {
+            let answers = it.machines().find(asked).await;
+            if answers.iter().any(Result::is_err) { it.machines().find(asked).await } else { answers }
+        }));
+    "shows its token", [secrets_stay_secret], Error(|error| error.context("token", crate::bench::SECRET));
+    "blocks its thread", [no_call_blocks_the_thread],
+        Find(later!(|it, asked| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            std::thread::scope(|scope| scope.spawn(|| runtime.block_on(it.machines().find(asked))).join().unwrap())
+        }));
     "panics", [mixed_batch], Find(|_, _| panic!("broken on purpose"));
 }

@@ -71,6 +71,8 @@ flaws! {
             keys.retain(|key| it.balancer(key).is_some());
             Ok(keys)
         }));
+    "lists the first page of load balancers", [list_reads_every_page],
+        Keys(later!(|it, cluster| { Ok(it.balancers().list(cluster).await?.into_iter().take(7).collect()) }));
     "lists all clusters", [clusters_do_not_meet],
         Keys(later!(|it, _asked| { Ok(it.cloud.balancers().into_iter().filter_map(|one| one.owner).collect()) }));
     "takes an error for nothing", [failed_observation_is_no_answer],
@@ -262,6 +264,11 @@ flaws! {
     "marks the UID and does not claim it", [without_uid_marks_the_name_is_the_owner],
         Claims(|all| claims(all).marks_uid = false);
     "takes over by name", [clash_names_the_owner], Planned(|it, wish, _, plan| trampled(it, wish, plan));
+    "plans without looking for a clash", [clash_is_found_by_plan],
+        Planned(|it, wish, _, plan| match plan {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => it.balancers().plan(wish, None),
+            plan => plan,
+        });
     "hides the owner", [clash_names_the_owner],
         Planned(|_, _, _, plan| plan.map_err(|error| Error::new(error.kind(), "plan", "there is another")));
     "adopts unasked", [only_adoption_takes_over],

@@ -56,6 +56,8 @@ impl Simulator {
             Some(Trouble::Broken) => refused(503, "maintenance"),
             Some(Trouble::Garbled) => Fault::Garbled,
             Some(Trouble::Empty) => Fault::Empty,
+            Some(Trouble::NotFound(body)) => Fault::Answer(404, body.to_owned()),
+            Some(Trouble::Slow(delay)) => Fault::Slow(delay),
         };
         self.cloud.inject(FaultSpec::always(fault));
     }

@@ -41,6 +41,7 @@ pub(super) async fn look(
         Some(Ending::Hanging) => std::future::pending().await,
         Some(Ending::Throttled(after)) => Err(Refusal::throttled(after)),
         Some(Ending::Failing(status)) => Err(Refusal::failing(status)),
+        Some(Ending::Foreign(status, body)) => Ok(foreign(status, body)),
         Some(Ending::Garbled(kind)) => Ok(nonsense(kind)),
     }
 }
@@ -55,6 +56,7 @@ pub(super) async fn order(cloud: &LocalCloud, call: &str, carry_out: impl Future
         Some(Ending::Hanging) => std::future::pending().await,
         Some(Ending::Throttled(after)) => Err(Refusal::throttled(after)),
         Some(Ending::Failing(status)) => Err(Refusal::failing(status)),
+        Some(Ending::Foreign(status, body)) => Ok(foreign(status, body)),
     }
 }
 
@@ -65,6 +67,10 @@ async fn begin(cloud: &LocalCloud, call: &str) -> Option<Ending> {
         tokio::time::sleep(mishap.delay).await;
     }
     mishap.ending
+}
+
+fn foreign(status: u16, body: String) -> Reply {
+    reply(StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY), body.into())
 }
 
 fn nonsense(kind: usize) -> Reply {

@@ -46,7 +46,8 @@ async fn the_provider_conforms_over_http() {
 #[tokio::test]
 async fn a_slow_cloud_conforms_as_well() {
     let latency = Duration::from_millis(1);
-    let cloud = || LocalCloud::open(CloudOptions { latency, balancers: records(), ..CloudOptions::default() });
+    let cloud =
+        || LocalCloud::open(CloudOptions { latency, page_size: 7, balancers: records(), ..CloudOptions::default() });
     let bench = || async { boxed(LocalBench::in_process(cloud().unwrap(), Config::default())) };
     assert_eq!(run(bench).await.complaints(), []);
 }

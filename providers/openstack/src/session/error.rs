@@ -84,9 +84,9 @@ impl CallError {
         }
     }
 
-    /// There is no such thing.
+    /// The service says that there is no such thing. An answer 404 of a proxy, or from a wrong endpoint, does not say that.
     pub(crate) fn is_not_found(&self) -> bool {
-        self.status() == Some(404)
+        matches!(self, CallError::Status { status: 404, body, .. } if is_fault(body))
     }
 
     /// It exists already, or is not to be changed just now.
@@ -151,9 +151,13 @@ const EXHAUSTED: [&str; 7] = [
     "NoMoreIpsException",
 ];
 
-/// Whether Octavia or Neutron says this, and not a gateway in front of them. It may have been cut, so it is not read.
+/// Names in the faults of Octavia, Neutron and Nova, the last for what is not found.
+const FAULTS: [&str; 3] = [r#""faultstring""#, r#""NeutronError""#, r#""itemNotFound""#];
+
+/// Whether a service says this, and not a gateway in front of it. It may have been cut, so it is not read.
 fn is_fault(body: &str) -> bool {
-    body.starts_with('{') && (body.contains(r#""faultstring""#) || body.contains(r#""NeutronError""#))
+    // Octavia says in prose that the pool is gone whose members are asked for.
+    body.starts_with("404 Bad Request") || body.starts_with('{') && FAULTS.iter().any(|name| body.contains(name))
 }
 
 /// What the fault in the body says beyond the status.

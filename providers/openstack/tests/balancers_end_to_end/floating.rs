@@ -139,13 +139,19 @@ async fn case_129_a_floating_subnet_of_another_network_is_an_error_before_anythi
 async fn a_floating_subnet_that_is_not_visible_counts_if_its_network_has_it() {
     let world = World::with(Options::default(), |config, cloud| {
         config.load_balancer.places.floating_subnet.id = cloud.fixture().external_subnet;
-        cloud.inject(FaultSpec::always(Fault::Answer(404, String::new())).on(Method::GET, "subnets/{id}"));
+        cloud.inject(
+            FaultSpec::always(Fault::Answer(404, r#"{"NeutronError": {"type": "SubnetNotFound"}}"#.to_owned()))
+                .on(Method::GET, "subnets/{id}"),
+        );
     });
     world.ensure(&mut world.service()).await.unwrap();
     assert_eq!(world.sent("POST floatingips")["floatingip"]["subnet_id"], world.cloud.fixture().external_subnet);
     let astray = World::with(Options::default(), |config, cloud| {
         config.load_balancer.places.floating_subnet.id = cloud.fixture().subnet;
-        cloud.inject(FaultSpec::always(Fault::Answer(404, String::new())).on(Method::GET, "subnets/{id}"));
+        cloud.inject(
+            FaultSpec::always(Fault::Answer(404, r#"{"NeutronError": {"type": "SubnetNotFound"}}"#.to_owned()))
+                .on(Method::GET, "subnets/{id}"),
+        );
     });
     assert_eq!(astray.ensure(&mut astray.service()).await.unwrap_err().kind(), ErrorKind::InvalidConfig);
     assert_eq!(astray.writes(), Vec::<String>::new());

@@ -188,7 +188,10 @@ async fn nodes_change_though_the_member_subnet_is_not_to_be_seen() {
     let world = managed();
     let mut web = world.service();
     world.ensure(&mut web).await.unwrap();
-    world.cloud.inject(FaultSpec::always(Fault::Answer(404, String::new())).on(Method::GET, "subnets/{id}"));
+    world.cloud.inject(
+        FaultSpec::always(Fault::Answer(404, r#"{"NeutronError": {"type": "SubnetNotFound"}}"#.to_owned()))
+            .on(Method::GET, "subnets/{id}"),
+    );
     let error = with_other_nodes(&world, &mut web).await;
     assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::InvalidConfig, Retry::Backoff));
     assert!(error.message().contains("where the members should be"), "{error}");

@@ -56,6 +56,11 @@ impl BalancerBench for SimulatedBench {
         self.everything().balancer(key)
     }
 
+    fn list_page(&self) -> Option<usize> {
+        // Octavia lists all unless it is asked for fewer.
+        None
+    }
+
     async fn put_foreign(&self, foreign: &ForeignBalancer) -> Option<SeenResource> {
         let tags: Vec<String> = foreign.owner.iter().map(mark).collect();
         let name = foreign.owner.as_ref().map_or_else(|| foreign.name.clone(), mark);

@@ -199,6 +199,10 @@ impl Bench for SimulatedBench {
         provider(self.setting, &self.client, &self.auth_url, &self.fixture, &self.places)
     }
 
+    fn secrets(&self) -> Vec<String> {
+        vec![self.fixture.application_secret.clone()]
+    }
+
     fn balancers(&self) -> Option<&dyn BalancerBench> {
         Some(self)
     }
@@ -251,6 +255,8 @@ impl Bench for SimulatedBench {
             Trouble::Broken => of_all(answer(503)),
             Trouble::Empty => of_all(FaultSpec::always(Fault::Empty)),
             Trouble::Garbled => of_all(FaultSpec::always(Fault::Garbled)),
+            Trouble::NotFound(body) => of_all(FaultSpec::always(Fault::Answer(404, body.to_owned()))),
+            Trouble::Slow(delay) => of_all(FaultSpec::always(Fault::Slow(delay))),
         }
         true
     }

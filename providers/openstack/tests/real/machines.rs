@@ -156,6 +156,10 @@ impl Bench for RealBench {
         Duration::from_secs(3600)
     }
 
+    fn secrets(&self) -> Vec<String> {
+        vec![self.project.cloud.password()]
+    }
+
     fn balancers(&self) -> Option<&dyn BalancerBench> {
         Some(self)
     }

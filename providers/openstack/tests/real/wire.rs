@@ -88,13 +88,15 @@ impl Wire {
         let (answer, body) = match trouble {
             Trouble::Unauthenticated => (answer.status(401), r#"{"error": {"code": 401, "title": "Unauthorized"}}"#),
             // Keystone has no rights to refuse, and nothing to show or to hide.
-            Trouble::Forbidden | Trouble::Empty if asks_keystone => return None,
+            Trouble::Forbidden | Trouble::Empty | Trouble::NotFound(_) if asks_keystone => return None,
             Trouble::Forbidden => (answer.status(403), r#"{"forbidden": {"code": 403, "message": "Policy"}}"#),
             Trouble::Throttled(after) => {
                 (answer.status(429).header("retry-after", after.as_secs()), r#"{"overLimit": {"code": 429}}"#)
             }
             Trouble::Broken => (answer.status(503), "no server is available"),
             Trouble::Garbled => (answer.status(200), "<html>welcome</html>"),
+            Trouble::NotFound(body) => (answer.status(404), body),
+            Trouble::Slow(_) => return None,
             Trouble::Empty => return answer.status(200).body(Bytes::from(nothing(request.uri().path()))).ok(),
         };
         answer.body(Bytes::from_static(body.as_bytes())).ok()
@@ -107,6 +109,10 @@ impl Wire {
     /// it. All is rolled back then. The layers around a provider ask again; the suite has none, and what it has to say is about
     /// the provider, so this does it for them.
     async fn pass_on(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Failure> {
+        let trouble = *self.trouble.lock().unwrap();
+        if let Some(Trouble::Slow(delay)) = trouble {
+            tokio::time::sleep(delay).await;
+        }
         for _ in 1..TRIES {
             let answer = self.services.send(request.clone()).await?;
             if !is_octavias_own(&answer) {

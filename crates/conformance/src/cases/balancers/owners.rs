@@ -73,6 +73,39 @@ async fn clashes(work: &Balancing<'_>, wish: &LoadBalancerWish, owner: Option<Lo
     work.nothing_changed_since(&before).await
 }
 
+pub(in crate::cases) async fn clash_is_found_by_plan(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    let wish = work.wish("web", &nodes)?;
+    work.fulfil(&wish).await?;
+    let name = work.seen(&wish.key).await?.name;
+    work.remove(&wish).await?;
+    put(&work, &name, Some(elsewhere(&key("another")))).await?;
+    is_found_by_plan(&work, &wish).await?;
+    if Capability::Shared.is_claimed(scene.provider().capabilities()) {
+        let member =
+            |name| Ok(set(&work.wish(name, &nodes)?, |settings| settings.share_group = Some("edge".to_owned())));
+        work.fulfil(&member("one")?).await?;
+        is_found_by_plan(&work, &member("other")?).await?;
+    }
+    Ok(())
+}
+
+/// What stands in the way is found before anything is written: if there is a plan, all of its steps can be applied.
+async fn is_found_by_plan(work: &Balancing<'_>, wish: &LoadBalancerWish) -> Verdict {
+    let state = work.state(wish).await?;
+    let Ok(plan) = work.provider()?.plan(wish, state.as_ref()) else { return Ok(()) };
+    for step in &plan.steps {
+        match work.apply(wish, step).await {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                return broken(format!("a clash is planned for, and found when this is applied: {step}: {error}"));
+            }
+            _ => {}
+        }
+    }
+    work.remove(wish).await
+}
+
 pub(in crate::cases) async fn clusters_do_not_meet(scene: &Scene) -> Verdict {
     let work = Balancing::of(scene)?;
     let nodes = [work.node("node-1").await];

@@ -3,7 +3,7 @@
 use bowline_core::{LoadBalancerKey, LoadBalancerState, LoadBalancerWish};
 
 use crate::balancing::{Balancing, gone, key};
-use crate::scene::{Scene, Verdict, broken, require};
+use crate::scene::{Scene, Stop, Verdict, broken, require};
 
 /// More for one case would only take time.
 const MANY: usize = 20;
@@ -86,6 +86,22 @@ pub(in crate::cases) async fn list_names_what_is_ours(scene: &Scene) -> Verdict 
     let mut expected = vec![key("a"), key("c")];
     expected.extend((!work.owned(&half.key).await.is_empty()).then(|| half.key.clone()));
     listed(&work, &expected).await
+}
+
+pub(in crate::cases) async fn list_reads_every_page(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    // Without pages, a few are as good as many.
+    let page = work.hands().list_page().unwrap_or(1);
+    if page > MANY {
+        return Err(Stop::BenchCannot(format!("list load balancers in pages of at most {MANY}")));
+    }
+    let (nodes, mut keys) = ([work.node("node-1").await], Vec::new());
+    for number in 0..2 * page + 1 {
+        let wish = work.wish(&format!("web-{number}"), &nodes)?;
+        work.converge(&wish).await?;
+        keys.push(wish.key);
+    }
+    listed(&work, &keys).await
 }
 
 /// These are listed, each once, in whatever order.

@@ -58,6 +58,10 @@ impl BalancerBench for LocalBench {
         Some(balancer_resource(self.cloud.add_balancer(new).ok()?))
     }
 
+    fn list_page(&self) -> Option<usize> {
+        Some(self.cloud.page_size())
+    }
+
     async fn free_address(&self) -> Option<IpAddr> {
         let v4 = self.config.load_balancers.ip_families.contains(&IpFamily::IPv4);
         Some(if v4 { [127, 0, 40, 77].into() } else { "fd00:1::77".parse().unwrap() })

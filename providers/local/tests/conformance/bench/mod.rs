@@ -4,6 +4,7 @@
 mod balancers;
 mod routes;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -16,6 +17,9 @@ use bowline_local::{
 };
 
 pub(crate) use balancers::records;
+
+/// The token that the provider shows the cloud, where it shows one.
+pub(crate) const SECRET: &str = "swordfish-of-the-bench";
 
 /// Puts something around the provider.
 pub(crate) type Wrap = Box<dyn Fn(LocalProvider, &LocalCloud) -> Arc<dyn CloudProvider> + Send + Sync>;
@@ -36,7 +40,12 @@ pub(crate) struct LocalBench {
 impl LocalBench {
     /// An empty cloud with small pages.
     pub(crate) fn cloud() -> LocalCloud {
-        LocalCloud::open(CloudOptions { page_size: 7, balancers: records(), ..CloudOptions::default() }).unwrap()
+        LocalBench::open(None)
+    }
+
+    fn open(token_file: Option<PathBuf>) -> LocalCloud {
+        let options = CloudOptions { page_size: 7, balancers: records(), token_file, ..CloudOptions::default() };
+        LocalCloud::open(options).unwrap()
     }
 
     /// A cloud in this process.
@@ -54,7 +63,10 @@ impl LocalBench {
 
     /// A cloud behind HTTP.
     pub(crate) async fn over_http(mut config: Config) -> LocalBench {
-        let cloud = LocalBench::cloud();
+        let token_file = std::env::temp_dir().join(format!("bowline-conformance-token-{}", std::process::id()));
+        std::fs::write(&token_file, SECRET).unwrap();
+        let cloud = LocalBench::open(Some(token_file.clone()));
+        config.token_file = Some(token_file);
         let server = serve(cloud.clone(), "127.0.0.1:0".parse().unwrap()).await.unwrap();
         config.endpoint = format!("http://{}", server.address());
         config.batch_lookup = config.batch_lookup.min(7);
@@ -114,6 +126,10 @@ impl Bench for LocalBench {
             None => Arc::new(provider),
             Some(wrap) => wrap(provider, &self.cloud),
         }
+    }
+
+    fn secrets(&self) -> Vec<String> {
+        vec![SECRET.to_owned()]
     }
 
     fn balancers(&self) -> Option<&dyn BalancerBench> {
@@ -188,5 +204,7 @@ fn fault(trouble: Trouble) -> Fault {
         Trouble::Broken => Fault::Failing(503),
         Trouble::Empty => Fault::Empty,
         Trouble::Garbled => Fault::Garbled,
+        Trouble::NotFound(body) => Fault::Foreign(404, body.to_owned()),
+        Trouble::Slow(delay) => Fault::Slow(delay),
     }
 }

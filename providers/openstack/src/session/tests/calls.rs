@@ -212,7 +212,7 @@ fn counted(registry: &Registry) -> Vec<String> {
 async fn a_list_is_counted_once_and_deleting_what_is_not_there_is_no_error() {
     let (registry, metrics) = (Registry::new(), Metrics::new());
     metrics.register(&registry);
-    let gone = || Answer::new(404, "{}");
+    let gone = || Answer::new(404, r#"{"itemNotFound": {"code": 404}}"#);
     let cloud = Cloud::answering([page(&["a"], Some("/?marker=a")), page(&[], None), gone(), gone()]);
     let session = &provider_counting(&cloud, GLOBAL, &metrics).session;
     compute::servers(session, &[]).await.unwrap();
