@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_core::Step;
-use serde::{Deserialize, Serialize};
+pub use bowline_core::{ErrorKind, Retry};
+use bowline_core::{Problem, Step};
 
 /// The outcome of asking a cloud.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -25,53 +25,6 @@ struct Inner {
     seen: Option<Seen>,
     context: Vec<(&'static str, String)>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
-}
-
-/// What callers branch on. Nothing branches on the text of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ErrorKind {
-    /// What the operation was about does not exist. For instances this is an answer
-    /// ([`Gone`](bowline_core::InstanceState::Gone)), not an error; as an error it says that something *needed* is missing.
-    NotFound,
-    /// A thing of that name exists and is not ours.
-    AlreadyExists,
-    /// Somebody changed it meanwhile; look again.
-    Conflict,
-    /// The cloud wants fewer calls.
-    RateLimited,
-    /// The account may have no more of these.
-    QuotaExceeded,
-    /// The credentials are missing, wrong or expired.
-    Unauthenticated,
-    /// The credentials are right and do not suffice.
-    PermissionDenied,
-    /// The configuration or an annotation is wrong.
-    InvalidConfig,
-    /// The cloud, or this provider, cannot do that at all.
-    Unsupported,
-    /// Somebody else does this here; that is a success without a result.
-    ImplementedElsewhere,
-    /// It is being done and takes a while.
-    InProgress,
-    /// The cloud does not answer, or answers that it is broken.
-    Unavailable,
-    /// We stopped waiting, because we are stopping.
-    Cancelled,
-    /// The cloud answered something that we do not understand. Never taken for "there is none".
-    Unexpected,
-}
-
-/// When trying again makes sense.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Retry {
-    /// Later and later.
-    Backoff,
-    /// The cloud said when.
-    After(Duration),
-    /// Only after something has changed: the object, the configuration, the account.
-    Never,
 }
 
 /// What is certain of a machine although more was asked about it, and that could not be answered.
@@ -106,7 +59,7 @@ impl Error {
         let kind = match status {
             // Some OpenStack services say "too many requests" like this.
             413 if retry_after.is_some() => ErrorKind::RateLimited,
-            status => ErrorKind::from_status(status),
+            status => kind_of_status(status),
         };
         let mut error = Error::new(kind, operation, status_message(status, body)).with_status(status);
         // Without advice when to come back, it may be a gateway that answers for a service that is still at work.
@@ -178,8 +131,17 @@ impl Error {
     }
 
     /// The plan goes on without this step: it can be done without, and the cloud refuses it.
-    pub fn leaves_out(&self, step: &Step) -> bool {
+    pub fn leaves_out<C>(&self, step: &Step<C>) -> bool {
         step.dispensable.is_some() && self.kind().is_refusal()
+    }
+
+    /// The problem of a plan that fails with this error once its steps are applied; `subject` is the kind of thing that it is
+    /// about.
+    pub fn about(&self, subject: &str) -> Problem {
+        let whole = self.to_string();
+        let message = whole.strip_prefix(&format!("{}: ", self.operation())).unwrap_or(&whole).to_owned();
+        let (kind, retry, operation) = (self.kind(), self.retry_advice(), self.operation().to_owned());
+        Problem { subject: subject.to_owned(), kind, retry, operation, message }
     }
 
     /// When trying again makes sense.
@@ -213,95 +175,19 @@ impl Error {
     }
 }
 
-impl ErrorKind {
-    /// As a metric label and log field.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ErrorKind::NotFound => "not_found",
-            ErrorKind::AlreadyExists => "already_exists",
-            ErrorKind::Conflict => "conflict",
-            ErrorKind::RateLimited => "rate_limited",
-            ErrorKind::QuotaExceeded => "quota_exceeded",
-            ErrorKind::Unauthenticated => "unauthenticated",
-            ErrorKind::PermissionDenied => "permission_denied",
-            ErrorKind::InvalidConfig => "invalid_config",
-            ErrorKind::Unsupported => "unsupported",
-            ErrorKind::ImplementedElsewhere => "implemented_elsewhere",
-            ErrorKind::InProgress => "in_progress",
-            ErrorKind::Unavailable => "unavailable",
-            ErrorKind::Cancelled => "cancelled",
-            ErrorKind::Unexpected => "unexpected",
-        }
-    }
-
-    /// It may work a moment later, just as it was asked: whoever has time asks again.
-    pub fn is_passing(self) -> bool {
-        matches!(self, ErrorKind::RateLimited | ErrorKind::Unavailable)
-    }
-
-    /// The cloud has understood the call and does not carry it out, now or if it is asked again: a step that is
-    /// [dispensable](bowline_core::Step::dispensable) is left out then.
-    pub fn is_refusal(self) -> bool {
-        matches!(
-            self,
-            ErrorKind::NotFound
-                | ErrorKind::AlreadyExists
-                | ErrorKind::QuotaExceeded
-                | ErrorKind::PermissionDenied
-                | ErrorKind::InvalidConfig
-                | ErrorKind::Unsupported
-        )
-    }
-
-    /// What a person can do about it, as a sentence; empty where waiting is all.
-    pub fn advice(self) -> &'static str {
-        match self {
-            ErrorKind::Unauthenticated => "Check the provider's credentials: they are missing, wrong or expired.",
-            ErrorKind::PermissionDenied => "Give the provider's credentials the right to do this.",
-            ErrorKind::InvalidConfig => {
-                "Correct what it complains about: in the object, or in the provider's configuration."
-            }
-            ErrorKind::QuotaExceeded => {
-                "Raise the account's quota, or free some of it; where addresses have run out, the subnet needs more."
-            }
-            _ => "",
-        }
-    }
-
-    /// What an HTTP status says. Neither a redirect nor a success is an error that we understand.
-    fn from_status(status: u16) -> ErrorKind {
-        match status {
-            400 | 422 => ErrorKind::InvalidConfig,
-            401 => ErrorKind::Unauthenticated,
-            402 | 507 => ErrorKind::QuotaExceeded,
-            403 => ErrorKind::PermissionDenied,
-            404 | 410 => ErrorKind::NotFound,
-            405 | 501 => ErrorKind::Unsupported,
-            409 | 412 | 423 => ErrorKind::Conflict,
-            429 => ErrorKind::RateLimited,
-            408 | 425 | 500..=599 => ErrorKind::Unavailable,
-            _ => ErrorKind::Unexpected,
-        }
-    }
-
-    /// What is advised unless the provider knows better.
-    fn default_retry(self) -> Retry {
-        match self {
-            ErrorKind::NotFound
-            | ErrorKind::Conflict
-            | ErrorKind::RateLimited
-            | ErrorKind::QuotaExceeded
-            | ErrorKind::Unauthenticated
-            | ErrorKind::PermissionDenied
-            | ErrorKind::InProgress
-            | ErrorKind::Unavailable
-            | ErrorKind::Unexpected => Retry::Backoff,
-            ErrorKind::AlreadyExists
-            | ErrorKind::InvalidConfig
-            | ErrorKind::Unsupported
-            | ErrorKind::ImplementedElsewhere
-            | ErrorKind::Cancelled => Retry::Never,
-        }
+/// What an HTTP status says. Neither a redirect nor a success is an error that we understand.
+fn kind_of_status(status: u16) -> ErrorKind {
+    match status {
+        400 | 422 => ErrorKind::InvalidConfig,
+        401 => ErrorKind::Unauthenticated,
+        402 | 507 => ErrorKind::QuotaExceeded,
+        403 => ErrorKind::PermissionDenied,
+        404 | 410 => ErrorKind::NotFound,
+        405 | 501 => ErrorKind::Unsupported,
+        409 | 412 | 423 => ErrorKind::Conflict,
+        429 => ErrorKind::RateLimited,
+        408 | 425 | 500..=599 => ErrorKind::Unavailable,
+        _ => ErrorKind::Unexpected,
     }
 }
 
@@ -332,6 +218,12 @@ fn status_message(status: u16, body: &str) -> String {
         _ if line.is_empty() => format!("HTTP {status}"),
         Some((end, _)) => format!("HTTP {status}: {}…", line.get(..end).unwrap_or_default()),
         None => format!("HTTP {status}: {line}"),
+    }
+}
+
+impl From<Problem> for Error {
+    fn from(problem: Problem) -> Error {
+        Error::new(problem.kind, problem.operation, problem.message).retry(problem.retry)
     }
 }
 
@@ -435,6 +327,19 @@ mod tests {
         assert_eq!(error.to_string(), "list servers: no answer (region=R1, request=42)");
         assert_eq!(std::error::Error::source(&error).map(ToString::to_string), Some("connection reset".to_owned()));
         assert_eq!((error.operation(), error.message()), ("list servers", "no answer"));
+    }
+
+    #[test]
+    fn a_problem_becomes_the_error_that_it_was_made_of() {
+        for retry in [Retry::Never, Retry::Backoff, Retry::After(Duration::from_secs(7))] {
+            let error =
+                Error::new(ErrorKind::Unavailable, "look", "HTTP 503").retry(retry).context("certificate", "c1");
+            let problem = error.about("certificate");
+            assert_eq!(problem.to_string(), "certificate: not possible: HTTP 503 (certificate=c1)");
+            let again = Error::from(problem);
+            assert_eq!(again.to_string(), error.to_string());
+            assert_eq!((again.kind(), again.retry_advice()), (error.kind(), error.retry_advice()));
+        }
     }
 
     #[test]

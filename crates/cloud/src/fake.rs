@@ -164,13 +164,8 @@ impl Fake {
         if let Some(fault) = faults.get_mut(&wish.key.service).and_then(VecDeque::pop_front) {
             return Err(fault);
         }
-        let resources = serde_json::json!([wish.key.service, wish.annotations]);
-        Ok(Some(LoadBalancerState {
-            status: LoadBalancerStatus::default(),
-            problems: Vec::new(),
-            annotations: Default::default(),
-            resources,
-        }))
+        let resources = Opaque::new(serde_json::json!([wish.key.service, wish.annotations]));
+        Ok(Some(LoadBalancerState::new(LoadBalancerStatus::default(), resources)))
     }
 
     /// The truth.
@@ -257,10 +252,7 @@ impl LoadBalancers for Fake {
     }
 
     fn plan(&self, _: &LoadBalancerWish, _: Option<&LoadBalancerState>) -> Result<Plan> {
-        let payload = serde_json::Value::Null;
-        let (kind, name) = ("pool".into(), "p".into());
-        let step = Step { verb: Verb::Create, kind, name, changes: vec![], dispensable: None, payload };
-        Ok(Plan::of(vec![step]))
+        Ok(Plan::of(vec![Step::new(Verb::Create, "pool", "p", vec![], Opaque::default())]))
     }
 
     async fn apply(&self, _: &LoadBalancerKey, _: &Step) -> Result<Applied> {

@@ -38,18 +38,20 @@ mod provider;
 mod registry;
 mod reload;
 mod routes;
+mod sync_metrics;
 
 pub use calls::{Call, CallPolicy, Calls, Effect};
 pub use capabilities::{Capabilities, InstanceCapabilities, LoadBalancerCapabilities, RouteCapabilities};
 pub use clouds::{Cloud, Clouds, Nobody, Sighting};
 pub use error::{Error, ErrorKind, Result, Retry, Seen};
 pub use instances::{Freshness, Identity, InstancePage, Instances, OneByOne, PageToken};
-pub use load_balancers::{Applied, LoadBalancers};
+pub use load_balancers::{Applied, LoadBalancers, TypedLoadBalancers};
 pub use paging::PageGuard;
 pub use provider::{CloudProvider, Finding, ProviderInfo, Quota};
 pub use registry::{Build, BuildContext, ConfigPlace, Factory, Reference, Registry, Surroundings};
 pub use reload::Reloading;
 pub use routes::Routes;
+pub use sync_metrics::{SyncMetricNames, SyncMetrics, SyncPurpose, share};
 
 /// The provider in the page for authors who come from Go is a test.
 #[cfg(doctest)]

@@ -1,26 +1,32 @@
 //! Load balancers: observe, plan, apply.
 
+mod typed;
+
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
-use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, Step};
+use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque, Plan, Step};
 
 use crate::Result;
 
+pub use typed::TypedLoadBalancers;
+
 /// What came of a step.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Applied {
+pub enum Applied<S = Opaque> {
     /// It is done; what the cloud has now must be observed.
     Done,
     /// It is done, and this is all that the cloud has for the balancer now; `None` if that is nothing.
-    Seen(Option<LoadBalancerState>),
+    Seen(Option<LoadBalancerState<S>>),
     /// It is done; what the cloud has now must be observed, and whatever comes of that, the Service's annotations are to say
     /// this from now on. It is what a balancer can be found by if all else goes wrong.
     Noted(BTreeMap<String, String>),
 }
 
 /// Balances load, in three moves of which only two touch the cloud.
+///
+/// A provider implements [`TypedLoadBalancers`], the same methods with types of its own, and has this trait by that.
 ///
 /// ```text
 ///  observe(wish) ──► state ──► plan(wish, state) ──► Plan ──► apply(step) for each step, in order ──► observe again
@@ -29,7 +35,8 @@ pub enum Applied {
 /// Nobody waits in here. A cloud that is still at work on an earlier change makes `plan` or `apply` fail with `InProgress`
 /// and advice on when to come back. A step that says so has written nothing: it comes again then, and the rest of the plan
 /// after it, without a look in between as long as the wish is the same. After the last step, and after any other error, all is
-/// observed and planned anew.
+/// observed and planned anew. A plan may have problems beside its steps: the sync fails with the first of them once all steps
+/// are applied.
 ///
 /// What a state says that the Service's annotations are to say is written to the Service at the end of a pass, also if it
 /// fails, and so is what a step [notes](Applied::Noted). Before a balancer is removed whose Service stays, those that the

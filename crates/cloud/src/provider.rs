@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bowline_core::ProviderId;
 
-use crate::{Capabilities, Instances, LoadBalancers, Result, Routes};
+use crate::{Capabilities, Instances, LoadBalancers, Result, Routes, SyncMetrics};
 
 /// What a provider is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,6 +88,11 @@ pub trait CloudProvider: Send + Sync {
     /// provider is made anew.
     fn files(&self) -> Vec<PathBuf> {
         Vec::new()
+    }
+
+    /// Metrics that syncs of its load balancers are counted in, beside those of the controller.
+    fn sync_metrics(&self) -> Option<SyncMetrics> {
+        None
     }
 
     /// Who speaks in the Events that a plan's [notices](bowline_core::Notice) become; `None` for the controller itself.

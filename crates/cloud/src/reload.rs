@@ -28,7 +28,7 @@ use ipnet::IpNet;
 
 use crate::{
     Applied, Capabilities, CloudProvider, Error, ErrorKind, Finding, Identity, InstancePage, Instances, LoadBalancers,
-    PageToken, ProviderInfo, Quota, Result, Routes,
+    PageToken, ProviderInfo, Quota, Result, Routes, SyncMetrics,
 };
 
 /// How long a new configuration has to show that it works.
@@ -148,6 +148,10 @@ impl CloudProvider for Reloading {
 
     fn files(&self) -> Vec<PathBuf> {
         self.current().files()
+    }
+
+    fn sync_metrics(&self) -> Option<SyncMetrics> {
+        self.current().sync_metrics()
     }
 
     fn event_component(&self) -> Option<&'static str> {

@@ -183,6 +183,9 @@ impl<'a> Balancing<'a> {
                 Err(error) => return Ok(Err(error)),
             }
         }
+        if let Some(problem) = plan.problems.first() {
+            return Ok(Err(problem.clone().into()));
+        }
         Ok(Ok(Round::Worked(plan)))
     }
 

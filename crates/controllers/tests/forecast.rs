@@ -21,7 +21,8 @@ use bowline_core::testing::{annotated, finalized, node, service, status, taint};
 use bowline_core::well_known::{NO_SCHEDULE, UNINITIALIZED_TAINT};
 use bowline_core::{
     Address, AddressType, ClusterName, Instance, InstanceRef, InstanceState, IpFamily, LoadBalancerKey,
-    LoadBalancerState, LoadBalancerWish, Node, Notice, Plan, ProviderId, Ready, Service, ServiceType, Step, Verb,
+    LoadBalancerState, LoadBalancerWish, Node, Notice, Opaque, Plan, ProviderId, Ready, Service, ServiceType, Step,
+    Verb,
 };
 use jiff::Timestamp;
 
@@ -120,6 +121,8 @@ const BERTH: &str = "harbour.example/berth";
 /// What the harbour remarks in its plans, and what is wrong with a Service in its eyes.
 const REMARK: &str = "harbour.example/remark";
 const WRONG: &str = "harbour.example/wrong";
+/// What its plans fail with after their steps.
+const PROBLEM: &str = "harbour.example/problem";
 
 #[async_trait]
 impl LoadBalancers for Provider {
@@ -142,7 +145,11 @@ impl LoadBalancers for Provider {
                 let problems = name.ends_with("ailing").then(|| "port 80/TCP: taken".to_owned()).into_iter().collect();
                 let is_noted = name.ends_with("noted");
                 let annotations = is_noted.then(|| (BERTH.to_owned(), "7".to_owned())).into_iter().collect();
-                Ok(Some(LoadBalancerState { status, problems, annotations, resources: serde_json::Value::Null }))
+                Ok(Some(LoadBalancerState {
+                    problems,
+                    annotations,
+                    ..LoadBalancerState::new(status, Opaque::default())
+                }))
             }
             _ => Ok(None),
         };
@@ -157,14 +164,8 @@ impl LoadBalancers for Provider {
         if wish.key.service.starts_with("busy") {
             return Err(Error::new(ErrorKind::InProgress, "plan", "an earlier change"));
         }
-        let step = |verb| Step {
-            verb,
-            kind: "balancer".to_owned(),
-            name: wish.key.service.clone(),
-            changes: Vec::new(),
-            dispensable: None,
-            payload: serde_json::Value::Null,
-        };
+        let step = |verb| Step::new(verb, "balancer", wish.key.service.clone(), Vec::new(), Opaque::default());
+        let problem = |text: &String| Error::new(ErrorKind::QuotaExceeded, "plan", text).about("berth");
         let notice = |text: &String| Notice { reason: "HarbourRemark".to_owned(), message: text.clone() };
         Ok(Plan {
             notices: wish.annotations.get(REMARK).map(notice).into_iter().collect(),
@@ -173,6 +174,7 @@ impl LoadBalancers for Provider {
                 (None, Some(_)) => vec![step(Verb::Delete)],
                 _ => Vec::new(),
             },
+            problems: wish.annotations.get(PROBLEM).map(problem).into_iter().collect(),
         })
     }
 
@@ -372,6 +374,18 @@ async fn what_the_cloud_notes_and_remarks_is_told() {
     assert!(lines[2].contains(&format!("update [annotation {BERTH}: 7 (removed)], update [status")), "{}", lines[2]);
     assert_eq!(lines[3..], ["Service e/made: Note"], "what is said already is not written");
     assert_eq!(forecast.items[3].remarks[0].message, "HarbourRemark: the tide is low");
+}
+
+#[tokio::test]
+async fn a_plan_with_problems_shows_its_steps_and_what_the_sync_fails_with() {
+    let services = vec![annotated(service("a/new"), &[(PROBLEM, "no berth is free")])];
+    let forecast = of(vec![], services).await;
+    let item = &forecast.items[0];
+    assert_eq!(item.in_cloud.to_string(), "create balancer new");
+    assert!(!item.in_cluster.to_string().contains("status.loadBalancer"), "{}", item.in_cluster);
+    let [remark] = &item.remarks[..] else { panic!("{:?}", item.remarks) };
+    assert_eq!(remark.kind, RemarkKind::Failed);
+    assert_eq!(remark.message, "failed to ensure load balancer: plan: no berth is free");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::addresses::{self, AddressError};
 use crate::well_known::{INSTANCE_TYPE, LABEL_PAIRS, REGION, UNINITIALIZED_TAINT, ZONE};
-use crate::{FieldChange, Instance, Node, NodeName, Plan, ProviderId, Step, Taint, Verb};
+use crate::{FieldChange, Instance, Node, NodeName, Opaque, Plan, ProviderId, Step, Taint, Verb};
 
 /// Everything that lands on the Node in one write: all of it or nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,15 +142,8 @@ impl NodeChange {
         let provider_id = self.provider_id.iter().map(|id| set("spec.providerID".to_owned(), id.as_str()));
         let labels = self.labels.iter().map(|(key, value)| set(format!("label {key}"), value));
         let taint = FieldChange { field: "taint".to_owned(), from: Some(UNINITIALIZED_TAINT.to_owned()), to: None };
-        let step = Step {
-            verb: Verb::Update,
-            kind: "Node".to_owned(),
-            name: self.node.to_string(),
-            changes: provider_id.chain(labels).chain([taint]).collect(),
-            dispensable: None,
-            payload: serde_json::Value::Null,
-        };
-        Plan::of(vec![step])
+        let changes = provider_id.chain(labels).chain([taint]).collect();
+        Plan::of(vec![Step::new(Verb::Update, "Node", self.node.to_string(), changes, Opaque::default())])
     }
 }
 

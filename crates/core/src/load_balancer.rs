@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::annotations::LoadBalancerSettings;
-use crate::{Address, ClusterName, NodeName, ProviderId, TargetSet};
+use crate::{Address, ClusterName, NodeName, Opaque, ProviderId, TargetSet};
 
 /// Whose balancer it is. Everything made for it in a cloud is marked with these, and found by them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -172,22 +172,32 @@ pub struct TargetNode {
     pub draining: bool,
 }
 
-/// What a cloud has for a balancer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LoadBalancerState {
+/// What a cloud has for a load balancer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadBalancerState<S = Opaque> {
     /// What the Service's status says while this is so.
     pub status: LoadBalancerStatus,
     /// What does not work although all is made, each with its cause and what to do, in words for people. The status has
     /// room for a word per port only.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
     /// What the Service's annotations are to say while this is so, beside all that they say already: where a cloud's users,
     /// or another manager of it, look for the balancer's ID.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// The things in the cloud, as the provider reads and writes them; only its own `plan` looks inside.
-    pub resources: serde_json::Value,
+    /// The things in the cloud, in a type of the provider's own; only its `plan` looks inside.
+    pub resources: S,
+}
+
+impl<S> LoadBalancerState<S> {
+    /// A state without problems and annotations.
+    pub fn new(status: LoadBalancerStatus, resources: S) -> LoadBalancerState<S> {
+        LoadBalancerState { status, problems: Vec::new(), annotations: BTreeMap::new(), resources }
+    }
+
+    /// The same state with its resources made into others.
+    pub fn map<T>(self, into: impl FnOnce(S) -> T) -> LoadBalancerState<T> {
+        let LoadBalancerState { status, problems, annotations, resources } = self;
+        LoadBalancerState { status, problems, annotations, resources: into(resources) }
+    }
 }
 
 /// `status.loadBalancer` of a Service.

@@ -1,22 +1,40 @@
-//! What is going to be done, as a value: it can be printed, compared, stored, counted, and carried out or not.
+//! Plans: what is going to be done, as a value. It can be printed, compared, counted, and applied or not.
 //!
 //! A [`Plan`] is an ordered list of steps. A step says what it does in words that every cloud shares (create this, change
-//! these fields from this to that, delete this) and carries, beside that, the `payload` that only the provider that made
-//! it can read. So a dry run, a log line and `bowline plan` need not know any cloud.
+//! these fields from this to that, delete this) and carries, beside that, a `payload` of a type of the provider that made it.
+//! Outside the provider that type is erased ([`Opaque`]), so a dry run, a log line and `bowline plan` need not know any cloud.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Steps, to be carried out in this order.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Plan {
-    /// None means that everything is as it should be.
-    pub steps: Vec<Step>,
-    /// What the owner of the thing should know although nothing is wrong with the plan: a wish that is passed over, a
-    /// detour that was taken.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+use crate::{ErrorKind, Opaque, Retry};
+
+/// Steps, to be applied in this order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan<C = Opaque> {
+    /// Nothing means that everything is as it should be, unless there are problems.
+    pub steps: Vec<Step<C>>,
+    /// Warnings for the owner although nothing is wrong with the plan: a setting that is passed over, a detour that was
+    /// taken.
     pub notices: Vec<Notice>,
+    /// What cannot be had. The sync fails with the first of them, after all steps were applied.
+    pub problems: Vec<Problem>,
+}
+
+/// A part of the desired state that cannot be reached, and that does not keep the rest of the plan from being applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The kind of thing that is missing or wrong, in the cloud's own word: `floating IP`.
+    pub subject: String,
+    /// The kind of the error that the sync fails with.
+    pub kind: ErrorKind,
+    /// When trying again makes sense.
+    pub retry: Retry,
+    /// The operation that the error names.
+    pub operation: String,
+    /// The cause, and what to do about it.
+    pub message: String,
 }
 
 /// A warning for whoever owns what is planned: it becomes an Event.
@@ -29,8 +47,8 @@ pub struct Notice {
 }
 
 /// One change of one thing: at most one writing call to the cloud.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Step {
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step<C = Opaque> {
     /// What happens to it.
     pub verb: Verb,
     /// What kind of thing, in the cloud's own word: `listener`, `floating IP`.
@@ -38,14 +56,11 @@ pub struct Step {
     /// Which one, by name or, if it has none, by ID.
     pub name: String,
     /// What changes, for people. For a creation: the fields that matter.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<FieldChange>,
-    /// The plan goes on if the cloud refuses this step: the reason of the warning that is told then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The plan goes on if the cloud refuses this step: the reason of the warning that is emitted then.
     pub dispensable: Option<String>,
-    /// What the provider needs to carry it out.
-    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
-    pub payload: serde_json::Value,
+    /// What the provider needs to apply it.
+    pub payload: C,
 }
 
 /// What happens to a thing.
@@ -73,34 +88,61 @@ pub struct FieldChange {
     pub to: Option<String>,
 }
 
-impl Plan {
-    /// Just these steps.
-    pub fn of(steps: Vec<Step>) -> Plan {
-        Plan { steps, notices: Vec::new() }
+impl<C> Plan<C> {
+    /// A plan of these steps alone.
+    pub fn of(steps: Vec<Step<C>>) -> Plan<C> {
+        Plan { steps, ..Plan::default() }
     }
 
-    /// Nothing is to be done.
+    /// Nothing is to be done, and nothing is wrong.
     pub fn is_empty(&self) -> bool {
-        self.steps.is_empty()
+        self.steps.is_empty() && self.problems.is_empty()
     }
 }
 
-impl fmt::Display for Plan {
+impl<C> Default for Plan<C> {
+    fn default() -> Plan<C> {
+        Plan { steps: Vec::new(), notices: Vec::new(), problems: Vec::new() }
+    }
+}
+
+impl<C> Step<C> {
+    /// A step that the plan cannot go on without.
+    pub fn new(
+        verb: Verb,
+        kind: impl Into<String>,
+        name: impl Into<String>,
+        changes: Vec<FieldChange>,
+        payload: C,
+    ) -> Step<C> {
+        Step { verb, kind: kind.into(), name: name.into(), changes, dispensable: None, payload }
+    }
+
+    /// The same step with its payload made into another.
+    pub fn map<D>(self, into: impl FnOnce(C) -> D) -> Step<D> {
+        let Step { verb, kind, name, changes, dispensable, payload } = self;
+        Step { verb, kind, name, changes, dispensable, payload: into(payload) }
+    }
+}
+
+impl<C> fmt::Display for Plan<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
             return f.write_str("nothing to do");
         }
-        for (index, step) in self.steps.iter().enumerate() {
-            if index > 0 {
-                f.write_str("\n")?;
-            }
-            write!(f, "{step}")?;
-        }
-        Ok(())
+        let steps = self.steps.iter().map(ToString::to_string);
+        let lines: Vec<_> = steps.chain(self.problems.iter().map(ToString::to_string)).collect();
+        f.write_str(&lines.join("\n"))
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: not possible: {}", self.subject, self.message)
+    }
+}
+
+impl<C> fmt::Display for Step<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.verb, self.kind, self.name)?;
         for change in &self.changes {
@@ -140,12 +182,18 @@ mod tests {
     }
 
     fn step(verb: Verb, name: &str, changes: Vec<FieldChange>) -> Step {
-        let payload = serde_json::Value::Null;
-        Step { verb, kind: "listener".to_owned(), name: name.to_owned(), changes, dispensable: None, payload }
+        Step::new(verb, "listener", name, changes, Opaque::default())
     }
 
     #[test]
-    fn a_plan_prints_its_steps_in_order_with_what_changes_below_each() {
+    fn a_plan_prints_its_steps_in_order_with_what_changes_below_each_and_then_its_problems() {
+        let problem = Problem {
+            subject: "floating IP".to_owned(),
+            kind: ErrorKind::NotFound,
+            retry: Retry::Backoff,
+            operation: "plan".to_owned(),
+            message: "no network".to_owned(),
+        };
         let plan = Plan {
             steps: vec![
                 step(Verb::Create, "a", vec![change(None, Some("1"))]),
@@ -153,29 +201,25 @@ mod tests {
                 step(Verb::Delete, "c", vec![]),
             ],
             notices: Vec::new(),
+            problems: vec![problem.clone()],
         };
         let expected = "create listener a
     size: 1
 update listener b
     size: 1 -> 2
     size: 2 (removed)
-delete listener c";
+delete listener c
+floating IP: not possible: no network";
         assert_eq!(plan.to_string(), expected);
+        let plan: Plan = Plan { problems: vec![problem], ..Plan::default() };
+        assert!(!plan.is_empty());
+        assert_eq!(plan.to_string(), "floating IP: not possible: no network");
     }
 
     #[test]
     fn a_plan_without_steps_says_so() {
-        assert!(Plan::default().is_empty());
-        assert_eq!(Plan::default().to_string(), "nothing to do");
-    }
-
-    #[test]
-    fn a_stored_plan_is_the_same_when_it_is_read() {
-        let mut update = step(Verb::Update, "b", vec![change(Some("1"), None)]);
-        update.payload = serde_json::json!({"id": 7});
-        let plan = Plan { steps: vec![update, step(Verb::Delete, "c", vec![])], notices: Vec::new() };
-        let text = serde_json::to_string(&plan).unwrap();
-        assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
-        assert!(text.ends_with(r#"{"verb":"delete","kind":"listener","name":"c"}]}"#), "{text}");
+        let plan: Plan = Plan::default();
+        assert!(plan.is_empty());
+        assert_eq!(plan.to_string(), "nothing to do");
     }
 }

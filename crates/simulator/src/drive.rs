@@ -118,7 +118,7 @@ impl<'a> Driver<'a> {
         Err(endless("apply", &format!("never done: {step}")))
     }
 
-    /// Applies the steps of a plan; the reasons of those that were left out.
+    /// Applies the steps of a plan; the reasons of those that were left out. Fails with the plan's first problem.
     pub async fn apply_all(&self, desired: &mut impl Desired, plan: &Plan) -> Result<Vec<String>> {
         let mut left_out = Vec::new();
         for step in &plan.steps {
@@ -127,7 +127,10 @@ impl<'a> Driver<'a> {
                 applied => applied?,
             }
         }
-        Ok(left_out)
+        match plan.problems.first() {
+            Some(problem) => Err(problem.clone().into()),
+            None => Ok(left_out),
+        }
     }
 
     /// Does all that a manager does until the load balancer is as desired.

@@ -8,8 +8,8 @@ use bowline_cloud::{Applied, CloudProvider, Error, ErrorKind, LoadBalancers, Ret
 use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings, ProxyProtocol};
 use bowline_core::testing::{addresses, target, wish};
 use bowline_core::{
-    ClusterName, HealthCheck, IpFamily, IpMode, LoadBalancerSpec, LoadBalancerState, LoadBalancerWish, Plan, PortSpec,
-    Protocol, ProviderId, SessionAffinity, TargetNode,
+    ClusterName, HealthCheck, IpFamily, IpMode, LoadBalancerSpec, LoadBalancerState, LoadBalancerWish, Opaque, Plan,
+    PortSpec, Protocol, ProviderId, SessionAffinity, TargetNode,
 };
 use bowline_local::{
     Balancer, BalancerCheck, BalancerOptions, BalancerSettings, CloudError, CloudOptions, Config, Fault, FaultSpec,
@@ -521,13 +521,7 @@ async fn a_plan_for_what_the_cloud_cannot_do_is_refused() {
     for wish in table {
         assert_eq!(world.plan(&wish).await.unwrap_err().kind(), ErrorKind::Unsupported);
     }
-    let resources = serde_json::json!({"key": 7});
-    let state = LoadBalancerState {
-        status: Default::default(),
-        problems: Vec::new(),
-        annotations: Default::default(),
-        resources,
-    };
+    let state = LoadBalancerState::new(Default::default(), Opaque::new("another provider's"));
     assert_eq!(world.provider.plan(&web(), Some(&state)).unwrap_err().kind(), ErrorKind::Unexpected);
     let mut step = world.plan(&web()).await.unwrap().steps.remove(0);
     assert_eq!(
@@ -535,7 +529,7 @@ async fn a_plan_for_what_the_cloud_cannot_do_is_refused() {
         ErrorKind::Unexpected,
         "another's step"
     );
-    step.payload = serde_json::Value::Null;
+    step.payload = Opaque::default();
     assert_eq!(world.provider.apply(&web().key, &step).await.unwrap_err().kind(), ErrorKind::Unexpected);
     assert!(world.is_empty());
 }

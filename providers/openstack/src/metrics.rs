@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use bowline_cloud::{SyncMetricNames, SyncMetrics, SyncPurpose, share};
 use bowline_runtime::{Bounds, Instrument, Metric, metrics};
-use prometheus::core::Collector;
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 
 /// As in the Go manager.
@@ -41,10 +41,11 @@ pub(crate) struct Metrics {
     call_durations: HistogramVec,
     calls: IntCounterVec,
     call_errors: IntCounterVec,
-    reconcile_durations: HistogramVec,
-    reconciles: IntCounterVec,
-    reconcile_errors: IntCounterVec,
+    pub(crate) syncs: SyncMetrics,
 }
+
+const SYNCS: SyncMetricNames =
+    SyncMetricNames { durations: &RECONCILE_DURATIONS, total: &RECONCILES, errors: &RECONCILE_ERRORS, label };
 
 impl Metrics {
     /// At zero, and registered nowhere.
@@ -53,9 +54,7 @@ impl Metrics {
             call_durations: made(&CALL_DURATIONS),
             calls: made(&CALLS),
             call_errors: made(&CALL_ERRORS),
-            reconcile_durations: made(&RECONCILE_DURATIONS),
-            reconciles: made(&RECONCILES),
-            reconcile_errors: made(&RECONCILE_ERRORS),
+            syncs: valid(SyncMetrics::new(&SYNCS)),
         }
     }
 
@@ -64,9 +63,7 @@ impl Metrics {
         let outcome = share(registry, &self.call_durations)
             .and_then(|()| share(registry, &self.calls))
             .and_then(|()| share(registry, &self.call_errors))
-            .and_then(|()| share(registry, &self.reconcile_durations))
-            .and_then(|()| share(registry, &self.reconciles))
-            .and_then(|()| share(registry, &self.reconcile_errors));
+            .and_then(|()| self.syncs.register(registry));
         if let Err(error) = outcome {
             tracing::warn!(%error, "some metrics of OpenStack will be missing");
         }
@@ -80,52 +77,22 @@ impl Metrics {
             self.call_errors.with_label_values(&[request]).inc();
         }
     }
+}
 
-    /// A change of a balancer took so long, and failed or not.
-    pub(crate) fn reconciled(&self, operation: Operation, took: Duration, failed: bool) {
-        let label = &[operation.label()];
-        self.reconcile_durations.with_label_values(label).observe(took.as_secs_f64());
-        self.reconciles.with_label_values(label).inc();
-        if failed {
-            self.reconcile_errors.with_label_values(label).inc();
-        }
+fn label(purpose: SyncPurpose) -> &'static str {
+    match purpose {
+        SyncPurpose::Ensure => "loadbalancer_ensure",
+        SyncPurpose::UpdateTargets => "loadbalancer_update",
+        SyncPurpose::Delete => "loadbalancer_delete",
     }
 }
 
-/// What a change of a balancer was for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Operation {
-    /// It was to be as its Service wishes.
-    Ensure,
-    /// Its members were to be as the nodes are.
-    Update,
-    /// It was to go.
-    Delete,
-}
-
-impl Operation {
-    fn label(self) -> &'static str {
-        match self {
-            Operation::Ensure => "loadbalancer_ensure",
-            Operation::Update => "loadbalancer_update",
-            Operation::Delete => "loadbalancer_delete",
-        }
-    }
+fn made<I: Instrument>(metric: &Metric) -> I {
+    valid(I::make(metric, None))
 }
 
 /// What is made of constants alone either always works or never does, and the tests make it.
 #[allow(clippy::expect_used)] // no input reaches it
-fn made<I: Instrument>(metric: &Metric) -> I {
-    I::make(metric, None).expect("names, labels and buckets of the metrics are valid")
-}
-
-/// Registers, in the place of whatever has the name.
-fn share<C: Collector + Clone + 'static>(registry: &Registry, collector: &C) -> prometheus::Result<()> {
-    match registry.register(Box::new(collector.clone())) {
-        Err(prometheus::Error::AlreadyReg) => {
-            registry.unregister(Box::new(collector.clone()))?;
-            registry.register(Box::new(collector.clone()))
-        }
-        result => result,
-    }
+fn valid<T>(made: prometheus::Result<T>) -> T {
+    made.expect("names, labels and buckets of the metrics are valid")
 }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use bowline_cloud::{
     BuildContext, Capabilities, CloudProvider, ConfigPlace, Factory, Finding, InstanceCapabilities, Instances,
     LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Quota, Reference, Result, RouteCapabilities, Routes,
+    SyncMetrics,
 };
 use bowline_config::{Problem, Problems};
 use bowline_core::{IpFamily, ProviderId};
@@ -204,6 +205,10 @@ impl CloudProvider for OpenStack {
 
     fn patience(&self) -> Option<Duration> {
         Some(self.config.request_timeout * CALLS_IN_A_ROW)
+    }
+
+    fn sync_metrics(&self) -> Option<SyncMetrics> {
+        Some(self.metrics.syncs.clone())
     }
 
     fn event_component(&self) -> Option<&'static str> {

@@ -62,6 +62,9 @@ async fn round(orphan: &Orphan) -> Result<bool, Error> {
             applied => drop(applied?),
         }
     }
+    if let Some(problem) = plan.problems.first() {
+        return Err(problem.clone().into());
+    }
     Ok(plan.is_empty())
 }
 

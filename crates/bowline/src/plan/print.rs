@@ -119,12 +119,11 @@ pub(crate) fn steps_json(plan: &Plan) -> Value {
 mod tests {
     use super::*;
     use bowline_controllers::forecast::Object;
-    use bowline_core::{FieldChange, Step, Verb};
+    use bowline_core::{FieldChange, Opaque, Step, Verb};
 
     fn step(verb: Verb, kind: &str, name: &str) -> Step {
         let changes = vec![FieldChange { field: "port".to_owned(), from: None, to: Some("80".to_owned()) }];
-        let payload = json!({"secret": "between us"});
-        Step { verb, kind: kind.to_owned(), name: name.to_owned(), changes, dispensable: None, payload }
+        Step::new(verb, kind, name, changes, Opaque::new("between a provider and itself"))
     }
 
     fn forecast() -> Forecast {

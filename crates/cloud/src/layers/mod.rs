@@ -45,7 +45,7 @@ use crate::layers::read::Reader;
 use crate::layers::retry::Attempts;
 use crate::{
     Applied, Capabilities, CloudProvider, Error, ErrorKind, Freshness, LoadBalancerCapabilities, LoadBalancers,
-    ProviderInfo, Result, RouteCapabilities, Routes,
+    ProviderInfo, Result, RouteCapabilities, Routes, SyncPurpose,
 };
 
 /// How the layers are set. The defaults suit a cloud that nothing is known about.
@@ -129,6 +129,13 @@ impl Layered {
     /// Who speaks in the Events that a plan's notices become; `None` for the controller itself.
     pub fn event_component(&self) -> Option<&'static str> {
         self.provider.event_component()
+    }
+
+    /// Counts a sync of a load balancer that has ended, where the provider declares metrics for that.
+    pub fn synced_load_balancer(&self, purpose: SyncPurpose, took: Duration, failed: bool) {
+        if let Some(metrics) = self.provider.sync_metrics() {
+            metrics.record(purpose, took, failed);
+        }
     }
 
     /// What the provider can do.

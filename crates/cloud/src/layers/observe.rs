@@ -6,7 +6,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bowline_runtime::{Bounds, Instrument, Metric, metrics};
-use prometheus::core::Collector;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -15,6 +14,7 @@ use tracing::field::{Empty, display};
 
 use crate::Error;
 use crate::layers::operation::Operation;
+pub(crate) use crate::sync_metrics::share;
 
 /// From quick local answers to the time after which a call is given up.
 pub(crate) const SECONDS: Bounds =
@@ -191,18 +191,4 @@ fn ago(at: Instant) -> f64 {
 #[allow(clippy::expect_used)] // no input reaches it
 pub(crate) fn made<I: Instrument>(metric: &Metric, provider: &str) -> I {
     I::make(metric, Some(provider)).expect("names, labels and buckets of the metrics are valid")
-}
-
-/// Registers, and takes the place of what a former provider of the same name has left there.
-pub(crate) fn share<C: Collector + Clone + 'static>(
-    registry: &prometheus::Registry,
-    collector: &C,
-) -> prometheus::Result<()> {
-    match registry.register(Box::new(collector.clone())) {
-        Err(prometheus::Error::AlreadyReg) => {
-            registry.unregister(Box::new(collector.clone()))?;
-            registry.register(Box::new(collector.clone()))
-        }
-        result => result,
-    }
 }

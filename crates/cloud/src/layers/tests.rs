@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use bowline_core::{LoadBalancerSpec, PortSpec, Protocol, SessionAffinity, TargetNode, TargetSet, TrafficPolicy, Verb};
+use bowline_core::{
+    LoadBalancerSpec, Opaque, PortSpec, Protocol, SessionAffinity, TargetNode, TargetSet, TrafficPolicy, Verb,
+};
 use futures::future::join_all;
 use proptest::prelude::*;
 use tokio::time::{Instant, sleep};
@@ -899,14 +901,7 @@ fn every_question_may_be_moved_to_a_task() {
     fn movable<T: Send>(_: T) {}
     let layers = layers(&Arc::new(Fake::new("c")));
     let (spec, old) = route("10.0.0.0/24");
-    let step = bowline_core::Step {
-        verb: Verb::Create,
-        kind: String::new(),
-        name: String::new(),
-        changes: vec![],
-        dispensable: None,
-        payload: serde_json::Value::Null,
-    };
+    let step = bowline_core::Step::new(Verb::Create, "", "", vec![], Opaque::default());
     let (cluster, key, wishes) = ("k".into(), key(), [wish(None)]);
     movable(layers.check());
     movable(layers.find_instances(&[], Freshness::Now));

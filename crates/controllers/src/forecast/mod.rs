@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use bowline_cloud::Clouds;
 use bowline_core::lifecycle::Moment;
-use bowline_core::{FieldChange, Node, Plan, Service, Step, Verb};
+use bowline_core::{FieldChange, Node, Opaque, Plan, Service, Step, Verb};
 
 use crate::manager::ManagerOptions;
 use crate::service::RoutingError;
@@ -177,8 +177,7 @@ impl Item {
 
     fn write(&mut self, verb: Verb, changes: Vec<FieldChange>) {
         let Object { kind, name, .. } = &self.object;
-        let (kind, name) = ((*kind).to_owned(), name.clone());
-        self.in_cluster.steps.push(Step { verb, kind, name, changes, dispensable: None, payload: Default::default() });
+        self.in_cluster.steps.push(Step::new(verb, *kind, name.clone(), changes, Opaque::default()));
     }
 }
 

@@ -8,7 +8,7 @@ use bowline_core::ipam::{Allocator, Misfit};
 use bowline_core::lifecycle::Moment;
 use bowline_core::routes::{self, Brake, Lane, Removal, Ruling, Scene, Table, Why};
 use bowline_core::well_known::NETWORK_UNAVAILABLE;
-use bowline_core::{FieldChange, InstanceRef, Node, Plan, RouteSpec, Step, Verb};
+use bowline_core::{FieldChange, InstanceRef, Node, Opaque, Plan, RouteSpec, Step, Verb};
 use ipnet::IpNet;
 
 use super::nodes::Items;
@@ -195,14 +195,7 @@ fn creation(spec: &RouteSpec) -> Step {
 }
 
 fn step_of(verb: Verb, kind: &str, range: &IpNet, changes: Vec<FieldChange>) -> Step {
-    Step {
-        verb,
-        kind: kind.to_owned(),
-        name: range.to_string(),
-        changes,
-        dispensable: None,
-        payload: Default::default(),
-    }
+    Step::new(verb, kind, range.to_string(), changes, Opaque::default())
 }
 
 /// A route is no object of the cluster; it stands for itself.

@@ -13,8 +13,8 @@ use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::service::{self, ConditionChange, FinalizerChange, ServiceChange, status_equal};
 use bowline_core::well_known::{LOAD_BALANCER_CLEANUP, LOAD_BALANCER_READY};
 use bowline_core::{
-    FieldChange, Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Notice, Plan, PortStatus,
-    Protocol, Service,
+    FieldChange, Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Notice, Opaque, Plan,
+    PortStatus, Problem, Protocol, Service,
 };
 use jiff::Timestamp;
 
@@ -160,6 +160,11 @@ impl Scene<'_> {
                 sight => sight.map_err(Trouble::cloud(Task::Ensure))?,
             };
             remark_all(item, &sight.plan.notices);
+            if !sight.plan.problems.is_empty() {
+                item.in_cloud = Plan::of(sight.plan.steps);
+                self.problems(item, service, Task::Ensure, sight.plan.problems);
+                continue;
+            }
             let then = state_then(service, wish, sight.state, &sight.plan)?;
             let ready = condition::ready(&condition::problems(&then), self.now);
             item.in_cloud = Plan::of(sight.plan.steps);
@@ -183,6 +188,7 @@ impl Scene<'_> {
                     remark_all(item, &sight.plan.notices);
                     item.update(fields(service, &decide::notes_off(service, sight.state.as_ref())));
                     item.in_cloud.steps.extend(sight.plan.steps);
+                    self.problems(item, service, Task::Delete, sight.plan.problems);
                 }
                 Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => {}
                 Err(error) => {
@@ -196,6 +202,13 @@ impl Scene<'_> {
             item.update(fields(service, &change));
         }
         Ok(())
+    }
+
+    /// The errors that a sync fails with after all steps of its plan.
+    fn problems(&self, item: &mut Item, service: &Service, task: Task, problems: Vec<Problem>) {
+        for problem in problems {
+            self.trouble(item, service, &Trouble::cloud(task)(problem.into()));
+        }
     }
 
     /// What is in the way, and what the Service says of it.
@@ -240,7 +253,7 @@ fn state_then(
     let annotations = state.as_ref().map(|state| state.annotations.clone()).unwrap_or_default();
     let stays = state.map(told).filter(|state| status_equal(&state.status, &service.status));
     let status = stays.map_or_else(known_afterwards, |state| with_ports(state.status, wish));
-    Ok(LoadBalancerState { status, problems: Vec::new(), annotations, resources: Default::default() })
+    Ok(LoadBalancerState { annotations, ..LoadBalancerState::new(status, Opaque::default()) })
 }
 
 fn known_afterwards() -> LoadBalancerStatus {

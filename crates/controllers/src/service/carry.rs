@@ -3,6 +3,7 @@
 //! ```text
 //!  left by an earlier pass ─────────┐
 //!  observe ──► plan ──► steps ──────┴─► a place to write ──► apply, one by one ──► observe, plan ──► nothing to do: done
+//!                                                              │ all applied, and the plan has problems: the sync fails
 //!                                                              │ refused, and dispensable: told, and left out
 //!                                                              └ InProgress: what is left is kept, and the pass ends
 //! ```
@@ -99,7 +100,11 @@ impl Pass<'_> {
             if sight.plan.is_empty() {
                 return Ok(Outcome { state: sight.state, changed: job.changed, withheld: false });
             }
-            sight = match self.apply(cloud, &mut sight, job).await? {
+            let applied = self.apply(cloud, &mut sight, job).await?;
+            if let Some(problem) = sight.plan.problems.into_iter().next() {
+                return Err(problem.into());
+            }
+            sight = match applied {
                 Applied::Seen(state) => plan(cloud, sight.wish, state, Instant::now(), job)?,
                 Applied::Done | Applied::Noted(_) => self.look(cloud, job.noted(sight.wish), job).await?,
             };
@@ -187,19 +192,12 @@ fn stopping() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bowline_core::{FieldChange, Verb};
+    use bowline_core::{FieldChange, Opaque, Verb};
 
     #[test]
     fn a_step_is_one_line_in_the_log() {
         let change = |field: &str, to: &str| FieldChange { field: field.into(), from: None, to: Some(to.into()) };
-        let step = |changes| Step {
-            verb: Verb::Create,
-            kind: "balancer".into(),
-            name: "b1".into(),
-            changes,
-            dispensable: None,
-            payload: serde_json::Value::Null,
-        };
+        let step = |changes| Step::new(Verb::Create, "balancer", "b1", changes, Opaque::default());
         assert_eq!(in_one_line(&step(vec![])), "create balancer b1");
         let changes = vec![change("owner", "default/web"), change("target a", "10.0.0.1")];
         assert_eq!(in_one_line(&step(changes)), "create balancer b1: owner: default/web; target a: 10.0.0.1");

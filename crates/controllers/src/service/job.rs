@@ -30,7 +30,7 @@ pub(super) struct Sight {
 /// What is left of a plan.
 struct Rest {
     wish: LoadBalancerWish,
-    steps: Vec<Step>,
+    plan: Plan,
     planned: Instant,
 }
 
@@ -98,14 +98,15 @@ impl Job {
     pub(super) fn rest(&mut self, wish: &LoadBalancerWish) -> Option<Sight> {
         let rest = self.rest.take()?;
         let is_fit = rest.wish == *wish && rest.planned.elapsed() < LASTS;
-        let Rest { wish, steps, planned } = Some(rest).filter(|_| is_fit)?;
-        Some(Sight { wish, state: None, plan: Plan::of(steps), at: Instant::now(), planned, is_rest: true })
+        let Rest { wish, plan, planned } = Some(rest).filter(|_| is_fit)?;
+        Some(Sight { wish, state: None, plan, at: Instant::now(), planned, is_rest: true })
     }
 
     /// The cloud is at work: these steps are left.
     pub(super) fn leave(&mut self, sight: &Sight, steps: Vec<Step>) {
         let wish = self.noted(sight.wish.clone());
-        self.rest = Some(Rest { wish, steps, planned: sight.planned });
+        let plan = Plan { steps, problems: sight.plan.problems.clone(), ..Plan::default() };
+        self.rest = Some(Rest { wish, plan, planned: sight.planned });
     }
 
     /// What is wished, of a Service that says all that is to be noted.
@@ -132,7 +133,7 @@ impl Job {
         plan.notices.into_iter().chain(told).for_each(|notice| self.remark(notice));
         self.notices.get_or_insert_default();
         let is_open = |step: &Step| refused.iter().all(|(refused, _)| refused != step);
-        Plan::of(plan.steps.into_iter().filter(is_open).collect())
+        Plan { steps: plan.steps.into_iter().filter(is_open).collect(), notices: Vec::new(), problems: plan.problems }
     }
 
     /// The cloud does not do this, and it is not needed.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bowline_cloud::{Cloud, Error, ErrorKind};
+use bowline_cloud::{Cloud, Error, ErrorKind, SyncPurpose};
 use bowline_core::annotations::LoadBalancerSettings;
 use bowline_core::service::{self, ServiceChange};
 use bowline_core::{LoadBalancerWish, Service, ServiceKey, TargetNode, TargetSet};
@@ -152,6 +152,9 @@ impl Pass<'_> {
         if failed || outcome.as_ref().is_ok_and(|outcome| outcome.changed) {
             self.shared.count(job.reason, job.took(), failed);
         }
+        let is_for_nodes = job.reason == Reason::Nodes;
+        let purpose = if is_for_nodes { SyncPurpose::UpdateTargets } else { SyncPurpose::Ensure };
+        count_sync(&job, purpose, outcome.as_ref().map_err(|error| Some(error.kind())));
         self.shared.tell_notices(job.cloud(), service, job.notices());
         self.shared.memory.note(self.key, job.annotations());
         if is_at_work {
@@ -237,6 +240,7 @@ impl Pass<'_> {
     async fn remove(&self, cloud: &Cloud, service: &Arc<Service>, wish: &LoadBalancerWish) -> Result<Outcome, Trouble> {
         let mut job = Job::go_on(self.shared.memory.unfinished(self.key), cloud, wish, Reason::News);
         let outcome = self.try_to_remove(cloud, service, wish, &mut job).await;
+        count_sync(&job, SyncPurpose::Delete, outcome.as_ref().map_err(Trouble::kind));
         self.shared.tell_notices(cloud, service, job.notices());
         match outcome {
             // Somebody else sees to it.
@@ -389,4 +393,15 @@ fn log_changes(before: &TargetSet, targets: &TargetSet) {
     tracing::info!(added, removed, changed, total = targets.len(), "the targets of the load balancer change");
     let names = |nodes: &[&TargetNode]| nodes.iter().take(NAMES).map(|target| target.node.clone()).collect::<Vec<_>>();
     tracing::debug!(added = ?names(&changes.added), removed = ?names(&changes.removed), "first targets that change");
+}
+
+/// Counts a sync that has ended. One that waits for the cloud has not, and one that a dry run withholds never began.
+fn count_sync(job: &Job, purpose: SyncPurpose, outcome: Result<&Outcome, Option<ErrorKind>>) {
+    let failed = match outcome {
+        Ok(outcome) if outcome.withheld => return,
+        Ok(_) => false,
+        Err(Some(ErrorKind::InProgress | ErrorKind::Cancelled | ErrorKind::ImplementedElsewhere)) => return,
+        Err(_) => true,
+    };
+    job.cloud().layers().synced_load_balancer(purpose, job.took(), failed);
 }

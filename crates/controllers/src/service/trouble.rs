@@ -92,7 +92,15 @@ impl Trouble {
 
     /// The cloud says this.
     pub(crate) fn is_kind(&self, kind: ErrorKind) -> bool {
-        matches!(&self.cause, Cause::Cloud(error) if error.kind() == kind)
+        self.kind() == Some(kind)
+    }
+
+    /// What the cloud says, if it is the cloud that is in the way.
+    pub(crate) fn kind(&self) -> Option<ErrorKind> {
+        match &self.cause {
+            Cause::Cloud(error) => Some(error.kind()),
+            _ => None,
+        }
     }
 
     /// A CamelCase word for programs.

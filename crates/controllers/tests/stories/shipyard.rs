@@ -11,10 +11,10 @@ use bowline_cloud::{
 };
 use bowline_core::annotations::{LoadBalancerSettings, Mistake, NodeSelector};
 use bowline_core::{
-    ClusterName, Ingress, LoadBalancerKey, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Notice, Plan, Step,
-    Verb,
+    ClusterName, Ingress, LoadBalancerKey, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Notice, Opaque,
+    Plan, Step, Verb,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::world::World;
@@ -72,8 +72,7 @@ fn place(key: &LoadBalancerKey) -> (String, String) {
 
 fn step(verb: Verb, kind: &str, name: &str) -> Step {
     let dispensable = (kind == "flag").then(|| "FlagRefused".to_owned());
-    let payload = json!({ "crew": name });
-    Step { verb, kind: kind.to_owned(), name: name.to_owned(), changes: Vec::new(), dispensable, payload }
+    Step { dispensable, ..Step::new(verb, kind, name, Vec::new(), Opaque::default()) }
 }
 
 impl Shipyard {
@@ -123,7 +122,8 @@ impl Inner {
         let status = LoadBalancerStatus { ingress };
         // Before anything is made, a plan may have to know something all the same.
         let is_told = ship.is_some() || wish.spec.is_some();
-        is_told.then_some(LoadBalancerState { status, problems: Vec::new(), annotations, resources })
+        let state = LoadBalancerState::new(status, Opaque::new(resources));
+        is_told.then_some(LoadBalancerState { annotations, ..state })
     }
 
     fn change(&mut self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
@@ -207,7 +207,7 @@ impl LoadBalancers for Provider {
 
     fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
         let Some(state) = state else { return Ok(Plan::default()) };
-        let seen = &state.resources;
+        let seen: &Value = state.resources.get().expect("its own state");
         if seen["busy"] == true {
             return Err(at_work());
         }
@@ -232,7 +232,8 @@ impl LoadBalancers for Provider {
             ["address", "flag"].into_iter().filter(|kind| !has(kind)).map(|kind| step(Verb::Create, kind, "it")),
         );
         let notice = |message: &String| Notice { reason: "ShipRemark".to_owned(), message: message.clone() };
-        Ok(Plan { steps, notices: wish.annotations.get(REMARK).map(notice).into_iter().collect() })
+        let notices = wish.annotations.get(REMARK).map(notice).into_iter().collect();
+        Ok(Plan { steps, notices, problems: Vec::new() })
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {

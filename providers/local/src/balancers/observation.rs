@@ -11,7 +11,7 @@ use super::{AddressWish, Asking, Balancer, BalancerOptions, BalancerTarget, Bala
 /// All that there is for an asker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Observation {
+pub struct Observation {
     /// Who asked.
     pub(crate) key: LoadBalancerKey,
     /// The addresses with its mark, by ID.

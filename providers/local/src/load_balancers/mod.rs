@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  wish ──► wanted: name, addresses, settings, targets ──┐
-//!  observe ──► Observation (in the state's resources) ───┴─► plan: steps, each with a Change ──► apply: one call each
+//!  observe ──► Observation (the state's resources) ──────┴─► plan: steps, each with a Payload ──► apply: one call each
 //! ```
 //!
 //! A Service's balancer is two kinds of things: its addresses, and the balancer that listens there. Making it takes a call
@@ -16,15 +16,12 @@ mod plan;
 mod targets;
 mod wanted;
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
-use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancers, Result};
+use bowline_cloud::{Applied, Error, ErrorKind, Result, TypedLoadBalancers};
 use bowline_core::{
     ClusterName, Ingress, IpMode, LoadBalancerKey, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Plan,
-    PortStatus, Step, Verb,
+    PortStatus,
 };
-use serde::{Deserialize, Serialize};
 
 use crate::api::{ChangeRequest, FindBalancersRequest, OwnersRequest};
 use crate::balancers::{Asking, Change, CloudAddress, Listener, ListenerError, Observation};
@@ -41,19 +38,23 @@ const APPLY: &str = "change a balancer";
 /// Why a port does not work: the word in a Service's status for one that cannot be listened on.
 const CANNOT_LISTEN: &str = "CannotListen";
 
-/// What a step needs to be carried out.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Payload {
+/// What a step needs to be applied.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Payload {
     asking: Asking,
     change: Change,
     /// What the status will say, which the cloud does not know.
     ip_mode: IpMode,
 }
 
+type State = LoadBalancerState<Observation>;
+
 #[async_trait]
-impl LoadBalancers for LocalProvider {
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
+impl TypedLoadBalancers for LocalProvider {
+    type State = Observation;
+    type Change = Payload;
+
+    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<State>>> {
         if wishes.is_empty() {
             return Vec::new();
         }
@@ -88,27 +89,24 @@ impl LoadBalancers for LocalProvider {
         }
     }
 
-    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
-        let seen = match state {
-            Some(state) => serde_json::from_value(state.resources.clone()).map_err(|error| unreadable(&error))?,
-            None => Observation::nothing(wish.key.clone()),
-        };
+    fn plan(&self, wish: &LoadBalancerWish, state: Option<&Observation>) -> Result<Plan<Payload>> {
+        let seen = state.cloned().unwrap_or_else(|| Observation::nothing(wish.key.clone()));
         let Config { id_prefix, load_balancers, .. } = &self.config;
         plan::plan(wish, seen, TargetRules { prefix: id_prefix, drain: load_balancers.drain })
     }
 
-    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
-        let payload: Payload = serde_json::from_value(step.payload.clone()).map_err(|error| unreadable(&error))?;
+    async fn apply(&self, key: &LoadBalancerKey, payload: &Payload) -> Result<Applied<Observation>> {
         if payload.asking.key != *key {
             let message =
                 format!("the step is for the Service {}/{}", payload.asking.key.namespace, payload.asking.key.service);
             return Err(Error::new(ErrorKind::Unexpected, APPLY, message));
         }
-        let Payload { asking, change, ip_mode } = payload;
+        let Payload { asking, change, ip_mode } = payload.clone();
+        let is_farewell = change.is_farewell();
         match self.client.change(&ChangeRequest { asking, change }).await {
-            Ok(seen) => Ok(Applied::Seen(described(seen, ip_mode)?)),
+            Ok(seen) => Ok(Applied::Seen(described(seen, ip_mode))),
             // What is to go and is gone is done.
-            Err(error) if error.is_missing() && is_farewell(step) => Ok(Applied::Done),
+            Err(error) if error.is_missing() && is_farewell => Ok(Applied::Done),
             Err(error) => Err(error.explain_balancer(APPLY)),
         }
     }
@@ -133,15 +131,22 @@ impl LocalProvider {
     }
 }
 
-/// The step takes something away that may be gone already.
-fn is_farewell(step: &Step) -> bool {
-    let released = || step.changes.iter().any(|change| change.field == plan::OWNER && change.to.is_none());
-    step.verb == Verb::Delete || step.verb == Verb::Update && released()
+impl Change {
+    /// It takes something away that may be gone already.
+    fn is_farewell(&self) -> bool {
+        matches!(
+            self,
+            Change::DeleteBalancer { .. }
+                | Change::DeleteAddress { .. }
+                | Change::ReleaseBalancer { .. }
+                | Change::ReleaseAddress { .. }
+        )
+    }
 }
 
-fn state_of(found: Option<Observation>, wish: &LoadBalancerWish) -> Result<Option<LoadBalancerState>> {
+fn state_of(found: Option<Observation>, wish: &LoadBalancerWish) -> Result<Option<State>> {
     let found = found.ok_or_else(|| CallError::Garbled("an answer is left out".to_owned()).explain(OBSERVE))?;
-    described(found, ip_mode(wish))
+    Ok(described(found, ip_mode(wish)))
 }
 
 /// How nodes are to treat the address. The balancers of this cloud connect to the nodes themselves, so that traffic which
@@ -150,13 +155,12 @@ fn ip_mode(wish: &LoadBalancerWish) -> IpMode {
     wish.settings.ip_mode.unwrap_or(IpMode::Proxy)
 }
 
-fn described(seen: Observation, ip_mode: IpMode) -> Result<Option<LoadBalancerState>> {
+fn described(seen: Observation, ip_mode: IpMode) -> Option<State> {
     if seen.is_nothing() {
-        return Ok(None);
+        return None;
     }
     let (status, problems) = (status(&seen, ip_mode), problems(&seen));
-    let resources = serde_json::to_value(seen).map_err(|error| unreadable(&error))?;
-    Ok(Some(LoadBalancerState { status, problems, annotations: BTreeMap::new(), resources }))
+    Some(LoadBalancerState { problems, ..LoadBalancerState::new(status, seen) })
 }
 
 /// An entry for each address of the balancer, in its order.
@@ -183,8 +187,4 @@ fn problems(seen: &Observation) -> Vec<String> {
     let told =
         |error: &ListenerError| format!("port {}/{} of {}: {}", error.port, error.protocol, error.ip, error.message);
     seen.errors.iter().map(told).collect()
-}
-
-fn unreadable(error: &serde_json::Error) -> Error {
-    Error::new(ErrorKind::Unexpected, PLAN, format!("this is not what this provider wrote: {error}"))
 }

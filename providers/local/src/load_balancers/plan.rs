@@ -19,7 +19,7 @@ use super::{PLAN, Payload, ip_mode};
 const ADDRESS: &str = "address";
 const BALANCER: &str = "balancer";
 /// The field of a mark.
-pub(super) const OWNER: &str = "owner";
+const OWNER: &str = "owner";
 
 /// What is wanted, in terms of the cloud.
 struct Wanted {
@@ -32,11 +32,11 @@ struct Wanted {
 struct Steps {
     asking: Asking,
     ip_mode: IpMode,
-    plan: Plan,
+    plan: Plan<Payload>,
 }
 
 /// How to get from what is seen to what is wished.
-pub(super) fn plan(wish: &LoadBalancerWish, seen: Observation, rules: TargetRules<'_>) -> Result<Plan> {
+pub(super) fn plan(wish: &LoadBalancerWish, seen: Observation, rules: TargetRules<'_>) -> Result<Plan<Payload>> {
     if let Some(rest) = seen.busy_millis {
         let message = "the cloud is still at work on an earlier change of this balancer";
         let error = Error::new(ErrorKind::InProgress, PLAN, message);
@@ -55,10 +55,7 @@ pub(super) fn plan(wish: &LoadBalancerWish, seen: Observation, rules: TargetRule
 impl Steps {
     fn push(&mut self, verb: Verb, kind: &str, name: &str, changes: Vec<FieldChange>, change: Change) {
         let payload = Payload { asking: self.asking.clone(), change, ip_mode: self.ip_mode };
-        // What this crate wrote down itself can always be written down.
-        let payload = serde_json::to_value(payload).unwrap_or_default();
-        let (kind, name) = (kind.to_owned(), name.to_owned());
-        self.plan.steps.push(Step { verb, kind, name, changes, dispensable: None, payload });
+        self.plan.steps.push(Step::new(verb, kind, name, changes, payload));
     }
 
     // ---- making and changing

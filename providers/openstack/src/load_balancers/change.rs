@@ -1,22 +1,18 @@
 //! The payload of a step: one writing call, with all that it needs. What a step before it makes has no ID yet when the plan is
 //! made, and is found by what it hangs on.
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::problem::Problem;
-
 /// What a step needs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Payload {
+#[derive(Debug, Clone, PartialEq)]
+pub struct Payload {
     /// The balancer that must be at rest before the call; `None` before it exists, and for calls that do not touch Octavia.
     pub(crate) balancer: Option<BalancerRef>,
     pub(crate) change: Change,
 }
 
 /// Which balancer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BalancerRef {
     Id(String),
     /// One that an earlier step makes.
@@ -24,8 +20,7 @@ pub(crate) enum BalancerRef {
 }
 
 /// Which listener of the balancer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ListenerRef {
     Id(String),
     /// The one that an earlier step makes.
@@ -36,8 +31,7 @@ pub(crate) enum ListenerRef {
 }
 
 /// Which pool of the balancer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PoolRef {
     Id(String),
     /// The pool of this listener.
@@ -45,8 +39,7 @@ pub(crate) enum PoolRef {
 }
 
 /// One writing call. `body` is what is sent, without its envelope and without the IDs that only `apply` can know.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", tag = "do")]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Change {
     CreateLoadBalancer {
         body: Value,
@@ -168,21 +161,17 @@ pub(crate) enum Change {
         port: String,
         tag: String,
     },
-    /// No call at all: what comes before it is done, and then the pass fails with this.
-    Refuse {
-        problem: Problem,
-    },
 }
 
 /// Who comes to a balancer that others use, and how many there may be in all by then.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Joining {
     pub(crate) tag: String,
     pub(crate) most: i64,
 }
 
 /// A balancer that the Service with this tag alone uses.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sole {
     pub(crate) balancer: String,
     pub(crate) tag: String,
@@ -190,7 +179,7 @@ pub(crate) struct Sole {
 
 /// Tags that are added to those that there are by then, and some that are taken away. They are written all at once, and others who
 /// share a balancer change them, too: so what was there when the plan was made does not count.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Retag {
     pub(crate) add: Vec<String>,
     pub(crate) remove: Vec<String>,
@@ -220,8 +209,7 @@ impl Retag {
 }
 
 /// Which security group.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum GroupRef {
     Id(String),
     /// One that an earlier step makes. The name alone may be that of another cluster's.
@@ -232,7 +220,7 @@ pub(crate) enum GroupRef {
 }
 
 /// A port and the groups that it had when it was seen. Others change them, too: the revision tells whether they have.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SeenPort {
     pub(crate) id: String,
     pub(crate) groups: Vec<String>,

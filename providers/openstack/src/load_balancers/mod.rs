@@ -3,7 +3,7 @@
 //! ```text
 //!  annotations, class, cloud.conf ──settings──► Settings ─┐
 //!  wish ──────────────────────────────────────────────────┼─► plan: steps, each with a Payload ──► apply: one write each
-//!  observe ──► Observation (in the state's resources) ────┘
+//!  observe ──► Observation (the state's resources) ───────┘
 //! ```
 
 mod annotations;
@@ -17,9 +17,7 @@ mod names;
 mod nodes;
 mod observation;
 mod observe;
-mod passes;
 mod plan;
-mod problem;
 mod servers;
 mod settings;
 mod status;
@@ -31,11 +29,10 @@ mod waiting;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancers, Result};
+use bowline_cloud::{Applied, Error, ErrorKind, Result, TypedLoadBalancers};
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
-use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, Step};
+use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan};
 use futures::try_join;
-use serde::Deserialize;
 use tokio::sync::OnceCell;
 
 use crate::api::{network, octavia};
@@ -43,10 +40,10 @@ use crate::session::CallError;
 use crate::{Config, OpenStack};
 
 use annotations::TABLE;
-use apply::{APPLY, Writer};
+use apply::Writer;
+use change::Payload;
 use observation::{Features, Observation};
 use observe::{OBSERVE, Observer};
-use passes::Passes;
 use waiting::Waiting;
 
 pub(crate) use annotations::reference as annotation_reference;
@@ -59,12 +56,11 @@ pub(crate) struct Memory {
     waiting: Waiting,
     /// What Octavia can do, once it has said so.
     features: OnceCell<Features>,
-    passes: Passes,
 }
 
 impl Memory {
     pub(crate) fn new(config: &Config) -> Memory {
-        Memory { waiting: Waiting::new(config.wait_active_steps), features: OnceCell::new(), passes: Passes::default() }
+        Memory { waiting: Waiting::new(config.wait_active_steps), features: OnceCell::new() }
     }
 }
 
@@ -91,7 +87,10 @@ impl OpenStack {
 }
 
 #[async_trait]
-impl LoadBalancers for OpenStack {
+impl TypedLoadBalancers for OpenStack {
+    type State = Observation;
+    type Change = Payload;
+
     fn settings(
         &self,
         annotations: &BTreeMap<String, String>,
@@ -100,17 +99,10 @@ impl LoadBalancers for OpenStack {
         Ok(settings::common_settings(&self.config, &TABLE.reader(annotations), common))
     }
 
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
-        let Memory { waiting, passes, .. } = &self.balancers;
-        passes.begin(wishes);
-        let (session, config, features) = (&self.session, &self.config, &self.features().await);
-        let seen = Observer { session, config, waiting, features }.observe(wishes).await;
-        for (wish, seen) in wishes.iter().zip(&seen) {
-            if let Err(error) = seen {
-                passes.failed(&self.metrics, &wish.key, error.kind());
-            }
-        }
-        seen
+    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState<Observation>>>> {
+        let (session, config, waiting) = (&self.session, &self.config, &self.balancers.waiting);
+        let features = &self.features().await;
+        Observer { session, config, waiting, features }.observe(wishes).await
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
@@ -125,33 +117,17 @@ impl LoadBalancers for OpenStack {
         Ok(list::owners(cluster, &balancers, &listeners, &floating_ips, &groups))
     }
 
-    /// No call is made, and the plan depends on what it is given alone; it is counted, for the metrics.
-    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
-        let planned = match (state, &wish.spec) {
-            (Some(state), _) => {
-                read(plan::PLAN, &state.resources).and_then(|seen: Observation| plan::plan(&self.config, wish, seen))
-            }
+    fn plan(&self, wish: &LoadBalancerWish, state: Option<&Observation>) -> Result<Plan<Payload>> {
+        match (state, &wish.spec) {
+            (Some(seen), _) => plan::plan(&self.config, wish, seen.clone()),
             (None, None) => Ok(Plan::default()),
             (None, Some(_)) => {
                 Err(Error::new(ErrorKind::Unexpected, plan::PLAN, "nothing was looked up for this balancer"))
             }
-        };
-        self.balancers.passes.planned(&self.metrics, &wish.key, &planned);
-        planned
+        }
     }
 
-    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
-        let payload = read(APPLY, &step.payload)?;
-        let Memory { waiting, passes, .. } = &self.balancers;
-        passes.applies(key);
-        let applied = Writer { session: &self.session, waiting }.write(payload).await;
-        applied.inspect_err(|error| passes.step_failed(&self.metrics, key, step, error))
+    async fn apply(&self, _: &LoadBalancerKey, payload: &Payload) -> Result<Applied<Observation>> {
+        Writer { session: &self.session, waiting: &self.balancers.waiting }.write(payload.clone()).await
     }
-}
-
-/// What this provider wrote down itself.
-fn read<'a, T: Deserialize<'a>>(operation: &str, written: &'a serde_json::Value) -> Result<T> {
-    T::deserialize(written).map_err(|error| {
-        Error::new(ErrorKind::Unexpected, operation, format!("this is not what this provider wrote: {error}"))
-    })
 }

@@ -1,18 +1,16 @@
 //! All that a plan has to know: what is in the cloud for a Service, what stands in its way, and what was looked up because of
-//! what it wishes. It is the `resources` of a state, so that `plan` makes no call.
+//! what it wishes. They are the `resources` of a state, so that `plan` makes no call.
 
-use bowline_core::Notice;
-use serde::{Deserialize, Serialize};
+use bowline_core::{Notice, Problem};
 
 use crate::api::network::{FloatingIp, Port, SecurityGroup, SecurityGroupRule, Subnet};
 use crate::api::octavia::{HealthMonitor, Listener, LoadBalancer, Member, Pool};
 
-use super::problem::Problem;
 use super::waiting::Wait;
 
 /// What was seen.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub(crate) struct Observation {
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Observation {
     /// What this Octavia can do.
     pub(crate) features: Features,
     /// The balancer that the Service has, is to share or has by its name; more than one is told apart by nobody.
@@ -40,7 +38,7 @@ pub(crate) struct Observation {
 
 /// What is wrong with things that a balancer can serve its nodes without. Only one that is there has such problems: without one,
 /// each of them is an error at once.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Problems {
     /// No listener is given this certificate.
     pub(crate) certificate: Option<Problem>,
@@ -51,7 +49,7 @@ pub(crate) struct Problems {
 }
 
 /// The balancer of a Service.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) enum Found {
     /// There is none.
     #[default]
@@ -97,7 +95,7 @@ impl Observation {
 }
 
 /// A pool with what is behind it.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct SeenPool {
     pub(crate) pool: Pool,
     pub(crate) members: Vec<Member>,
@@ -105,7 +103,7 @@ pub(crate) struct SeenPool {
 }
 
 /// A balancer that does not serve the Service, although it has listeners of it.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Stray {
     pub(crate) balancer: LoadBalancer,
     pub(crate) listeners: Vec<Listener>,
@@ -113,7 +111,7 @@ pub(crate) struct Stray {
 }
 
 /// What was looked up for floating IPs.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Floating {
     /// The one at the balancer's VIP port.
     pub(crate) attached: Option<FloatingIp>,
@@ -128,7 +126,7 @@ pub(crate) struct Floating {
 }
 
 /// What was looked up for security groups.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Security {
     /// Those of the Service's name and UID, or the one that came with its balancer from an earlier Service of the name.
     pub(crate) groups: Vec<SecurityGroup>,
@@ -152,7 +150,7 @@ impl Security {
 }
 
 /// Where things are.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Places {
     pub(crate) vip_network_id: String,
     pub(crate) vip_subnet_id: String,
@@ -168,7 +166,7 @@ impl Places {
 }
 
 /// What this Octavia can do, by its version and the configured provider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Features {
     pub(crate) timeouts: bool,
     pub(crate) tags: bool,

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::{Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish};
 
 use super::annotations::{HOSTNAME, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, TABLE};
 use super::observation::{Found, Observation};
-use super::observe::OBSERVE;
 use super::plan::goes_with;
 use super::settings::{Settings, common_settings};
 use super::waiting::ACTIVE;
 use crate::Config;
+
+pub(super) type State = LoadBalancerState<Observation>;
 
 /// What a Service says that its status depends on.
 #[derive(Clone, Copy)]
@@ -21,45 +21,32 @@ struct Said<'a> {
 }
 
 /// The state of a balancer that is wished.
-pub(super) fn of_service(config: &Config, settings: &Settings, seen: &Observation) -> Result<LoadBalancerState> {
-    let address = address(settings.internal, seen);
+pub(super) fn of_service(config: &Config, settings: &Settings, seen: Observation) -> State {
+    let address = address(settings.internal, &seen);
     let said = Said { hostname: &settings.hostname, is_proxied: settings.proxy_protocol.is_some() };
     let status = status(config, said, address);
     // One that fails before it is in service is deleted, and an annotation would then lead nowhere for ever.
     let is_lasting =
         matches!(&seen.found, Found::One { fresh, balancer, .. } if !fresh || balancer.provisioning_status == ACTIVE);
-    let annotations = if is_lasting { annotations(seen, address) } else { BTreeMap::new() };
-    state(status, annotations, seen)
+    let annotations = if is_lasting { annotations(&seen, address) } else { BTreeMap::new() };
+    State { annotations, ..State::new(status, seen) }
 }
 
 /// The state of one that is to go; `None` if nothing is left. The annotations are those that would lead nowhere.
-pub(super) fn of_removal(
-    config: &Config,
-    wish: &LoadBalancerWish,
-    seen: &Observation,
-) -> Result<Option<LoadBalancerState>> {
+pub(super) fn of_removal(config: &Config, wish: &LoadBalancerWish, seen: Observation) -> Option<State> {
     if seen.is_nothing() {
-        return Ok(None);
+        return None;
     }
-    let address = address(false, seen);
+    let address = address(false, &seen);
     let reader = TABLE.reader(&wish.annotations);
     let said = Said {
         hostname: reader.get(&HOSTNAME).unwrap_or_default(),
         is_proxied: common_settings(config, &reader, wish.settings.as_ref().clone()).proxy_protocol.is_some(),
     };
     let goes = seen.balancer().is_some_and(|balancer| goes_with(wish, balancer, &seen.listeners));
-    let annotations = if goes { annotations(seen, address) } else { BTreeMap::new() };
-    state(status(config, said, address), annotations, seen).map(Some)
-}
-
-fn state(
-    status: LoadBalancerStatus,
-    annotations: BTreeMap<String, String>,
-    seen: &Observation,
-) -> Result<LoadBalancerState> {
-    let resources = serde_json::to_value(seen)
-        .map_err(|error| Error::new(ErrorKind::Unexpected, OBSERVE, format!("this cannot be written down: {error}")))?;
-    Ok(LoadBalancerState { status, problems: Vec::new(), annotations, resources })
+    let annotations = if goes { annotations(&seen, address) } else { BTreeMap::new() };
+    let status = status(config, said, address);
+    Some(State { annotations, ..State::new(status, seen) })
 }
 
 /// Where clients connect; `None` if they cannot yet, or nobody has looked because the balancer is at work.

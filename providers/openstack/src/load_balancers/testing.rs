@@ -9,7 +9,7 @@ use bowline_cloud::{Error, Result};
 use bowline_core::service::{ServicePort, cleanup_wish, read, wish};
 use bowline_core::testing::{addresses, annotated, service, service_port, target};
 use bowline_core::{
-    IpFamily, LoadBalancerWish, Plan, Protocol, ProviderId, Service, SessionAffinity, Step, TargetNode, TrafficPolicy,
+    IpFamily, LoadBalancerWish, Plan, Protocol, ProviderId, Service, SessionAffinity, TargetNode, TrafficPolicy,
 };
 use serde_json::Value;
 
@@ -145,7 +145,7 @@ impl Scene {
         Settings::of(&wish, wish.spec.as_ref().unwrap(), &self.config)
     }
 
-    pub(super) fn planned(&self) -> Result<Plan> {
+    pub(super) fn planned(&self) -> Result<Plan<Payload>> {
         plan(&self.config, &self.wish(), self.seen.clone())
     }
 
@@ -155,7 +155,7 @@ impl Scene {
     }
 
     pub(super) fn changes(&self) -> Vec<Change> {
-        self.planned().unwrap().steps.iter().map(|step| payload(step).change).collect()
+        self.planned().unwrap().steps.iter().map(|step| step.payload.change.clone()).collect()
     }
 
     /// The reasons of all warnings.
@@ -173,7 +173,23 @@ impl Scene {
         let mut found = steps.iter().filter(|step| format!("{} {}", step.verb, step.kind) == verb_and_kind);
         let (first, second) = (found.next(), found.next());
         assert!(second.is_none(), "more than one {verb_and_kind}");
-        serde_json::to_value(payload(first.unwrap()).change).unwrap()["body"].clone()
+        match &first.unwrap().payload.change {
+            Change::CreateLoadBalancer { body }
+            | Change::UpdateLoadBalancer { body, .. }
+            | Change::CreateListener { body, .. }
+            | Change::UpdateListener { body, .. }
+            | Change::CreatePool { body, .. }
+            | Change::UpdatePool { body, .. }
+            | Change::CreateMember { body, .. }
+            | Change::CreateMonitor { body, .. }
+            | Change::UpdateMonitor { body, .. }
+            | Change::CreateFloatingIp { body, .. }
+            | Change::UpdateFloatingIp { body, .. }
+            | Change::CreateSecurityGroup { body }
+            | Change::UpdateSecurityGroup { body, .. }
+            | Change::CreateSecurityGroupRule { body, .. } => body.clone(),
+            _ => Value::Null,
+        }
     }
 
     // ---- doing
@@ -181,14 +197,14 @@ impl Scene {
     /// All steps of the plan are done.
     pub(super) fn made(mut self) -> Scene {
         let plan = self.planned().unwrap();
-        plan.steps.iter().for_each(|step| model::apply(&mut self.seen, payload(step)));
+        plan.steps.iter().for_each(|step| model::apply(&mut self.seen, step.payload.clone()));
         self
     }
 
     /// Only the first ones are done.
     pub(super) fn made_in_part(mut self, steps: usize) -> Scene {
         let plan = self.planned().unwrap();
-        plan.steps.iter().take(steps).for_each(|step| model::apply(&mut self.seen, payload(step)));
+        plan.steps.iter().take(steps).for_each(|step| model::apply(&mut self.seen, step.payload.clone()));
         self
     }
 
@@ -231,8 +247,4 @@ impl Scene {
             .named(name)
             .with("load-balancer-id", &id)
     }
-}
-
-pub(super) fn payload(step: &Step) -> Payload {
-    serde_json::from_value(step.payload.clone()).unwrap()
 }

@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
-use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
@@ -43,8 +42,7 @@ pub(crate) const DELETED: &str = "DELETED";
 pub(crate) const PENDING_DELETE: &str = "PENDING_DELETE";
 
 /// How long a balancer has been at work, and when to look again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Wait {
     /// Until the next look.
     pub(crate) pause_millis: u64,

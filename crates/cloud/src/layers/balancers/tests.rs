@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
+use bowline_core::Opaque;
 use futures::future::join_all;
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
@@ -40,7 +41,8 @@ fn wish_with(service: &str, note: &str) -> LoadBalancerWish {
 /// Whose balancer was seen, or why none was.
 fn told(answer: Answer) -> String {
     match answer {
-        Ok(state) => state.map_or(json!(null), |state| state.resources)[0].as_str().unwrap_or("None").to_owned(),
+        Ok(None) => "None".to_owned(),
+        Ok(Some(state)) => state.resources.get::<Value>().unwrap()[0].as_str().unwrap().to_owned(),
         Err(error) => error.kind().as_str().to_owned(),
     }
 }
@@ -129,7 +131,7 @@ async fn equal_wishes_share_an_answer_and_other_wishes_of_the_same_balancer_have
     let layers = layers(&fake);
     let wishes = [("a", "1"), ("b", "1"), ("a", "2"), ("a", "1"), ("a", "3"), ("b", "2")];
     let wishes = wishes.map(|(service, note)| wish_with(service, note));
-    let seen = |wish: &LoadBalancerWish| json!([wish.key.service, wish.annotations]);
+    let seen = |wish: &LoadBalancerWish| Opaque::new(json!([wish.key.service, wish.annotations]));
     let answers = join_all(wishes.iter().map(|wish| layers.observe_load_balancer(wish))).await;
     for (wish, answer) in wishes.iter().zip(answers) {
         assert_eq!(answer.unwrap().map(|state| state.resources), Some(seen(wish)));
@@ -206,7 +208,7 @@ async fn truth_in_fit_batches(batch: usize, questions: Vec<(u64, u8, u8)>) {
         async move {
             sleep(Duration::from_millis(pause)).await;
             let state = layers.observe_load_balancer(&wish).await.unwrap().unwrap();
-            assert_eq!(state.resources, json!([wish.key.service, wish.annotations]));
+            assert_eq!(state.resources, Opaque::new(json!([wish.key.service, wish.annotations])));
         }
     });
     join_all(asked).await;

@@ -17,6 +17,7 @@ use bowline_cloud::{Applied, Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
 use super::change::{BalancerRef, Change, Payload};
+use super::observation::Observation;
 use super::plan::sharer;
 use super::waiting::{ACTIVE, ERROR, PENDING_DELETE, Waiting, check_at_rest};
 use crate::api::octavia::{self as api, LoadBalancer};
@@ -33,11 +34,8 @@ pub(super) struct Writer<'a> {
 
 impl Writer<'_> {
     /// Carries out what a step says.
-    pub(super) async fn write(&self, payload: Payload) -> Result<Applied> {
+    pub(super) async fn write(&self, payload: Payload) -> Result<Applied<Observation>> {
         let Payload { balancer, change } = payload;
-        if let Change::Refuse { problem } = change {
-            return Err(problem.into());
-        }
         match balancer {
             None => self.write_freely(change).await?,
             Some(balancer) => self.write_at_rest(&self.id_of(balancer).await?, change).await?,
@@ -204,8 +202,7 @@ impl Change {
             | Change::DeleteSecurityGroupRule { .. }
             | Change::JoinSecurityGroup { .. }
             | Change::LeaveSecurityGroup { .. }
-            | Change::DeletePortTag { .. }
-            | Change::Refuse { .. } => false,
+            | Change::DeletePortTag { .. } => false,
         }
     }
 }

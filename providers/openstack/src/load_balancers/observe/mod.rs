@@ -21,7 +21,7 @@ mod strays;
 use std::time::Duration;
 
 use bowline_cloud::{Error, Result};
-use bowline_core::{LoadBalancerSpec, LoadBalancerState, LoadBalancerWish};
+use bowline_core::{LoadBalancerSpec, LoadBalancerWish, Problem};
 use futures::{StreamExt as _, stream, try_join};
 use tokio::time::{Instant, sleep};
 
@@ -29,9 +29,9 @@ use super::annotations::{LOAD_BALANCER_ID, TABLE};
 use super::asked::Wanted;
 use super::names::Names;
 use super::observation::{Features, Found, Observation, Problems, SeenPool};
-use super::problem::Problem;
+use super::plan::{CERTIFICATE, FLOATING_IP, GROUP};
 use super::settings::Settings;
-use super::status;
+use super::status::{self, State};
 use super::waiting::Waiting;
 use crate::Config;
 use crate::api::octavia::{Listener, LoadBalancer};
@@ -61,7 +61,7 @@ pub(super) struct Observer<'a> {
 
 impl Observer<'_> {
     /// What there is for each of these, in their order.
-    pub(super) async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
+    pub(super) async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<State>>> {
         let sight = match Sight::for_wishes(self.session, wishes).await {
             Ok(sight) => sight,
             Err(error) => {
@@ -73,7 +73,7 @@ impl Observer<'_> {
         stream::iter(looks).buffered(AT_ONCE).collect().await
     }
 
-    async fn look(&self, sight: &Sight<'_>, wish: &LoadBalancerWish) -> Result<Option<LoadBalancerState>> {
+    async fn look(&self, sight: &Sight<'_>, wish: &LoadBalancerWish) -> Result<Option<State>> {
         match &wish.spec {
             Some(spec) => self.look_for_service(sight, wish, spec).await.map(Some),
             None => self.look_for_removal(sight, wish).await,
@@ -86,7 +86,7 @@ impl Observer<'_> {
         sight: &Sight<'_>,
         wish: &LoadBalancerWish,
         spec: &LoadBalancerSpec,
-    ) -> Result<LoadBalancerState> {
+    ) -> Result<State> {
         let settings = Settings::of(wish, spec, self.config)?;
         let marks = Marks {
             names: Names::of(&wish.key),
@@ -101,16 +101,18 @@ impl Observer<'_> {
         let wait = balancer.and_then(|balancer| self.waiting.saw(balancer));
         if wait.is_some() {
             let seen = Observation { found, wait, ..Observation::default() };
-            return status::of_service(self.config, &settings, &seen);
+            return Ok(status::of_service(self.config, &settings, seen));
         }
         let put_off = PutOff { allowed: balancer.is_some() };
-        let (places, ((), certificate)) =
-            try_join!(self.places(sight, spec, &settings), put_off.unless_done(|| self.check_certificate(&settings)))?;
+        let (places, ((), certificate)) = try_join!(
+            self.places(sight, spec, &settings),
+            put_off.unless_done(CERTIFICATE, || self.check_certificate(&settings))
+        )?;
         let ((listeners, pools), strays, ((floating, notices), no_floating), (security, no_security)) = try_join!(
             self.parts(sight, balancer, MembersOf::Service(marks.names)),
             self.strays(sight, &marks.names, &found),
-            put_off.unless_done(|| self.floating(sight, spec, &settings, balancer)),
-            put_off.unless_done(|| self.security(sight, &marks.names, spec, &settings, &places, balancer))
+            put_off.unless_done(FLOATING_IP, || self.floating(sight, spec, &settings, balancer)),
+            put_off.unless_done(GROUP, || self.security(sight, &marks.names, spec, &settings, &places, balancer))
         )?;
         let features = self.features_with(balancer, &listeners, &pools);
         let problems = Problems { certificate, floating: no_floating, security: no_security };
@@ -127,11 +129,11 @@ impl Observer<'_> {
             notices,
             problems,
         };
-        status::of_service(self.config, &settings, &seen)
+        Ok(status::of_service(self.config, &settings, seen))
     }
 
     /// What is left; `None` if that is nothing.
-    async fn look_for_removal(&self, sight: &Sight<'_>, wish: &LoadBalancerWish) -> Result<Option<LoadBalancerState>> {
+    async fn look_for_removal(&self, sight: &Sight<'_>, wish: &LoadBalancerWish) -> Result<Option<State>> {
         let names = Names::of(&wish.key);
         let marks = Marks { names, id: TABLE.reader(&wish.annotations).get(&LOAD_BALANCER_ID), adopt: None };
         let found = self.find_for_removal(sight, marks).await?;
@@ -139,7 +141,7 @@ impl Observer<'_> {
         let wait = balancer.and_then(|balancer| self.waiting.saw(balancer));
         if wait.is_some() {
             let seen = Observation { found, wait, ..Observation::default() };
-            return status::of_removal(self.config, wish, &seen);
+            return Ok(status::of_removal(self.config, wish, seen));
         }
         let ((listeners, pools), floating, security) = try_join!(
             self.parts(sight, balancer, MembersOf::Nobody),
@@ -150,7 +152,7 @@ impl Observer<'_> {
         let seen =
             Observation { features, found, wait, listeners, pools, floating, security, ..Observation::default() };
         self.check_nothing_comes(&names, &seen)?;
-        status::of_removal(self.config, wish, &seen)
+        Ok(status::of_removal(self.config, wish, seen))
     }
 }
 
@@ -190,6 +192,7 @@ impl PutOff {
     /// What came of a look. If that is an error that can be told later, there is nothing, and why.
     async fn unless_done<T: Default, F: Future<Output = Result<T>>>(
         self,
+        subject: &str,
         look: impl Fn() -> F,
     ) -> Result<(T, Option<Problem>)> {
         let looked = match self.allowed {
@@ -198,7 +201,7 @@ impl PutOff {
         };
         match looked {
             Ok(seen) => Ok((seen, None)),
-            Err(error) if self.allowed => Ok((T::default(), Some(error.into()))),
+            Err(error) if self.allowed => Ok((T::default(), Some(error.about(subject)))),
             Err(error) => Err(error),
         }
     }

@@ -1,16 +1,15 @@
 //! Steps under construction.
 
-use bowline_core::{FieldChange, Notice, Plan, Step, Verb};
+use bowline_core::{FieldChange, Notice, Plan, Problem, Step, Verb};
 
 use super::super::change::{BalancerRef, Change, Payload};
-use super::super::problem::Problem;
 
 /// A plan under construction.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     /// The balancer of steps that are about one.
     pub(super) balancer: Option<BalancerRef>,
-    plan: Plan,
+    plan: Plan<Payload>,
 }
 
 impl Draft {
@@ -30,16 +29,17 @@ impl Draft {
         changes: Vec<FieldChange>,
         change: Change,
     ) {
-        // What this crate wrote down itself can always be written down.
-        let payload = serde_json::to_value(Payload { balancer, change }).unwrap_or_default();
-        let (kind, name) = (kind.to_owned(), name.to_owned());
-        self.plan.steps.push(Step { verb, kind, name, changes, dispensable: None, payload });
+        self.plan.steps.push(Step::new(verb, kind, name, changes, Payload { balancer, change }));
     }
 
-    /// A step that fails with this, for what `kind` is and cannot be.
-    pub(super) fn refuse(&mut self, kind: &str, problem: Problem) {
-        let changes = vec![field("not possible", None, Some(problem.message.clone()))];
-        self.push(None, Verb::Update, kind, "(none)", changes, Change::Refuse { problem });
+    /// Fails the sync with these once all steps are applied.
+    pub(super) fn fail(&mut self, problems: impl IntoIterator<Item = Problem>) {
+        self.plan.problems.extend(problems);
+    }
+
+    /// The sync fails once all steps so far are applied.
+    pub(super) fn fails(&self) -> bool {
+        !self.plan.problems.is_empty()
     }
 
     /// The last step may be refused; then this is why there is a warning.
@@ -54,7 +54,7 @@ impl Draft {
         self.plan.notices.extend(notices);
     }
 
-    pub(super) fn into_plan(self) -> Plan {
+    pub(super) fn into_plan(self) -> Plan<Payload> {
         self.plan
     }
 }

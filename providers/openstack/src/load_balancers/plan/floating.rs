@@ -16,7 +16,7 @@ use super::super::names::FLOATING_IP_MARK;
 use super::{Context, Draft, PLAN, field};
 use crate::api::network::FloatingIp;
 
-pub(super) const FLOATING_IP: &str = "floating IP";
+pub(in super::super) const FLOATING_IP: &str = "floating IP";
 
 pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
     if let Some(problem) = &context.seen.problems.floating {
@@ -124,7 +124,7 @@ fn refuse(context: &Context<'_>, draft: &mut Draft) {
          would open what is internal; attach a floating IP to the balancer, or remove the annotation load-balancer-id"
     );
     let error = Error::new(ErrorKind::InvalidConfig, PLAN, message).retry(Retry::Backoff);
-    draft.refuse(FLOATING_IP, error.into());
+    draft.fail([error.about(FLOATING_IP)]);
 }
 
 /// Somebody else has the address that is asked for.

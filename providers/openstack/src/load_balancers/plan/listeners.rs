@@ -14,7 +14,7 @@ use super::{Context, Draft, PLAN, field, members, pools};
 use crate::api::octavia::Listener;
 
 pub(super) const KIND: &str = "listener";
-pub(super) const CERTIFICATE: &str = "certificate";
+pub(in super::super) const CERTIFICATE: &str = "certificate";
 
 /// The header that tells the client's address.
 const FORWARDED_FOR: &str = "X-Forwarded-For";

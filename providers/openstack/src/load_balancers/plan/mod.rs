@@ -35,19 +35,20 @@ use bowline_core::{IpFamily, LoadBalancerSpec, LoadBalancerWish, Plan, Verb};
 use serde_json::json;
 
 use super::annotations::LOAD_BALANCER_ID;
-use super::change::{BalancerRef, Change, Retag};
+use super::change::{BalancerRef, Change, Payload, Retag};
 use super::names::Names;
 use super::observation::{Found, Observation};
-use super::problem::Problem;
 use super::settings::Settings;
 use super::waiting::{ERROR, check_at_rest};
 use crate::Config;
 use crate::api::octavia::LoadBalancer;
 
 use draft::{Draft, field};
-pub(super) use floating::taken;
+pub(super) use floating::{FLOATING_IP, taken};
+pub(super) use listeners::CERTIFICATE;
 pub(super) use ownership::check_room;
 pub(super) use removal::{goes_with, sharer};
+pub(super) use security::GROUP;
 
 /// What is being done, in errors.
 pub(super) const PLAN: &str = "plan a balancer";
@@ -89,7 +90,7 @@ impl Context<'_> {
 }
 
 /// How to get from what is seen to what is wished.
-pub(super) fn plan(config: &Config, wish: &LoadBalancerWish, seen: Observation) -> Result<Plan> {
+pub(super) fn plan(config: &Config, wish: &LoadBalancerWish, seen: Observation) -> Result<Plan<Payload>> {
     let mut draft = Draft::default();
     match &wish.spec {
         Some(spec) => build(config, wish, spec, seen, &mut draft)?,
@@ -132,6 +133,10 @@ fn build(
     }
     let behind = security::steps(&context, draft);
     let in_front = floating::steps(&context, draft);
+    // A Service that may not use the load balancer as it wants is not tagged there.
+    if draft.fails() {
+        return Ok(());
+    }
     tag(&context, draft);
     for stray in &seen.strays {
         removal::leave_stray(&names.balancer(), stray, draft);
@@ -149,13 +154,13 @@ fn tell(context: &Context<'_>, outcomes: [(&str, Result<()>); 3], draft: &mut Dr
     for (kind, outcome) in outcomes {
         match outcome {
             Err(error) if context.balancer.is_none() => return Err(error),
-            Err(error) => problems.push((kind, Problem::from(error))),
+            Err(error) => problems.push(error.about(kind)),
             Ok(()) => {}
         }
     }
     // The first one is the answer, and must not keep the others from being tried again.
-    problems.sort_by_key(|(_, problem)| problem.retry == Retry::Never);
-    problems.into_iter().for_each(|(kind, problem)| draft.refuse(kind, problem));
+    problems.sort_by_key(|problem| problem.retry == Retry::Never);
+    draft.fail(problems);
     Ok(())
 }
 

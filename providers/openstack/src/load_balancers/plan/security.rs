@@ -20,7 +20,7 @@ use super::super::servers::{self, Backend};
 use super::{Context, Draft, PLAN, field, members};
 use crate::api::network::{Port, SecurityGroup, SecurityGroupRule, Subnet};
 
-pub(super) const GROUP: &str = "security group";
+pub(in super::super) const GROUP: &str = "security group";
 const RULE: &str = "security group rule";
 const PORT: &str = "port";
 

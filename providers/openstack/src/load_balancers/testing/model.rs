@@ -61,7 +61,6 @@ pub(super) fn apply(seen: &mut Observation, payload: Payload) {
             made.floating_ip_address = "203.0.113.10".to_owned();
             seen.floating.attached = Some(made);
         }
-        Change::Refuse { .. } => {}
         other => panic!("the model knows no such step: {other:?}"),
     }
 }

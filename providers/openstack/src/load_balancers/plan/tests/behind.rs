@@ -1,10 +1,10 @@
 //! 7.4: pools, members and monitors.
 
-use bowline_core::{IpFamily, Protocol, SessionAffinity};
+use bowline_core::{IpFamily, Protocol, SessionAffinity, Step};
 use serde_json::{Value, json};
 
-use crate::load_balancers::change::{BalancerRef, Change, ListenerRef, PoolRef};
-use crate::load_balancers::testing::{LB_NAME, Scene, payload};
+use crate::load_balancers::change::{BalancerRef, Change, ListenerRef, Payload, PoolRef};
+use crate::load_balancers::testing::{LB_NAME, Scene};
 
 fn watched() -> Scene {
     Scene::new().configured(|section| section.create_monitor = true)
@@ -259,7 +259,7 @@ fn case_121_one_more_node_on_ten_ports_is_ten_requests_one_after_the_other() {
     let more = [("n1", "I10.0.0.1"), ("n2", "I10.0.0.2"), ("n3", "I10.0.0.3")];
     let plan = Scene::new().ports(&ports).made().nodes(&more).planned().unwrap();
     assert_eq!(plan.steps.len(), 10);
-    let waits = plan.steps.iter().filter(|step| payload(step).balancer == Some(BalancerRef::Id("lb".to_owned())));
+    let waits = plan.steps.iter().filter(|step| step.payload.balancer == Some(BalancerRef::Id("lb".to_owned())));
     assert_eq!(waits.count(), 10, "each waits until the balancer is at rest");
 }
 
@@ -322,7 +322,7 @@ fn case_120_where_everything_is_made_one_by_one_each_waits_for_the_one_before() 
     assert_eq!(scene.steps(), expected);
     let plan = scene.planned().unwrap();
     assert_eq!(scene.body("create load balancer").get("listeners"), None);
-    let waits = |step| payload(step).balancer == Some(BalancerRef::Name(LB_NAME.to_owned()));
+    let waits = |step: &Step<Payload>| step.payload.balancer == Some(BalancerRef::Name(LB_NAME.to_owned()));
     assert!(plan.steps.iter().skip(1).all(waits), "{plan:?}");
     let Change::CreateMember { body, .. } = &scene.changes()[3] else { panic!() };
     assert_eq!(*body, json!({"name": "member_n1_10.0.0.1_30080", "address": "10.0.0.1", "protocol_port": 30080}));

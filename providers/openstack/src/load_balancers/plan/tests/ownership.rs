@@ -377,8 +377,7 @@ fn what_belongs_to_another_service_is_not_adopted_and_what_is_not_there_neither(
 fn what_is_retained_loses_our_marks_and_nothing_else() {
     let scene = made().with("bowline.dev/policy", "retain");
     let released = super::super::plan(&scene.config, &scene.parting_wish(), scene.seen.clone()).unwrap();
-    let changes: Vec<Change> =
-        released.steps.iter().map(|step| crate::load_balancers::testing::payload(step).change).collect();
+    let changes: Vec<Change> = released.steps.iter().map(|step| step.payload.change.clone()).collect();
     let tags = Retag { add: vec![], remove: vec![LB_NAME.to_owned()] };
     let expected = [
         Change::UpdateListener { id: "listener-TCP-80".to_owned(), body: json!({}), tags: tags.clone() },

@@ -1,0 +1,92 @@
+//! Load balancers with the provider's own types, and the one place where those types are erased.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use bowline_core::annotations::{LoadBalancerSettings, Mistake};
+use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque, Plan, Step};
+
+use super::{Applied, LoadBalancers};
+use crate::{Error, ErrorKind, Result};
+
+/// What a provider implements to have [`LoadBalancers`], whose rules are the rules of these methods: the same contract, in
+/// which states and steps carry types of the provider.
+#[async_trait]
+pub trait TypedLoadBalancers: Send + Sync {
+    /// The things that the cloud has for a load balancer, and all else that a plan has to know.
+    type State: Any + Debug + Clone + PartialEq + Send + Sync;
+    /// What a step needs to be applied.
+    type Change: Any + Debug + Clone + PartialEq + Send + Sync;
+
+    /// See [`LoadBalancers::settings`].
+    fn settings(
+        &self,
+        annotations: &BTreeMap<String, String>,
+        common: LoadBalancerSettings,
+    ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
+        let _ = annotations;
+        Ok(common)
+    }
+
+    /// See [`LoadBalancers::observe`].
+    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState<Self::State>>>>;
+
+    /// See [`LoadBalancers::list`].
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>>;
+
+    /// See [`LoadBalancers::plan`].
+    fn plan(&self, wish: &LoadBalancerWish, state: Option<&Self::State>) -> Result<Plan<Self::Change>>;
+
+    /// See [`LoadBalancers::apply`].
+    async fn apply(&self, key: &LoadBalancerKey, change: &Self::Change) -> Result<Applied<Self::State>>;
+}
+
+#[async_trait]
+impl<T: TypedLoadBalancers> LoadBalancers for T {
+    fn settings(
+        &self,
+        annotations: &BTreeMap<String, String>,
+        common: LoadBalancerSettings,
+    ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
+        TypedLoadBalancers::settings(self, annotations, common)
+    }
+
+    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
+        let seen = TypedLoadBalancers::observe(self, wishes).await;
+        seen.into_iter().map(|state| state.map(erased)).collect()
+    }
+
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
+        TypedLoadBalancers::list(self, cluster).await
+    }
+
+    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
+        let state = state.map(|state| known("plan load balancer", &state.resources)).transpose()?;
+        let Plan { steps, notices, problems } = TypedLoadBalancers::plan(self, wish, state)?;
+        let steps = steps.into_iter().map(|step| step.map(Opaque::new)).collect();
+        Ok(Plan { steps, notices, problems })
+    }
+
+    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
+        let change = known("apply load balancer", &step.payload)?;
+        Ok(match TypedLoadBalancers::apply(self, key, change).await? {
+            Applied::Done => Applied::Done,
+            Applied::Seen(state) => Applied::Seen(erased(state)),
+            Applied::Noted(annotations) => Applied::Noted(annotations),
+        })
+    }
+}
+
+fn erased<S: Any + Debug + PartialEq + Send + Sync>(state: Option<LoadBalancerState<S>>) -> Option<LoadBalancerState> {
+    state.map(|state| state.map(Opaque::new))
+}
+
+/// The provider's own value. Another provider's state or step is an error, not a panic: it may come from a test, or from a
+/// provider that a reload has replaced by one of another kind.
+fn known<'a, T: Any>(operation: &str, value: &'a Opaque) -> Result<&'a T> {
+    let foreign =
+        || Error::new(ErrorKind::Unexpected, operation, format!("this was not made by this provider: {value:?}"));
+    value.get().ok_or_else(foreign)
+}
