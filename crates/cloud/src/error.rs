@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use bowline_core::{ErrorKind, Retry};
-use bowline_core::{Problem, Step};
+use bowline_core::{Operation, Problem, Step};
 
 /// The outcome of asking a cloud.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -23,6 +23,7 @@ struct Inner {
     status: Option<u16>,
     unanswered: bool,
     seen: Option<Seen>,
+    pending: Option<Operation>,
     context: Vec<(&'static str, String)>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
@@ -47,6 +48,7 @@ impl Error {
             status: None,
             unanswered: false,
             seen: None,
+            pending: None,
             context: Vec::new(),
             source: None,
         }))
@@ -98,6 +100,15 @@ impl Error {
             Retry::After(pause) if pause > LONGEST_PAUSE => self.retry(Retry::After(LONGEST_PAUSE)),
             _ => self,
         }
+    }
+
+    /// The cloud is at work on this operation, so nothing was written and nothing can be planned. The layers pace the polls,
+    /// and give up after the operation's deadline.
+    pub fn pending(operation: Operation, task: impl Into<String>) -> Error {
+        let pause = operation.pacing.pause(1);
+        let mut error = Error::new(ErrorKind::InProgress, task, operation.what.as_str()).retry(Retry::After(pause));
+        Arc::make_mut(&mut error.0).pending = Some(operation);
+        error
     }
 
     /// With other advice.
@@ -157,6 +168,11 @@ impl Error {
     /// The request was sent and its outcome is unknown. A write that is not idempotent must not be repeated then.
     pub fn is_unanswered(&self) -> bool {
         self.0.unanswered
+    }
+
+    /// The operation that the cloud is at work on, if the error says so.
+    pub fn pending_operation(&self) -> Option<&Operation> {
+        self.0.pending.as_ref()
     }
 
     /// What is certain of the machine all the same, if anything.

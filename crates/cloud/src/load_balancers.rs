@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
-use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque, Plan, Step};
+use bowline_core::{
+    ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque, Operation, Plan, Progress, Step,
+};
 
 use crate::Result;
 
@@ -22,6 +24,9 @@ pub enum Applied<S = Opaque> {
     /// It is done; what the cloud has now must be observed, and whatever comes of that, the Service's annotations are to say
     /// this from now on. It is what a balancer can be found by if all else goes wrong.
     Noted(BTreeMap<String, String>),
+    /// It is written, and the cloud is at work on it. The next step waits until a [poll](LoadBalancers::poll) says that the
+    /// operation has ended.
+    Started(Operation),
 }
 
 /// Balances load, in three moves of which only two touch the cloud.
@@ -32,9 +37,11 @@ pub enum Applied<S = Opaque> {
 ///  observe(wish) ──► state ──► plan(wish, state) ──► Plan ──► apply(step) for each step, in order ──► observe again
 /// ```
 ///
-/// Nobody waits in here. A cloud that is still at work on an earlier change makes `plan` or `apply` fail with `InProgress`
-/// and advice on when to come back. A step that says so has written nothing: it comes again then, and the rest of the plan
-/// after it, without a look in between as long as the wish is the same. After the last step, and after any other error, all is
+/// Nobody waits in here. A state names the operation that the cloud is at work on (`pending`), and nothing is planned until it
+/// has ended. A step that finds the cloud at work has written nothing and fails with [`Error::pending`](crate::Error::pending),
+/// or `InProgress` and advice on when to come back: it comes again then, and the rest of the plan after it, without a look in
+/// between as long as the wish is the same. A step that begins an operation returns it ([`Applied::Started`]). The framework
+/// polls at the operation's own pace, occupies no worker meanwhile, and fails the sync after the operation's deadline. After the last step, and after any other error, all is
 /// observed and planned anew. A plan may have problems beside its steps: the sync fails with the first of them once all steps
 /// are applied.
 ///
@@ -169,4 +176,11 @@ pub trait LoadBalancers: Send + Sync {
     /// What the cloud has for this balancer afterwards, if its answer tells all of it: then nobody need ask. `None` if it
     /// does not.
     async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied>;
+
+    /// Whether an operation that a step has [started](Applied::Started) has ended. One that has failed is an error. A provider
+    /// that starts none need not implement it.
+    async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<Progress> {
+        let _ = (key, operation);
+        Ok(Progress::Done)
+    }
 }

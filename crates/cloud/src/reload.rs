@@ -18,8 +18,8 @@ use async_trait::async_trait;
 use bowline_config::Problems;
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{
-    ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, ProviderId,
-    Route, RouteSpec, Step,
+    ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Operation, Plan,
+    Progress, ProviderId, Route, RouteSpec, Step,
 };
 use bowline_runtime::{Fingerprint, Renewable};
 use futures::FutureExt;
@@ -236,6 +236,10 @@ impl LoadBalancers for Reloading {
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
         self.current().load_balancers().ok_or_else(|| lacking("change a load balancer"))?.apply(key, step).await
+    }
+
+    async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<Progress> {
+        self.current().load_balancers().ok_or_else(|| lacking("poll an operation"))?.poll(key, operation).await
     }
 }
 

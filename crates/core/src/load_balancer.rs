@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::annotations::LoadBalancerSettings;
-use crate::{Address, ClusterName, NodeName, Opaque, ProviderId, TargetSet};
+use crate::{Address, ClusterName, NodeName, Opaque, Operation, ProviderId, TargetSet};
 
 /// Whose balancer it is. Everything made for it in a cloud is marked with these, and found by them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -183,20 +183,22 @@ pub struct LoadBalancerState<S = Opaque> {
     /// What the Service's annotations are to say while this is so, beside all that they say already: where a cloud's users,
     /// or another manager of it, look for the balancer's ID.
     pub annotations: BTreeMap<String, String>,
+    /// The operation that the cloud is at work on, if it is; nothing is planned until it has ended.
+    pub pending: Option<Operation>,
     /// The things in the cloud, in a type of the provider's own; only its `plan` looks inside.
     pub resources: S,
 }
 
 impl<S> LoadBalancerState<S> {
-    /// A state without problems and annotations.
+    /// A state without problems, annotations and a pending operation.
     pub fn new(status: LoadBalancerStatus, resources: S) -> LoadBalancerState<S> {
-        LoadBalancerState { status, problems: Vec::new(), annotations: BTreeMap::new(), resources }
+        LoadBalancerState { status, problems: Vec::new(), annotations: BTreeMap::new(), pending: None, resources }
     }
 
     /// The same state with its resources made into others.
     pub fn map<T>(self, into: impl FnOnce(S) -> T) -> LoadBalancerState<T> {
-        let LoadBalancerState { status, problems, annotations, resources } = self;
-        LoadBalancerState { status, problems, annotations, resources: into(resources) }
+        let LoadBalancerState { status, problems, annotations, pending, resources } = self;
+        LoadBalancerState { status, problems, annotations, pending, resources: into(resources) }
     }
 }
 

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use bowline_cloud::layers::Operations;
 use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancers, Result, Retry};
-use bowline_core::{LoadBalancerState, LoadBalancerWish, Plan, Step};
+use bowline_core::{LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Operation, Plan, Progress, Step};
 
 use crate::service::Service;
 use crate::simulator::Simulator;
@@ -58,6 +59,7 @@ impl Pause for AsAdvised {
 pub struct Driver<'a> {
     load_balancers: &'a dyn LoadBalancers,
     pause: &'a dyn Pause,
+    operations: Operations,
     rounds: usize,
 }
 
@@ -73,7 +75,7 @@ pub struct Settled {
 impl<'a> Driver<'a> {
     /// With at most six plans for one change.
     pub fn new(load_balancers: &'a dyn LoadBalancers) -> Driver<'a> {
-        Driver { load_balancers, pause: &AsAdvised, rounds: 6 }
+        Driver { load_balancers, pause: &AsAdvised, operations: Operations::default(), rounds: 6 }
     }
 
     /// Waits in another way.
@@ -94,7 +96,8 @@ impl<'a> Driver<'a> {
             if let (Some(state), true) = (&state, desired.wish().spec.is_some()) {
                 desired.annotate(state.annotations.clone());
             }
-            match self.load_balancers.plan(&desired.wish(), state.as_ref()) {
+            let wish = desired.wish();
+            match self.operations.paced(&wish.key, self.load_balancers.plan(&wish, state.as_ref())) {
                 Ok(plan) => return Ok((state, plan)),
                 Err(error) => self.pause.pause(error).await?,
             }
@@ -106,16 +109,28 @@ impl<'a> Driver<'a> {
     pub async fn apply(&self, desired: &mut impl Desired, step: &Step) -> Result<()> {
         let key = desired.wish().key;
         for _ in 0..ATTEMPTS {
-            match self.load_balancers.apply(&key, step).await {
+            match self.operations.paced(&key, self.load_balancers.apply(&key, step).await) {
                 Ok(Applied::Noted(annotations)) => {
                     desired.annotate(annotations);
                     return Ok(());
                 }
+                Ok(Applied::Started(operation)) => return self.poll(&key, &operation).await,
                 Ok(_) => return Ok(()),
                 Err(error) => self.pause.pause(error).await?,
             }
         }
         Err(endless("apply", &format!("never done: {step}")))
+    }
+
+    /// Polls an operation until it has ended.
+    async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<()> {
+        for _ in 0..ATTEMPTS {
+            match self.load_balancers.poll(key, operation).await? {
+                Progress::Done => return Ok(()),
+                Progress::Running => self.pause.pause(self.operations.running(key, operation, "poll")).await?,
+            }
+        }
+        Err(endless("poll", &format!("never ended: {}", operation.what)))
     }
 
     /// Applies the steps of a plan; the reasons of those that were left out. Fails with the plan's first problem.

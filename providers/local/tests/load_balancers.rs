@@ -9,7 +9,7 @@ use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings, ProxyProto
 use bowline_core::testing::{addresses, target, wish};
 use bowline_core::{
     ClusterName, HealthCheck, IpFamily, IpMode, LoadBalancerSpec, LoadBalancerState, LoadBalancerWish, Opaque, Plan,
-    PortSpec, Protocol, ProviderId, SessionAffinity, TargetNode,
+    PortSpec, Progress, Protocol, ProviderId, SessionAffinity, TargetNode,
 };
 use bowline_local::{
     Balancer, BalancerCheck, BalancerOptions, BalancerSettings, CloudError, CloudOptions, Config, Fault, FaultSpec,
@@ -418,9 +418,13 @@ async fn while_the_cloud_is_at_work_there_is_no_plan() {
     let wish = web();
     let plan = world.plan(&wish).await.unwrap();
     let half = world.provider.apply(&wish.key, &plan.steps[0]).await.unwrap();
-    let Applied::Seen(Some(state)) = half else { panic!("{half:?}") };
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    let rest = (ErrorKind::InProgress, Retry::After(work_time * 2 / 3));
+    let Applied::Started(operation) = half else { panic!("{half:?}") };
+    assert_eq!(world.provider.poll(&wish.key, &operation).await.unwrap(), Progress::Running);
+    let state = world.provider.observe(std::slice::from_ref(&wish)).await.remove(0).unwrap().unwrap();
+    assert_eq!(state.pending.as_ref(), Some(&operation));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    // The longest pause between two polls is ten seconds, and so is what is left.
+    let rest = (ErrorKind::InProgress, Retry::After(work_time / 3));
     let told = |error: Error| (error.kind(), error.retry_advice());
     for wish in [&wish, &gone(&wish)] {
         assert_eq!(told(world.plan(wish).await.unwrap_err()), rest);
@@ -428,7 +432,8 @@ async fn while_the_cloud_is_at_work_there_is_no_plan() {
     }
     assert_eq!(told(world.provider.apply(&wish.key, &plan.steps[1]).await.unwrap_err()), rest);
     assert!(!world.plan(&wish_of("shop/other")).await.unwrap().is_empty(), "others need not wait");
-    tokio::time::sleep(Duration::from_secs(20)).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.provider.poll(&wish.key, &operation).await.unwrap(), Progress::Done);
     world.provider.apply(&wish.key, &plan.steps[1]).await.unwrap();
     tokio::time::sleep(work_time).await;
     let later = changed(&wish, |spec| drop(spec.targets.edit(Vec::pop)));

@@ -13,6 +13,7 @@ mod limit;
 mod listing;
 pub(crate) mod observe;
 mod operation;
+mod operations;
 mod read;
 mod retry;
 #[cfg(test)]
@@ -25,8 +26,8 @@ use std::time::Duration;
 
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{
-    ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, ProviderId,
-    Route, RouteSpec, Step,
+    ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, Progress,
+    ProviderId, Route, RouteSpec, Step,
 };
 
 use bowline_runtime::{Fence, Part};
@@ -34,6 +35,7 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 pub use crate::layers::observe::METRICS;
+pub use crate::layers::operations::Operations;
 
 use crate::layers::balancers::Observer;
 use crate::layers::cache::Cache;
@@ -95,6 +97,7 @@ pub struct Layered {
     dry_run: DryRun,
     cache: Arc<Cache>,
     balancers: Arc<Observer>,
+    operations: Operations,
     attempts: Arc<Attempts>,
 }
 
@@ -113,7 +116,15 @@ impl Layered {
         let reader = Reader::new(Arc::clone(&provider), Arc::clone(&attempts));
         let cache = Cache::new(reader, options.gather, Arc::clone(&metrics));
         let balancers = Observer::new(Arc::clone(&provider), Arc::clone(&attempts), options.gather);
-        Layered { provider, metrics, dry_run: DryRun(options.dry_run), cache, balancers, attempts }
+        Layered {
+            provider,
+            metrics,
+            dry_run: DryRun(options.dry_run),
+            cache,
+            balancers,
+            operations: Operations::default(),
+            attempts,
+        }
     }
 
     /// What the provider is.
@@ -254,7 +265,10 @@ impl Layered {
     pub fn plan_load_balancer(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
         let (balancers, capabilities) = self.load_balancers(Operation::PlanLoadBalancer)?;
         capability::check_load_balancer(&self.info().name, wish, capabilities)?;
-        let plan = balancers.plan(wish, state)?;
+        if let Some(operation) = state.and_then(|state| state.pending.as_ref()) {
+            return Err(self.operations.running(&wish.key, operation, &Operation::PlanLoadBalancer.to_string()));
+        }
+        let plan = self.operations.paced(&wish.key, balancers.plan(wish, state))?;
         if !plan.is_empty() {
             self.dry_run.print(self.metrics.provider(), Operation::PlanLoadBalancer, &plan);
         }
@@ -269,9 +283,25 @@ impl Layered {
             if self.skips(OPERATION, step) {
                 return Ok(Applied::Done);
             }
-            self.attempts.run(OPERATION, || balancers.apply(key, step)).await
+            self.operations.paced(key, self.attempts.run(OPERATION, || balancers.apply(key, step)).await)
         };
         self.observed(OPERATION, wish).await
+    }
+
+    /// Succeeds if the operation that a step has started has ended. While it has not, that is an `InProgress` error that says
+    /// when to poll again; after its deadline, an `Unavailable` one.
+    pub async fn poll_load_balancer(&self, key: &LoadBalancerKey, started: &bowline_core::Operation) -> Result<()> {
+        const OPERATION: Operation = Operation::PollLoadBalancer;
+        let question = async {
+            let (balancers, _) = self.load_balancers(OPERATION)?;
+            let polled = self.attempts.run(OPERATION, || balancers.poll(key, started)).await;
+            let ended = polled.and_then(|progress| match progress {
+                Progress::Done => Ok(()),
+                Progress::Running => Err(Error::pending(started.clone(), OPERATION.to_string())),
+            });
+            self.operations.paced(key, ended)
+        };
+        self.observed(OPERATION, question).await
     }
 
     fn load_balancers(&self, operation: Operation) -> Result<(&dyn LoadBalancers, &LoadBalancerCapabilities)> {

@@ -13,6 +13,7 @@ pub(crate) enum Operation {
     ListLoadBalancers,
     PlanLoadBalancer,
     ApplyLoadBalancer,
+    PollLoadBalancer,
     AssignPodRange,
     ListRoutes,
     CreateRoute,
@@ -38,7 +39,8 @@ impl Operation {
             Operation::ObserveLoadBalancers
             | Operation::ListLoadBalancers
             | Operation::PlanLoadBalancer
-            | Operation::ApplyLoadBalancer => Family::Balancers,
+            | Operation::ApplyLoadBalancer
+            | Operation::PollLoadBalancer => Family::Balancers,
             Operation::ListRoutes | Operation::CreateRoute | Operation::DeleteRoute => Family::Routes,
         }
     }
@@ -53,6 +55,7 @@ impl Operation {
             Operation::ListLoadBalancers => "list_load_balancers",
             Operation::PlanLoadBalancer => "plan_load_balancer",
             Operation::ApplyLoadBalancer => "apply_load_balancer",
+            Operation::PollLoadBalancer => "poll_load_balancer",
             Operation::AssignPodRange => "assign_pod_range",
             Operation::ListRoutes => "list_routes",
             Operation::CreateRoute => "create_route",

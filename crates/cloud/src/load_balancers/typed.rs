@@ -6,10 +6,14 @@ use std::fmt::Debug;
 
 use async_trait::async_trait;
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
-use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque, Plan, Step};
+use bowline_core::{
+    ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque, Operation, Plan, Progress, Step,
+};
 
 use super::{Applied, LoadBalancers};
 use crate::{Error, ErrorKind, Result};
+
+const PLAN: &str = "plan load balancer";
 
 /// What a provider implements to have [`LoadBalancers`], whose rules are the rules of these methods: the same contract, in
 /// which states and steps carry types of the provider.
@@ -41,6 +45,12 @@ pub trait TypedLoadBalancers: Send + Sync {
 
     /// See [`LoadBalancers::apply`].
     async fn apply(&self, key: &LoadBalancerKey, change: &Self::Change) -> Result<Applied<Self::State>>;
+
+    /// See [`LoadBalancers::poll`].
+    async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<Progress> {
+        let _ = (key, operation);
+        Ok(Progress::Done)
+    }
 }
 
 #[async_trait]
@@ -63,7 +73,10 @@ impl<T: TypedLoadBalancers> LoadBalancers for T {
     }
 
     fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
-        let state = state.map(|state| known("plan load balancer", &state.resources)).transpose()?;
+        if let Some(operation) = state.and_then(|state| state.pending.clone()) {
+            return Err(Error::pending(operation, PLAN));
+        }
+        let state = state.map(|state| known(PLAN, &state.resources)).transpose()?;
         let Plan { steps, notices, problems } = TypedLoadBalancers::plan(self, wish, state)?;
         let steps = steps.into_iter().map(|step| step.map(Opaque::new)).collect();
         Ok(Plan { steps, notices, problems })
@@ -75,7 +88,12 @@ impl<T: TypedLoadBalancers> LoadBalancers for T {
             Applied::Done => Applied::Done,
             Applied::Seen(state) => Applied::Seen(erased(state)),
             Applied::Noted(annotations) => Applied::Noted(annotations),
+            Applied::Started(operation) => Applied::Started(operation),
         })
+    }
+
+    async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<Progress> {
+        TypedLoadBalancers::poll(self, key, operation).await
     }
 }
 

@@ -16,7 +16,7 @@ use bowline_cloud::{
 use bowline_core::annotations::LoadBalancerSettings;
 use bowline_core::{
     ClusterName, Instance, InstanceRef, InstanceState, IpFamily, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState,
-    LoadBalancerWish, Plan, ProviderId, Route, RouteSpec, Step,
+    LoadBalancerWish, Operation, Plan, Progress, ProviderId, Route, RouteSpec, Step,
 };
 use bowline_local::{Balancer, Config, LocalCloud, LocalProvider, NewBalancer};
 use futures::future::BoxFuture;
@@ -328,6 +328,10 @@ impl LoadBalancers for Broken {
     async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
         let key = self.key(key);
         self.error(call!(self, Apply(&key, step), self.balancers().apply(&key, step)))
+    }
+
+    async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<Progress> {
+        self.error(self.balancers().poll(&self.key(key), operation).await)
     }
 }
 

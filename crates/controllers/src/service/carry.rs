@@ -5,9 +5,11 @@
 //!  observe ──► plan ──► steps ──────┴─► a place to write ──► apply, one by one ──► observe, plan ──► nothing to do: done
 //!                                                              │ all applied, and the plan has problems: the sync fails
 //!                                                              │ refused, and dispensable: told, and left out
-//!                                                              └ InProgress: what is left is kept, and the pass ends
+//!                                                              │ InProgress: what is left is kept, and the pass ends
+//!                                                              └ Started: polled before the next step, likewise
 //! ```
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bowline_cloud::{Applied, Cloud, Error, ErrorKind};
@@ -80,7 +82,7 @@ impl Pass<'_> {
         again: impl Fn() -> Option<LoadBalancerWish>,
         job: &mut Job,
     ) -> Result<Outcome, Error> {
-        if sight.plan.is_empty() || cloud.layers().is_dry_run() {
+        if sight.is_done() || cloud.layers().is_dry_run() {
             let withheld = !sight.plan.is_empty();
             return Ok(Outcome { state: sight.state, changed: job.changed, withheld });
         }
@@ -97,7 +99,7 @@ impl Pass<'_> {
     /// Carries the plan out, and a further one for what has come up meanwhile, until nothing is left to do.
     async fn carry_out(&self, cloud: &Cloud, mut sight: Sight, job: &mut Job) -> Result<Outcome, Error> {
         for _ in 0..ROUNDS {
-            if sight.plan.is_empty() {
+            if sight.is_done() {
                 return Ok(Outcome { state: sight.state, changed: job.changed, withheld: false });
             }
             let applied = self.apply(cloud, &mut sight, job).await?;
@@ -106,43 +108,72 @@ impl Pass<'_> {
             }
             sight = match applied {
                 Applied::Seen(state) => plan(cloud, sight.wish, state, Instant::now(), job)?,
-                Applied::Done | Applied::Noted(_) => self.look(cloud, job.noted(sight.wish), job).await?,
+                Applied::Done | Applied::Noted(_) | Applied::Started(_) => {
+                    self.look(cloud, job.noted(sight.wish), job).await?
+                }
             };
         }
         let left = format!("after {ROUNDS} rounds there is still something to do:\n{}", sight.plan);
         Err(Error::new(ErrorKind::Unexpected, "apply load balancer", left))
     }
 
-    /// Carries out all steps; what the last one has told.
+    /// Applies all steps; returns what the last one returned.
     async fn apply(&self, cloud: &Cloud, sight: &mut Sight, job: &mut Job) -> Result<Applied, Error> {
         let mut last = Applied::Done;
-        let mut steps = std::mem::take(&mut sight.plan.steps).into_iter();
-        while let Some(step) = steps.next() {
+        let mut steps = VecDeque::from(std::mem::take(&mut sight.plan.steps));
+        while let Some(step) = steps.pop_front() {
             // A step is at most one call, so between two of them is a good place to stop.
             if self.shutdown.is_requested() {
                 return Err(stopping());
             }
+            if let Err(error) = poll(cloud, sight).await {
+                steps.push_front(step);
+                return Err(leave(sight, steps, error, job));
+            }
             tell(cloud, &step, std::mem::take(&mut sight.is_rest));
             match cloud.layers().apply_load_balancer(&sight.wish.key, &step).await {
-                Ok(applied) => {
-                    job.changed = true;
-                    if let Applied::Noted(annotations) = &applied {
-                        job.note(&sight.wish, annotations);
-                    }
-                    last = applied;
-                }
+                Ok(applied) => last = applied_one(sight, applied, job),
                 Err(error) if error.leaves_out(&step) => job.refuse(step, &error),
                 Err(error) => {
-                    if error.kind() == ErrorKind::InProgress {
-                        job.leave(sight, std::iter::once(step).chain(steps).collect());
-                    }
-                    return Err(error);
+                    steps.push_front(step);
+                    return Err(leave(sight, steps, error, job));
                 }
             }
             self.shared.queue.got_on();
         }
+        if sight.pending.as_ref().is_some_and(|operation| !operation.observable) {
+            poll(cloud, sight).await.map_err(|error| leave(sight, steps, error, job))?;
+        }
         Ok(last)
     }
+}
+
+/// Succeeds if no operation of an earlier step is under way any more.
+async fn poll(cloud: &Cloud, sight: &mut Sight) -> Result<(), Error> {
+    if let Some(operation) = &sight.pending {
+        cloud.layers().poll_load_balancer(&sight.wish.key, operation).await?;
+        sight.pending = None;
+    }
+    Ok(())
+}
+
+/// Records what came of a step.
+fn applied_one(sight: &mut Sight, applied: Applied, job: &mut Job) -> Applied {
+    job.changed = true;
+    match &applied {
+        Applied::Noted(annotations) => job.note(&sight.wish, annotations),
+        Applied::Started(operation) => sight.pending = Some(operation.clone()),
+        Applied::Done | Applied::Seen(_) => {}
+    }
+    applied
+}
+
+/// These steps are left; a later pass goes on with them if the cloud is only at work.
+fn leave(sight: &Sight, steps: VecDeque<Step>, error: Error, job: &mut Job) -> Error {
+    if error.kind() == ErrorKind::InProgress {
+        job.leave(sight, steps.into());
+    }
+    error
 }
 
 /// What is to be done about what the cloud had when it was asked, which may be a while before it answered.
@@ -157,7 +188,7 @@ fn plan(
         job.note(&wish, &state.annotations);
     }
     let plan = job.take_in(cloud.layers().plan_load_balancer(&wish, state.as_ref())?);
-    Ok(Sight { wish, state, plan, at: seen, planned: seen, is_rest: false })
+    Ok(Sight { wish, state, plan, pending: None, at: seen, planned: seen, is_rest: false })
 }
 
 /// A step that the cloud was too busy for before is told once.

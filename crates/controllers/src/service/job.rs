@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Cloud, Error};
-use bowline_core::{LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Notice, Plan, Step};
+use bowline_core::{LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Notice, Operation, Plan, Step};
 use tokio::time::Instant;
 
 use super::Reason;
@@ -19,6 +19,8 @@ pub(super) struct Sight {
     pub(super) wish: LoadBalancerWish,
     pub(super) state: Option<LoadBalancerState>,
     pub(super) plan: Plan,
+    /// What an earlier step has begun, and has to end before the next one.
+    pub(super) pending: Option<Operation>,
     /// When the cloud was looked at, or an earlier pass was gone on with.
     pub(super) at: Instant,
     /// When the plan was made.
@@ -27,10 +29,18 @@ pub(super) struct Sight {
     pub(super) is_rest: bool,
 }
 
+impl Sight {
+    /// Nothing is to be done, and nothing is waited for.
+    pub(super) fn is_done(&self) -> bool {
+        self.plan.is_empty() && self.pending.is_none()
+    }
+}
+
 /// What is left of a plan.
 struct Rest {
     wish: LoadBalancerWish,
     plan: Plan,
+    pending: Option<Operation>,
     planned: Instant,
 }
 
@@ -97,16 +107,18 @@ impl Job {
     /// What is left of the earlier plan, if it is still fit for what is wished.
     pub(super) fn rest(&mut self, wish: &LoadBalancerWish) -> Option<Sight> {
         let rest = self.rest.take()?;
-        let is_fit = rest.wish == *wish && rest.planned.elapsed() < LASTS;
-        let Rest { wish, plan, planned } = Some(rest).filter(|_| is_fit)?;
-        Some(Sight { wish, state: None, plan, at: Instant::now(), planned, is_rest: true })
+        // An operation has a deadline of its own.
+        let is_fresh = rest.pending.is_some() || rest.planned.elapsed() < LASTS;
+        let is_fit = rest.wish == *wish && is_fresh;
+        let Rest { wish, plan, pending, planned } = Some(rest).filter(|_| is_fit)?;
+        Some(Sight { wish, state: None, plan, pending, at: Instant::now(), planned, is_rest: true })
     }
 
     /// The cloud is at work: these steps are left.
     pub(super) fn leave(&mut self, sight: &Sight, steps: Vec<Step>) {
         let wish = self.noted(sight.wish.clone());
         let plan = Plan { steps, problems: sight.plan.problems.clone(), ..Plan::default() };
-        self.rest = Some(Rest { wish, plan, planned: sight.planned });
+        self.rest = Some(Rest { wish, plan, pending: sight.pending.clone(), planned: sight.planned });
     }
 
     /// What is wished, of a Service that says all that is to be noted.

@@ -137,6 +137,43 @@ async fn a_cloud_that_takes_its_time_is_waited_for_without_alarm() {
     assert!(world.cloud().addresses().is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_operation_that_does_not_end_is_polled_and_fails_the_sync_after_its_deadline() {
+    let mut world = World::with_nodes(&["a"]).await;
+    world.cloud().set_work_time(Duration::from_secs(3600));
+    world.start();
+    world.serve("web").await;
+    world.eventually("an address is made", async || (!world.cloud().addresses().is_empty()).then_some(())).await;
+    world.pass(Duration::from_secs(300)).await;
+    assert!(!world.reasons("web").await.contains_key("SyncLoadBalancerFailed"));
+    // One observation, and from then on a poll every ten seconds.
+    let looks = world.called("observe-balancers");
+    assert!((25..=40).contains(&looks), "{looks} looks");
+    assert_eq!(world.cloud().writes(), 1, "nothing is written while the cloud is at work");
+    let message = world.told("web", "SyncLoadBalancerFailed").await.message.unwrap();
+    let expected = "timed out: the cloud is still at work on an earlier change of this balancer, for 600 s and longer";
+    assert!(message.contains(expected), "{message}");
+    world.cloud().set_work_time(Duration::ZERO);
+    world.cloud().finish_work();
+    world.addressed("web").await;
+    assert_eq!((world.cloud().addresses().len(), world.cloud().balancers().len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_is_found_by_a_manager_that_starts_while_it_is_under_way() {
+    let mut world = World::with_nodes(&["a"]).await;
+    world.cloud().set_work_time(Duration::from_secs(60));
+    world.start();
+    world.serve("web").await;
+    world.eventually("an address is made", async || (!world.cloud().addresses().is_empty()).then_some(())).await;
+    world.stop().await;
+    world.start();
+    world.pass(Duration::from_secs(20)).await;
+    assert_eq!(world.cloud().writes(), 1, "the new manager waits for what the old one has begun");
+    world.addressed("web").await;
+    assert_eq!((world.cloud().addresses().len(), world.cloud().balancers().len()), (1, 1));
+}
+
 // ---- what is said once, and rests
 
 #[tokio::test(start_paused = true)]

@@ -16,11 +16,14 @@ mod plan;
 mod targets;
 mod wanted;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bowline_cloud::{Applied, Error, ErrorKind, Result, TypedLoadBalancers};
 use bowline_core::{
-    ClusterName, Ingress, IpMode, LoadBalancerKey, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Plan,
-    PortStatus,
+    ClusterName, Ingress, IpMode, LoadBalancerKey, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Operation,
+    Pacing, Plan, PortStatus, Progress,
 };
 
 use crate::api::{ChangeRequest, FindBalancersRequest, OwnersRequest};
@@ -104,12 +107,42 @@ impl TypedLoadBalancers for LocalProvider {
         let Payload { asking, change, ip_mode } = payload.clone();
         let is_farewell = change.is_farewell();
         match self.client.change(&ChangeRequest { asking, change }).await {
-            Ok(seen) => Ok(Applied::Seen(described(seen, ip_mode))),
+            Ok(seen) => Ok(match pending(&seen) {
+                Some(operation) => Applied::Started(operation),
+                None => Applied::Seen(described(seen, ip_mode)),
+            }),
             // What is to go and is gone is done.
             Err(error) if error.is_missing() && is_farewell => Ok(Applied::Done),
             Err(error) => Err(error.explain_balancer(APPLY)),
         }
     }
+
+    async fn poll(&self, key: &LoadBalancerKey, _: &Operation) -> Result<Progress> {
+        let wish =
+            LoadBalancerWish { key: key.clone(), annotations: Arc::default(), settings: Arc::default(), spec: None };
+        let asking = wanted::asking(&wish).map_err(|error| error.explain(OBSERVE))?;
+        let found = self.found(&FindBalancersRequest { asking: vec![asking] }).await?;
+        let is_busy = found.iter().any(|seen| seen.busy_millis.is_some());
+        Ok(if is_busy { Progress::Running } else { Progress::Done })
+    }
+}
+
+/// The longest pause between two polls.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A change that takes longer than this has got stuck.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+/// What the cloud is at work on. It says how long that takes, and is polled then.
+fn pending(seen: &Observation) -> Option<Operation> {
+    let rest = Duration::from_millis(seen.busy_millis?);
+    Some(Operation {
+        id: format!("{}/{}", seen.key.namespace, seen.key.service),
+        what: "the cloud is still at work on an earlier change of this balancer".to_owned(),
+        advice: String::new(),
+        pacing: Pacing::every(rest.min(LONGEST_PAUSE)),
+        deadline: DEADLINE,
+        observable: true,
+    })
 }
 
 impl LocalProvider {
@@ -160,7 +193,8 @@ fn described(seen: Observation, ip_mode: IpMode) -> Option<State> {
         return None;
     }
     let (status, problems) = (status(&seen, ip_mode), problems(&seen));
-    Some(LoadBalancerState { problems, ..LoadBalancerState::new(status, seen) })
+    let pending = pending(&seen);
+    Some(LoadBalancerState { problems, pending, ..LoadBalancerState::new(status, seen) })
 }
 
 /// An entry for each address of the balancer, in its order.

@@ -1,9 +1,8 @@
 //! From what there is to what is wanted, as steps. Nothing here makes a call.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use bowline_cloud::{Error, ErrorKind, Result, Retry};
+use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::annotations::DeletionPolicy;
 use bowline_core::{FieldChange, IpMode, LoadBalancerKey, LoadBalancerSpec, LoadBalancerWish, Plan, Step, Verb};
 
@@ -37,11 +36,6 @@ struct Steps {
 
 /// How to get from what is seen to what is wished.
 pub(super) fn plan(wish: &LoadBalancerWish, seen: Observation, rules: TargetRules<'_>) -> Result<Plan<Payload>> {
-    if let Some(rest) = seen.busy_millis {
-        let message = "the cloud is still at work on an earlier change of this balancer";
-        let error = Error::new(ErrorKind::InProgress, PLAN, message);
-        return Err(error.retry(Retry::After(Duration::from_millis(rest))));
-    }
     let asking = wanted::asking(wish).map_err(|error| error.explain(PLAN))?;
     let mut steps = Steps { asking, ip_mode: ip_mode(wish), plan: Plan::default() };
     match &wish.spec {

@@ -4,10 +4,15 @@ use std::net::IpAddr;
 
 use bowline_core::IpFamily;
 
-use super::waiting::{DELETED, PENDING_DELETE};
+use super::waiting::{ACTIVE, DELETED, ERROR, PENDING_DELETE};
 use crate::api::octavia::LoadBalancer;
 
 impl LoadBalancer {
+    /// Octavia is changing it, and takes no other change of it meanwhile.
+    pub(crate) fn is_at_work(&self) -> bool {
+        ![ACTIVE, ERROR].contains(&self.provisioning_status.as_str())
+    }
+
     /// It is on its way out, or out already.
     pub(crate) fn is_leaving(&self) -> bool {
         [DELETED, PENDING_DELETE].contains(&self.provisioning_status.as_str())

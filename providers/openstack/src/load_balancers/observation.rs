@@ -6,8 +6,6 @@ use bowline_core::{Notice, Problem};
 use crate::api::network::{FloatingIp, Port, SecurityGroup, SecurityGroupRule, Subnet};
 use crate::api::octavia::{HealthMonitor, Listener, LoadBalancer, Member, Pool};
 
-use super::waiting::Wait;
-
 /// What was seen.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Observation {
@@ -15,8 +13,6 @@ pub struct Observation {
     pub(crate) features: Features,
     /// The balancer that the Service has, is to share or has by its name; more than one is told apart by nobody.
     pub(crate) found: Found,
-    /// How long it has been at work; `None` if it is at rest.
-    pub(crate) wait: Option<Wait>,
     /// What it listens on, whosever it is.
     pub(crate) listeners: Vec<Listener>,
     /// Its pools, with what is behind them.

@@ -51,7 +51,7 @@ pub(super) fn of_removal(config: &Config, wish: &LoadBalancerWish, seen: Observa
 
 /// Where clients connect; `None` if they cannot yet, or nobody has looked because the balancer is at work.
 fn address(internal: bool, seen: &Observation) -> Option<&str> {
-    let balancer = seen.balancer().filter(|_| seen.wait.is_none())?;
+    let balancer = seen.balancer().filter(|balancer| !balancer.is_at_work())?;
     let vip = Some(balancer.vip_address.as_str()).filter(|address| !address.is_empty());
     match &seen.floating.attached {
         _ if internal || balancer.has_ipv6_vip() => vip,

@@ -83,13 +83,16 @@ impl Writer<'_> {
             }
             Err(error) => return Err(told(error)),
         };
-        let wait = self.waiting.saw(&balancer);
+        self.waiting.saw(&balancer);
         match balancer.provisioning_status.as_str() {
             ACTIVE => Ok(Look::Rest(balancer)),
             ERROR if change.deletes_balancer() => Ok(Look::Rest(balancer)),
             ERROR if self.waiting.is_fresh(id) => self.discard(id).await.map(|()| Look::NothingToDo),
             PENDING_DELETE if change.deletes_balancer() => Ok(Look::NothingToDo),
-            _ => check_at_rest(APPLY, &balancer, wait).map(|()| Look::Rest(balancer)),
+            _ => match self.waiting.operation(&balancer) {
+                Some(operation) => Err(Error::pending(operation, APPLY)),
+                None => check_at_rest(APPLY, &balancer).map(|()| Look::Rest(balancer)),
+            },
         }
     }
 

@@ -21,7 +21,7 @@ mod strays;
 use std::time::Duration;
 
 use bowline_cloud::{Error, Result};
-use bowline_core::{LoadBalancerSpec, LoadBalancerWish, Problem};
+use bowline_core::{LoadBalancerSpec, LoadBalancerWish, Operation, Problem};
 use futures::{StreamExt as _, stream, try_join};
 use tokio::time::{Instant, sleep};
 
@@ -98,10 +98,10 @@ impl Observer<'_> {
             return Err(error.clone());
         }
         let balancer = found.balancer();
-        let wait = balancer.and_then(|balancer| self.waiting.saw(balancer));
-        if wait.is_some() {
-            let seen = Observation { found, wait, ..Observation::default() };
-            return Ok(status::of_service(self.config, &settings, seen));
+        let pending = self.pending(balancer);
+        if pending.is_some() {
+            let seen = Observation { found, ..Observation::default() };
+            return Ok(State { pending, ..status::of_service(self.config, &settings, seen) });
         }
         let put_off = PutOff { allowed: balancer.is_some() };
         let (places, ((), certificate)) = try_join!(
@@ -116,19 +116,8 @@ impl Observer<'_> {
         )?;
         let features = self.features_with(balancer, &listeners, &pools);
         let problems = Problems { certificate, floating: no_floating, security: no_security };
-        let seen = Observation {
-            features,
-            found,
-            wait,
-            listeners,
-            pools,
-            strays,
-            floating,
-            security,
-            places,
-            notices,
-            problems,
-        };
+        let seen =
+            Observation { features, found, listeners, pools, strays, floating, security, places, notices, problems };
         Ok(status::of_service(self.config, &settings, seen))
     }
 
@@ -138,10 +127,10 @@ impl Observer<'_> {
         let marks = Marks { names, id: TABLE.reader(&wish.annotations).get(&LOAD_BALANCER_ID), adopt: None };
         let found = self.find_for_removal(sight, marks).await?;
         let balancer = found.balancer();
-        let wait = balancer.and_then(|balancer| self.waiting.saw(balancer));
-        if wait.is_some() {
-            let seen = Observation { found, wait, ..Observation::default() };
-            return Ok(status::of_removal(self.config, wish, seen));
+        let pending = self.pending(balancer);
+        if pending.is_some() {
+            let seen = Observation { found, ..Observation::default() };
+            return Ok(status::of_removal(self.config, wish, seen).map(|state| State { pending, ..state }));
         }
         let ((listeners, pools), floating, security) = try_join!(
             self.parts(sight, balancer, MembersOf::Nobody),
@@ -149,14 +138,18 @@ impl Observer<'_> {
             self.security_to_remove(sight, &names, balancer.is_some())
         )?;
         let features = self.features_with(balancer, &listeners, &pools);
-        let seen =
-            Observation { features, found, wait, listeners, pools, floating, security, ..Observation::default() };
+        let seen = Observation { features, found, listeners, pools, floating, security, ..Observation::default() };
         self.check_nothing_comes(&names, &seen)?;
         Ok(status::of_removal(self.config, wish, seen))
     }
 }
 
 impl Observer<'_> {
+    /// What Octavia is doing to the load balancer that was looked at.
+    fn pending(&self, balancer: Option<&LoadBalancer>) -> Option<Operation> {
+        balancer.inspect(|balancer| self.waiting.saw(balancer)).and_then(|balancer| self.waiting.operation(balancer))
+    }
+
     fn features_with(&self, balancer: Option<&LoadBalancer>, listeners: &[Listener], pools: &[SeenPool]) -> Features {
         match (self.features, balancer) {
             (Ok(features), _) => *features,

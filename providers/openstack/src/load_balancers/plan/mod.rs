@@ -120,7 +120,7 @@ fn build(
             return Ok(());
         }
         Found::One { balancer, .. } => {
-            check_at_rest(PLAN, balancer, seen.wait)?;
+            check_at_rest(PLAN, balancer)?;
             ownership::settle(config, &settings, names, &mut seen, draft)?
         }
     };

@@ -18,7 +18,7 @@ pub(super) fn steps(wish: &LoadBalancerWish, seen: &Observation, draft: &mut Dra
     let names = Names::of(&wish.key);
     let own = names.balancer();
     if let Some(balancer) = seen.balancer() {
-        check_at_rest(PLAN, balancer, seen.wait)?;
+        check_at_rest(PLAN, balancer)?;
         draft.balancer = Some(BalancerRef::Id(balancer.id.clone()));
         let is_owner = balancer.name == own;
         listeners(seen, &own, draft);

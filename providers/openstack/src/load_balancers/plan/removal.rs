@@ -73,7 +73,7 @@ fn delete(
 ) -> Result<()> {
     let has_failed = balancer.provisioning_status == ERROR;
     if !has_failed {
-        check_at_rest(PLAN, balancer, seen.wait)?;
+        check_at_rest(PLAN, balancer)?;
     }
     draft.balancer = Some(BalancerRef::Id(balancer.id.clone()));
     let keep = TABLE.reader(&wish.annotations).get(&KEEP_FLOATING_IP).unwrap_or_default();
@@ -122,9 +122,9 @@ fn delete_pool(pool: &SeenPool, draft: &mut Draft) {
 // ---- the Service's part of it
 
 fn leave(wish: &LoadBalancerWish, balancer: &LoadBalancer, seen: &Observation, draft: &mut Draft) -> Result<()> {
-    if seen.wait.is_some() {
+    if balancer.is_at_work() {
         // Nobody has looked at its listeners: one of them may be the Service's, and be just in the making.
-        check_at_rest(PLAN, balancer, seen.wait)?;
+        check_at_rest(PLAN, balancer)?;
     }
     let own = Names::of(&wish.key).balancer();
     let listeners = listeners_of(&own, &seen.listeners);
@@ -132,7 +132,7 @@ fn leave(wish: &LoadBalancerWish, balancer: &LoadBalancer, seen: &Observation, d
     if listeners.is_empty() && !is_tagged {
         return Ok(());
     }
-    check_at_rest(PLAN, balancer, seen.wait)?;
+    check_at_rest(PLAN, balancer)?;
     draft.balancer = Some(BalancerRef::Id(balancer.id.clone()));
     delete_parts(&listeners, &seen.pools, draft);
     if is_tagged {
