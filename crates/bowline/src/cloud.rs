@@ -3,9 +3,8 @@
 mod table;
 
 use anyhow::Context as _;
-use bowline_local::{
-    CallError, CloudError, CloudOptions, FaultSpec, LocalCloud, ManagementClient, NewMachine, NewRoute,
-};
+use bowline_cloud::ErrorKind;
+use bowline_local::{CloudError, CloudOptions, FaultSpec, LocalCloud, ManagementClient, NewMachine, NewRoute};
 
 use crate::BadInput;
 use crate::cli::{CloudArgs, CloudCommand, EndpointArgs};
@@ -43,13 +42,14 @@ fn explain(error: CloudError) -> anyhow::Error {
 
 async fn manage(command: &CloudCommand) -> anyhow::Result<()> {
     let endpoint = &command.at().endpoint;
-    let client = ManagementClient::new(endpoint).map_err(|error| BadInput(format!("--endpoint: {error}")))?;
+    let client =
+        ManagementClient::new(endpoint).map_err(|error| BadInput(format!("--endpoint: {}", error.message())))?;
     match order(&client, command).await {
         Ok(text) => {
             say(format_args!("{text}"));
             Ok(())
         }
-        Err(error @ CallError::Unreachable(_)) => {
+        Err(error) if error.kind() == ErrorKind::Unavailable && error.status().is_none() => {
             Err(anyhow::Error::new(error)
                 .context(format!("the cloud at {endpoint} (is `bowline cloud` running there?)")))
         }
@@ -58,7 +58,7 @@ async fn manage(command: &CloudCommand) -> anyhow::Result<()> {
 }
 
 /// Does it, and says what to print.
-async fn order(client: &ManagementClient, command: &CloudCommand) -> Result<String, CallError> {
+async fn order(client: &ManagementClient, command: &CloudCommand) -> Result<String, bowline_cloud::Error> {
     let nothing = |()| String::new();
     match command {
         CloudCommand::Add(args) => Ok(format!("{}\n", client.add(&NewMachine::from(args)).await?.spec.id)),

@@ -14,13 +14,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds, ErrorKind};
 use bowline_config::Problems;
 use bowline_controllers::Gate;
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
 use bowline_kube::{Clients, RestMetrics, Unwell};
-use bowline_runtime::{Board, Clock, Fence, Renewals, Shutdown, Supervisor};
+use bowline_runtime::{Board, Clock, Renewals, Shutdown, Supervisor};
 use bowline_serving::webhook::Webhook;
 
 use crate::cli::ManagerArgs;
@@ -83,11 +82,10 @@ impl Prepared {
     async fn run(self, front: Front, logs: Handle, shutdown: Shutdown) -> anyhow::Result<()> {
         let Prepared { settings, reached, metrics } = self;
         let Reached { providers, access, credentials, client } = reached;
-        let (board, fence) = (Board::new(), Fence::open());
+        let (board, fence) = (Board::new(), settings.reach.calls.fence.clone());
         crate::metrics::register(&metrics, fence.clone())?;
         let pages = pages(&settings, &board, &metrics, logs);
-        let layers = LayerOptions { fence: fence.clone(), ..settings.reach.layers };
-        let clouds = Clouds::around(providers.clone(), &layers, &metrics);
+        let clouds = Clouds::around(providers.clone(), &settings.reach.layers, &metrics);
         let patience = settings.manager.patience + MARGIN;
         let mut tasks = Supervisor::new(shutdown.clone());
         let credentials = credentials.and(front.reviewers());

@@ -133,17 +133,18 @@ fn nameless(entry: &str, names: &[String]) -> Problem {
     }
 }
 
-/// Makes the providers; what is wrong goes to `problems`. Each can be made anew when its configuration changes.
+/// Makes the providers; what is wrong goes to `problems`. Each can be made anew when its configuration changes, and keeps its
+/// surroundings, and so its gate for calls, which each cloud has for itself.
 pub(crate) fn build(
     wanted: &[Wanted],
     cluster: &ClusterName,
-    surroundings: Surroundings,
+    surroundings: impl Fn() -> Surroundings,
     registry: &Arc<Registry>,
     problems: &mut Problems,
 ) -> Vec<Arc<Reloading>> {
-    let (mut providers, surroundings) = (Vec::new(), Arc::new(surroundings));
+    let mut providers = Vec::new();
     for wanted in wanted {
-        let (cluster, surroundings, registry) = (cluster.clone(), surroundings.clone(), registry.clone());
+        let (cluster, surroundings, registry) = (cluster.clone(), surroundings(), registry.clone());
         let (config, wanted) = (wanted.config.clone(), wanted.clone());
         let make = move || build_one(&wanted, read(&wanted), &cluster, &surroundings, &registry);
         match Reloading::new(config, make) {
@@ -296,7 +297,7 @@ mod tests {
         let wanted: Vec<_> = names.iter().map(|name| Wanted { name: name.to_string(), config: None }).collect();
         let mut problems = Problems::new();
         let providers =
-            build(&wanted, &ClusterName::from("kubernetes"), Surroundings::default(), &registry, &mut problems);
+            build(&wanted, &ClusterName::from("kubernetes"), Surroundings::default, &registry, &mut problems);
         let names = providers.iter().map(|provider| provider.info().name.clone()).collect();
         if problems.is_empty() { Ok(names) } else { Err(problems.to_string()) }
     }

@@ -37,7 +37,7 @@ impl Reached {
         mut problems: Problems,
         check: impl FnOnce(&[Arc<dyn CloudProvider>], &mut Problems),
     ) -> anyhow::Result<Reached> {
-        let (surroundings, registry) = (reach.surroundings(metrics), providers::registry().into());
+        let (surroundings, registry) = (|| reach.surroundings(metrics), providers::registry().into());
         let reloading = providers::build(&reach.providers, &reach.cluster, surroundings, &registry, &mut problems);
         let providers: Vec<_> = reloading.iter().map(|provider| provider.clone() as Arc<dyn CloudProvider>).collect();
         check(&providers, &mut problems);

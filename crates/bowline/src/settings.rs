@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_cloud::layers::LayerOptions;
-use bowline_cloud::{Calls, Surroundings};
+use bowline_cloud::{CallPolicy, Calls, Surroundings};
 use bowline_config::{Environment, Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::service::DefaultCloud;
@@ -56,6 +56,8 @@ pub(crate) struct Reach {
     pub(crate) cluster: ClusterName,
     pub(crate) client: ClientOptions,
     pub(crate) layers: LayerOptions,
+    /// How calls to a cloud are limited and repeated.
+    pub(crate) calls: CallPolicy,
     /// `--user-agent`.
     pub(crate) user_agents: Vec<String>,
     /// A cloud that marks nothing as this cluster's is refused (section 4.4 of the flags' rules).
@@ -89,7 +91,8 @@ impl Reach {
             providers: providers::wanted(&list(&args.cloud_provider), &args.cloud_config, problems),
             cluster: ClusterName::from(cluster.as_str()),
             client: client_options(args, problems),
-            layers: layer_options(&args.calls, problems),
+            layers: LayerOptions::default(),
+            calls: call_policy(&args.calls, problems),
             user_agents: args.calls.user_agent.clone(),
             needs_cluster_id: false,
         }
@@ -100,7 +103,7 @@ impl Reach {
     /// What providers are made in: that of this process, with their metrics going there.
     pub(crate) fn surroundings(&self, metrics: &prometheus::Registry) -> Surroundings {
         let (environment, user_agents) = (Environment::of_process(), self.user_agents.clone());
-        Surroundings { environment, user_agents, metrics: metrics.clone(), calls: Calls::default() }
+        Surroundings { environment, user_agents, metrics: metrics.clone(), calls: Calls::new(self.calls.clone()) }
     }
 }
 
@@ -199,10 +202,10 @@ fn kube_api_rate(args: &ReachArgs, problems: &mut Problems) -> Option<(f64, u32)
     Some((rate.unwrap_or(KUBE_API_RATE.0), burst)).filter(|(rate, _)| *rate > 0.0)
 }
 
-fn layer_options(args: &CloudCallArgs, problems: &mut Problems) -> LayerOptions {
+fn call_policy(args: &CloudCallArgs, problems: &mut Problems) -> CallPolicy {
     let rate = args.cloud_qps.as_ref().and_then(|rate| taken(rate, problems)).filter(|rate| *rate > 0.0);
     let burst = taken(&args.cloud_burst, problems).unwrap_or(1);
-    LayerOptions { rate, burst: positive(burst, "cloud-burst", problems), ..LayerOptions::default() }
+    CallPolicy { rate, burst: positive(burst, "cloud-burst", problems), ..CallPolicy::default() }
 }
 
 // upstream: the words of the problems with concurrency, which people look for, and which name the flag themselves.
@@ -331,7 +334,7 @@ mod tests {
             (settings.reach.client.kubeconfig, settings.reach.client.master, settings.reach.client.rate),
             (None, None, None)
         );
-        assert_eq!((settings.reach.layers.rate, settings.reach.layers.burst), (None, 20));
+        assert_eq!((settings.reach.calls.rate, settings.reach.calls.burst), (None, 20));
         assert_eq!(settings.metrics_listen, None);
         let node = settings.manager.node.unwrap();
         assert_eq!((node.concurrency, node.status_concurrency), (16, 16));
@@ -456,7 +459,7 @@ mod tests {
         assert_eq!(settings.reach.client.kubeconfig, Some("kc".into()));
         assert_eq!(settings.reach.client.master.as_deref(), Some("https://10.0.0.1:6443"));
         assert_eq!(settings.reach.client.rate, Some((7.5, 8)));
-        assert_eq!((settings.reach.layers.rate, settings.reach.layers.burst), (Some(2.0), 3));
+        assert_eq!((settings.reach.calls.rate, settings.reach.calls.burst), (Some(2.0), 3));
         assert_eq!(settings.reach.user_agents, ["harbour, east", "quay"]);
         assert_eq!(settings.metrics_listen, Some("127.0.0.1:0".parse().unwrap()));
         let node = settings.manager.node.unwrap();

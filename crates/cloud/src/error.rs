@@ -141,6 +141,11 @@ impl Error {
         self.0.kind
     }
 
+    /// What the operation was about does not exist.
+    pub fn is_not_found(&self) -> bool {
+        self.kind() == ErrorKind::NotFound
+    }
+
     /// The plan goes on without this step: it can be done without, and the cloud refuses it.
     pub fn leaves_out<C>(&self, step: &Step<C>) -> bool {
         step.dispensable.is_some() && self.kind().is_refusal()

@@ -16,10 +16,12 @@
 //!  capability  what the cloud cannot do is refused before any call
 //!  dry run     writes are printed, not made
 //!  cache       questions in flight are shared, answers reused within a bound; batches are cut to the provider's size
-//!  retry       back-off, Retry-After
-//!  limit       places, a rate with a queue that reports its wait, a time limit; each attempt pays
+//!  places      no more operations at once than the provider's capabilities say
 //!     ▼
 //!  provider
+//!     │
+//!     ▼
+//!  Calls       every HTTP call: pauses (Retry-After), rate, fence, timeout, back-off, metrics; each attempt takes a token
 //! ```
 //!
 //! Nothing is global: a [`Registry`] is built by the program and passed in.

@@ -1,12 +1,11 @@
 //! The root of a provider.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_core::ProviderId;
 
-use crate::{Capabilities, Instances, LoadBalancers, Result, Routes, SyncMetrics};
+use crate::{Calls, Capabilities, Instances, LoadBalancers, Result, Routes, SyncMetrics};
 
 /// What a provider is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,9 +99,9 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
-    /// The longest that one question or one step may take, with all the calls that it makes, where the configuration has a
-    /// say in that; `None` leaves it to the manager.
-    fn patience(&self) -> Option<Duration> {
+    /// The gate that its HTTP calls pass, which it got in [`BuildContext::calls`](crate::BuildContext::calls); `None` for a
+    /// provider that makes no calls. The layers show on `/statusz` and in metrics what it measures.
+    fn calls(&self) -> Option<Calls> {
         None
     }
 

@@ -27,8 +27,8 @@ use futures::future::BoxFuture;
 use ipnet::IpNet;
 
 use crate::{
-    Applied, Capabilities, CloudProvider, Error, ErrorKind, Finding, Identity, InstancePage, Instances, LoadBalancers,
-    PageToken, ProviderInfo, Quota, Result, Routes, SyncMetrics,
+    Applied, Calls, Capabilities, CloudProvider, Error, ErrorKind, Finding, Identity, InstancePage, Instances,
+    LoadBalancers, PageToken, ProviderInfo, Quota, Result, Routes, SyncMetrics,
 };
 
 /// How long a new configuration has to show that it works.
@@ -158,8 +158,8 @@ impl CloudProvider for Reloading {
         self.current().event_component()
     }
 
-    fn patience(&self) -> Option<Duration> {
-        self.current().patience()
+    fn calls(&self) -> Option<Calls> {
+        self.current().calls()
     }
 
     async fn start(&self) -> Result<()> {

@@ -37,9 +37,8 @@ struct Harbour {
 
 impl Harbour {
     fn clouds(self) -> Clouds {
-        let options = LayerOptions { max_attempts: 1, ..LayerOptions::default() };
         let provider: Arc<dyn CloudProvider> = Arc::new(Provider::new(self));
-        Clouds::around([provider], &options, &prometheus::Registry::new())
+        Clouds::around([provider], &LayerOptions::default(), &prometheus::Registry::new())
     }
 }
 

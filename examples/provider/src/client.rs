@@ -1,28 +1,24 @@
-//! The cloud's API. One method makes one call and returns what came of it; it neither waits nor tries again.
+//! The cloud's API. One method makes one call; limits, retries and time limits are those of the gate that the program gives.
 
 use std::time::Duration;
 
-use bowline_cloud::{Error, ErrorKind, Result};
-use bytes::Bytes;
-use http::{Request, header};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper_util::client::legacy::{Client as Http, connect::HttpConnector};
-use hyper_util::rt::TokioExecutor;
+use bowline_cloud::{BuildContext, Error, ErrorKind, Result};
+use bowline_config::{Problem, Problems};
+use bowline_http::{Api, Bearer, ErrorDecoder, Refusal};
+use http::Method;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
 use crate::Config;
 
 /// How many servers a page has.
 pub(crate) const PAGE: usize = 50;
 
-/// The most that is read of a reply.
-const LARGEST: usize = 4 << 20;
+/// Longest time that a call may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Asks the cloud.
+/// Calls the cloud.
 pub(crate) struct Client {
-    config: Config,
-    http: Http<HttpConnector, Empty<Bytes>>,
+    api: Api,
 }
 
 /// A server, as the cloud tells of it. What we cannot do without has no default: a reply that lacks it makes no sense.
@@ -55,66 +51,45 @@ pub(crate) struct Servers {
     pub(crate) next: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
-struct Refusal {
+/// The body of an error.
+#[derive(Deserialize)]
+struct ErrorBody {
     code: String,
 }
 
+/// Reads the cloud's errors.
+struct Errors;
+
+impl ErrorDecoder for Errors {
+    fn decode(&self, refusal: &Refusal<'_>) -> Error {
+        // A proxy, or a wrong endpoint, says 404 as well. Only the cloud knows this word.
+        match refusal.json() {
+            Some(ErrorBody { code }) if code == "server_not_found" => refusal.to_error_of(ErrorKind::NotFound),
+            _ if refusal.status() == 404 => refusal.to_error_of(ErrorKind::Unexpected),
+            _ => refusal.to_error(),
+        }
+    }
+}
+
 impl Client {
-    pub(crate) fn new(config: Config) -> Client {
-        Client { config, http: Http::builder(TokioExecutor::new()).build_http() }
+    pub(crate) fn new(config: &Config, context: &BuildContext<'_>) -> std::result::Result<Client, Problems> {
+        let http = bowline_http::Client::from_environment(context.environment, TIMEOUT)?;
+        let token = Bearer::new(&config.token.as_str().into());
+        let token = token.map_err(|error| Problem::flag("cloud-config", error.to_string()))?;
+        let api = Api::new(http, context.calls, "servers").base(&config.endpoint).authorize(token).errors(Errors);
+        Ok(Client { api })
     }
 
     /// The server of this ID; `None` if the cloud says that it has none.
     pub(crate) async fn server(&self, id: &str) -> Result<Option<Server>> {
-        let reply = self.get("get server", &format!("/servers/{id}")).await?;
-        // A proxy, or a wrong endpoint, says 404 as well. Only the cloud knows this word.
-        if reply.status == 404 && reply.code() == "server_not_found" {
-            return Ok(None);
+        match self.api.call("server_get", Method::GET, &["servers", id]).send().await {
+            Err(error) if error.is_not_found() => Ok(None),
+            answer => answer?.json().map(Some),
         }
-        reply.read().map(Some)
     }
 
     /// A page of servers; by `name`, `after` an ID.
     pub(crate) async fn servers(&self, query: &[(&str, &str)]) -> Result<Servers> {
-        let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
-        self.get("list servers", &format!("/servers?{query}")).await?.read()
-    }
-
-    async fn get(&self, operation: &'static str, path: &str) -> Result<Reply> {
-        let unreachable =
-            |error: &dyn std::fmt::Display| Error::new(ErrorKind::Unavailable, operation, error.to_string());
-        let request = Request::get(format!("{}{path}", self.config.endpoint))
-            .header(header::AUTHORIZATION, format!("Bearer {}", self.config.token))
-            .body(Empty::new())
-            .map_err(|error| Error::new(ErrorKind::InvalidConfig, operation, error.to_string()))?;
-        let (head, body) = self.http.request(request).await.map_err(|error| unreachable(&error))?.into_parts();
-        let body = Limited::new(body, LARGEST).collect().await.map_err(|error| unreachable(&error))?.to_bytes();
-        let seconds = head.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        Ok(Reply { operation, status: head.status.as_u16(), retry_after: seconds.map(Duration::from_secs), body })
-    }
-}
-
-struct Reply {
-    operation: &'static str,
-    status: u16,
-    retry_after: Option<Duration>,
-    body: Bytes,
-}
-
-impl Reply {
-    fn code(&self) -> String {
-        serde_json::from_slice::<Refusal>(&self.body).unwrap_or_default().code
-    }
-
-    /// What it says; a refusal is the error that its status stands for.
-    fn read<T: DeserializeOwned>(&self) -> Result<T> {
-        if self.status != 200 {
-            let body = String::from_utf8_lossy(&self.body);
-            return Err(Error::from_status(self.operation, self.status, &body, self.retry_after));
-        }
-        serde_json::from_slice(&self.body).map_err(|error| {
-            Error::new(ErrorKind::Unexpected, self.operation, format!("the reply makes no sense: {error}"))
-        })
+        self.api.call("server_list", Method::GET, &["servers"]).query(query).send().await?.json()
     }
 }

@@ -15,8 +15,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    BuildContext, Capabilities, CloudProvider, Factory, InstanceCapabilities, Instances, ProviderInfo, Result,
+    BuildContext, Calls, Capabilities, CloudProvider, Factory, InstanceCapabilities, Instances, ProviderInfo, Result,
 };
+
+use bowline_config::Problems;
 
 use crate::client::Client;
 pub use crate::config::Config;
@@ -29,17 +31,18 @@ pub struct Acme {
     info: ProviderInfo,
     capabilities: Capabilities,
     pub(crate) client: Client,
+    calls: Calls,
 }
 
 /// What the program puts into its registry.
 pub fn factory() -> Factory {
-    let build = |context: &BuildContext<'_>| Ok(Arc::new(Acme::new(Config::read(context.config)?)) as _);
+    let build = |context: &BuildContext<'_>| Ok(Arc::new(Acme::new(&Config::read(context.config)?, context)?) as _);
     Factory::new(NAME, "servers of the Acme cloud", Config::TEMPLATE, build)
 }
 
 impl Acme {
     /// As configured. Makes no call.
-    pub fn new(config: Config) -> Acme {
+    pub fn new(config: &Config, context: &BuildContext<'_>) -> std::result::Result<Acme, Problems> {
         let instances = InstanceCapabilities {
             batch_lookup: 1,               // GET /servers/ID: one by one
             list_page: Some(client::PAGE), // GET /servers: a page at a time
@@ -49,7 +52,7 @@ impl Acme {
             shutdown_state: true,          // status: off
             ..InstanceCapabilities::default()
         };
-        Acme {
+        Ok(Acme {
             info: ProviderInfo {
                 name: NAME.to_owned(),
                 id_prefixes: vec![NAME.to_owned()],
@@ -57,8 +60,9 @@ impl Acme {
                 cluster_id: None,
             },
             capabilities: Capabilities { instances: Some(instances), ..Capabilities::default() },
-            client: Client::new(config),
-        }
+            client: Client::new(config, context)?,
+            calls: context.calls.clone(),
+        })
     }
 }
 
@@ -74,6 +78,10 @@ impl CloudProvider for Acme {
 
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
+    }
+
+    fn calls(&self) -> Option<Calls> {
+        Some(self.calls.clone())
     }
 
     async fn check(&self) -> Result<()> {

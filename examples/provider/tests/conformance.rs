@@ -22,7 +22,9 @@ struct AcmeBench {
 async fn bench() -> Box<dyn Bench> {
     let cloud = Simulator::start().await;
     let config = Config { endpoint: cloud.endpoint.clone(), token: TOKEN.to_owned() };
-    Box::new(AcmeBench { cloud, provider: Arc::new(Acme::new(config)) })
+    let (surroundings, cluster) = (Surroundings::default(), "kubernetes".into());
+    let provider = Acme::new(&config, &surroundings.context(None, &cluster)).unwrap();
+    Box::new(AcmeBench { cloud, provider: Arc::new(provider) })
 }
 
 #[tokio::test]

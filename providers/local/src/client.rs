@@ -1,74 +1,60 @@
 //! Speaks the cloud's API, over HTTP or in the same process.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_cloud::{Calls, Effect, Error, ErrorKind, PageGuard, Result};
 use bowline_config::Secret;
-use bowline_core::with_causes;
-use bytes::Bytes;
-use http::request::Builder;
-use http::{HeaderValue, Method, Request, Response, Uri, header};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::client::legacy::Client as HttpClient;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use bowline_http::{Api, Bearer, CallBuilder, Client as HttpClient, Options, Proxies, Roots, Tls};
+use http::{Method, Uri};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::{
-    self, AssignRequest, BalancerView, ChangeRequest, CreateRouteRequest, DeleteRouteRequest, ErrorBody, ErrorReply,
-    FaultInForce, FaultNumber, FindBalancersReply, FindBalancersRequest, FindReply, FindRequest, ListAddressesReply,
+    self, AssignRequest, BalancerView, ChangeRequest, CreateRouteRequest, DeleteRouteRequest, FaultInForce,
+    FaultNumber, FindBalancersReply, FindBalancersRequest, FindReply, FindRequest, ListAddressesReply,
     ListBalancersReply, ListReply, ListRoutesReply, ListRoutesRequest, OwnersReply, OwnersRequest, RouteTablesReply,
     RouteView,
 };
 use crate::balancers::{Balancer, CloudAddress, NewBalancer, Observation};
 use crate::cloud::{LocalCloud, Machine, NewMachine};
-use crate::error::CallError;
+use crate::error::{Refusals, garbled};
 use crate::faults::FaultSpec;
 use crate::kernel::RouteProblem;
 use crate::routes::{NewRoute, RouteRecord};
 
-/// How long a call may take; the layers above may have less patience.
+/// How long a call may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long it may take to reach the cloud.
-const CONNECT: Duration = Duration::from_secs(5);
-
-/// How long a connection without calls is kept.
-const IDLE: Duration = Duration::from_secs(60);
-
-/// The most that is read of an answer.
-const LARGEST: usize = 16 << 20;
+/// Address of a cloud in this process, which nothing resolves.
+const IN_PROCESS: &str = "http://local";
 
 /// Where a cloud listens: `http://HOST:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Endpoint {
-    authority: http::uri::Authority,
-}
+pub(crate) struct Endpoint(String);
 
-/// Asks the cloud.
+/// Calls the cloud.
 pub(crate) struct Client {
-    transport: Transport,
-    token: Option<Secret>,
-}
-
-enum Transport {
-    InProcess(LocalCloud),
-    Http { endpoint: Endpoint, client: Box<HttpClient<HttpConnector, Full<Bytes>>> },
+    instances: Api,
+    balancers: Api,
+    routes: Api,
 }
 
 /// The owner's hands, over HTTP: what [`LocalCloud`]'s methods do in the same process. None of it is counted, slow or
 /// struck by faults.
 pub struct ManagementClient {
-    client: Client,
+    api: Api,
 }
 
 impl Endpoint {
     /// The address in `text`.
-    pub(crate) fn parse(text: &str) -> Result<Endpoint, CallError> {
-        let bad =
-            |why: &str| CallError::BadEndpoint(format!("the endpoint {text:?} {why}; http://HOST:PORT is wanted"));
+    pub(crate) fn parse(text: &str) -> Result<Endpoint> {
+        let bad = |why: &str| {
+            let message = format!("the endpoint {text:?} {why}; http://HOST:PORT is wanted");
+            Error::new(ErrorKind::InvalidConfig, "read the endpoint", message)
+        };
         let uri: Uri = text.parse().map_err(|_| bad("is no URL"))?;
         if uri.scheme_str() != Some("http") {
             return Err(bad("does not start with http://"));
@@ -78,113 +64,88 @@ impl Endpoint {
         }
         match uri.authority() {
             Some(authority) if !authority.host().is_empty() && !authority.as_str().contains('@') => {
-                Ok(Endpoint { authority: authority.clone() })
+                Ok(Endpoint(format!("http://{authority}")))
             }
             _ => Err(bad("has no host, or more than a host and a port")),
         }
     }
 
-    fn uri(&self, path: &str) -> Result<Uri, http::Error> {
-        Uri::builder().scheme("http").authority(self.authority.clone()).path_and_query(path).build()
+    /// A client for what listens there. The cloud speaks http alone.
+    fn client(&self) -> Result<HttpClient> {
+        let (tls, proxies) = (Tls { roots: Roots::None, ..Tls::default() }, Proxies::default());
+        let client = HttpClient::new(Options { tls, proxies, timeout: PATIENCE });
+        client.map_err(|error| Error::new(ErrorKind::Unexpected, "make a client", error.to_string()))
     }
 }
 
 impl Client {
     /// For a cloud in this process.
-    pub(crate) fn in_process(cloud: LocalCloud) -> Client {
-        Client { transport: Transport::InProcess(cloud), token: None }
+    pub(crate) fn in_process(cloud: LocalCloud, calls: &Calls) -> Client {
+        let handler = move |request| {
+            let cloud = cloud.clone();
+            async move { Ok(api::answer(&cloud, request).await) }
+        };
+        Client::new(&HttpClient::in_process(Arc::new(handler), PATIENCE), calls, IN_PROCESS)
     }
 
-    /// For a cloud that listens there.
-    pub(crate) fn over_http(endpoint: Endpoint) -> Client {
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(CONNECT));
-        connector.set_nodelay(true);
-        let mut builder = HttpClient::builder(TokioExecutor::new());
-        let client = builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).build(connector);
-        Client { transport: Transport::Http { endpoint, client: Box::new(client) }, token: None }
+    /// For a cloud that listens there and knows us by this token.
+    pub(crate) fn over_http(endpoint: &Endpoint, token: Option<&Secret>, calls: &Calls) -> Result<Client> {
+        let client = Client::new(&endpoint.client()?, calls, &endpoint.0);
+        let Some(token) = token else { return Ok(client) };
+        let Client { instances, balancers, routes } = client;
+        let with_token = |api: Api| Ok::<_, Error>(api.authorize(Bearer::new(token)?));
+        Ok(Client { instances: with_token(instances)?, balancers: with_token(balancers)?, routes: with_token(routes)? })
     }
 
-    /// Known to the cloud by this.
-    pub(crate) fn with_token(self, token: Option<Secret>) -> Client {
-        Client { token, ..self }
+    fn new(client: &HttpClient, calls: &Calls, base: &str) -> Client {
+        let api = |service| Api::new(client.clone(), calls, service).base(base).errors(Refusals);
+        Client { instances: api("instances"), balancers: api("balancers"), routes: api("routes") }
     }
 
     /// Looks for machines by their IDs and names.
-    pub(crate) async fn find(&self, asked: &FindRequest) -> Result<FindReply, CallError> {
-        self.call(Method::POST, "/v1/instances/find", asked).await
+    pub(crate) async fn find(&self, asked: &FindRequest) -> Result<FindReply> {
+        ask(&self.instances, "instances_find", &["v1", "instances", "find"], asked).await
     }
 
     /// One page of all machines.
-    pub(crate) async fn list(&self, page: Option<&str>, limit: usize) -> Result<ListReply, CallError> {
-        self.ask(&listing(page, &[("limit", &limit.to_string())])).await
+    pub(crate) async fn list(&self, page: Option<&str>, limit: usize) -> Result<ListReply> {
+        let call = self.instances.call("instances_list", Method::GET, &["v1", "instances"]);
+        read(page_of(call, page).query(&[("limit", limit.to_string())])).await
     }
 
     /// Leads a pod range to a machine.
-    pub(crate) async fn assign_pod_range(&self, asked: &AssignRequest) -> Result<(), CallError> {
-        self.call::<Done>(Method::POST, "/v1/pod-ranges/assign", asked).await.map(drop)
+    pub(crate) async fn assign_pod_range(&self, asked: &AssignRequest) -> Result<()> {
+        order(&self.instances, "pod_ranges_assign", &["v1", "pod-ranges", "assign"], asked).await.map(drop::<Done>)
     }
 
     /// All that there is for these askers.
-    pub(crate) async fn find_balancers(&self, asked: &FindBalancersRequest) -> Result<FindBalancersReply, CallError> {
-        self.call(Method::POST, "/v1/balancers/find", asked).await
+    pub(crate) async fn find_balancers(&self, asked: &FindBalancersRequest) -> Result<FindBalancersReply> {
+        ask(&self.balancers, "balancers_find", &["v1", "balancers", "find"], asked).await
     }
 
     /// Whose balancers and addresses there are.
-    pub(crate) async fn owners(&self, asked: &OwnersRequest) -> Result<OwnersReply, CallError> {
-        self.call(Method::POST, "/v1/balancers/owners", asked).await
+    pub(crate) async fn owners(&self, asked: &OwnersRequest) -> Result<OwnersReply> {
+        ask(&self.balancers, "balancers_owners", &["v1", "balancers", "owners"], asked).await
     }
 
     /// One change of one thing; all that there is for the asker afterwards.
-    pub(crate) async fn change(&self, ordered: &ChangeRequest) -> Result<Observation, CallError> {
-        self.call(Method::POST, "/v1/balancers/change", ordered).await
+    pub(crate) async fn change(&self, ordered: &ChangeRequest) -> Result<Observation> {
+        order(&self.balancers, "balancers_change", &["v1", "balancers", "change"], ordered).await
     }
 
     /// All routes of a cluster.
-    pub(crate) async fn list_routes(&self, asked: &ListRoutesRequest) -> Result<ListRoutesReply, CallError> {
-        self.call(Method::POST, "/v1/routes/list", asked).await
+    pub(crate) async fn list_routes(&self, asked: &ListRoutesRequest) -> Result<ListRoutesReply> {
+        ask(&self.routes, "routes_list", &["v1", "routes", "list"], asked).await
     }
 
     /// Leads a range to a machine; the route, which may have been there.
-    pub(crate) async fn create_route(&self, asked: &CreateRouteRequest) -> Result<RouteView, CallError> {
-        self.call(Method::POST, "/v1/routes/create", asked).await
+    pub(crate) async fn create_route(&self, asked: &CreateRouteRequest) -> Result<RouteView> {
+        order(&self.routes, "routes_create", &["v1", "routes", "create"], asked).await
     }
 
     /// Removes a route.
-    pub(crate) async fn delete_route(&self, asked: &DeleteRouteRequest) -> Result<(), CallError> {
-        self.call::<Done>(Method::POST, "/v1/routes/delete", asked).await.map(drop)
-    }
-
-    async fn ask<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
-        self.send(Method::GET, path, Bytes::new()).await
-    }
-
-    async fn call<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &str,
-        body: &impl Serialize,
-    ) -> Result<T, CallError> {
-        let body = serde_json::to_vec(body).map_err(|error| CallError::Garbled(error.to_string()))?;
-        self.send(method, path, body.into()).await
-    }
-
-    async fn send<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Result<T, CallError> {
-        let request = self.request(method).map_err(|error| CallError::BadEndpoint(error.to_string()))?;
-        let sent = tokio::time::timeout(PATIENCE, self.transport.send(request, path, body));
-        let response = sent.await.map_err(|_| CallError::TimedOut(PATIENCE))??;
-        if !response.status().is_success() {
-            return Err(refusal(&response));
-        }
-        serde_json::from_slice(response.body()).map_err(|error| CallError::Garbled(error.to_string()))
-    }
-
-    fn request(&self, method: Method) -> Result<Builder, http::Error> {
-        let request = Request::builder().method(method).header(header::CONTENT_TYPE, "application/json");
-        let Some(token) = &self.token else { return Ok(request) };
-        let mut value = HeaderValue::try_from(format!("Bearer {}", token.reveal()))?;
-        value.set_sensitive(true);
-        Ok(request.header(header::AUTHORIZATION, value))
+    pub(crate) async fn delete_route(&self, asked: &DeleteRouteRequest) -> Result<()> {
+        order(&self.routes, "routes_delete", &["v1", "routes", "delete"], asked).await.map(drop::<Done>)
     }
 }
 
@@ -193,205 +154,184 @@ impl Client {
 #[serde(deny_unknown_fields)]
 struct Done {}
 
-impl Transport {
-    async fn send(&self, request: Builder, path: &str, body: Bytes) -> Result<Response<Bytes>, CallError> {
-        let built = |error: http::Error| CallError::BadEndpoint(error.to_string());
-        match self {
-            Transport::InProcess(cloud) => Ok(api::answer(cloud, request.uri(path).body(body).map_err(built)?).await),
-            Transport::Http { endpoint, client } => {
-                let request = request.uri(endpoint.uri(path).map_err(built)?).body(Full::new(body)).map_err(built)?;
-                receive(client.request(request).await.map_err(|error| CallError::Unreachable(with_causes(&error)))?)
-                    .await
-            }
-        }
+/// A POST that only reads.
+async fn ask<T: DeserializeOwned>(api: &Api, name: &'static str, path: &[&str], body: &impl Serialize) -> Result<T> {
+    read(api.call(name, Method::POST, path).effect(Effect::Read).json(body)).await
+}
+
+/// A POST that the cloud takes twice as it does once.
+async fn order<T: DeserializeOwned>(api: &Api, name: &'static str, path: &[&str], body: &impl Serialize) -> Result<T> {
+    read(api.call(name, Method::POST, path).effect(Effect::IdempotentWrite).json(body)).await
+}
+
+async fn read<T: DeserializeOwned>(call: CallBuilder<'_>) -> Result<T> {
+    call.send().await?.json()
+}
+
+fn page_of<'a>(call: CallBuilder<'a>, page: Option<&str>) -> CallBuilder<'a> {
+    match page {
+        Some(page) => call.query(&[("page", page)]),
+        None => call,
     }
-}
-
-async fn receive(response: Response<hyper::body::Incoming>) -> Result<Response<Bytes>, CallError> {
-    let (parts, body) = response.into_parts();
-    let body = Limited::new(body, LARGEST).collect().await;
-    let body = body.map_err(|error| CallError::Garbled(format!("it broke off: {error}")))?;
-    Ok(Response::from_parts(parts, body.to_bytes()))
-}
-
-/// What a refusal says, as far as it can be understood: something else than our cloud may be answering.
-fn refusal(response: &Response<Bytes>) -> CallError {
-    let foreign = |_| ErrorReply { error: ErrorBody { message: "something refuses".to_owned(), ..Default::default() } };
-    let error = serde_json::from_slice::<ErrorReply>(response.body()).unwrap_or_else(foreign).error;
-    let retry_after = error.retry_after_millis.map(Duration::from_millis).or_else(|| retry_after(response));
-    CallError::Refused { status: response.status().as_u16(), code: error.code, message: error.message, retry_after }
-}
-
-/// The header field, if it is a number of seconds; its other form, a date, is not used here.
-fn retry_after(response: &Response<Bytes>) -> Option<Duration> {
-    let text = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
-    text.trim().parse().ok().map(Duration::from_secs)
-}
-
-fn listing(page: Option<&str>, parameters: &[(&str, &str)]) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    query.extend_pairs(page.map(|page| ("page", page))).extend_pairs(parameters);
-    format!("/v1/instances?{}", query.finish())
 }
 
 impl ManagementClient {
     /// For the cloud that listens at `http://HOST:PORT`.
-    pub fn new(endpoint: &str) -> Result<ManagementClient, CallError> {
-        Ok(ManagementClient { client: Client::over_http(Endpoint::parse(endpoint)?) })
+    pub fn new(endpoint: &str) -> Result<ManagementClient> {
+        let endpoint = Endpoint::parse(endpoint)?;
+        let api = Api::new(endpoint.client()?, &Calls::default(), "management").base(&endpoint.0).errors(Refusals);
+        Ok(ManagementClient { api })
     }
 
     /// Makes a machine, running.
-    pub async fn add(&self, machine: &NewMachine) -> Result<Machine, CallError> {
-        self.client.call(Method::POST, "/v1/instances", machine).await
+    pub async fn add(&self, machine: &NewMachine) -> Result<Machine> {
+        self.send(Method::POST, &["instances"], machine).await
     }
 
     /// All machines, by ID.
-    pub async fn list(&self) -> Result<Vec<Machine>, CallError> {
-        let (mut machines, mut page) = (Vec::new(), None);
+    pub async fn list(&self) -> Result<Vec<Machine>> {
+        let (mut machines, mut guard, mut page) = (Vec::new(), PageGuard::default(), None::<String>);
         loop {
-            let reply: ListReply = self.client.ask(&listing(page.as_deref(), &[("as", "owner")])).await?;
+            let call = page_of(self.get_call(&["instances"]), page.as_deref());
+            let reply: ListReply = read(call.query(&[("as", "owner")])).await?;
             machines.extend(reply.instances.iter().map(|machine| Machine::clone(machine)));
-            page = reply.next;
-            if page.is_none() {
-                return Ok(machines);
-            }
+            let Some(next) = reply.next else { return Ok(machines) };
+            guard
+                .on(&next, reply.instances.len())
+                .map_err(|why| garbled("list machines", &format!("the list {why}")))?;
+            page = Some(next);
         }
     }
 
     /// The machine of this ID.
-    pub async fn get(&self, id: &str) -> Result<Machine, CallError> {
-        self.client.ask(&format!("{}?as=owner", instance(id))).await
+    pub async fn get(&self, id: &str) -> Result<Machine> {
+        read(self.get_call(&["instances", id]).query(&[("as", "owner")])).await
     }
 
     /// Changes these fields of a machine (RFC 7396).
-    pub async fn patch(&self, id: &str, fields: &Value) -> Result<Machine, CallError> {
-        self.client.call(Method::PATCH, &instance(id), fields).await
+    pub async fn patch(&self, id: &str, fields: &Value) -> Result<Machine> {
+        self.send(Method::PATCH, &["instances", id], fields).await
     }
 
     /// Stops the machine of this ID.
-    pub async fn stop(&self, id: &str) -> Result<(), CallError> {
-        self.order(Method::POST, &format!("{}/stop", instance(id))).await
+    pub async fn stop(&self, id: &str) -> Result<()> {
+        self.order(Method::POST, &["instances", id, "stop"]).await
     }
 
     /// Starts the machine of this ID.
-    pub async fn start(&self, id: &str) -> Result<(), CallError> {
-        self.order(Method::POST, &format!("{}/start", instance(id))).await
+    pub async fn start(&self, id: &str) -> Result<()> {
+        self.order(Method::POST, &["instances", id, "start"]).await
     }
 
     /// Removes the machine of this ID.
-    pub async fn delete(&self, id: &str) -> Result<(), CallError> {
-        self.order(Method::DELETE, &instance(id)).await
+    pub async fn delete(&self, id: &str) -> Result<()> {
+        self.order(Method::DELETE, &["instances", id]).await
     }
 
     /// All balancers, by ID, with how they are doing.
-    pub async fn balancers(&self) -> Result<Vec<BalancerView>, CallError> {
-        Ok(self.client.ask::<ListBalancersReply>("/v1/balancers").await?.balancers)
+    pub async fn balancers(&self) -> Result<Vec<BalancerView>> {
+        Ok(read::<ListBalancersReply>(self.get_call(&["balancers"])).await?.balancers)
     }
 
     /// The balancer of this ID, with how it is doing.
-    pub async fn balancer(&self, id: &str) -> Result<BalancerView, CallError> {
-        self.client.ask(&balancer(id)).await
+    pub async fn balancer(&self, id: &str) -> Result<BalancerView> {
+        read(self.get_call(&["balancers", id])).await
     }
 
     /// Makes a balancer, which may be anybody's or nobody's.
-    pub async fn add_balancer(&self, balancer: &NewBalancer) -> Result<Balancer, CallError> {
-        self.client.call(Method::POST, "/v1/balancers", balancer).await
+    pub async fn add_balancer(&self, balancer: &NewBalancer) -> Result<Balancer> {
+        self.send(Method::POST, &["balancers"], balancer).await
     }
 
     /// Removes the balancer of this ID, whosever it is.
-    pub async fn delete_balancer(&self, id: &str) -> Result<(), CallError> {
-        self.order(Method::DELETE, &balancer(id)).await
+    pub async fn delete_balancer(&self, id: &str) -> Result<()> {
+        self.order(Method::DELETE, &["balancers", id]).await
     }
 
     /// All addresses of balancers, by ID.
-    pub async fn addresses(&self) -> Result<Vec<CloudAddress>, CallError> {
-        Ok(self.client.ask::<ListAddressesReply>("/v1/addresses").await?.addresses)
+    pub async fn addresses(&self) -> Result<Vec<CloudAddress>> {
+        Ok(read::<ListAddressesReply>(self.get_call(&["addresses"])).await?.addresses)
     }
 
     /// The routes of this cluster, by range.
-    pub async fn routes(&self, cluster: &str) -> Result<Vec<RouteRecord>, CallError> {
-        let reply: RouteTablesReply = self.client.ask(&of_cluster("/v1/routes", cluster)).await?;
+    pub async fn routes(&self, cluster: &str) -> Result<Vec<RouteRecord>> {
+        let reply: RouteTablesReply = read(self.get_call(&["routes"]).query(&[("cluster", cluster)])).await?;
         Ok(reply.tables.into_iter().find(|(name, _)| name == cluster).map(|(_, routes)| routes).unwrap_or_default())
     }
 
     /// The routes of all clusters that have any, by the cluster's name.
-    pub async fn route_tables(&self) -> Result<BTreeMap<String, Vec<RouteRecord>>, CallError> {
-        Ok(self.client.ask::<RouteTablesReply>("/v1/routes").await?.tables)
+    pub async fn route_tables(&self) -> Result<BTreeMap<String, Vec<RouteRecord>>> {
+        Ok(read::<RouteTablesReply>(self.get_call(&["routes"])).await?.tables)
     }
 
     /// What keeps the kernel's routes from being what the tables say.
-    pub async fn route_problems(&self) -> Result<Vec<RouteProblem>, CallError> {
-        Ok(self.client.ask::<RouteTablesReply>("/v1/routes").await?.problems)
+    pub async fn route_problems(&self) -> Result<Vec<RouteProblem>> {
+        Ok(read::<RouteTablesReply>(self.get_call(&["routes"])).await?.problems)
     }
 
     /// Makes a route in a cluster's table.
-    pub async fn add_route(&self, cluster: &str, route: &NewRoute) -> Result<RouteRecord, CallError> {
-        self.client.call(Method::POST, &of_cluster("/v1/routes", cluster), route).await
+    pub async fn add_route(&self, cluster: &str, route: &NewRoute) -> Result<RouteRecord> {
+        read(self.call(Method::POST, &["routes"]).query(&[("cluster", cluster)]).json(route)).await
     }
 
     /// Removes the route of this ID from a cluster's table.
-    pub async fn remove_route(&self, cluster: &str, id: &str) -> Result<(), CallError> {
-        self.order(Method::DELETE, &of_cluster(&format!("/v1/routes/{}", segment(id)), cluster)).await
+    pub async fn remove_route(&self, cluster: &str, id: &str) -> Result<()> {
+        let call = self.call(Method::DELETE, &["routes", id]).query(&[("cluster", cluster)]);
+        read::<Value>(call).await.map(drop)
     }
 
     /// From now on, the cloud goes wrong like this; the number takes it back.
-    pub async fn inject(&self, fault: &FaultSpec) -> Result<u64, CallError> {
-        let number: FaultNumber = self.client.call(Method::POST, "/v1/faults", fault).await?;
+    pub async fn inject(&self, fault: &FaultSpec) -> Result<u64> {
+        let number: FaultNumber = self.send(Method::POST, &["faults"], fault).await?;
         Ok(number.number)
     }
 
     /// The faults in force.
-    pub async fn faults(&self) -> Result<Vec<FaultInForce>, CallError> {
+    pub async fn faults(&self) -> Result<Vec<FaultInForce>> {
         #[derive(serde::Deserialize)]
         struct Faults {
             faults: Vec<FaultInForce>,
         }
-        Ok(self.client.ask::<Faults>("/v1/faults").await?.faults)
+        Ok(read::<Faults>(self.get_call(&["faults"])).await?.faults)
     }
 
     /// Takes a fault back; all of them without a number.
-    pub async fn repair(&self, number: Option<u64>) -> Result<(), CallError> {
-        let path = number.map_or_else(|| "/v1/faults".to_owned(), |number| format!("/v1/faults/{number}"));
-        self.order(Method::DELETE, &path).await
+    pub async fn repair(&self, number: Option<u64>) -> Result<()> {
+        match number {
+            Some(number) => self.order(Method::DELETE, &["faults", &number.to_string()]).await,
+            None => self.order(Method::DELETE, &["faults"]).await,
+        }
     }
 
     /// How long every call takes from now on.
-    pub async fn set_latency(&self, latency: Duration) -> Result<(), CallError> {
-        let _: Value =
-            self.client.call(Method::PUT, "/v1/latency", &json!({ "millis": latency.as_millis() as u64 })).await?;
-        Ok(())
+    pub async fn set_latency(&self, latency: Duration) -> Result<()> {
+        let millis = json!({ "millis": latency.as_millis() as u64 });
+        self.send::<Value>(Method::PUT, &["latency"], &millis).await.map(drop)
     }
 
     /// How often each kind of call was made.
-    pub async fn calls(&self) -> Result<BTreeMap<String, u64>, CallError> {
-        self.client.ask("/v1/calls").await
+    pub async fn calls(&self) -> Result<BTreeMap<String, u64>> {
+        read(self.get_call(&["calls"])).await
     }
 
     /// Counts from zero again.
-    pub async fn reset_calls(&self) -> Result<(), CallError> {
-        self.order(Method::DELETE, "/v1/calls").await
+    pub async fn reset_calls(&self) -> Result<()> {
+        self.order(Method::DELETE, &["calls"]).await
     }
 
-    async fn order(&self, method: Method, path: &str) -> Result<(), CallError> {
-        self.client.send::<Value>(method, path, Bytes::new()).await.map(drop)
+    fn call(&self, method: Method, path: &[&str]) -> CallBuilder<'_> {
+        self.api.call("manage", method, &[&["v1"], path].concat())
     }
-}
 
-/// The place of a machine. What cannot be an ID is written so that it stays one segment, and the cloud then says that
-/// there is no such machine.
-fn instance(id: &str) -> String {
-    format!("/v1/instances/{}", segment(id))
-}
+    fn get_call(&self, path: &[&str]) -> CallBuilder<'_> {
+        self.call(Method::GET, path)
+    }
 
-fn balancer(id: &str) -> String {
-    format!("/v1/balancers/{}", segment(id))
-}
+    async fn send<T: DeserializeOwned>(&self, method: Method, path: &[&str], body: &impl Serialize) -> Result<T> {
+        read(self.call(method, path).json(body)).await
+    }
 
-fn of_cluster(path: &str, cluster: &str) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    format!("{path}?{}", query.append_pair("cluster", cluster).finish())
-}
-
-fn segment(id: &str) -> String {
-    form_urlencoded::byte_serialize(id.as_bytes()).collect()
+    async fn order(&self, method: Method, path: &[&str]) -> Result<()> {
+        read::<Value>(self.call(method, path)).await.map(drop)
+    }
 }

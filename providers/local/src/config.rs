@@ -245,7 +245,7 @@ endpoint: http://127.0.0.1:7480
         let prefix = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'+');
         let mut mistakes = Vec::new();
         if let Err(error) = Endpoint::parse(&self.endpoint) {
-            mistakes.push(("", Config::endpoint, error.to_string()));
+            mistakes.push(("", Config::endpoint, error.message().to_owned()));
         }
         if self.id_prefix.is_empty() || !self.id_prefix.bytes().all(prefix) {
             let message =

@@ -16,7 +16,7 @@ use ipnet::IpNet;
 use crate::LocalProvider;
 use crate::api::{Answer, AssignRequest, FindReply, FindRequest, Finding, Key};
 use crate::cloud::{Machine, MachineState};
-use crate::error::CallError;
+use crate::error::garbled;
 use crate::fleet::is_id;
 
 const FIND: &str = "find instances";
@@ -42,10 +42,10 @@ impl Instances for LocalProvider {
             return Err(Error::new(ErrorKind::Unsupported, LIST, "listing is switched off for this cloud"));
         };
         let page = page.map(|token| token.0.as_str());
-        let reply = self.client.list(page, limit).await.map_err(|error| error.explain(LIST))?;
+        let reply = self.client.list(page, limit).await.map_err(|error| error.during(LIST))?;
         // A page that leads to itself or back would be read for ever.
         if reply.next.as_deref().is_some_and(|next| page.is_some_and(|page| next <= page)) {
-            return Err(CallError::Garbled("the listing runs in a circle".to_owned()).explain(LIST));
+            return Err(garbled(LIST, "the listing runs in a circle"));
         }
         let instances = reply.instances.iter().map(|machine| self.describe(machine)).collect();
         Ok(InstancePage { instances, next: reply.next.map(PageToken) })
@@ -57,7 +57,7 @@ impl Instances for LocalProvider {
             return Err(told(Error::new(ErrorKind::Unsupported, ASSIGN, "podRanges is switched off for this cloud")));
         }
         let request = AssignRequest { machine: self.key_of(asked, ASSIGN)?, range };
-        self.client.assign_pod_range(&request).await.map_err(|error| told(error.explain_route(ASSIGN)))
+        self.client.assign_pod_range(&request).await.map_err(|error| told(error.during(ASSIGN)))
     }
 
     fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
@@ -101,8 +101,8 @@ impl LocalProvider {
         if request.ids.is_empty() && request.names.is_empty() {
             return Ok(HashMap::new());
         }
-        let reply = self.client.find(&request).await.map_err(|error| error.explain(FIND))?;
-        by_key(reply).map_err(|error| error.explain(FIND))
+        let reply = self.client.find(&request).await.map_err(|error| error.during(FIND))?;
+        by_key(reply)
     }
 
     fn state(&self, key: &Key, answers: &Result<HashMap<Key, Answer>>) -> Result<InstanceState> {
@@ -154,11 +154,11 @@ fn request(identities: &[Result<Identity>]) -> FindRequest {
 }
 
 /// Each key was asked for once; two answers for one would leave us to choose.
-fn by_key(reply: FindReply) -> std::result::Result<HashMap<Key, Answer>, CallError> {
+fn by_key(reply: FindReply) -> Result<HashMap<Key, Answer>> {
     let mut answers = HashMap::with_capacity(reply.answers.len());
     for answer in reply.answers {
         if let Some(twice) = answers.insert(answer.key.clone(), answer) {
-            return Err(CallError::Garbled(format!("two answers for {}", twice.key)));
+            return Err(garbled(FIND, &format!("two answers for {}", twice.key)));
         }
     }
     Ok(answers)

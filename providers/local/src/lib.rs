@@ -39,7 +39,6 @@ pub use balancers::{
 pub use client::ManagementClient;
 pub use cloud::{CloudError, CloudOptions, LocalCloud, Machine, MachineState, NewMachine};
 pub use config::{Config, LoadBalancerConfig, RouteConfig};
-pub use error::CallError;
 pub use faults::{Fault, FaultSpec};
 pub use kernel::{RouteOptions, RouteProblem};
 pub use provider::{LocalProvider, factory, factory_for};

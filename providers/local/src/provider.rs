@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    BuildContext, Capabilities, CloudProvider, Error, ErrorKind, Factory, InstanceCapabilities, Instances,
+    BuildContext, Calls, Capabilities, CloudProvider, Error, ErrorKind, Factory, InstanceCapabilities, Instances,
     LoadBalancers, ProviderInfo, Reference, Result, Routes,
 };
 use bowline_config::{Problem, Problems};
@@ -25,34 +25,46 @@ pub struct LocalProvider {
     capabilities: Capabilities,
     pub(crate) config: Config,
     pub(crate) client: Client,
+    calls: Calls,
 }
 
 impl LocalProvider {
     /// For a cloud in this process. It is asked for no more at once than it gives.
     pub fn in_process(cloud: LocalCloud, config: &Config) -> LocalProvider {
+        LocalProvider::in_process_past(cloud, config, &Calls::default())
+    }
+
+    /// The same, past the gate `calls`.
+    pub fn in_process_past(cloud: LocalCloud, config: &Config, calls: &Calls) -> LocalProvider {
         let mut config = config.clone();
         config.batch_lookup = config.batch_lookup.min(cloud.page_size());
         config.page_size = config.page_size.min(cloud.page_size());
         config.load_balancers.batch_observe = config.load_balancers.batch_observe.min(cloud.page_size());
         config.routes.max_routes = [config.routes.limit(), cloud.max_routes()].into_iter().flatten().min();
-        LocalProvider::new(Client::in_process(cloud), config)
+        LocalProvider::new(Client::in_process(cloud, calls), config, calls)
     }
 
     /// For a cloud behind HTTP, at the configured endpoint.
     pub fn over_http(config: &Config) -> Result<LocalProvider> {
-        let endpoint = Endpoint::parse(&config.endpoint).map_err(|error| error.explain("read the configuration"))?;
-        let token = config.credential().map_err(|error| unreadable(&error))?;
-        Ok(LocalProvider::new(Client::over_http(endpoint).with_token(token), config.clone()))
+        LocalProvider::over_http_past(config, &Calls::default())
     }
 
-    fn new(client: Client, config: Config) -> LocalProvider {
+    /// The same, past the gate `calls`.
+    pub fn over_http_past(config: &Config, calls: &Calls) -> Result<LocalProvider> {
+        let endpoint = Endpoint::parse(&config.endpoint).map_err(|error| error.during("read the configuration"))?;
+        let token = config.credential().map_err(|error| unreadable(&error))?;
+        let client = Client::over_http(&endpoint, token.as_ref(), calls)?;
+        Ok(LocalProvider::new(client, config.clone(), calls))
+    }
+
+    fn new(client: Client, config: Config, calls: &Calls) -> LocalProvider {
         let info = ProviderInfo {
             name: NAME.to_owned(),
             id_prefixes: vec![config.id_prefix.clone()],
             region: None,
             cluster_id: None,
         };
-        LocalProvider { info, capabilities: capabilities(&config), config, client }
+        LocalProvider { info, capabilities: capabilities(&config), config, client, calls: calls.clone() }
     }
 
     /// The same, marking what it makes as this cluster's.
@@ -115,6 +127,10 @@ impl CloudProvider for LocalProvider {
         self.capabilities.routes.as_ref().map(|_| self as &dyn Routes)
     }
 
+    fn calls(&self) -> Option<Calls> {
+        Some(self.calls.clone())
+    }
+
     fn files(&self) -> Vec<PathBuf> {
         self.config.token_file.iter().cloned().collect()
     }
@@ -122,14 +138,14 @@ impl CloudProvider for LocalProvider {
     async fn check(&self) -> Result<()> {
         // To look for nothing is the least that shows that somebody answers, and answers as this cloud does.
         let reply = self.client.find(&FindRequest::default()).await;
-        reply.map(drop).map_err(|error| error.explain("check the cloud"))
+        reply.map(drop).map_err(|error| error.during("check the cloud"))
     }
 }
 
 /// The kind `local`, for a [`Registry`](bowline_cloud::Registry): reads its [`Config`], speaks HTTP.
 pub fn factory() -> Factory {
     let build = |context: &BuildContext<'_>| {
-        let provider = LocalProvider::over_http(&configured(context)?);
+        let provider = LocalProvider::over_http_past(&configured(context)?, context.calls);
         // The endpoint was checked when the configuration was read; the default one is right.
         Ok(provider.map_err(|error| Problem::flag("cloud-config", error.to_string()))?.of_cluster(context))
     };
@@ -139,7 +155,7 @@ pub fn factory() -> Factory {
 /// The kind `local`, for a cloud in this process.
 pub fn factory_for(cloud: LocalCloud) -> Factory {
     let build = move |context: &BuildContext<'_>| {
-        Ok(LocalProvider::in_process(cloud.clone(), &configured(context)?).of_cluster(context))
+        Ok(LocalProvider::in_process_past(cloud.clone(), &configured(context)?, context.calls).of_cluster(context))
     };
     Factory::new(NAME, SUMMARY, Config::TEMPLATE, build)
 }

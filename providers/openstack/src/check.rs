@@ -8,7 +8,7 @@ use crate::api::key_manager::Stored;
 use crate::api::network::Network;
 use crate::api::{compute, key_manager, network, octavia};
 use crate::config::Class;
-use crate::session::{Access, CallError, Service};
+use crate::session::{Access, Service};
 
 /// A service that must answer.
 #[derive(Debug, Clone, Copy)]
@@ -47,13 +47,13 @@ impl OpenStack {
     /// What is wrong for good is an error; the rest is said in the log.
     pub(crate) async fn begin(&self) -> Result<()> {
         self.warn();
-        let access = self.session.access().await.map_err(|error| error.explain("authenticate"))?;
+        let access = self.session.access().await.map_err(|error| error.during("authenticate"))?;
         for service in [Service::Compute, Service::Network, Service::LoadBalancer, Service::KeyManager] {
             match access.endpoint(service) {
                 Ok(_) => {}
                 Err(error) if service == Service::LoadBalancer && self.config.load_balancer.enabled => {
                     let hint = "set enabled = false in [LoadBalancer] if there are to be no balancers";
-                    let message = format!("{error}; {hint}");
+                    let message = format!("{}; {hint}", error.message());
                     return Err(Error::new(ErrorKind::InvalidConfig, "find the services", message));
                 }
                 Err(_) if is_for_balancers(service) && !self.config.load_balancer.enabled => {}
@@ -68,11 +68,11 @@ impl OpenStack {
         let greetings = self
             .needed()
             .into_iter()
-            .map(|needed| async move { self.greet(needed).await.map_err(|error| error.explain(needed.operation())) });
+            .map(|needed| async move { self.greet(needed).await.map_err(|error| error.during(needed.operation())) });
         try_join_all(greetings).await.map(drop)
     }
 
-    async fn greet(&self, needed: Needed) -> std::result::Result<(), CallError> {
+    async fn greet(&self, needed: Needed) -> std::result::Result<(), Error> {
         match needed {
             Needed::Nova => compute::answers(&self.session).await,
             Needed::Neutron => network::answers(&self.session).await,
@@ -85,7 +85,7 @@ impl OpenStack {
         self.warn();
         let access = match self.session.access().await {
             Ok(access) => access,
-            Err(error) => return vec![finding("credentials", Err(error.explain("authenticate")))],
+            Err(error) => return vec![finding("credentials", Err(error.during("authenticate")))],
         };
         let mut findings = vec![finding("credentials", Ok(welcome(&access)))];
         if self.config.load_balancer.enabled && may_only_read(&access.roles) {
@@ -117,7 +117,7 @@ impl OpenStack {
             Err(error) => Err(error),
             Ok(url) => self.greet(needed).await.map(|()| format!("{url} answers, and lets us read")),
         };
-        let outcome = outcome.map_err(|error| with_role(error.explain(needed.operation()), service));
+        let outcome = outcome.map_err(|error| with_role(error.during(needed.operation()), service));
         finding(endpoint_name(service), outcome)
     }
 
@@ -125,7 +125,7 @@ impl OpenStack {
     async fn look_at_keys(&self, access: &Access) -> Finding {
         let (what, reference) = (endpoint_name(Service::KeyManager), &self.config.load_balancer.tls_container_ref);
         if let Err(error) = access.endpoint(Service::KeyManager) {
-            let message = format!("{error}; Services with a TLS container fail");
+            let message = format!("{}; Services with a TLS container fail", error.message());
             return finding(what, Err(Error::new(ErrorKind::Unsupported, "find the services", message)));
         }
         if reference.is_empty() || !self.config.load_balancer.asks_barbican() {
@@ -134,7 +134,7 @@ impl OpenStack {
         let what = "default-tls-container-ref in [LoadBalancer]";
         let outcome = match Stored::parse(reference) {
             Some(stored) => key_manager::exists(&self.session, stored).await,
-            None => Err(CallError::NoId(reference.clone())),
+            None => Err(Error::new(ErrorKind::InvalidConfig, "", format!("{reference:?} is no ID"))),
         };
         finding(what, told(outcome.map(|()| "it is there".to_owned()), "look for the certificate"))
     }
@@ -183,7 +183,7 @@ impl OpenStack {
     }
 
     /// The network that balancers find where none is named.
-    async fn detected_network(&self) -> std::result::Result<Option<Network>, CallError> {
+    async fn detected_network(&self) -> std::result::Result<Option<Network>, Error> {
         for network in network::networks(&self.session, &[("router:external", "true")]).await? {
             let visible = network::subnets(&self.session, &[("network_id", &network.id)]).await?;
             if network.external && network.serves_ipv4(&visible) {
@@ -239,7 +239,7 @@ impl OpenStack {
             Err(error) if error.is_not_found() && self.is_hidden_in(network_id, id).await => {
                 Ok("it is there, and shown to its owner alone".to_owned())
             }
-            Err(error) => Err(error.explain("look for the subnet")),
+            Err(error) => Err(error.during("look for the subnet")),
         }
     }
 
@@ -283,7 +283,7 @@ impl OpenStack {
 
     /// What is limited of what the manager makes.
     pub(crate) async fn limits(&self) -> Result<Vec<Quota>> {
-        let access = self.session.access().await.map_err(|error| error.explain("authenticate"))?;
+        let access = self.session.access().await.map_err(|error| error.during("authenticate"))?;
         if access.project_id.is_empty() {
             return Ok(Vec::new());
         }
@@ -294,7 +294,7 @@ impl OpenStack {
         Ok(quotas)
     }
 
-    async fn network_limits(&self, project: &str) -> std::result::Result<Vec<Quota>, CallError> {
+    async fn network_limits(&self, project: &str) -> std::result::Result<Vec<Quota>, Error> {
         const KINDS: [(&str, &str); 4] = [
             ("floatingip", "floating IPs"),
             ("port", "ports"),
@@ -310,7 +310,7 @@ impl OpenStack {
     }
 
     /// Octavia tells limits alone, so what there is is counted, where there is a limit.
-    async fn balancer_limits(&self, project: &str) -> std::result::Result<Vec<Quota>, CallError> {
+    async fn balancer_limits(&self, project: &str) -> std::result::Result<Vec<Quota>, Error> {
         // The second name is that of older releases.
         const KINDS: [(&str, &str, &str, &str); 3] = [
             ("load_balancer", "loadbalancer", "loadbalancers", "load balancers"),
@@ -378,8 +378,8 @@ fn readers(roles: &[String]) -> Error {
     Error::new(ErrorKind::PermissionDenied, "read the token", message)
 }
 
-fn told<T>(outcome: std::result::Result<T, CallError>, operation: &str) -> Result<T> {
-    outcome.map_err(|error| error.explain(operation))
+fn told<T>(outcome: std::result::Result<T, Error>, operation: &str) -> Result<T> {
+    outcome.map_err(|error| error.during(operation))
 }
 
 fn wrong(message: String) -> Error {

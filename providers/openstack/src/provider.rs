@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    BuildContext, Capabilities, CloudProvider, ConfigPlace, Factory, Finding, InstanceCapabilities, Instances,
+    BuildContext, Calls, Capabilities, CloudProvider, ConfigPlace, Factory, Finding, InstanceCapabilities, Instances,
     LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Quota, Reference, Result, RouteCapabilities, Routes,
     SyncMetrics,
 };
@@ -26,9 +25,6 @@ use crate::session::Session;
 /// The name, as in `--cloud-provider`, and what provider IDs start with.
 pub(crate) const NAME: &str = "openstack";
 
-/// A question makes several calls, one after the other, each of which may take as long as is configured.
-const CALLS_IN_A_ROW: u32 = 5;
-
 /// Who speaks in Events, as in the Go manager.
 const EVENT_COMPONENT: &str = "cloud-provider-openstack";
 
@@ -47,6 +43,7 @@ pub struct OpenStack {
     capabilities: Capabilities,
     pub(crate) config: Config,
     pub(crate) session: Session,
+    calls: Calls,
     pub(crate) metrics: Metrics,
     pub(crate) census: Census,
     pub(crate) flavors: Flavors,
@@ -70,9 +67,14 @@ pub fn factory() -> Factory {
 }
 
 impl OpenStack {
-    /// With this configuration, asking through `http`, and counting for nobody. No call is made.
+    /// With this configuration, calling through `http` without limits or retries, and without metrics. No call is made.
     pub fn over(config: Config, http: Client) -> OpenStack {
-        OpenStack::new(config, http, &[], Metrics::new())
+        OpenStack::past(config, &http, &Calls::default())
+    }
+
+    /// With this configuration, calling through `http` past the gate `calls`, and without metrics of its own.
+    pub fn past(config: Config, http: &Client, calls: &Calls) -> OpenStack {
+        OpenStack::new(config, http, calls, &[], Metrics::new())
     }
 
     fn build(context: &BuildContext<'_>, metrics: &Metrics) -> std::result::Result<OpenStack, Problems> {
@@ -84,11 +86,17 @@ impl OpenStack {
             return Err(Problem::flag("user-agent", message).hint("leave out what is not printed").into());
         }
         metrics.register(context.metrics);
-        Ok(OpenStack::new(config, http, context.user_agents, metrics.clone()))
+        Ok(OpenStack::new(config, &http, context.calls, context.user_agents, metrics.clone()))
     }
 
     /// With this configuration; no call is made.
-    pub(crate) fn new(config: Config, http: Client, user_agents: &[String], metrics: Metrics) -> OpenStack {
+    pub(crate) fn new(
+        config: Config,
+        http: &Client,
+        calls: &Calls,
+        user_agents: &[String],
+        metrics: Metrics,
+    ) -> OpenStack {
         let region = Some(config.global.region.clone()).filter(|region| !region.is_empty());
         let info = ProviderInfo {
             name: NAME.to_owned(),
@@ -102,13 +110,14 @@ impl OpenStack {
             load_balancers: config.load_balancer.enabled.then(load_balancer_capabilities),
             routes: config.router_id.as_ref().map(|_| route_capabilities()),
         };
-        let session = Session::new(http, &config.global, user_agent(user_agents), metrics.clone());
+        let session = Session::new(http, calls, &config.global, &user_agent(user_agents), metrics.clone());
         let balancers = Memory::new(&config);
         OpenStack {
             info,
             capabilities,
             config,
             session,
+            calls: calls.clone(),
             metrics,
             census: Census::default(),
             flavors: Flavors::default(),
@@ -203,8 +212,8 @@ impl CloudProvider for OpenStack {
         self.config.files.clone()
     }
 
-    fn patience(&self) -> Option<Duration> {
-        Some(self.config.request_timeout * CALLS_IN_A_ROW)
+    fn calls(&self) -> Option<Calls> {
+        Some(self.calls.clone())
     }
 
     fn sync_metrics(&self) -> Option<SyncMetrics> {

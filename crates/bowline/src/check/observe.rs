@@ -22,7 +22,9 @@ const REVIEWS_AT_ONCE: usize = 8;
 
 pub(super) async fn observe(args: &ManagerArgs) -> Observed {
     let mut problems = Problems::new();
-    let settings = Settings::resolve(args, &mut problems);
+    let mut settings = Settings::resolve(args, &mut problems);
+    // A person waits for the report: a failed call is in it, and is not repeated.
+    settings.reach.calls.max_attempts = 1;
     let clouds = Looked::build(&settings, args, &mut problems);
     let access = open(&settings, &mut problems).await;
     let mut observed = Observed { manager: manager(args, &settings, &clouds), ..Observed::default() };
@@ -135,7 +137,8 @@ struct Looked {
 impl Looked {
     fn build(settings: &Settings, args: &ManagerArgs, problems: &mut Problems) -> Looked {
         let reach = &settings.reach;
-        let (surroundings, registry) = (reach.surroundings(&prometheus::Registry::new()), providers::registry().into());
+        let metrics = prometheus::Registry::new();
+        let (surroundings, registry) = (|| reach.surroundings(&metrics), providers::registry().into());
         let built = providers::build(&reach.providers, &reach.cluster, surroundings, &registry, problems);
         let providers: Vec<_> = built.into_iter().map(|provider| provider as Arc<dyn CloudProvider>).collect();
         reach::check(&providers, reach, &settings.manager, &args.controllers.network, problems);

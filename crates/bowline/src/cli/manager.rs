@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bowline_cloud::layers::LayerOptions;
+use bowline_cloud::CallPolicy;
 use bowline_config::format_duration;
 use bowline_controllers::{node, node_lifecycle, service};
 use bowline_core::service::NodeSet;
@@ -302,16 +302,16 @@ pub(crate) struct ServiceArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Calls to the cloud")]
 pub(crate) struct CloudCallArgs {
-    /// Calls per second to each cloud; 0, the default, for no limit of our own. The cloud's own (429) is honoured
+    /// HTTP calls per second to each cloud; 0, the default, for no limit of our own. The cloud's own (429) is honoured
     /// anyway.
     #[arg(long, value_name = "NUMBER", value_parser = given(flags::number))]
     pub(crate) cloud_qps: Option<Given<f64>>,
 
-    /// Calls to each cloud at once before --cloud-qps counts.
+    /// HTTP calls to each cloud at once before --cloud-qps counts.
     #[arg(
         long,
         value_name = "N",
-        default_value = LayerOptions::default().burst.to_string(),
+        default_value = CallPolicy::default().burst.to_string(),
         value_parser = given(flags::int32),
     )]
     pub(crate) cloud_burst: Given<i32>,

@@ -41,7 +41,13 @@ metrics! {
 
 /// All metrics that a manager can show under `/metrics`, in the order of the reference page.
 pub(crate) fn declared() -> Vec<Metric> {
-    let here = [METRICS, process::METRICS, bowline_cloud::layers::METRICS, bowline_serving::WEBHOOK_METRICS];
+    let here = [
+        METRICS,
+        process::METRICS,
+        bowline_cloud::layers::METRICS,
+        bowline_cloud::calls::METRICS,
+        bowline_serving::WEBHOOK_METRICS,
+    ];
     let lists = here.iter().chain(&[bowline_runtime::QUEUE_METRICS, bowline_runtime::RENEWAL_METRICS]);
     let all = lists.chain(bowline_controllers::METRICS).chain(bowline_kube::METRICS).copied().flatten();
     let mut all: Vec<Metric> = all.copied().collect();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! tracing ──► Recorder: spans of our own crates, sampled at their root
-//!                └── bounded buffer, full: dropped and counted ──► Exporter: batches ──► encode ──► Collector (HTTP or gRPC)
+//!                └── bounded buffer, full: dropped and counted ──► Exporter: batches ──► encode ──► Collector
 //! ```
 //!
 //! The environment variables are those of OpenTelemetry. Nothing here may slow or stop the manager: recording never waits,

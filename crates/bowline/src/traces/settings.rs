@@ -10,7 +10,6 @@ use percent_encoding::percent_decode_str;
 
 /// Where a collector is unless the environment says so.
 const DEFAULT: &str = "http://localhost:4318";
-const DEFAULT_GRPC: &str = "http://localhost:4317";
 
 /// How and where traces are sent.
 #[derive(Debug)]
@@ -34,7 +33,6 @@ pub(super) struct Settings {
 pub(super) enum Protocol {
     HttpProtobuf,
     HttpJson,
-    Grpc,
 }
 
 /// Which traces are recorded: the share of them. All that happens within a span follows its root, and no root comes from
@@ -94,7 +92,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
 
     fn settings(&mut self) -> Option<Settings> {
         let protocol = self.protocol()?;
-        let endpoint = self.endpoint(protocol)?;
+        let endpoint = self.endpoint()?;
         Some(Settings {
             endpoint,
             protocol,
@@ -129,28 +127,27 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         match self.otlp("PROTOCOL").as_deref() {
             None | Some("http/protobuf") => Some(Protocol::HttpProtobuf),
             Some("http/json") => Some(Protocol::HttpJson),
-            Some("grpc") => Some(Protocol::Grpc),
             Some(other) => {
-                let known = "http/protobuf, http/json or grpc";
+                let known = "http/protobuf or http/json";
                 self.remarks.push(format!("OTEL_EXPORTER_OTLP_PROTOCOL: {other:?} is not one of {known}: no traces"));
                 None
             }
         }
     }
 
-    /// The variable for traces is the whole address, the one for everything is its beginning. With gRPC, both are the
-    /// collector's address alone.
-    fn endpoint(&mut self, protocol: Protocol) -> Option<Uri> {
-        let otherwise = if protocol == Protocol::Grpc { DEFAULT_GRPC } else { DEFAULT };
+    /// The variable for traces is the whole address, the one for everything is its beginning.
+    fn endpoint(&mut self) -> Option<Uri> {
         let (name, text) = match self.text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") {
             Some(text) => ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", text),
             None => {
-                let base = self.text("OTEL_EXPORTER_OTLP_ENDPOINT").unwrap_or_else(|| otherwise.to_owned());
+                let base = self.text("OTEL_EXPORTER_OTLP_ENDPOINT").unwrap_or_else(|| DEFAULT.to_owned());
                 ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("{}/v1/traces", base.trim_end_matches('/')))
             }
         };
-        let uri = if protocol == Protocol::Grpc { service(&text) } else { text.parse().ok() };
-        let uri = uri.filter(|uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some());
+        let uri = text
+            .parse()
+            .ok()
+            .filter(|uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some());
         if uri.is_none() {
             self.remarks.push(format!("{name} is not of the form http://HOST:PORT: no traces are sent"));
         }
@@ -227,13 +224,6 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
     }
 }
 
-/// The method of the collector's service.
-fn service(address: &str) -> Option<Uri> {
-    let uri: Uri = address.parse().ok()?;
-    let path = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
-    Uri::builder().scheme(uri.scheme()?.clone()).authority(uri.authority()?.clone()).path_and_query(path).build().ok()
-}
-
 /// `name=value,name=value`, with escapes as in a URL.
 fn pairs(text: &str) -> impl Iterator<Item = Option<(String, String)>> {
     let filled = text.split(',').map(str::trim).filter(|part| !part.is_empty());
@@ -283,15 +273,11 @@ mod tests {
     fn where_traces_go() {
         let all = "OTEL_EXPORTER_OTLP_ENDPOINT";
         let one = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-        let grpc = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
-        let method = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
-        let table: [(&[(&str, &str)], String); 6] = [
-            (&[(all, "http://c:1")], "http://c:1/v1/traces".into()),
-            (&[(all, "http://c:1/base/")], "http://c:1/base/v1/traces".into()),
-            (&[(one, "https://c/x"), (all, "http://d")], "https://c/x".into()),
-            (&[(all, "http://c:1"), grpc], format!("http://c:1{method}")),
-            (&[(one, "http://c:1"), grpc], format!("http://c:1{method}")),
-            (&[("OTEL_TRACES_EXPORTER", "otlp")], "http://localhost:4318/v1/traces".into()),
+        let table: [(&[(&str, &str)], &str); 4] = [
+            (&[(all, "http://c:1")], "http://c:1/v1/traces"),
+            (&[(all, "http://c:1/base/")], "http://c:1/base/v1/traces"),
+            (&[(one, "https://c/x"), (all, "http://d")], "https://c/x"),
+            (&[("OTEL_TRACES_EXPORTER", "otlp")], "http://localhost:4318/v1/traces"),
         ];
         for (variables, wanted) in table {
             assert_eq!(read(variables).0.unwrap().endpoint.to_string(), wanted, "{variables:?}");
@@ -307,7 +293,7 @@ mod tests {
         let settings = read(&[
             ENDPOINT,
             ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json"),
-            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20s3cr3t, x-team=ports"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "250"),
             ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
@@ -346,7 +332,9 @@ mod tests {
         assert_eq!((settings.timeout, settings.sampler), (Duration::from_secs(10), Sampler(1.0)));
         assert_eq!(remarks.len(), 5, "{remarks:?}");
         assert!(remarks.iter().all(|remark| !remark.contains("s3cr3t")), "{remarks:?}");
-        let (settings, remarks) = read(&[ENDPOINT, ("OTEL_EXPORTER_OTLP_PROTOCOL", "carrier-pigeon")]);
-        assert!(settings.is_none() && remarks[0].contains("grpc"), "{remarks:?}");
+        for unknown in ["carrier-pigeon", "grpc"] {
+            let (settings, remarks) = read(&[ENDPOINT, ("OTEL_EXPORTER_OTLP_PROTOCOL", unknown)]);
+            assert!(settings.is_none() && remarks[0].contains("http/protobuf or http/json"), "{remarks:?}");
+        }
     }
 }

@@ -69,7 +69,9 @@ impl<'a> Attempts<'a> {
             return None;
         }
         let policy = &self.calls.gate.policy;
-        if let Retry::After(pause) = error.retry_advice() {
+        if let Retry::After(pause) = error.retry_advice()
+            && policy.pauses
+        {
             self.calls.gate.pauses.pause(self.call.service, pause);
         }
         let is_open = self.call.effect == Effect::Write && error.is_unanswered();

@@ -1,13 +1,11 @@
-//! Measurements of the calls to one cloud: metrics once the cloud has a name, and the latest outcomes for `/statusz`.
+//! Measurements of the calls to one cloud, which are metrics as soon as the cloud has a name.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bowline_runtime::{Metric, metrics};
 use prometheus::{Histogram, HistogramVec, IntCounterVec, IntGauge};
-use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::Call;
 use crate::Error;
@@ -33,7 +31,6 @@ metrics! {
 pub(super) struct Measurements {
     named: OnceLock<Named>,
     under_way: AtomicUsize,
-    last: Mutex<Last>,
 }
 
 /// Metrics under the name of a cloud.
@@ -43,13 +40,6 @@ struct Named {
     durations: HistogramVec,
     under_way: IntGauge,
     throttle_wait: Histogram,
-}
-
-/// Latest outcomes.
-#[derive(Default)]
-struct Last {
-    success: Option<Instant>,
-    failure: Option<(Instant, Error)>,
 }
 
 /// A call that is under way until this is dropped, however it ends.
@@ -99,11 +89,6 @@ impl Measurements {
             named.calls.with_label_values(&[call.name, outcome(failure)]).inc();
             named.durations.with_label_values(&[call.name]).observe(took.as_secs_f64());
         }
-        let now = Instant::now();
-        match failure {
-            Some(error) => self.last().failure = Some((now, error.clone())),
-            None => self.last().success = Some(now),
-        }
     }
 
     /// Records how long a call waited for its turn.
@@ -111,24 +96,8 @@ impl Measurements {
         self.named.get().iter().for_each(|named| named.throttle_wait.observe(wait.as_secs_f64()));
     }
 
-    /// Calls under way and latest outcomes.
-    pub(super) fn status(&self) -> Value {
-        let last = self.last();
-        let failure = last.failure.as_ref().map(
-            |(at, error)| json!({"secondsAgo": ago(*at), "kind": error.kind().as_str(), "message": error.to_string()}),
-        );
-        json!({
-            "callsUnderWay": self.under_way.load(Ordering::Relaxed),
-            "lastSuccessSecondsAgo": last.success.map(ago),
-            "lastError": failure,
-        })
+    /// Number of calls that are under way.
+    pub(super) fn calls_under_way(&self) -> usize {
+        self.under_way.load(Ordering::Relaxed)
     }
-
-    fn last(&self) -> MutexGuard<'_, Last> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn ago(at: Instant) -> f64 {
-    at.elapsed().as_millis() as f64 / 1000.0
 }

@@ -21,7 +21,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_runtime::{Fence, TokenBucket};
-use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 pub use attempts::Attempts;
@@ -43,6 +42,9 @@ pub struct CallPolicy {
     /// Longest pause. A service that asks for a longer one is paused for all its callers, and they get the error with the
     /// cloud's advice in it.
     pub max_backoff: Duration,
+    /// A service that asks for a pause (`Retry-After`) is paused for all its callers; otherwise only the call that it answered
+    /// waits.
+    pub pauses: bool,
     /// Calls per second; `None` sets no limit of our own.
     pub rate: Option<f64>,
     /// Number of calls that may come at once before the rate counts.
@@ -58,6 +60,7 @@ impl Default for CallPolicy {
             max_attempts: 4,
             first_backoff: Duration::from_millis(200),
             max_backoff: Duration::from_secs(10),
+            pauses: true,
             rate: None,
             burst: 20,
             fence: Fence::open(),
@@ -89,7 +92,7 @@ pub struct Call {
 
 /// Gate for the calls to one cloud. Clones share its limits, pauses and measurements.
 ///
-/// The default, for tests, makes one attempt and sets no limit.
+/// The default, for tests, makes one attempt, sets no limit and pauses no service.
 #[derive(Clone)]
 pub struct Calls {
     gate: Arc<Gate>,
@@ -105,7 +108,7 @@ struct Gate {
 
 impl Default for Calls {
     fn default() -> Calls {
-        Calls::new(CallPolicy { max_attempts: 1, ..CallPolicy::default() })
+        Calls::new(CallPolicy { max_attempts: 1, pauses: false, ..CallPolicy::default() })
     }
 }
 
@@ -158,11 +161,9 @@ impl Calls {
         self.gate.pauses.longest()
     }
 
-    /// Calls under way, and how the cloud last answered.
-    pub fn status(&self) -> Value {
-        let mut status = self.gate.measurements.status();
-        status["leftAloneForSeconds"] = json!(self.paused_for().as_millis() as f64 / 1000.0);
-        status
+    /// Number of calls that are under way.
+    pub fn under_way(&self) -> usize {
+        self.gate.measurements.calls_under_way()
     }
 
     /// Waits for the end of a short pause and for a token.

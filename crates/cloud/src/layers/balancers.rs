@@ -22,8 +22,8 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::layers::operation::Operation;
+use crate::layers::places::Places;
 use crate::layers::read::into_chunks;
-use crate::layers::retry::Attempts;
 use crate::{CloudProvider, Error, ErrorKind, LoadBalancers, Result};
 
 const OPERATION: Operation = Operation::ObserveLoadBalancers;
@@ -34,7 +34,7 @@ const AT_ONCE: usize = 8;
 /// Observes the balancers of one provider.
 pub(crate) struct Observer {
     provider: Arc<dyn CloudProvider>,
-    attempts: Arc<Attempts>,
+    places: Arc<Places>,
     gather: Duration,
     gathering: Mutex<Gathering>,
 }
@@ -56,8 +56,8 @@ struct Question {
 }
 
 impl Observer {
-    pub(crate) fn new(provider: Arc<dyn CloudProvider>, attempts: Arc<Attempts>, gather: Duration) -> Arc<Observer> {
-        Arc::new(Observer { provider, attempts, gather, gathering: Mutex::default() })
+    pub(crate) fn new(provider: Arc<dyn CloudProvider>, places: Arc<Places>, gather: Duration) -> Arc<Observer> {
+        Arc::new(Observer { provider, places, gather, gathering: Mutex::default() })
     }
 
     /// One answer, asked for along with what others ask in the same moment if that spares calls.
@@ -103,11 +103,9 @@ impl Observer {
 
     async fn read(&self, batch: Vec<Question>) {
         let Ok((balancers, _)) = self.balancers() else { return };
-        let observe = |batch: &[Question]| {
-            let wishes: Vec<_> = batch.iter().map(|question| question.wish.clone()).collect();
-            async move { balancers.observe(&wishes).await }
-        };
-        self.attempts.run_each(OPERATION, batch, observe, Question::settle).await;
+        let wishes: Vec<_> = batch.iter().map(|question| question.wish.clone()).collect();
+        let observed = self.places.run_each(OPERATION, batch.len(), balancers.observe(&wishes)).await;
+        batch.into_iter().zip(observed).for_each(|(question, answer)| question.settle(answer));
     }
 
     /// The provider's balancers, and how many are best asked about at once.

@@ -1,7 +1,7 @@
 //! The layers around every provider, one file each; the order is that of the crate's front page.
 //!
-//! `observe`, `retry` and `limit` are written once for all operations; `capability`, `dry_run`, `cache` and
-//! `balancers` know what they are about.
+//! `observe` and `places` are written once for all operations; `capability`, `dry_run`, `cache` and `balancers` know what
+//! they are about. Calls are limited, repeated and measured below the provider, in [`calls`](crate::calls).
 
 #[cfg(test)]
 mod adversity;
@@ -9,13 +9,12 @@ mod balancers;
 mod cache;
 pub mod capability;
 mod dry_run;
-mod limit;
 mod listing;
 pub(crate) mod observe;
 mod operation;
 mod operations;
+mod places;
 mod read;
-mod retry;
 #[cfg(test)]
 mod tests;
 
@@ -30,7 +29,7 @@ use bowline_core::{
     ProviderId, Route, RouteSpec, Step,
 };
 
-use bowline_runtime::{Fence, Part};
+use bowline_runtime::Part;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
@@ -40,53 +39,27 @@ pub use crate::layers::operations::Operations;
 use crate::layers::balancers::Observer;
 use crate::layers::cache::Cache;
 use crate::layers::dry_run::DryRun;
-use crate::layers::limit::Limit;
 use crate::layers::observe::Metrics;
 use crate::layers::operation::Operation;
+use crate::layers::places::Places;
 use crate::layers::read::Reader;
-use crate::layers::retry::Attempts;
 use crate::{
-    Applied, Capabilities, CloudProvider, Error, ErrorKind, Freshness, LoadBalancerCapabilities, LoadBalancers,
+    Applied, Calls, Capabilities, CloudProvider, Error, ErrorKind, Freshness, LoadBalancerCapabilities, LoadBalancers,
     ProviderInfo, Result, RouteCapabilities, Routes, SyncPurpose,
 };
 
-/// How the layers are set. The defaults suit a cloud that nothing is known about.
+/// How the layers are set. What concerns single calls is in [`CallPolicy`](crate::CallPolicy).
 #[derive(Debug, Clone)]
 pub struct LayerOptions {
     /// Writes are logged and not made.
     pub dry_run: bool,
-    /// The longest one call may take, unless the provider [says otherwise](CloudProvider::patience).
-    pub call_timeout: Duration,
-    /// How many attempts a call gets, the first one included.
-    pub max_attempts: u32,
-    /// The pause after the first failed attempt; it doubles each time.
-    pub first_backoff: Duration,
-    /// The longest pause. A cloud that wants a longer one is left alone for that long by everybody who is after the same
-    /// (machines, load balancers or routes), and the caller gets the error with the cloud's advice in it.
-    pub max_backoff: Duration,
-    /// Calls per second; `None` sets no limit of our own.
-    pub rate: Option<f64>,
-    /// How many calls may come at once before the rate counts.
-    pub burst: u32,
     /// How long a question about a machine or a balancer waits for others to be asked along with it.
     pub gather: Duration,
-    /// What must be open for a call to be made: a process that no longer leads makes none.
-    pub fence: Fence,
 }
 
 impl Default for LayerOptions {
     fn default() -> LayerOptions {
-        LayerOptions {
-            dry_run: false,
-            call_timeout: Duration::from_secs(60),
-            max_attempts: 4,
-            first_backoff: Duration::from_millis(200),
-            max_backoff: Duration::from_secs(10),
-            rate: None,
-            burst: 20,
-            gather: Duration::from_millis(3),
-            fence: Fence::open(),
-        }
+        LayerOptions { dry_run: false, gather: Duration::from_millis(3) }
     }
 }
 
@@ -98,24 +71,26 @@ pub struct Layered {
     cache: Arc<Cache>,
     balancers: Arc<Observer>,
     operations: Operations,
-    attempts: Arc<Attempts>,
+    places: Arc<Places>,
+    calls: Calls,
 }
 
 impl Layered {
-    /// Puts the layers around `provider`; their metrics go to `metrics`, which may be shared with other providers, under
+    /// Puts the layers around `provider`; their metrics go to `registry`, which may be shared with other providers, under
     /// this name.
     pub fn new(
         provider: Arc<dyn CloudProvider>,
         name: &str,
         options: &LayerOptions,
-        metrics: &prometheus::Registry,
+        registry: &prometheus::Registry,
     ) -> Layered {
-        let metrics = Arc::new(Metrics::new(name, metrics));
-        let limit = Limit::new(options, &*provider, Arc::clone(&metrics));
-        let attempts = Arc::new(Attempts::new(options, limit));
-        let reader = Reader::new(Arc::clone(&provider), Arc::clone(&attempts));
+        let metrics = Arc::new(Metrics::new(name, registry));
+        let calls = provider.calls().unwrap_or_default();
+        calls.named(name, registry);
+        let places = Arc::new(Places::new(provider.capabilities()));
+        let reader = Reader::new(Arc::clone(&provider), Arc::clone(&places));
         let cache = Cache::new(reader, options.gather, Arc::clone(&metrics));
-        let balancers = Observer::new(Arc::clone(&provider), Arc::clone(&attempts), options.gather);
+        let balancers = Observer::new(Arc::clone(&provider), Arc::clone(&places), options.gather);
         Layered {
             provider,
             metrics,
@@ -123,7 +98,8 @@ impl Layered {
             cache,
             balancers,
             operations: Operations::default(),
-            attempts,
+            places,
+            calls,
         }
     }
 
@@ -161,7 +137,7 @@ impl Layered {
 
     /// Asks the cloud for the least that shows that address, credentials and rights are right.
     pub async fn check(&self) -> Result<()> {
-        self.observed(Operation::Check, self.attempts.run(Operation::Check, || self.provider.check())).await
+        self.observed(Operation::Check, self.places.run(Operation::Check, self.provider.check())).await
     }
 
     async fn observed<T>(&self, operation: Operation, question: impl Future<Output = Result<T>>) -> Result<T> {
@@ -176,9 +152,10 @@ impl Layered {
 /// A cloud that does not answer is shown and is no ailment of ours: to start again would not help.
 impl Part for Layered {
     fn status(&self) -> Value {
-        let mut status = self.metrics.status();
+        let mut status = self.places.status();
         status["kind"] = json!(self.info().name);
-        status["leftAloneForSeconds"] = json!(self.attempts.left_alone_for().as_millis() as f64 / 1000.0);
+        status["callsUnderWay"] = json!(self.calls.under_way());
+        status["leftAloneForSeconds"] = json!(self.calls.paused_for().as_millis() as f64 / 1000.0);
         status["dryRun"] = json!(self.is_dry_run());
         status
     }
@@ -208,7 +185,7 @@ impl Layered {
             if self.skips(OPERATION, &format_args!("pod range {range} to {}", asked.node)) {
                 return Ok(());
             }
-            let assigned = self.attempts.run(OPERATION, || instances.assign_pod_range(asked, range)).await;
+            let assigned = self.places.run(OPERATION, instances.assign_pod_range(asked, range)).await;
             // Even if it failed: it may have been carried out all the same.
             self.cache.outdate(asked);
             assigned
@@ -236,7 +213,7 @@ impl Layered {
         const OPERATION: Operation = Operation::ListLoadBalancers;
         let question = async {
             let (balancers, _) = self.load_balancers(OPERATION)?;
-            self.attempts.run(OPERATION, || balancers.list(cluster)).await
+            self.places.run(OPERATION, balancers.list(cluster)).await
         };
         self.observed(OPERATION, question).await
     }
@@ -283,7 +260,7 @@ impl Layered {
             if self.skips(OPERATION, step) {
                 return Ok(Applied::Done);
             }
-            self.operations.paced(key, self.attempts.run(OPERATION, || balancers.apply(key, step)).await)
+            self.operations.paced(key, self.places.run(OPERATION, balancers.apply(key, step)).await)
         };
         self.observed(OPERATION, wish).await
     }
@@ -294,7 +271,7 @@ impl Layered {
         const OPERATION: Operation = Operation::PollLoadBalancer;
         let question = async {
             let (balancers, _) = self.load_balancers(OPERATION)?;
-            let polled = self.attempts.run(OPERATION, || balancers.poll(key, started)).await;
+            let polled = self.places.run(OPERATION, balancers.poll(key, started)).await;
             let ended = polled.and_then(|progress| match progress {
                 Progress::Done => Ok(()),
                 Progress::Running => Err(Error::pending(started.clone(), OPERATION.to_string())),
@@ -318,7 +295,7 @@ impl Layered {
         const OPERATION: Operation = Operation::ListRoutes;
         let question = async {
             let (routes, _) = self.routes(OPERATION)?;
-            self.attempts.run(OPERATION, || routes.list(cluster)).await
+            self.places.run(OPERATION, routes.list(cluster)).await
         };
         self.observed(OPERATION, question).await
     }
@@ -332,7 +309,7 @@ impl Layered {
             if self.skips(OPERATION, &format_args!("route {} to {}", route.destination, route.node)) {
                 return Ok(Route::of(route));
             }
-            self.attempts.run(OPERATION, || routes.create(cluster, route)).await
+            self.places.run(OPERATION, routes.create(cluster, route)).await
         };
         self.observed(OPERATION, wish).await
     }
@@ -345,7 +322,7 @@ impl Layered {
             if self.skips(OPERATION, &format_args!("route {} ({})", route.destination, route.id)) {
                 return Ok(());
             }
-            self.attempts.run(OPERATION, || routes.delete(cluster, route)).await
+            self.places.run(OPERATION, routes.delete(cluster, route)).await
         };
         self.observed(OPERATION, wish).await
     }

@@ -1,13 +1,9 @@
-//! The outermost layer: every question is traced, counted and timed. Also the metrics of the layers below it, and what people
-//! can look at.
+//! The outermost layer: every operation is traced, counted and timed. Also the metrics of the cache.
 
 use std::future::Future;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use bowline_runtime::{Bounds, Instrument, Metric, metrics};
-use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge};
-use serde_json::{Value, json};
+use prometheus::{HistogramVec, IntCounter, IntCounterVec};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 use tracing::field::{Empty, display};
@@ -28,16 +24,6 @@ metrics! {
     DURATIONS = Metric::histogram(
         "bowline_cloud_request_duration_seconds", "Time from question to answer, waits and retries included.", SECONDS,
     ).owned_by("provider").labels(&["operation"]);
-    CALLS = Metric::counter("bowline_cloud_calls_total", "Attempts that reached the provider, by how they ended.")
-        .owned_by("provider").labels(&["operation", "result"]);
-    CALL_DURATIONS = Metric::histogram(
-        "bowline_cloud_call_duration_seconds", "Time that one attempt at the provider took.", SECONDS,
-    ).owned_by("provider").labels(&["operation"]);
-    CALLS_UNDER_WAY = Metric::gauge("bowline_cloud_calls_under_way", "Attempts at the provider that have not been answered yet.")
-        .owned_by("provider");
-    THROTTLE_WAIT = Metric::histogram(
-        "bowline_cloud_throttle_wait_seconds", "Time a call waited for its turn under our own limits.", SECONDS,
-    ).owned_by("provider");
     HITS = Metric::counter("bowline_cloud_cache_hits_total", "Questions answered from memory.").owned_by("provider");
     MISSES = Metric::counter("bowline_cloud_cache_misses_total", "Questions that memory could have answered and did not.")
         .owned_by("provider");
@@ -48,29 +34,8 @@ pub(crate) struct Metrics {
     provider: String,
     requests: IntCounterVec,
     durations: HistogramVec,
-    calls: IntCounterVec,
-    call_durations: HistogramVec,
-    under_way: IntGauge,
-    throttle_wait: Histogram,
     hits: IntCounter,
     misses: IntCounter,
-    last: Mutex<Last>,
-}
-
-/// How the provider last answered, for people who look.
-#[derive(Default)]
-struct Last {
-    success: Option<Instant>,
-    failure: Option<(Instant, Error)>,
-}
-
-/// A call that is under way until this is dropped, however it ends.
-pub(crate) struct UnderWay<'a>(&'a IntGauge);
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
 }
 
 impl Metrics {
@@ -81,13 +46,8 @@ impl Metrics {
             provider: provider.to_owned(),
             requests: made(&REQUESTS, provider),
             durations: made(&DURATIONS, provider),
-            calls: made(&CALLS, provider),
-            call_durations: made(&CALL_DURATIONS, provider),
-            under_way: made(&CALLS_UNDER_WAY, provider),
-            throttle_wait: made(&THROTTLE_WAIT, provider),
             hits: made(&HITS, provider),
             misses: made(&MISSES, provider),
-            last: Mutex::default(),
         };
         if let Err(error) = metrics.register(registry) {
             tracing::warn!(cloud = provider, %error, "some metrics of the provider will be missing");
@@ -98,10 +58,6 @@ impl Metrics {
     fn register(&self, registry: &prometheus::Registry) -> prometheus::Result<()> {
         share(registry, &self.requests)?;
         share(registry, &self.durations)?;
-        share(registry, &self.calls)?;
-        share(registry, &self.call_durations)?;
-        share(registry, &self.under_way)?;
-        share(registry, &self.throttle_wait)?;
         share(registry, &self.hits)?;
         share(registry, &self.misses)
     }
@@ -134,45 +90,6 @@ impl Metrics {
         answer
     }
 
-    /// An attempt is under way.
-    pub(crate) fn calling(&self) -> UnderWay<'_> {
-        self.under_way.inc();
-        UnderWay(&self.under_way)
-    }
-
-    /// Counts one attempt that reached the provider and took so long.
-    pub(crate) fn called(&self, operation: Operation, took: Duration, failure: Option<&Error>) {
-        self.calls.with_label_values(&[operation.label(), outcome(failure)]).inc();
-        self.call_durations.with_label_values(&[operation.label()]).observe(took.as_secs_f64());
-        let now = Instant::now();
-        match failure {
-            Some(error) => self.last().failure = Some((now, error.clone())),
-            None => self.last().success = Some(now),
-        }
-    }
-
-    fn last(&self) -> MutexGuard<'_, Last> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What people see of the provider.
-    pub(crate) fn status(&self) -> Value {
-        let last = self.last();
-        let failure = last.failure.as_ref().map(
-            |(at, error)| json!({"secondsAgo": ago(*at), "kind": error.kind().as_str(), "message": error.to_string()}),
-        );
-        json!({
-            "callsUnderWay": self.under_way.get(),
-            "lastSuccessSecondsAgo": last.success.map(ago),
-            "lastError": failure,
-        })
-    }
-
-    /// An attempt waited this long for its turn.
-    pub(crate) fn waited(&self, wait: Duration) {
-        self.throttle_wait.observe(wait.as_secs_f64());
-    }
-
     /// Memory answered a question, or could not.
     pub(crate) fn remembered(&self, hit: bool) {
         if hit { self.hits.inc() } else { self.misses.inc() }
@@ -181,10 +98,6 @@ impl Metrics {
 
 pub(crate) fn outcome(failure: Option<&Error>) -> &'static str {
     failure.map_or("ok", |error| error.kind().as_str())
-}
-
-fn ago(at: Instant) -> f64 {
-    at.elapsed().as_millis() as f64 / 1000.0
 }
 
 /// What is made of constants alone either always works or never does, and the tests make it.

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// One method of the contract. The contract makes each of them repeatable (reads by nature, writes by their rules), which
-/// is why the retry layer needs no list of exceptions.
+/// One method of the contract. The contract makes each of them repeatable: reads by nature, writes by their rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     Check,

@@ -1,6 +1,5 @@
 //! One read of many machines: looked up in batches or found in a listing, whichever takes fewer calls.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,22 +9,23 @@ use futures::stream::{self, StreamExt};
 use crate::layers::cache::Question;
 use crate::layers::listing::{self, Listing};
 use crate::layers::operation::Operation;
-use crate::layers::retry::Attempts;
+use crate::layers::places::Places;
 use crate::{
-    CloudProvider, Error, ErrorKind, Identity, InstanceCapabilities, InstancePage, Instances, PageToken, Result,
+    CloudProvider, Error, ErrorKind, Identity, InstanceCapabilities, InstancePage, Instances, PageGuard, PageToken,
+    Result,
 };
 
 /// Reads machines from one provider.
 pub(crate) struct Reader {
     provider: Arc<dyn CloudProvider>,
-    attempts: Arc<Attempts>,
+    places: Arc<Places>,
     /// How many machines the last listing had; 0 if none was made yet.
     machines: AtomicUsize,
 }
 
 impl Reader {
-    pub(crate) fn new(provider: Arc<dyn CloudProvider>, attempts: Arc<Attempts>) -> Reader {
-        Reader { provider, attempts, machines: AtomicUsize::new(0) }
+    pub(crate) fn new(provider: Arc<dyn CloudProvider>, places: Arc<Places>) -> Reader {
+        Reader { provider, places, machines: AtomicUsize::new(0) }
     }
 
     /// By what the machine is recognised. What is foreign, or could only be found by a name where names do not help, is
@@ -67,11 +67,9 @@ impl Reader {
         let chunks = into_chunks(questions, limits.batch_lookup.max(1));
         let answer = &answer;
         let reads = stream::iter(chunks).for_each_concurrent(limits.max_parallel.max(1), |chunk| async move {
-            let find = |chunk: &[Question]| {
-                let asked: Vec<_> = chunk.iter().map(|question| question.asked.clone()).collect();
-                async move { instances.find(&asked).await }
-            };
-            self.attempts.run_each(Operation::FindInstances, chunk, find, answer).await;
+            let asked: Vec<_> = chunk.iter().map(|question| question.asked.clone()).collect();
+            let found = self.places.run_each(Operation::FindInstances, chunk.len(), instances.find(&asked)).await;
+            chunk.into_iter().zip(found).for_each(|(question, found)| answer(question, found));
         });
         reads.await;
     }
@@ -90,13 +88,15 @@ impl Reader {
         );
         let mut pages = Pages::default();
         loop {
-            let page = match self.page(instances, &pages).await.and_then(|page| pages.turn(page)) {
+            let page = match self.page(instances, pages.next.as_ref()).await {
                 Ok(page) => page,
                 Err(error) => return answer_all(listing.fail(&error)),
             };
-            let known = listing.machines();
+            let (next, known) = (page.next.clone(), listing.machines());
             answer_all(listing.take(page));
-            pages.showed(listing.machines() - known);
+            if let Err(error) = pages.turn(next, listing.machines() - known) {
+                return answer_all(listing.fail(&error));
+            }
             if pages.is_last() {
                 self.machines.store(listing.machines(), Ordering::Relaxed);
                 return answer_all(listing.finish());
@@ -108,9 +108,13 @@ impl Reader {
         }
     }
 
-    async fn page(&self, instances: &dyn Instances, pages: &Pages) -> Result<InstancePage> {
-        let list = || instances.list(pages.next.as_ref());
-        self.attempts.run(Operation::ListInstances, list).await
+    /// A page of a listing. One with a machine that cannot be recognised proves nobody's absence.
+    async fn page(&self, instances: &dyn Instances, token: Option<&PageToken>) -> Result<InstancePage> {
+        let page = self.places.run(Operation::ListInstances, instances.list(token)).await?;
+        match page.instances.iter().all(has_id) {
+            true => Ok(page),
+            false => Err(wrong("shows a machine without an ID")),
+        }
     }
 
     /// The answer, unless it cannot be right. Answers in another order than the questions would put one machine's addresses
@@ -142,42 +146,26 @@ impl Reader {
 #[derive(Default)]
 struct Pages {
     next: Option<PageToken>,
-    seen: HashSet<String>,
-    /// How many pages in a row have shown no machine that was not known.
-    idle: usize,
+    guard: PageGuard,
 }
 
-/// Pages in a row without a new machine after which a listing is given up. Some are normal: a cloud that filters after it
-/// has cut its pages hands out empty ones.
-const MOST_IDLE_PAGES: usize = 100;
-
-/// Pages after which a listing is given up: at a hundred machines each, these would be a million.
-const MOST_PAGES: usize = 10_000;
-
 impl Pages {
-    /// Goes on behind `page`. A listing that leads back to where it was, or on and on, would never end. One with a machine
-    /// that cannot be recognised proves nobody's absence.
-    fn turn(&mut self, page: InstancePage) -> Result<InstancePage> {
-        self.next = page.next.clone();
-        let wrong = match &self.next {
-            Some(token) if !self.seen.insert(token.0.clone()) => "leads back to a page that was read already",
-            Some(_) if self.idle >= MOST_IDLE_PAGES => "goes on and on without showing another machine",
-            Some(_) if self.seen.len() >= MOST_PAGES => "has more pages than any cloud has",
-            _ if !page.instances.iter().all(has_id) => "shows a machine without an ID",
-            _ => return Ok(page),
-        };
-        let message = format!("the cloud's listing {wrong}");
-        Err(Error::new(ErrorKind::Unexpected, Operation::ListInstances.to_string(), message))
-    }
-
-    /// The page behind which we are had this many machines that were not known.
-    fn showed(&mut self, new: usize) {
-        self.idle = if new == 0 { self.idle + 1 } else { 0 };
+    /// Goes on to the next page, behind one with `new` machines that were not known.
+    fn turn(&mut self, next: Option<PageToken>, new: usize) -> Result<()> {
+        if let Some(token) = &next {
+            self.guard.on(&token.0, new).map_err(wrong)?;
+        }
+        self.next = next;
+        Ok(())
     }
 
     fn is_last(&self) -> bool {
         self.next.is_none()
     }
+}
+
+fn wrong(why: &str) -> Error {
+    Error::new(ErrorKind::Unexpected, Operation::ListInstances.to_string(), format!("the cloud's listing {why}"))
 }
 
 fn has_id(state: &InstanceState) -> bool {

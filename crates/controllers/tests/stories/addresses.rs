@@ -143,7 +143,7 @@ async fn a7_one_failing_lookup_does_not_hold_up_the_others() {
     world.options.node_lifecycle = None;
     world.clouds[0].0.batch_lookup = 1;
     world.clouds[0].0.listing = false;
-    world.layers.max_attempts = 1;
+    world.calls.max_attempts = 1;
     for index in 0..3 {
         world.cloud().add(machine(&format!("node{index}"), &format!("i-{index}"), &["I10.0.0.1"])).unwrap();
         let node = json!({"spec": {"taints": null, "providerID": format!("local://i-{index}")}});

@@ -310,7 +310,7 @@ async fn pod_ranges_are_handed_out_as_planned() {
 #[tokio::test(start_paused = true)]
 async fn a_cloud_whose_routes_cannot_be_listed_is_planned_as_failed() {
     let mut world = World::with_routes(&["a"]).await;
-    world.layers.max_attempts = 1;
+    world.calls.max_attempts = 1;
     world.cloud().inject(FaultSpec::always(Fault::Failing(500)).on("list-routes"));
     let planned = plan(&world).await;
     assert_eq!((in_words(&planned).len(), planned.summary().failed), (0, 1));

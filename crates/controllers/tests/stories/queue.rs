@@ -48,7 +48,7 @@ async fn wq2_a_change_is_not_held_up_by_a_back_off() {
 async fn wq3_a_node_that_fails_is_tried_later_and_later_and_at_once_after_a_success() {
     let mut world = World::new().await;
     world.options.node_lifecycle = None;
-    world.layers.max_attempts = 1;
+    world.calls.max_attempts = 1;
     world.cloud().add(machine("node0", "i-0", &[])).unwrap();
     world.cloud().inject(FaultSpec::always(Fault::Failing(500)));
     world.register("node0").await;

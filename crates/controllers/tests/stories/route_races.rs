@@ -259,7 +259,7 @@ async fn nodes_that_come_back_one_by_one_into_an_empty_cluster_find_their_routes
 #[tokio::test(start_paused = true)]
 async fn each_range_of_a_node_has_its_own_word_and_says_it_once() {
     let mut world = World::with_routes(&["a"]).await;
-    world.layers.max_attempts = 1;
+    world.calls.max_attempts = 1;
     let fault = world.cloud().inject(FaultSpec::always(BROKEN).on("create-route"));
     world.join_with_ranges("a", &["10.120.0.0/24", "a00:100::/24"]).await;
     world.start();
@@ -318,7 +318,7 @@ async fn a_route_too_many_is_told_with_advice_and_tried_again_without_another_lo
 #[tokio::test(start_paused = true)]
 async fn a_listing_that_fails_is_the_answer_to_all_who_waited_for_it() {
     let mut world = with_machines(40).await;
-    world.layers.max_attempts = 1;
+    world.calls.max_attempts = 1;
     world.cloud().inject(FaultSpec::always(Fault::Slow(Duration::from_millis(500))).on("list-routes"));
     let fault = world.cloud().inject(FaultSpec::always(BROKEN).on("list-routes"));
     world.start();
@@ -461,7 +461,7 @@ async fn nothing_that_happens_while_a_call_is_under_way_waits_for_the_next_check
     for seed in 0..12 {
         let mut chance = fastrand::Rng::with_seed(seed);
         let mut world = with_machines(4).await;
-        world.layers.max_attempts = 1;
+        world.calls.max_attempts = 1;
         world.route_mode(Mode::Watch { refresh: Duration::ZERO });
         for call in ["create-route", "delete-route", "list-routes"] {
             world.cloud().inject(FaultSpec::always(Fault::Slow(Duration::from_secs(3))).on(call).probability(0.8));

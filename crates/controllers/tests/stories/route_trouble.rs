@@ -14,7 +14,7 @@ const BROKEN: Fault = Fault::Failing(500);
 #[tokio::test(start_paused = true)]
 async fn r22_a_route_that_cannot_be_made_is_told_and_tried_again_after_another_look() {
     let mut world = World::with_routes(&["a", "b"]).await;
-    world.layers.max_attempts = 1;
+    world.calls.max_attempts = 1;
     let fault = world.cloud().inject(FaultSpec::always(BROKEN).on("create-route"));
     world.join_with_ranges("a", &["10.120.0.0/24"]).await;
     world.start();
@@ -43,7 +43,7 @@ async fn r22_a_route_that_cannot_be_made_is_told_and_tried_again_after_another_l
 async fn failures_of_many_nodes_share_their_looks() {
     let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
     let mut world = World::with_routes(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    world.layers.max_attempts = 1;
+    world.calls.max_attempts = 1;
     world.cloud().inject(FaultSpec::always(BROKEN).on("create-route").times(20));
     for (number, name) in names.iter().enumerate() {
         world.join_with_ranges(name, &[&format!("10.120.{number}.0/24")]).await;
@@ -59,7 +59,7 @@ async fn failures_of_many_nodes_share_their_looks() {
 #[tokio::test(start_paused = true)]
 async fn r23_without_a_listing_nothing_is_touched_and_the_next_comes_soon() {
     let mut world = World::with_routes(&["a", "b"]).await;
-    world.layers.max_attempts = 1;
+    world.calls.max_attempts = 1;
     world.lead("10.120.9.0/24", "b");
     world.join_with_ranges("a", &["10.120.0.0/24"]).await;
     let fault = world.cloud().inject(FaultSpec::always(BROKEN).on("list-routes"));
@@ -102,7 +102,7 @@ async fn a_cloud_that_has_no_routes_after_all_is_left_alone_until_it_has() {
 #[tokio::test(start_paused = true)]
 async fn a_route_to_a_node_that_is_not_initialised_yet_fails_in_silence() {
     let mut world = World::with_routes(&["a"]).await;
-    world.layers.max_attempts = 1;
+    world.calls.max_attempts = 1;
     world.cloud().inject(FaultSpec::always(BROKEN).on("create-route"));
     world.join_with("a", json!({"providerID": "local://id-a"}), &["10.120.0.0/24"]).await;
     world.start();
@@ -116,7 +116,7 @@ async fn a_route_to_a_node_that_is_not_initialised_yet_fails_in_silence() {
 #[tokio::test(start_paused = true)]
 async fn a_creation_whose_answer_is_lost_makes_one_route() {
     let mut world = World::with_routes(&["a"]).await;
-    world.layers.max_attempts = 1;
+    world.calls.max_attempts = 1;
     world.cloud().inject(FaultSpec::always(Fault::AnswerLost).on("create-route").times(1));
     world.join_with_ranges("a", &["10.120.0.0/24"]).await;
     world.start();
@@ -128,7 +128,7 @@ async fn a_creation_whose_answer_is_lost_makes_one_route() {
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_fails_is_tried_again_and_keeps_the_range_from_being_led_elsewhere() {
     let mut world = World::with_routes(&["a", "b"]).await;
-    world.layers.max_attempts = 1;
+    world.calls.max_attempts = 1;
     world.join_with_ranges("a", &["10.120.0.0/24"]).await;
     world.start();
     world.reachable("a").await;
@@ -146,7 +146,7 @@ async fn a_deletion_that_fails_is_tried_again_and_keeps_the_range_from_being_led
 #[tokio::test(start_paused = true)]
 async fn in_periodic_mode_the_next_period_is_the_next_try() {
     let mut world = World::with_routes(&["a"]).await;
-    world.layers.max_attempts = 1;
+    world.calls.max_attempts = 1;
     world.route_mode(Mode::Periodic { period: Duration::from_secs(10) });
     world.cloud().inject(FaultSpec::always(BROKEN).on("create-route").times(2));
     world.join_with_ranges("a", &["10.120.0.0/24"]).await;
@@ -283,7 +283,7 @@ async fn whatever_comes_goes_and_fails_in_the_end_exactly_the_nodes_that_are_the
         let mut chance = fastrand::Rng::with_seed(seed);
         let names: Vec<String> = (0..8).map(|number| format!("n{number}")).collect();
         let mut world = World::with_routes(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
-        world.layers.max_attempts = 2;
+        world.calls.max_attempts = 2;
         for call in ["create-route", "delete-route", "list-routes"] {
             world.cloud().inject(FaultSpec::always(BROKEN).on(call).probability(0.2));
             world.cloud().inject(FaultSpec::always(Fault::AnswerLost).on(call).probability(0.1));

@@ -120,12 +120,11 @@ async fn a_call_that_never_ends_fails_its_controller_and_nobody_else_until_it_en
     let mut world = World::with_nodes(&["a"]).await;
     let (hangs, hung) = tokio::sync::watch::channel(true);
     world.wrap = Box::new(move |provider| Hanging::around(provider, hung.clone()));
-    world.layers.call_timeout = 1000 * LONG;
     world.start();
     world.serve("web").await;
     world.pass(10 * MINUTE).await;
     assert_eq!(world.ailments(), [""; 0], "slow is no ailment");
-    assert_eq!(world.part(Kind::Cloud, "local")["callsUnderWay"], 1);
+    assert_eq!(world.part(Kind::Cloud, "local")["operationsUnderWay"], 1);
     world.pass(6 * MINUTE).await;
     let ailments = world.ailments();
     let stuck = "0 wait, 1 are in work; default/web is in work for";

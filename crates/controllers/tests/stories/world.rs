@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bowline_apiserver::{ApiServer, AuthorizationMode, Effect, FaultRule, Options as ServerOptions};
 use bowline_cloud::layers::LayerOptions;
-use bowline_cloud::{CloudProvider, Clouds};
+use bowline_cloud::{CallPolicy, Calls, CloudProvider, Clouds};
 use bowline_controllers::Rights;
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
 use bowline_core::testing::address;
@@ -44,6 +44,7 @@ pub(crate) struct World {
     pub(crate) clouds: Vec<(Config, LocalCloud)>,
     pub(crate) options: ManagerOptions,
     pub(crate) layers: LayerOptions,
+    pub(crate) calls: CallPolicy,
     pub(crate) metrics: prometheus::Registry,
     pub(crate) board: Board,
     /// What stands between a provider and its layers; nothing as a rule.
@@ -79,6 +80,7 @@ impl World {
             clouds,
             options: ManagerOptions::default(),
             layers: LayerOptions::default(),
+            calls: CallPolicy::default(),
             metrics: prometheus::Registry::new(),
             board: Board::new(),
             wrap: Box::new(|provider| provider),
@@ -117,8 +119,9 @@ impl World {
     /// The clouds as the manager and the plan have them.
     pub(crate) fn layered_clouds(&self, metrics: &prometheus::Registry) -> Clouds {
         let providers = self.clouds.iter().map(|(config, cloud)| {
-            let provider: Arc<dyn CloudProvider> = Arc::new(LocalProvider::in_process(cloud.clone(), config));
-            (self.wrap)(provider)
+            let calls = Calls::new(self.calls.clone());
+            let provider = LocalProvider::in_process_past(cloud.clone(), config, &calls);
+            (self.wrap)(Arc::new(provider))
         });
         Clouds::around(providers, &self.layers, metrics)
     }

@@ -28,7 +28,7 @@ use bowline_core::{
 
 use crate::api::{ChangeRequest, FindBalancersRequest, OwnersRequest};
 use crate::balancers::{Asking, Change, CloudAddress, Listener, ListenerError, Observation};
-use crate::error::CallError;
+use crate::error::garbled;
 use crate::{Config, LocalProvider};
 
 use targets::TargetRules;
@@ -78,11 +78,11 @@ impl TypedLoadBalancers for LocalProvider {
         let mut request = OwnersRequest { cluster: cluster.clone(), after: None, limit: None };
         let mut owners = Vec::new();
         loop {
-            let page = self.client.owners(&request).await.map_err(|error| error.explain_balancer(LIST))?;
+            let page = self.client.owners(&request).await.map_err(|error| error.during(LIST))?;
             // A page without an owner leads nowhere, whatever it says of more; else it would be read for ever.
             let last = page.owners.last().cloned();
             if last.is_some() && last == request.after {
-                return Err(CallError::Garbled("the listing runs in a circle".to_owned()).explain(LIST));
+                return Err(garbled(LIST, "the listing runs in a circle"));
             }
             owners.extend(page.owners);
             if !page.more || last.is_none() {
@@ -112,8 +112,10 @@ impl TypedLoadBalancers for LocalProvider {
                 None => Applied::Seen(described(seen, ip_mode)),
             }),
             // What is to go and is gone is done.
-            Err(error) if error.is_missing() && is_farewell => Ok(Applied::Done),
-            Err(error) => Err(error.explain_balancer(APPLY)),
+            Err(error) if error.is_not_found() && is_farewell => Ok(Applied::Done),
+            // It was there when the plan was made.
+            Err(error) if error.is_not_found() => Err(Error::new(ErrorKind::Conflict, APPLY, error.message())),
+            Err(error) => Err(error.during(APPLY)),
         }
     }
 
@@ -152,11 +154,10 @@ impl LocalProvider {
         // An answer that would be too large is for the first askers only.
         while let Some(rest) = request.asking.get(found.len()..).filter(|rest| !rest.is_empty()) {
             let request = FindBalancersRequest { asking: rest.to_vec() };
-            let reply = self.client.find_balancers(&request).await.map_err(|error| error.explain_balancer(OBSERVE))?;
+            let reply = self.client.find_balancers(&request).await.map_err(|error| error.during(OBSERVE))?;
             let asked = rest.iter().map(|asking| &asking.key).take(reply.found.len().max(1));
             if !asked.eq(reply.found.iter().map(|found| &found.key)) {
-                let message = "the answers are not for those who asked".to_owned();
-                return Err(CallError::Garbled(message).explain(OBSERVE));
+                return Err(garbled(OBSERVE, "the answers are not for those who asked"));
             }
             found.extend(reply.found);
         }
@@ -178,7 +179,7 @@ impl Change {
 }
 
 fn state_of(found: Option<Observation>, wish: &LoadBalancerWish) -> Result<Option<State>> {
-    let found = found.ok_or_else(|| CallError::Garbled("an answer is left out".to_owned()).explain(OBSERVE))?;
+    let found = found.ok_or_else(|| garbled(OBSERVE, "an answer is left out"))?;
     Ok(described(found, ip_mode(wish)))
 }
 

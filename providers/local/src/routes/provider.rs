@@ -1,12 +1,12 @@
 //! Routes of the cloud as the contract wants them.
 
 use async_trait::async_trait;
-use bowline_cloud::{Result, Routes};
+use bowline_cloud::{Error, Result, Routes};
 use bowline_core::{ClusterName, InstanceRef, NodeName, ProviderId, Route, RouteSpec};
 
 use crate::LocalProvider;
 use crate::api::{CreateRouteRequest, DeleteRouteRequest, ListRoutesRequest, RouteView};
-use crate::error::CallError;
+use crate::error::garbled;
 
 const LIST: &str = "list routes";
 const CREATE: &str = "create route";
@@ -16,7 +16,7 @@ const DELETE: &str = "delete route";
 impl Routes for LocalProvider {
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<Route>> {
         let asked = ListRoutesRequest { cluster: cluster.clone() };
-        let reply = self.client.list_routes(&asked).await.map_err(|error| error.explain_route(LIST))?;
+        let reply = self.client.list_routes(&asked).await.map_err(|error| error.during(LIST))?;
         Ok(reply.routes.into_iter().map(|route| self.led(route)).collect())
     }
 
@@ -30,10 +30,10 @@ impl Routes for LocalProvider {
             addresses: Some(route.node_addresses.clone()),
             limit: self.config.routes.limit(),
         };
-        let told = |error: CallError| error.explain_route(CREATE).context("node", route.node.as_str());
+        let told = |error: Error| error.during(CREATE).context("node", route.node.as_str());
         let made = self.client.create_route(&asked).await.map_err(told)?;
         if made.route.spec.destination != asked.destination {
-            return Err(told(CallError::Garbled("it is about another range".to_owned())));
+            return Err(told(garbled(CREATE, "it is about another range")));
         }
         Ok(self.led(made))
     }
@@ -42,7 +42,7 @@ impl Routes for LocalProvider {
         // An ID is never given twice, so it means the very route that was listed.
         let asked = DeleteRouteRequest { cluster: cluster.clone(), id: route.id.clone() };
         match self.client.delete_route(&asked).await {
-            Err(error) if !error.is_missing() => Err(error.explain_route(DELETE)),
+            Err(error) if !error.is_not_found() => Err(error.during(DELETE)),
             // What is to go and is gone is done.
             Ok(()) | Err(_) => Ok(()),
         }

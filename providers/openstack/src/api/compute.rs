@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use bowline_cloud::Error;
 use http::Method;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{nullable, nullable_values, text};
-use crate::session::{CallError, Service, Session};
+use crate::session::{Service, Session};
 
 /// A server.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -65,7 +66,7 @@ pub(crate) struct Flavor {
 }
 
 /// All servers of the project that fit.
-pub(crate) async fn servers(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Server>, CallError> {
+pub(crate) async fn servers(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Server>, Error> {
     session
         .call("server_list", Service::Compute, Method::GET, &["servers", "detail"])
         .query(query)
@@ -88,7 +89,7 @@ pub(crate) async fn servers_page(
     session: &Session,
     query: &[(&str, &str)],
     after: Option<&str>,
-) -> Result<ServerPage, CallError> {
+) -> Result<ServerPage, Error> {
     let call = session.call("server_list", Service::Compute, Method::GET, &["servers", "detail"]);
     let call = match after {
         Some(next) => call.raw_query(next),
@@ -115,22 +116,22 @@ fn read(item: &Value) -> Option<Server> {
 }
 
 /// One server.
-pub(crate) async fn server(session: &Session, id: &str) -> Result<Server, CallError> {
+pub(crate) async fn server(session: &Session, id: &str) -> Result<Server, Error> {
     session.call("server_get", Service::Compute, Method::GET, &["servers", id]).read("server").await
 }
 
 /// One flavor.
-pub(crate) async fn flavor(session: &Session, id: &str) -> Result<Flavor, CallError> {
+pub(crate) async fn flavor(session: &Session, id: &str) -> Result<Flavor, Error> {
     session.call("flavor_get", Service::Compute, Method::GET, &["flavors", id]).read("flavor").await
 }
 
 /// All flavors that the project may use.
-pub(crate) async fn flavors(session: &Session) -> Result<Vec<Flavor>, CallError> {
+pub(crate) async fn flavors(session: &Session) -> Result<Vec<Flavor>, Error> {
     session.call("flavor_list", Service::Compute, Method::GET, &["flavors"]).list("flavors").await
 }
 
 /// Whether Nova answers us at all.
-pub(crate) async fn answers(session: &Session) -> Result<(), CallError> {
+pub(crate) async fn answers(session: &Session) -> Result<(), Error> {
     let call = session.call("server_list", Service::Compute, Method::GET, &["servers", "detail"]);
     call.query(&[("limit", "1")]).done().await
 }

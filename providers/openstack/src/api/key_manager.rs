@@ -1,8 +1,9 @@
 //! What Barbican says: whether something is there.
 
+use bowline_cloud::Error;
 use http::Method;
 
-use crate::session::{CallError, Service, Session};
+use crate::session::{Service, Session};
 
 const CONTAINERS: &str = "containers";
 const SECRETS: &str = "secrets";
@@ -30,7 +31,7 @@ impl<'a> Stored<'a> {
 }
 
 /// Whether there is such a thing, by an error if there is not.
-pub(crate) async fn exists(session: &Session, what: Stored<'_>) -> Result<(), CallError> {
+pub(crate) async fn exists(session: &Session, what: Stored<'_>) -> Result<(), Error> {
     let (name, kind, id) = match what {
         Stored::Container(id) => ("container_get", CONTAINERS, id),
         Stored::Secret(id) => ("secret_get", SECRETS, id),

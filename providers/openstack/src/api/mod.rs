@@ -10,12 +10,13 @@ pub(crate) mod octavia;
 
 use std::collections::BTreeMap;
 
+use bowline_cloud::Error;
 use http::Method;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::session::{CallError, Service, Session};
+use crate::session::{Service, Session};
 
 /// A kind of resource: whose it is, what it is called in paths and envelopes, and what calls of it are counted as.
 struct Collection {
@@ -50,25 +51,25 @@ use collection;
 
 impl Collection {
     /// All that fit.
-    async fn list<T: DeserializeOwned>(&self, session: &Session, query: &[(&str, &str)]) -> Result<Vec<T>, CallError> {
+    async fn list<T: DeserializeOwned>(&self, session: &Session, query: &[(&str, &str)]) -> Result<Vec<T>, Error> {
         session.call(self.list, self.service, Method::GET, &[self.path]).query(query).list(self.many).await
     }
 
-    async fn get<T: DeserializeOwned>(&self, session: &Session, id: &str) -> Result<T, CallError> {
+    async fn get<T: DeserializeOwned>(&self, session: &Session, id: &str) -> Result<T, Error> {
         session.call(self.get, self.service, Method::GET, &[self.path, id]).read(self.one).await
     }
 
-    async fn create<T: DeserializeOwned>(&self, session: &Session, body: &Value) -> Result<T, CallError> {
+    async fn create<T: DeserializeOwned>(&self, session: &Session, body: &Value) -> Result<T, Error> {
         let call = session.call(self.create, self.service, Method::POST, &[self.path]);
         call.body(self.one, body).read(self.one).await
     }
 
-    async fn update(&self, session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+    async fn update(&self, session: &Session, id: &str, body: &Value) -> Result<(), Error> {
         let call = session.call(self.update, self.service, Method::PUT, &[self.path, id]);
         call.body(self.one, body).done().await
     }
 
-    async fn delete(&self, session: &Session, id: &str) -> Result<(), CallError> {
+    async fn delete(&self, session: &Session, id: &str) -> Result<(), Error> {
         session.call(self.delete, self.service, Method::DELETE, &[self.path, id]).gone().await
     }
 }

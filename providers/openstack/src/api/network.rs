@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use bowline_cloud::Error;
 use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Collection, collection, nullable};
-use crate::session::{CallError, Service, Session};
+use crate::session::{Service, Session};
 
 /// A floating IP.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -215,101 +216,93 @@ const SECURITY_GROUP_RULES: Collection =
 const ROUTERS: Collection = collection!(Network, "routers", "router", "routers", "router");
 
 /// All ports that fit.
-pub(crate) async fn ports(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Port>, CallError> {
+pub(crate) async fn ports(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Port>, Error> {
     PORTS.list(session, query).await
 }
 
 /// One port.
-pub(crate) async fn port(session: &Session, id: &str) -> Result<Port, CallError> {
+pub(crate) async fn port(session: &Session, id: &str) -> Result<Port, Error> {
     PORTS.get(session, id).await
 }
 
 /// Changes a port; with a revision, only if nobody has changed it since (412 otherwise).
-pub(crate) async fn update_port(
-    session: &Session,
-    id: &str,
-    body: &Value,
-    revision: Option<u64>,
-) -> Result<(), CallError> {
+pub(crate) async fn update_port(session: &Session, id: &str, body: &Value, revision: Option<u64>) -> Result<(), Error> {
     let call = session.call("port_update", Service::Network, Method::PUT, &["ports", id]);
     call.body("port", body).if_revision(revision).done().await
 }
 
 /// Takes a tag from a port.
-pub(crate) async fn delete_port_tag(session: &Session, port: &str, tag: &str) -> Result<(), CallError> {
+pub(crate) async fn delete_port_tag(session: &Session, port: &str, tag: &str) -> Result<(), Error> {
     session.call("port_tag_delete", Service::Network, Method::DELETE, &["ports", port, "tags", tag]).gone().await
 }
 
 /// All networks that fit.
-pub(crate) async fn networks(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Network>, CallError> {
+pub(crate) async fn networks(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Network>, Error> {
     NETWORKS.list(session, query).await
 }
 
 /// One network.
-pub(crate) async fn network(session: &Session, id: &str) -> Result<Network, CallError> {
+pub(crate) async fn network(session: &Session, id: &str) -> Result<Network, Error> {
     NETWORKS.get(session, id).await
 }
 
 /// All subnets that fit.
-pub(crate) async fn subnets(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Subnet>, CallError> {
+pub(crate) async fn subnets(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Subnet>, Error> {
     SUBNETS.list(session, query).await
 }
 
 /// One subnet.
-pub(crate) async fn subnet(session: &Session, id: &str) -> Result<Subnet, CallError> {
+pub(crate) async fn subnet(session: &Session, id: &str) -> Result<Subnet, Error> {
     SUBNETS.get(session, id).await
 }
 
 /// What this Neutron can do beyond the usual.
-pub(crate) async fn extensions(session: &Session) -> Result<Vec<Extension>, CallError> {
+pub(crate) async fn extensions(session: &Session) -> Result<Vec<Extension>, Error> {
     session.call("network_extension_list", Service::Network, Method::GET, &["extensions"]).list("extensions").await
 }
 
 /// All floating IPs that fit.
-pub(crate) async fn floating_ips(session: &Session, query: &[(&str, &str)]) -> Result<Vec<FloatingIp>, CallError> {
+pub(crate) async fn floating_ips(session: &Session, query: &[(&str, &str)]) -> Result<Vec<FloatingIp>, Error> {
     FLOATING_IPS.list(session, query).await
 }
 
 /// One floating IP.
-pub(crate) async fn floating_ip(session: &Session, id: &str) -> Result<FloatingIp, CallError> {
+pub(crate) async fn floating_ip(session: &Session, id: &str) -> Result<FloatingIp, Error> {
     FLOATING_IPS.get(session, id).await
 }
 
 /// Makes a floating IP, and attaches it if the body says where.
-pub(crate) async fn create_floating_ip(session: &Session, body: &Value) -> Result<FloatingIp, CallError> {
+pub(crate) async fn create_floating_ip(session: &Session, body: &Value) -> Result<FloatingIp, Error> {
     FLOATING_IPS.create(session, body).await
 }
 
 /// Attaches a floating IP, or detaches it.
-pub(crate) async fn update_floating_ip(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+pub(crate) async fn update_floating_ip(session: &Session, id: &str, body: &Value) -> Result<(), Error> {
     FLOATING_IPS.update(session, id, body).await
 }
 
 /// Gives a floating IP back.
-pub(crate) async fn delete_floating_ip(session: &Session, id: &str) -> Result<(), CallError> {
+pub(crate) async fn delete_floating_ip(session: &Session, id: &str) -> Result<(), Error> {
     FLOATING_IPS.delete(session, id).await
 }
 
 /// All security groups that fit.
-pub(crate) async fn security_groups(
-    session: &Session,
-    query: &[(&str, &str)],
-) -> Result<Vec<SecurityGroup>, CallError> {
+pub(crate) async fn security_groups(session: &Session, query: &[(&str, &str)]) -> Result<Vec<SecurityGroup>, Error> {
     SECURITY_GROUPS.list(session, query).await
 }
 
 /// Makes a security group.
-pub(crate) async fn create_security_group(session: &Session, body: &Value) -> Result<SecurityGroup, CallError> {
+pub(crate) async fn create_security_group(session: &Session, body: &Value) -> Result<SecurityGroup, Error> {
     SECURITY_GROUPS.create(session, body).await
 }
 
 /// Changes a security group.
-pub(crate) async fn update_security_group(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+pub(crate) async fn update_security_group(session: &Session, id: &str, body: &Value) -> Result<(), Error> {
     SECURITY_GROUPS.update(session, id, body).await
 }
 
 /// Deletes a security group.
-pub(crate) async fn delete_security_group(session: &Session, id: &str) -> Result<(), CallError> {
+pub(crate) async fn delete_security_group(session: &Session, id: &str) -> Result<(), Error> {
     SECURITY_GROUPS.delete(session, id).await
 }
 
@@ -317,56 +310,53 @@ pub(crate) async fn delete_security_group(session: &Session, id: &str) -> Result
 pub(crate) async fn security_group_rules(
     session: &Session,
     query: &[(&str, &str)],
-) -> Result<Vec<SecurityGroupRule>, CallError> {
+) -> Result<Vec<SecurityGroupRule>, Error> {
     SECURITY_GROUP_RULES.list(session, query).await
 }
 
 /// Makes a rule of a security group.
-pub(crate) async fn create_security_group_rule(
-    session: &Session,
-    body: &Value,
-) -> Result<SecurityGroupRule, CallError> {
+pub(crate) async fn create_security_group_rule(session: &Session, body: &Value) -> Result<SecurityGroupRule, Error> {
     SECURITY_GROUP_RULES.create(session, body).await
 }
 
 /// Deletes a rule of a security group.
-pub(crate) async fn delete_security_group_rule(session: &Session, id: &str) -> Result<(), CallError> {
+pub(crate) async fn delete_security_group_rule(session: &Session, id: &str) -> Result<(), Error> {
     SECURITY_GROUP_RULES.delete(session, id).await
 }
 
 /// One router.
-pub(crate) async fn router(session: &Session, id: &str) -> Result<Router, CallError> {
+pub(crate) async fn router(session: &Session, id: &str) -> Result<Router, Error> {
     ROUTERS.get(session, id).await
 }
 
 /// Changes a router.
-pub(crate) async fn update_router(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+pub(crate) async fn update_router(session: &Session, id: &str, body: &Value) -> Result<(), Error> {
     ROUTERS.update(session, id, body).await
 }
 
 /// Adds these routes to a router, whatever else it has.
-pub(crate) async fn add_routes(session: &Session, router: &str, routes: &[ExtraRoute]) -> Result<(), CallError> {
+pub(crate) async fn add_routes(session: &Session, router: &str, routes: &[ExtraRoute]) -> Result<(), Error> {
     change_routes(session, router, "add_extraroutes", routes).await
 }
 
 /// Takes these routes from a router, and leaves the others alone.
-pub(crate) async fn remove_routes(session: &Session, router: &str, routes: &[ExtraRoute]) -> Result<(), CallError> {
+pub(crate) async fn remove_routes(session: &Session, router: &str, routes: &[ExtraRoute]) -> Result<(), Error> {
     change_routes(session, router, "remove_extraroutes", routes).await
 }
 
-async fn change_routes(session: &Session, router: &str, how: &str, routes: &[ExtraRoute]) -> Result<(), CallError> {
+async fn change_routes(session: &Session, router: &str, how: &str, routes: &[ExtraRoute]) -> Result<(), Error> {
     let call = session.call("router_update", Service::Network, Method::PUT, &["routers", router, how]);
     call.body("router", &serde_json::json!({ "routes": routes })).done().await
 }
 
 /// Whether Neutron answers us at all.
-pub(crate) async fn answers(session: &Session) -> Result<(), CallError> {
+pub(crate) async fn answers(session: &Session) -> Result<(), Error> {
     let call = session.call("network_list", Service::Network, Method::GET, &["networks"]);
     call.query(&[("limit", "1"), ("fields", "id")]).done().await
 }
 
 /// How much of everything the project has, and may have.
-pub(crate) async fn quotas(session: &Session, project: &str) -> Result<BTreeMap<String, Usage>, CallError> {
+pub(crate) async fn quotas(session: &Session, project: &str) -> Result<BTreeMap<String, Usage>, Error> {
     let path = ["quotas", project, "details.json"];
     session.call("quota_get", Service::Network, Method::GET, &path).read("quota").await
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use bowline_cloud::Error;
 use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Collection, Named, collection, nullable};
-use crate::session::{CallError, Service, Session};
+use crate::session::{Service, Session};
 
 /// A load balancer.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -174,162 +175,159 @@ const HEALTH_MONITORS: Collection =
     collection!(LoadBalancer, "healthmonitors", "healthmonitor", "healthmonitors", "loadbalancer_healthmonitor");
 
 /// The versions that this Octavia speaks, in its order.
-pub(crate) async fn versions(session: &Session) -> Result<Vec<Version>, CallError> {
+pub(crate) async fn versions(session: &Session) -> Result<Vec<Version>, Error> {
     session.call("version_list", Service::LoadBalancerRoot, Method::GET, &[]).list("versions").await
 }
 
 /// All balancers that fit.
-pub(crate) async fn load_balancers(session: &Session, query: &[(&str, &str)]) -> Result<Vec<LoadBalancer>, CallError> {
+pub(crate) async fn load_balancers(session: &Session, query: &[(&str, &str)]) -> Result<Vec<LoadBalancer>, Error> {
     LOAD_BALANCERS.list(session, query).await
 }
 
 /// One balancer.
-pub(crate) async fn load_balancer(session: &Session, id: &str) -> Result<LoadBalancer, CallError> {
+pub(crate) async fn load_balancer(session: &Session, id: &str) -> Result<LoadBalancer, Error> {
     LOAD_BALANCERS.get(session, id).await
 }
 
 /// Makes a balancer, with all that the body has in it.
-pub(crate) async fn create_load_balancer(session: &Session, body: &Value) -> Result<LoadBalancer, CallError> {
+pub(crate) async fn create_load_balancer(session: &Session, body: &Value) -> Result<LoadBalancer, Error> {
     LOAD_BALANCERS.create(session, body).await
 }
 
 /// Changes a balancer.
-pub(crate) async fn update_load_balancer(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+pub(crate) async fn update_load_balancer(session: &Session, id: &str, body: &Value) -> Result<(), Error> {
     LOAD_BALANCERS.update(session, id, body).await
 }
 
 /// Deletes a balancer; with `cascade`, with all that hangs on it.
-pub(crate) async fn delete_load_balancer(session: &Session, id: &str, cascade: bool) -> Result<(), CallError> {
+pub(crate) async fn delete_load_balancer(session: &Session, id: &str, cascade: bool) -> Result<(), Error> {
     let call = session.call("loadbalancer_delete", Service::LoadBalancer, Method::DELETE, &["loadbalancers", id]);
     let call = if cascade { call.query(&[("cascade", "true")]) } else { call };
     call.gone().await
 }
 
 /// All listeners that fit.
-pub(crate) async fn listeners(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Listener>, CallError> {
+pub(crate) async fn listeners(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Listener>, Error> {
     LISTENERS.list(session, query).await
 }
 
 /// Makes a listener.
-pub(crate) async fn create_listener(session: &Session, body: &Value) -> Result<Listener, CallError> {
+pub(crate) async fn create_listener(session: &Session, body: &Value) -> Result<Listener, Error> {
     LISTENERS.create(session, body).await
 }
 
 /// Changes a listener.
-pub(crate) async fn update_listener(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+pub(crate) async fn update_listener(session: &Session, id: &str, body: &Value) -> Result<(), Error> {
     LISTENERS.update(session, id, body).await
 }
 
 /// Deletes a listener.
-pub(crate) async fn delete_listener(session: &Session, id: &str) -> Result<(), CallError> {
+pub(crate) async fn delete_listener(session: &Session, id: &str) -> Result<(), Error> {
     LISTENERS.delete(session, id).await
 }
 
 /// All pools that fit.
-pub(crate) async fn pools(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Pool>, CallError> {
+pub(crate) async fn pools(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Pool>, Error> {
     POOLS.list(session, query).await
 }
 
 /// Makes a pool.
-pub(crate) async fn create_pool(session: &Session, body: &Value) -> Result<Pool, CallError> {
+pub(crate) async fn create_pool(session: &Session, body: &Value) -> Result<Pool, Error> {
     POOLS.create(session, body).await
 }
 
 /// Changes a pool.
-pub(crate) async fn update_pool(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+pub(crate) async fn update_pool(session: &Session, id: &str, body: &Value) -> Result<(), Error> {
     POOLS.update(session, id, body).await
 }
 
 /// Deletes a pool, with its members and its monitor.
-pub(crate) async fn delete_pool(session: &Session, id: &str) -> Result<(), CallError> {
+pub(crate) async fn delete_pool(session: &Session, id: &str) -> Result<(), Error> {
     POOLS.delete(session, id).await
 }
 
 /// What is behind a pool.
-pub(crate) async fn members(session: &Session, pool: &str) -> Result<Vec<Member>, CallError> {
+pub(crate) async fn members(session: &Session, pool: &str) -> Result<Vec<Member>, Error> {
     let path = ["pools", pool, "members"];
     session.call("loadbalancer_member_list", Service::LoadBalancer, Method::GET, &path).list("members").await
 }
 
 /// Makes these, and no others, the members of a pool.
-pub(crate) async fn set_members(session: &Session, pool: &str, members: &[Value]) -> Result<(), CallError> {
+pub(crate) async fn set_members(session: &Session, pool: &str, members: &[Value]) -> Result<(), Error> {
     let path = ["pools", pool, "members"];
     let call = session.call("loadbalancer_members_update", Service::LoadBalancer, Method::PUT, &path);
     call.body("members", &Value::from(members.to_vec())).done().await
 }
 
 /// Adds a member to a pool.
-pub(crate) async fn create_member(session: &Session, pool: &str, body: &Value) -> Result<Member, CallError> {
+pub(crate) async fn create_member(session: &Session, pool: &str, body: &Value) -> Result<Member, Error> {
     let path = ["pools", pool, "members"];
     let call = session.call("loadbalancer_member_create", Service::LoadBalancer, Method::POST, &path);
     call.body("member", body).read("member").await
 }
 
 /// Takes a member from a pool.
-pub(crate) async fn delete_member(session: &Session, pool: &str, id: &str) -> Result<(), CallError> {
+pub(crate) async fn delete_member(session: &Session, pool: &str, id: &str) -> Result<(), Error> {
     let path = ["pools", pool, "members", id];
     session.call("loadbalancer_member_delete", Service::LoadBalancer, Method::DELETE, &path).gone().await
 }
 
 /// All health monitors that fit.
-pub(crate) async fn health_monitors(
-    session: &Session,
-    query: &[(&str, &str)],
-) -> Result<Vec<HealthMonitor>, CallError> {
+pub(crate) async fn health_monitors(session: &Session, query: &[(&str, &str)]) -> Result<Vec<HealthMonitor>, Error> {
     HEALTH_MONITORS.list(session, query).await
 }
 
 /// One health monitor.
-pub(crate) async fn health_monitor(session: &Session, id: &str) -> Result<HealthMonitor, CallError> {
+pub(crate) async fn health_monitor(session: &Session, id: &str) -> Result<HealthMonitor, Error> {
     HEALTH_MONITORS.get(session, id).await
 }
 
 /// Makes a health monitor.
-pub(crate) async fn create_health_monitor(session: &Session, body: &Value) -> Result<HealthMonitor, CallError> {
+pub(crate) async fn create_health_monitor(session: &Session, body: &Value) -> Result<HealthMonitor, Error> {
     HEALTH_MONITORS.create(session, body).await
 }
 
 /// Changes a health monitor.
-pub(crate) async fn update_health_monitor(session: &Session, id: &str, body: &Value) -> Result<(), CallError> {
+pub(crate) async fn update_health_monitor(session: &Session, id: &str, body: &Value) -> Result<(), Error> {
     HEALTH_MONITORS.update(session, id, body).await
 }
 
 /// Deletes a health monitor.
-pub(crate) async fn delete_health_monitor(session: &Session, id: &str) -> Result<(), CallError> {
+pub(crate) async fn delete_health_monitor(session: &Session, id: &str) -> Result<(), Error> {
     HEALTH_MONITORS.delete(session, id).await
 }
 
 /// Whether there is such a flavor, by an error if there is not.
-pub(crate) async fn flavor_exists(session: &Session, id: &str) -> Result<(), CallError> {
+pub(crate) async fn flavor_exists(session: &Session, id: &str) -> Result<(), Error> {
     session.call("loadbalancer_flavor_get", Service::LoadBalancer, Method::GET, &["flavors", id]).done().await
 }
 
 /// Whether there is such an availability zone, by an error if there is not.
-pub(crate) async fn zone_exists(session: &Session, name: &str) -> Result<(), CallError> {
+pub(crate) async fn zone_exists(session: &Session, name: &str) -> Result<(), Error> {
     let path = ["availabilityzones", name];
     session.call("loadbalancer_availabilityzone_get", Service::LoadBalancer, Method::GET, &path).done().await
 }
 
 /// Whether Octavia answers us at all.
-pub(crate) async fn answers(session: &Session) -> Result<(), CallError> {
+pub(crate) async fn answers(session: &Session) -> Result<(), Error> {
     let call = session.call("loadbalancer_list", Service::LoadBalancer, Method::GET, &["loadbalancers"]);
     call.query(&[("limit", "1"), ("fields", "id")]).done().await
 }
 
 /// What makes balancers here.
-pub(crate) async fn providers(session: &Session) -> Result<Vec<Provider>, CallError> {
+pub(crate) async fn providers(session: &Session) -> Result<Vec<Provider>, Error> {
     let call = session.call("loadbalancer_provider_list", Service::LoadBalancer, Method::GET, &["providers"]);
     call.list("providers").await
 }
 
 /// How much of everything the project may have; below zero for any number.
-pub(crate) async fn quotas(session: &Session, project: &str) -> Result<BTreeMap<String, Option<i64>>, CallError> {
+pub(crate) async fn quotas(session: &Session, project: &str) -> Result<BTreeMap<String, Option<i64>>, Error> {
     let path = ["quotas", project];
     session.call("loadbalancer_quota_get", Service::LoadBalancer, Method::GET, &path).read("quota").await
 }
 
 /// How many the project has of a kind: `loadbalancers`, `listeners`, `pools`.
-pub(crate) async fn count(session: &Session, kind: &str) -> Result<usize, CallError> {
+pub(crate) async fn count(session: &Session, kind: &str) -> Result<usize, Error> {
     let call = session.call("loadbalancer_count", Service::LoadBalancer, Method::GET, &[kind]);
     call.query(&[("fields", "id")]).list::<Named>(kind).await.map(|all| all.len())
 }

@@ -76,7 +76,7 @@ impl OpenStack {
     }
 
     async fn learn_type(&self, key: &str) -> Result<()> {
-        let flavor = compute::flavor(&self.session, key).await.map_err(|error| error.explain("get flavor"))?;
+        let flavor = compute::flavor(&self.session, key).await.map_err(|error| error.during("get flavor"))?;
         if flavor.id.is_empty() {
             let message = format!("asked for the flavor {key:?}, Nova tells of one without an ID");
             return Err(Error::new(ErrorKind::Unexpected, "get flavor", message));

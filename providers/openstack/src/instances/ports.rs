@@ -81,7 +81,7 @@ impl OpenStack {
     /// The ports of which this attribute is one of these IDs.
     async fn with<'a>(&self, attribute: &str, ids: impl Iterator<Item = &'a str>) -> Result<Vec<Port>> {
         let query: Vec<_> = ids.map(|id| (attribute, id)).collect();
-        network::ports(&self.session, &query).await.map_err(|error| error.explain("list ports"))
+        network::ports(&self.session, &query).await.map_err(|error| error.during("list ports"))
     }
 
     /// These ports with the names of their networks. What cannot be read is told in the log and left out: the server has

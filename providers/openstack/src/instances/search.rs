@@ -138,7 +138,7 @@ impl OpenStack {
     pub(super) async fn page(&self, after: Option<&str>) -> Result<ServerPage> {
         let limit = PAGE.to_string();
         let page = compute::servers_page(&self.session, &[("limit", &limit)], after).await;
-        page.map_err(|error| error.explain("list servers"))
+        page.map_err(|error| error.during("list servers"))
     }
 
     /// Asks about this one alone.
@@ -154,14 +154,14 @@ impl OpenStack {
         match compute::server(&self.session, id).await {
             Ok(server) => identified(server).map(Some),
             Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error.explain(FIND).context("server", id)),
+            Err(error) => Err(error.during(FIND).context("server", id)),
         }
     }
 
     async fn server_of_name(&self, name: &str) -> Result<Option<Server>> {
         let pattern = format!("^{}$", escaped(name));
         let found = compute::servers(&self.session, &[("name", &pattern)]).await;
-        let mut found = found.map_err(|error| error.explain(FIND).context("name", name))?;
+        let mut found = found.map_err(|error| error.during(FIND).context("name", name))?;
         match found.len() {
             0 => self.absent(&Identity::Name(name.to_owned())),
             1 => found.pop().map(identified).transpose(),

@@ -19,8 +19,6 @@ use std::time::Duration;
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use tokio::time::Instant;
 
-use crate::session::CallError;
-
 /// What has not come so long after its answer was given up never will. Octavia takes most of its time for the VIP's port, and goes
 /// on whether or not anybody still waits.
 const COMES_WITHIN: Duration = Duration::from_secs(120);
@@ -103,13 +101,10 @@ impl Asked {
 
 impl Asking<'_> {
     /// This came of it.
-    pub(crate) fn answered<T>(
-        mut self,
-        outcome: std::result::Result<T, CallError>,
-    ) -> std::result::Result<T, CallError> {
-        self.left = outcome.as_ref().err().filter(|error| error.leaves_open()).map(|error| {
+    pub(crate) fn answered<T>(mut self, outcome: std::result::Result<T, Error>) -> std::result::Result<T, Error> {
+        self.left = outcome.as_ref().err().filter(|error| error.is_unanswered()).map(|error| {
             let is_unserved = error.status() == Some(SERVICE_UNAVAILABLE);
-            (if is_unserved { COMES_UNSERVED_WITHIN } else { COMES_WITHIN }, error.to_string())
+            (if is_unserved { COMES_UNSERVED_WITHIN } else { COMES_WITHIN }, error.message().to_owned())
         });
         outcome
     }
@@ -150,13 +145,15 @@ mod tests {
         Wanted::Balancer("web".to_owned())
     }
 
-    fn answer(status: u16, body: &str) -> std::result::Result<(), CallError> {
-        let (method, url) = ("POST".to_owned(), "http://octavia/v2/lbaas/loadbalancers".to_owned());
-        Err(CallError::Status { method, url, status, body: body.to_owned(), retry_after: None })
+    fn answer(status: u16, body: &str) -> std::result::Result<(), Error> {
+        let error = Error::from_status("apply", status, body, None);
+        // As the session decodes it.
+        let is_open = status >= 500 && body.starts_with('<') || status == 503 && body.is_empty();
+        Err(if is_open { error.unanswered() } else { Error::new(error.kind(), "apply", body).with_status(status) })
     }
 
     /// After how many seconds it may be asked for again.
-    async fn open_for(outcome: std::result::Result<(), CallError>) -> u64 {
+    async fn open_for(outcome: std::result::Result<(), Error>) -> u64 {
         let asked = Asked::default();
         asked.ask("apply", web()).unwrap().answered(outcome).ok();
         let mut seconds = 0;
@@ -184,12 +181,9 @@ mod tests {
             assert_eq!(open_for(answer(status, "<html>Bad Gateway</html>")).await, 120, "{status}");
         }
         assert_eq!(open_for(answer(503, "")).await, 10);
-        let (method, url, message) = ("POST".to_owned(), "http://octavia".to_owned(), String::new());
-        for (is_sent, seconds) in [(true, 120), (false, 0)] {
-            let (method, url, message) = (method.clone(), url.clone(), message.clone());
-            assert_eq!(open_for(Err(CallError::Unreachable { method, url, message, is_sent })).await, seconds);
-        }
-        assert_eq!(open_for(Err(CallError::Garbled { method, url, message })).await, 120);
+        let unreachable = Error::new(ErrorKind::Unavailable, "apply", "cannot connect");
+        assert_eq!(open_for(Err(unreachable.clone())).await, 0);
+        assert_eq!(open_for(Err(unreachable.unanswered())).await, 120);
     }
 
     #[tokio::test(start_paused = true)]

@@ -36,7 +36,6 @@ use futures::try_join;
 use tokio::sync::OnceCell;
 
 use crate::api::{network, octavia};
-use crate::session::CallError;
 use crate::{Config, OpenStack};
 
 use annotations::TABLE;
@@ -74,14 +73,14 @@ impl OpenStack {
             let versions = versions.iter().map(|version| version.id.as_str());
             Ok(Features::of(versions, &self.config.load_balancer.provider))
         };
-        let asked: std::result::Result<&Features, CallError> = self.balancers.features.get_or_try_init(ask).await;
+        let asked: std::result::Result<&Features, Error> = self.balancers.features.get_or_try_init(ask).await;
         match asked {
             Ok(features) => Ok(*features),
-            Err(CallError::Garbled { .. }) => Ok(Features::default()),
+            Err(error) if error.kind() == ErrorKind::Unexpected && error.status().is_none() => Ok(Features::default()),
             Err(error) if matches!(error.status(), Some(300..400 | 400 | 403 | 404 | 405 | 406)) => {
                 Ok(Features::default())
             }
-            Err(error) => Err(error.explain(OBSERVE)),
+            Err(error) => Err(error.during(OBSERVE)),
         }
     }
 }
@@ -113,7 +112,7 @@ impl TypedLoadBalancers for OpenStack {
             network::floating_ips(session, &[]),
             network::security_groups(session, &[])
         );
-        let (balancers, listeners, floating_ips, groups) = listed.map_err(|error| error.explain(LIST))?;
+        let (balancers, listeners, floating_ips, groups) = listed.map_err(|error| error.during(LIST))?;
         Ok(list::owners(cluster, &balancers, &listeners, &floating_ips, &groups))
     }
 

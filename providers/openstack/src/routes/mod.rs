@@ -43,7 +43,7 @@ impl Routes for OpenStack {
         let support = self.route_support(LIST).await?;
         let router = async {
             let router = network::router(&self.session, self.router_id()?).await;
-            router.map_err(|error| error.explain(LIST))
+            router.map_err(|error| error.during(LIST))
         };
         let (router, beside) = futures::try_join!(router, self.look_beside_router(LIST))?;
         let hops: BTreeSet<_> = router.routes.iter().map(|route| route.nexthop.as_str()).collect();
@@ -105,7 +105,7 @@ impl OpenStack {
         let few =
             addresses.iter().filter(|_| addresses.len() <= FEW_HOPS).map(|address| ("fixed_ips", address.as_str()));
         let query: Vec<_> = few.chain(networks.iter().map(|id| ("network_id", id.as_str()))).collect();
-        network::ports(&self.session, &query).await.map_err(|error| error.explain(operation))
+        network::ports(&self.session, &query).await.map_err(|error| error.during(operation))
     }
 
     /// A route of the router in the words of the contract; `None` if its range makes no sense.

@@ -72,7 +72,7 @@ impl OpenStack {
         match network::update_port(&self.session, &port.id, &body, port.revision_number).await {
             Ok(()) => Ok(true),
             Err(error) if error.status() == Some(412) => Ok(false),
-            Err(error) => Err(error.explain(operation)),
+            Err(error) => Err(error.during(operation)),
         }
     }
 

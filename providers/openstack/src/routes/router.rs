@@ -76,7 +76,7 @@ impl OpenStack {
         if let Some(known) = *self.routing.support.lock().unwrap_or_else(PoisonError::into_inner) {
             return Ok(known);
         }
-        let extensions = network::extensions(&self.session).await.map_err(|error| error.explain(operation))?;
+        let extensions = network::extensions(&self.session).await.map_err(|error| error.during(operation))?;
         let Some(support) = Support::of(&extensions) else {
             let message = "Neutron has neither the extension extraroute nor extraroute-atomic: no route can be made; \
                            take router-id out of cloud.conf, or have the extension installed";
@@ -98,7 +98,7 @@ impl OpenStack {
     /// What the router is connected to now.
     pub(super) async fn look_beside_router(&self, operation: &str) -> Result<Arc<Beside>> {
         let ports = network::ports(&self.session, &[("device_id", self.router_id()?)]).await;
-        let beside = Arc::new(Beside::of(ports.map_err(|error| error.explain(operation))?));
+        let beside = Arc::new(Beside::of(ports.map_err(|error| error.during(operation))?));
         *self.routing.beside.lock().unwrap_or_else(PoisonError::into_inner) = Some(beside.clone());
         Ok(beside)
     }
@@ -109,7 +109,7 @@ impl OpenStack {
             return Ok(Vec::new());
         }
         let query: Vec<_> = beside.subnets.iter().map(|id| ("id", id.as_str())).collect();
-        let subnets = network::subnets(&self.session, &query).await.map_err(|error| error.explain(operation))?;
+        let subnets = network::subnets(&self.session, &query).await.map_err(|error| error.during(operation))?;
         Ok(subnets.iter().filter_map(|subnet| subnet.cidr.parse().ok()).collect())
     }
 
@@ -131,7 +131,7 @@ impl OpenStack {
     pub(super) async fn add_route(&self, route: &ExtraRoute, support: Support, operation: &str) -> Result<()> {
         if support.atomic {
             let added = network::add_routes(&self.session, self.router_id()?, std::slice::from_ref(route)).await;
-            return added.map_err(|error| error.explain(operation));
+            return added.map_err(|error| error.during(operation));
         }
         let with = |mut routes: Vec<ExtraRoute>| {
             let is_new = !routes.contains(route);
@@ -145,7 +145,7 @@ impl OpenStack {
     pub(super) async fn remove_route(&self, route: &ExtraRoute, support: Support, operation: &str) -> Result<()> {
         if support.atomic {
             let removed = network::remove_routes(&self.session, self.router_id()?, std::slice::from_ref(route)).await;
-            return removed.map_err(|error| error.explain(operation));
+            return removed.map_err(|error| error.during(operation));
         }
         let without = |mut routes: Vec<ExtraRoute>| {
             let before = routes.len();
@@ -163,10 +163,10 @@ impl OpenStack {
     ) -> Result<()> {
         let router = self.router_id()?;
         let _alone = self.routing.classic.lock().await;
-        let found = network::router(&self.session, router).await.map_err(|error| error.explain(operation))?;
+        let found = network::router(&self.session, router).await.map_err(|error| error.during(operation))?;
         let Some(routes) = change(found.routes) else { return Ok(()) };
         let written = network::update_router(&self.session, router, &json!({ "routes": routes })).await;
-        written.map_err(|error| error.explain(operation))
+        written.map_err(|error| error.during(operation))
     }
 }
 

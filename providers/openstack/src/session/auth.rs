@@ -2,23 +2,21 @@
 
 use std::time::Duration;
 
+use bowline_cloud::{Effect, Error, ErrorKind, Retry};
 use bowline_config::Secret;
+use bowline_http::{Answer, Api, ErrorDecoder, Issued, Refusal};
 use bytes::Bytes;
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderValue, Method};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tokio::time::Instant;
 
-use super::CallError;
 use super::catalog::{Catalog, Choice, Service};
 use crate::api::nullable;
 use crate::config::{Credential, Domain, Global, Scope, User};
 
-/// How long before its end a token is renewed, at most; a tenth of its life if that is less.
-const AHEAD: Duration = Duration::from_secs(120);
-
-/// Who we are, and where that is asked.
+/// Keystone, and the credentials that it is sent.
 pub(super) struct Identity {
+    api: Api,
     url: String,
     body: Secret,
     choice: Choice,
@@ -31,22 +29,36 @@ pub(crate) struct Access {
     token: HeaderValue,
     catalog: Catalog,
     choice: Choice,
-    life: Option<Life>,
     /// The project that the token is for; empty if it is for none.
     pub(crate) project_id: String,
     /// The roles that it has there, by name.
     pub(crate) roles: Vec<String>,
 }
 
-struct Life {
-    renew_at: Option<Instant>,
-    ends_at: Instant,
+/// Reads Keystone's errors. Of a token or an application credential that it does not know, it says that it is not found.
+struct Refused;
+
+impl ErrorDecoder for Refused {
+    fn decode(&self, refusal: &Refusal<'_>) -> Error {
+        let is_of_keystone = || refusal.json().is_some_and(|body: Value| body.pointer("/error/code").is_some());
+        match refusal.status() {
+            401 | 403 => refusal.to_error_of(ErrorKind::Unauthenticated),
+            404 if is_of_keystone() => refusal.to_error_of(ErrorKind::Unauthenticated),
+            _ => super::Faults.decode(refusal),
+        }
+    }
+
+    fn tls_advice(&self) -> &'static str {
+        super::Faults.tls_advice()
+    }
 }
 
 impl Identity {
-    pub(super) fn new(global: &Global) -> Identity {
+    pub(super) fn new(api: Api, global: &Global) -> Identity {
+        let url = base(&global.auth_url);
         Identity {
-            url: format!("{}auth/tokens", base(&global.auth_url)),
+            api: api.base(&url).errors(Refused),
+            url,
             body: Secret::from(body(&global.credential, &global.scope).to_string()),
             choice: Choice { interface: global.interface.clone(), region: global.region.clone() },
             is_borrowed: matches!(global.credential, Credential::Token(_)),
@@ -57,50 +69,40 @@ impl Identity {
         &self.url
     }
 
-    pub(super) fn body(&self) -> Bytes {
-        Bytes::copy_from_slice(self.body.reveal().as_bytes())
+    /// Asks for a token.
+    pub(super) async fn authenticate(&self) -> Result<Issued<Access>, Error> {
+        let body = Bytes::copy_from_slice(self.body.reveal().as_bytes());
+        let call = self.api.call("token_create", Method::POST, &["auth", "tokens"]).body("application/json", body);
+        let issued = self.read(&call.effect(Effect::Read).send().await.map_err(of_keystone)?)?;
+        tracing::debug!(url = self.url, "authenticated");
+        Ok(issued)
     }
 
-    /// That there is no token, and why.
-    pub(super) fn refused(&self, why: &str) -> CallError {
-        CallError::Refused(format!("POST {}: {why}", self.url))
-    }
-
-    /// What is in Keystone's answer, which has come now.
-    pub(super) fn read(&self, answer: &Response<Bytes>, now: Instant) -> Result<Access, CallError> {
-        let status = answer.status();
-        if !status.is_success() {
-            let error = CallError::answered(&Method::POST, &self.url, answer);
-            // Of a token or an application credential that it does not know, Keystone says that it is not found.
-            let is_unknown = status == StatusCode::NOT_FOUND && is_of_keystone(answer.body());
-            let is_refusal = is_unknown || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-            return Err(if is_refusal { CallError::Refused(error.to_string()) } else { error });
-        }
-        let garbled = |why: &dyn std::fmt::Display| CallError::garbled(&Method::POST, &self.url, why);
+    fn read(&self, answer: &Answer) -> Result<Issued<Access>, Error> {
         let token = answer.headers().get("X-Subject-Token").cloned();
-        let mut token = token.ok_or_else(|| garbled(&"it has no X-Subject-Token"))?;
+        let mut token = answer.understood(token.ok_or("it has no X-Subject-Token"))?;
         token.set_sensitive(true);
-        let body: Answer = serde_json::from_slice(answer.body()).map_err(|error| garbled(&error))?;
-        let Issued { expires_at, issued_at, catalog, project, roles } = body.token;
-        Ok(Access {
-            token,
-            catalog,
-            choice: self.choice.clone(),
-            life: self.life(&expires_at, &issued_at, now),
-            project_id: project.id,
-            roles: roles.into_iter().map(|role| role.name).collect(),
-        })
+        let Received { token: body } = answer.json()?;
+        let lifetime = self.lifetime(&body.expires_at, &body.issued_at);
+        let roles = body.roles.into_iter().map(|role| role.name).collect();
+        let (catalog, choice, project_id) = (body.catalog, self.choice.clone(), body.project.id);
+        Ok(Issued { token: Access { token, catalog, choice, project_id, roles }, lifetime })
     }
 
-    /// How long the token lives, by Keystone's clock alone: ours may be wrong. One that does not say serves until it is refused.
-    fn life(&self, expires_at: &str, issued_at: &str, now: Instant) -> Option<Life> {
-        let ends: jiff::Timestamp = expires_at.parse().ok()?;
+    /// Lifetime of the token by Keystone's clock alone: ours may be wrong. A token that does not say, or that we were given and
+    /// cannot renew, is used until it is refused.
+    fn lifetime(&self, expires_at: &str, issued_at: &str) -> Option<Duration> {
+        let ends: jiff::Timestamp = expires_at.parse().ok().filter(|_| !self.is_borrowed)?;
         let begun: jiff::Timestamp = issued_at.parse().ok()?;
-        let life = Duration::try_from(ends.duration_since(begun)).unwrap_or_default();
-        let ahead = AHEAD.min(life / 10);
-        // A token that we were given cannot be made to last longer; it serves until it is refused.
-        let renew_at = (!self.is_borrowed).then(|| now + (life - ahead));
-        Some(Life { renew_at, ends_at: now + life })
+        Some(Duration::try_from(ends.duration_since(begun)).unwrap_or_default())
+    }
+}
+
+/// Without the status, which says nothing of the service that the token was for.
+fn of_keystone(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Unauthenticated => Error::new(error.kind(), error.operation(), error.message()),
+        _ => error,
     }
 }
 
@@ -109,31 +111,23 @@ impl Access {
         &self.token
     }
 
-    /// It should be renewed.
-    pub(super) fn ends_soon(&self, now: Instant) -> bool {
-        self.life.as_ref().and_then(|life| life.renew_at).is_some_and(|at| now >= at)
-    }
-
-    /// It is of no use any more.
-    pub(super) fn has_ended(&self, now: Instant) -> bool {
-        self.life.as_ref().is_some_and(|life| life.renew_at.is_some() && now >= life.ends_at)
-    }
-
     /// Where the resources of a service are, with a `/` at the end.
-    pub(crate) fn endpoint(&self, service: Service) -> Result<String, CallError> {
-        self.catalog.endpoint(service, &self.choice).map_err(CallError::NoEndpoint)
+    pub(crate) fn endpoint(&self, service: Service) -> Result<String, Error> {
+        self.catalog
+            .endpoint(service, &self.choice)
+            .map_err(|missing| Error::new(ErrorKind::InvalidConfig, "find the endpoint", missing).retry(Retry::Backoff))
     }
 }
 
 /// The part of an answer that is of use.
 #[derive(Deserialize)]
-struct Answer {
-    token: Issued,
+struct Received {
+    token: Body,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Issued {
+struct Body {
     #[serde(deserialize_with = "nullable")]
     expires_at: String,
     #[serde(deserialize_with = "nullable")]
@@ -151,11 +145,6 @@ struct Issued {
 struct Role {
     #[serde(deserialize_with = "nullable")]
     name: String,
-}
-
-/// Whether Keystone itself says so, and not somebody who stands where it was looked for.
-fn is_of_keystone(body: &[u8]) -> bool {
-    serde_json::from_slice::<Value>(body).is_ok_and(|body| body.pointer("/error/code").is_some())
 }
 
 /// The root of Identity v3 for an `auth-url` with or without a version.

@@ -1,60 +1,21 @@
-//! One call: what is asked of whom, and how its answer is read.
+//! One call: envelopes, pages, and the count under the Go manager's names.
 
 use std::collections::BTreeSet;
-use std::fmt::Display;
 
-use bytes::Bytes;
-use http::{Method, Response, StatusCode};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use bowline_cloud::{Effect, Error};
+use bowline_http::{Answer, CallBuilder, Page, all_pages};
+use http::{HeaderValue, Method, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::error::shown;
-use super::{CallError, Outgoing, Service, Session, is_unauthorized};
-
-/// What in a segment of a path is not written as it is.
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-
-/// More pages than any list has: a service that always names a next one is not followed for ever.
-const PAGES: usize = 10_000;
+use super::{Service, Session};
 
 /// A call that has not been made yet.
 #[must_use = "a call is made only when its answer is asked for"]
 pub(crate) struct Call<'a> {
     session: &'a Session,
     name: &'static str,
-    service: Service,
-    method: Method,
-    path: Result<String, CallError>,
-    query: String,
-    body: Bytes,
-    if_match: Option<String>,
-}
-
-/// A part of a list.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Page<T> {
-    /// What is in it.
-    pub(crate) items: Vec<T>,
-    /// The query of the next one, for [`Call::raw_query`]; `None` on the last.
-    pub(crate) next: Option<String>,
-}
-
-/// A way through the pages of a list, which must come to an end.
-#[derive(Default)]
-struct Walk(BTreeSet<String>);
-
-impl Walk {
-    /// On to the page with this query, unless that leads nowhere.
-    fn on(&mut self, next: &str) -> Result<(), String> {
-        if self.0.len() == PAGES {
-            return Err(format!("the list does not end: it has more than {PAGES} pages"));
-        }
-        match self.0.insert(next.to_owned()) {
-            true => Ok(()),
-            false => Err("the list does not end: a page is named as the next one a second time".to_owned()),
-        }
-    }
+    call: CallBuilder<'a>,
 }
 
 impl<'a> Call<'a> {
@@ -65,143 +26,87 @@ impl<'a> Call<'a> {
         method: Method,
         path: &[&str],
     ) -> Call<'a> {
-        let (path, query, body, if_match) = (joined(path), String::new(), Bytes::new(), None);
-        Call { session, name, service, method, path, query, body, if_match }
+        let call = session.api(service).call(name, method, path);
+        // Octavia lists its versions under 300 as well as under 200.
+        let is_root = service == Service::LoadBalancerRoot;
+        let call = if is_root { call.accepting(StatusCode::MULTIPLE_CHOICES) } else { call };
+        Call { session, name, call }
     }
 
     /// With these pairs, in this order.
-    pub(crate) fn query(mut self, pairs: &[(&str, &str)]) -> Call<'a> {
-        self.query = form_urlencoded::Serializer::new(self.query).extend_pairs(pairs).finish();
-        self
+    pub(crate) fn query(self, pairs: &[(&str, &str)]) -> Call<'a> {
+        Call { call: self.call.query(pairs), ..self }
     }
 
     /// With a query that is encoded already.
-    pub(crate) fn raw_query(mut self, query: &str) -> Call<'a> {
-        self.query = query.to_owned();
-        self
+    pub(crate) fn raw_query(self, query: &str) -> Call<'a> {
+        Call { call: self.call.raw_query(query), ..self }
     }
 
     /// With `{envelope: body}`.
-    pub(crate) fn body(mut self, envelope: &str, body: &Value) -> Call<'a> {
-        self.body = serde_json::json!({ envelope: body }).to_string().into();
-        self
+    pub(crate) fn body(self, envelope: &str, body: &Value) -> Call<'a> {
+        Call { call: self.call.json(&serde_json::json!({ envelope: body })), ..self }
     }
 
-    /// Only if the resource is still of this revision.
-    pub(crate) fn if_revision(mut self, revision: Option<u64>) -> Call<'a> {
-        self.if_match = revision.map(|revision| format!("revision_number={revision}"));
-        self
+    /// Only if the resource is still of this revision; made twice, it would find its own change.
+    pub(crate) fn if_revision(self, revision: Option<u64>) -> Call<'a> {
+        let value = revision.and_then(|revision| HeaderValue::try_from(format!("revision_number={revision}")).ok());
+        let Some(value) = value else { return self };
+        Call { call: self.call.header(header::IF_MATCH, value).effect(Effect::Write), ..self }
     }
 
     /// Makes the call, and takes what is in the answer's envelope.
-    pub(crate) async fn read<T: DeserializeOwned>(self, envelope: &str) -> Result<T, CallError> {
-        self.observed(async {
-            let (url, answer) = self.made(&self.query).await?;
-            let mut answer = self.json(&url, &answer)?;
-            self.understood(&url, take(&mut answer, envelope))
+    pub(crate) async fn read<T: DeserializeOwned>(self, envelope: &str) -> Result<T, Error> {
+        self.counted(async {
+            let answer = self.call.send().await?;
+            answer.understood(take(&mut answer.json()?, envelope))
         })
         .await
     }
 
     /// Makes the call; what is in the answer is of no interest.
-    pub(crate) async fn done(self) -> Result<(), CallError> {
-        self.observed(async { self.made(&self.query).await.map(|_| ()) }).await
+    pub(crate) async fn done(self) -> Result<(), Error> {
+        self.counted(async { self.call.send().await.map(drop) }).await
     }
 
     /// Makes the call, which deletes something: that it is not there is what was wanted.
-    pub(crate) async fn gone(self) -> Result<(), CallError> {
-        self.observed(async {
-            match self.made(&self.query).await {
+    pub(crate) async fn gone(self) -> Result<(), Error> {
+        self.counted(async {
+            match self.call.send().await {
                 Err(error) if error.is_not_found() => Ok(()),
-                outcome => outcome.map(|_| ()),
+                outcome => outcome.map(drop),
             }
         })
         .await
     }
 
     /// Makes the call, and as many more as the list has pages.
-    pub(crate) async fn list<T: DeserializeOwned>(self, envelope: &str) -> Result<Vec<T>, CallError> {
-        self.observed(async {
-            let (mut items, mut walk, mut query) = (Vec::new(), Walk::default(), self.query.clone());
-            loop {
-                let mut page = self.one_page(envelope, &query).await?;
-                items.append(&mut page.items);
-                let Some(next) = page.next else { return Ok(items) };
-                self.understood(&self.path.clone()?, walk.on(&next))?;
-                query = next;
-            }
-        })
-        .await
+    pub(crate) async fn list<T: DeserializeOwned>(self, envelope: &str) -> Result<Vec<T>, Error> {
+        self.counted(all_pages(self.name, |next| self.one_page(envelope, next))).await
     }
 
-    /// Makes the call for one page of a list.
-    pub(crate) async fn page<T: DeserializeOwned>(self, envelope: &str) -> Result<Page<T>, CallError> {
-        self.observed(self.one_page(envelope, &self.query)).await
+    /// Makes the call for one page of a list; its `next` is for [`Call::raw_query`].
+    pub(crate) async fn page<T: DeserializeOwned>(self, envelope: &str) -> Result<Page<T>, Error> {
+        self.counted(self.one_page(envelope, None)).await
     }
 
-    async fn one_page<T: DeserializeOwned>(&self, envelope: &str, query: &str) -> Result<Page<T>, CallError> {
-        let (url, answer) = self.made(query).await?;
-        let mut answer = self.json(&url, &answer)?;
-        let next = self.understood(&url, next_query(&answer, envelope))?;
-        let next = next.map(|next| with_filters(next, &self.query));
-        Ok(Page { items: self.understood(&url, take(&mut answer, envelope))?, next })
+    async fn one_page<T: DeserializeOwned>(&self, envelope: &str, query: Option<String>) -> Result<Page<T>, Error> {
+        let answer: Answer = match query {
+            Some(query) => self.call.clone().raw_query(&query).send().await?,
+            None => self.call.send().await?,
+        };
+        let mut body = answer.json()?;
+        let next = answer.understood(next_query(&body, envelope))?;
+        let next = next.map(|next| with_filters(next, self.call.encoded_query()));
+        Ok(Page { items: answer.understood(take(&mut body, envelope))?, next })
     }
 
     /// Counts and times what belongs to this call, however many requests that is.
-    async fn observed<T>(&self, work: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+    async fn counted<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let begun = tokio::time::Instant::now();
         let outcome = work.await;
-        self.session.0.metrics.called(self.name, begun.elapsed(), outcome.is_err());
+        self.session.metrics.called(self.name, begun.elapsed(), outcome.is_err());
         outcome
-    }
-
-    /// Sends it, once more with a new token if the old one is not taken; the answer is a success.
-    async fn made(&self, query: &str) -> Result<(String, Response<Bytes>), CallError> {
-        let access = self.session.access().await?;
-        let url = self.url(&access.endpoint(self.service)?, query)?;
-        let answer = self.session.attempt(&access, self.outgoing(&url)).await?;
-        if !is_unauthorized(&answer) {
-            return self.judged(url, answer);
-        }
-        tracing::debug!(url = shown(&url), "the token is not taken any more; authenticating anew");
-        let access = self.session.renewed(&access).await?;
-        let url = self.url(&access.endpoint(self.service)?, query)?;
-        let answer = self.session.attempt(&access, self.outgoing(&url)).await?;
-        self.judged(url, answer)
-    }
-
-    fn outgoing<'b>(&'b self, url: &'b str) -> Outgoing<'b> {
-        Outgoing { method: &self.method, url, body: &self.body, if_match: self.if_match.as_deref() }
-    }
-
-    fn url(&self, base: &str, query: &str) -> Result<String, CallError> {
-        let path = self.path.clone()?;
-        Ok(if query.is_empty() { format!("{base}{path}") } else { format!("{base}{path}?{query}") })
-    }
-
-    fn judged(&self, url: String, answer: Response<Bytes>) -> Result<(String, Response<Bytes>), CallError> {
-        // Octavia lists its versions under 300 as well as under 200.
-        let is_choice = answer.status() == StatusCode::MULTIPLE_CHOICES && self.service == Service::LoadBalancerRoot;
-        if answer.status().is_success() || is_choice {
-            return Ok((url, answer));
-        }
-        Err(CallError::answered(&self.method, &url, &answer))
-    }
-
-    fn json(&self, url: &str, answer: &Response<Bytes>) -> Result<Value, CallError> {
-        self.understood(url, serde_json::from_slice(answer.body()))
-    }
-
-    fn understood<T, E: Display>(&self, url: &str, outcome: Result<T, E>) -> Result<T, CallError> {
-        outcome.map_err(|error| CallError::garbled(&self.method, url, &error))
-    }
-}
-
-/// The segments of a path, of which some are IDs that people have written.
-fn joined(segments: &[&str]) -> Result<String, CallError> {
-    match segments.iter().find(|segment| segment.chars().all(|c| c == '.')) {
-        Some(bad) => Err(CallError::NoId((*bad).to_owned())),
-        None => Ok(segments.iter().map(|s| utf8_percent_encode(s, SEGMENT).to_string()).collect::<Vec<_>>().join("/")),
     }
 }
 

@@ -56,6 +56,10 @@ struct Endpoint {
 }
 
 impl Service {
+    /// All of them, in this order.
+    pub(crate) const ALL: [Service; 5] =
+        [Service::Compute, Service::Network, Service::LoadBalancer, Service::LoadBalancerRoot, Service::KeyManager];
+
     /// Its type in the catalog.
     pub(crate) fn kind(self) -> &'static str {
         match self {

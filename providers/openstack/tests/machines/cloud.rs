@@ -1,6 +1,6 @@
 //! A provider on a simulated cloud, in this process.
 
-use bowline_cloud::Instances as _;
+use bowline_cloud::{Calls, Instances as _};
 use bowline_core::{Instance, InstanceRef, InstanceState, ProviderId};
 use bowline_openstack::config::{Credential, Global, Scope, User};
 use bowline_openstack::{Config, OpenStack};
@@ -54,6 +54,11 @@ impl Cloud {
 
 /// A provider for this cloud.
 pub(crate) fn provider(simulator: &Simulator, change: impl FnOnce(&mut Config)) -> OpenStack {
+    provider_past(simulator, &Calls::default(), change)
+}
+
+/// A provider for this cloud, with this gate for its calls.
+pub(crate) fn provider_past(simulator: &Simulator, calls: &Calls, change: impl FnOnce(&mut Config)) -> OpenStack {
     let fixture = simulator.fixture();
     let mut config = Config {
         global: Global {
@@ -69,7 +74,7 @@ pub(crate) fn provider(simulator: &Simulator, change: impl FnOnce(&mut Config)) 
     };
     change(&mut config);
     let client = simulator.client(config.request_timeout);
-    OpenStack::over(config, client)
+    OpenStack::past(config, &client, calls)
 }
 
 pub(crate) fn named(node: &str) -> InstanceRef {

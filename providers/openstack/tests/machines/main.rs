@@ -6,4 +6,5 @@
 mod cloud;
 mod counts;
 mod instances;
+mod rate;
 mod routes;

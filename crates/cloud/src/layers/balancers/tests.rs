@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
-use crate::Retry;
 use crate::fake::{Call, Fake};
 use crate::layers::{LayerOptions, Layered};
 
@@ -164,21 +163,6 @@ async fn a_wrong_number_of_answers_is_an_error_for_all_that_were_asked() {
     assert_eq!(answers, ["unexpected"; 2]);
     let answers = layers.observe_load_balancers(&["a", "b", "c", "d"].map(wish)).await;
     assert_eq!(answers.into_iter().map(told).collect::<Vec<_>>(), ["unexpected"; 4]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_question_that_is_asked_again_holds_up_nobody_else() {
-    let (fake, begun) = (cloud(10), Instant::now());
-    let layers = layers(&fake);
-    let busy = Error::new(ErrorKind::RateLimited, "test", "on order").retry(Retry::After(Duration::from_secs(9)));
-    fake.fail_item("b", [busy]);
-    let timed = |service| {
-        let asked = ask(layers.clone(), service);
-        async move { (asked.await, begun.elapsed().as_secs()) }
-    };
-    let answers = tokio::join!(timed("a"), timed("b"));
-    assert_eq!(answers, (("a".to_owned(), 1), ("b".to_owned(), 11)));
-    assert_eq!(batches(&fake), [vec!["a", "b"], vec!["b"]]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ use super::observation::Observation;
 use super::plan::sharer;
 use super::waiting::{ACTIVE, ERROR, PENDING_DELETE, Waiting, check_at_rest};
 use crate::api::octavia::{self as api, LoadBalancer};
-use crate::session::{CallError, Session};
+use crate::session::Session;
 
 pub(super) const APPLY: &str = "change a balancer";
 
@@ -211,8 +211,8 @@ impl Change {
 }
 
 /// In the words of the contract.
-fn told(error: CallError) -> Error {
-    error.explain(APPLY)
+fn told(error: Error) -> Error {
+    error.during(APPLY)
 }
 
 /// A step that its kind of payload does not fit.

@@ -9,7 +9,6 @@ use crate::api::octavia::{self, LoadBalancer};
 use crate::load_balancers::asked::Wanted;
 use crate::load_balancers::change::{Change, GroupRef, SeenPort, Sole};
 use crate::load_balancers::plan::taken;
-use crate::session::CallError;
 
 /// How often a change of a port is tried that others change at the same time.
 const TRIES: u32 = 4;
@@ -81,10 +80,12 @@ impl Writer<'_> {
 
     /// The inner error is a refusal, which another subnet may not have. A port has one floating IP at most, so that the second
     /// attempt is refused if the first one came through.
-    async fn try_floating_ip(&self, body: &Value) -> Result<std::result::Result<(), CallError>> {
+    async fn try_floating_ip(&self, body: &Value) -> Result<std::result::Result<(), Error>> {
         match api::create_floating_ip(self.session, body).await {
             Ok(_) => Ok(Ok(())),
-            Err(error) if error.is_conflict() && self.has_floating_ip(text(body, "port_id")).await? => Ok(Ok(())),
+            Err(error) if error.status() == Some(409) && self.has_floating_ip(text(body, "port_id")).await? => {
+                Ok(Ok(()))
+            }
             Err(error) if matches!(error.status(), Some(400 | 404 | 409)) => Ok(Err(error)),
             Err(error) => Err(told(error)),
         }
@@ -154,7 +155,9 @@ impl Writer<'_> {
         match api::create_security_group_rule(self.session, &with(body, "security_group_id", &group)).await {
             Ok(_) => Ok(()),
             // There is such a rule already; of quotas and the like Neutron says so in the fault.
-            Err(error) if error.is_conflict() && error.clone().explain(APPLY).kind() == ErrorKind::Conflict => Ok(()),
+            Err(error) if error.status() == Some(409) && error.clone().during(APPLY).kind() == ErrorKind::Conflict => {
+                Ok(())
+            }
             Err(error) => Err(told(error)),
         }
     }

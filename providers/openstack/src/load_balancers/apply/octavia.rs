@@ -8,7 +8,6 @@ use crate::api::octavia::{self as api, Listener, LoadBalancer, Member, Pool};
 use crate::load_balancers::asked::Wanted;
 use crate::load_balancers::change::{Change, ListenerRef, PoolRef, Retag};
 use crate::load_balancers::plan::check_room;
-use crate::session::CallError;
 
 impl Writer<'_> {
     pub(super) async fn write_to_octavia(&self, id: &str, seen: Option<&LoadBalancer>, change: Change) -> Result<()> {
@@ -190,13 +189,10 @@ impl Writer<'_> {
 }
 
 /// What came of a call. A conflict may be with an earlier attempt that came through: `is_so` tells, and is asked only then.
-async fn unless_so<T>(
-    called: std::result::Result<T, CallError>,
-    is_so: impl Future<Output = Result<bool>>,
-) -> Result<()> {
+async fn unless_so<T>(called: std::result::Result<T, Error>, is_so: impl Future<Output = Result<bool>>) -> Result<()> {
     match called {
         Ok(_) => Ok(()),
-        Err(error) if error.is_conflict() && is_so.await? => Ok(()),
+        Err(error) if error.status() == Some(409) && is_so.await? => Ok(()),
         Err(error) => Err(told(error)),
     }
 }

@@ -35,7 +35,7 @@ use super::status::{self, State};
 use super::waiting::Waiting;
 use crate::Config;
 use crate::api::octavia::{Listener, LoadBalancer};
-use crate::session::{CallError, Session};
+use crate::session::Session;
 
 use find::Marks;
 use parts::MembersOf;
@@ -189,7 +189,7 @@ impl PutOff {
         look: impl Fn() -> F,
     ) -> Result<(T, Option<Problem>)> {
         let looked = match self.allowed {
-            true => insist(look, |error: &Error| error.kind().is_passing()).await,
+            true => insist(look).await,
             false => look().await,
         };
         match looked {
@@ -202,13 +202,10 @@ impl PutOff {
 
 /// Asks again if that may help: what is told later is no error for those who ask again otherwise. Whoever takes long to fail would
 /// take as long once more.
-async fn insist<T, E, F: Future<Output = std::result::Result<T, E>>>(
-    ask: impl Fn() -> F,
-    is_passing: fn(&E) -> bool,
-) -> std::result::Result<T, E> {
+async fn insist<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> Result<T> {
     let asked = Instant::now();
     match ask().await {
-        Err(error) if is_passing(&error) && asked.elapsed() < MOMENT => {
+        Err(error) if error.kind().is_passing() && asked.elapsed() < MOMENT => {
             sleep(MOMENT).await;
             ask().await
         }
@@ -217,6 +214,6 @@ async fn insist<T, E, F: Future<Output = std::result::Result<T, E>>>(
 }
 
 /// In the words of the contract.
-fn told(error: CallError) -> Error {
-    error.explain(OBSERVE)
+fn told(error: Error) -> Error {
+    error.during(OBSERVE)
 }

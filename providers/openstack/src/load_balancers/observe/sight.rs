@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bowline_cloud::Error;
 use bowline_core::LoadBalancerWish;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream, try_join};
 use tokio::sync::OnceCell;
@@ -12,10 +13,10 @@ use tokio::sync::OnceCell;
 use super::{AT_ONCE, insist};
 use crate::api::network::{self, FloatingIp, Network, Port, SecurityGroup, Subnet};
 use crate::api::octavia::{self, HealthMonitor, Listener, LoadBalancer, Pool};
-use crate::session::{CallError, Session};
+use crate::session::Session;
 
 /// What came of a call.
-pub(super) type Outcome<T> = Result<T, CallError>;
+pub(super) type Outcome<T> = Result<T, Error>;
 
 /// So many servers are named in one question for their ports: its address must not get too long.
 const SERVERS_AT_ONCE: usize = 50;
@@ -244,19 +245,19 @@ impl Listed {
             octavia::listeners(session, &[]),
             octavia::pools(session, &[]),
             octavia::health_monitors(session, &[]),
-            insist(|| network::floating_ips(session, &[]), CallError::is_passing).map(Ok),
-            insist(|| network::security_groups(session, &[]), CallError::is_passing).map(Ok)
+            insist(|| network::floating_ips(session, &[])).map(Ok),
+            insist(|| network::security_groups(session, &[])).map(Ok)
         )?;
         let monitors = monitors.into_iter().map(|monitor| (monitor.id.clone(), monitor)).collect();
         Ok(Listed { balancers, listeners, pools, monitors, floating_ips, groups })
     }
 
     fn floating_ips(&self) -> Outcome<&[FloatingIp]> {
-        self.floating_ips.as_deref().map_err(CallError::clone)
+        self.floating_ips.as_deref().map_err(Error::clone)
     }
 
     fn groups(&self) -> Outcome<&[SecurityGroup]> {
-        self.groups.as_deref().map_err(CallError::clone)
+        self.groups.as_deref().map_err(Error::clone)
     }
 }
 

@@ -18,7 +18,7 @@ fn service(kind: &str, endpoints: &[Value]) -> Value {
 async fn found(catalog: Value, lines: &str, service: Service) -> Result<String, String> {
     let cloud = Cloud::answering([]).with_catalog(catalog);
     let access = provider(&cloud, &format!("{GLOBAL}{lines}")).session.access().await.unwrap();
-    access.endpoint(service).map_err(|error| error.to_string())
+    access.endpoint(service).map_err(|error| error.message().to_owned())
 }
 
 #[tokio::test]

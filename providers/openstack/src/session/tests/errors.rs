@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use bowline_cloud::{ErrorKind, Retry};
-use bowline_http::{Failure, TlsFailure};
-use http::Method;
+use bowline_cloud::{Error, ErrorKind, Retry};
 use serde_json::{Value, json};
 
 use super::{Answer, Cloud, GLOBAL, provider};
 use crate::api::octavia;
-use crate::session::CallError;
 
 fn neutron(kind: &str) -> Value {
     json!({"NeutronError": {"type": kind, "message": "words", "detail": ""}})
@@ -19,7 +16,7 @@ fn octavia_fault(words: &str) -> Value {
     json!({"faultcode": "Client", "faultstring": words, "debuginfo": null})
 }
 
-async fn refused(answer: Answer) -> CallError {
+async fn refused(answer: Answer) -> Error {
     let cloud = Cloud::answering([answer]);
     octavia::create_load_balancer(&provider(&cloud, GLOBAL).session, &Value::Null).await.unwrap_err()
 }
@@ -52,7 +49,7 @@ async fn status_and_fault_decide_what_a_refusal_means() {
         (501, octavia_fault("not here"), Unsupported),
     ];
     for (status, body, kind) in table {
-        let error = refused(Answer::new(status, &body)).await.explain("create a balancer");
+        let error = refused(Answer::new(status, &body)).await.during("create a balancer");
         assert_eq!(error.kind(), kind, "{status} {body}");
         assert_eq!(error.retry_advice(), Retry::Backoff, "{status} {body}");
         let text = error.to_string();
@@ -64,15 +61,15 @@ async fn status_and_fault_decide_what_a_refusal_means() {
 #[tokio::test]
 async fn a_wish_to_be_left_alone_is_heard() {
     for (status, value) in [(429, "7"), (413, "7"), (503, " 7 ")] {
-        let error = refused(Answer::new(status, "{}").header("Retry-After", value)).await.explain("create");
+        let error = refused(Answer::new(status, "{}").header("Retry-After", value)).await.during("create");
         assert_eq!(error.retry_advice(), Retry::After(Duration::from_secs(7)), "{status}");
     }
     let soon = (jiff::Timestamp::now() + Duration::from_secs(3600)).to_zoned(jiff::tz::TimeZone::UTC);
     let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&soon.timestamp()).unwrap();
-    let error = refused(Answer::new(429, "{}").header("Retry-After", &date)).await.explain("create");
+    let error = refused(Answer::new(429, "{}").header("Retry-After", &date)).await.during("create");
     assert!(matches!(error.retry_advice(), Retry::After(wait) if wait > Duration::from_secs(3000)), "{date}");
     for nonsense in ["soon", "-3", "Thu, 01 Jan 1970 00:00:00 GMT"] {
-        let error = refused(Answer::new(429, "{}").header("Retry-After", nonsense)).await.explain("create");
+        let error = refused(Answer::new(429, "{}").header("Retry-After", nonsense)).await.during("create");
         assert_eq!(error.retry_advice(), Retry::Backoff, "{nonsense}");
     }
 }
@@ -85,39 +82,24 @@ async fn a_page_of_a_proxy_is_told_on_one_line_and_not_for_ever() {
     assert!(text.contains("HTTP 502: <html> <b>Bad</b> gateway x") && text.len() < 2200, "{text}");
 }
 
-#[test]
-fn who_cannot_show_who_it_is_is_a_matter_of_configuration() {
-    let told = |failure: Failure| CallError::unreachable(&Method::GET, "https://c/", &failure).explain("ask");
-    for why in [TlsFailure::UnknownIssuer, TlsFailure::Expired, TlsFailure::WrongName, TlsFailure::Refused("x".into())]
-    {
-        let error = told(Failure::Tls(why));
-        assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::InvalidConfig, Retry::Backoff));
-        assert!(error.to_string().contains("see ca-file"), "{error}");
-    }
-    for failure in [Failure::Connect("refused".into()), Failure::Timeout(Duration::from_secs(1))] {
-        assert_eq!(told(failure).kind(), ErrorKind::Unavailable);
-    }
-}
-
-#[test]
-fn a_question_about_a_hundred_servers_leaves_room_for_what_came_of_it() {
-    let url = format!("http://neutron/v2.0/ports?{}", "device_id=4e6e2b9a-6b8c-4a2f-9d3e-1f0a5c7b8d90&".repeat(100));
-    let answer = http::Response::builder().status(500).body("the database is gone".into()).unwrap();
-    let text = CallError::answered(&Method::GET, &url, &answer).explain("find instances").to_string();
-    assert!(text.starts_with("find instances: GET http://neutron/v2.0/ports?device_id=4e6e"), "{text}");
-    assert!(text.ends_with("…: HTTP 500: the database is gone"), "{text}");
-}
-
-#[test]
-fn a_password_in_a_url_of_the_catalog_is_not_told() {
+/// A fault of the service ends the call; a gateway in front of it knows nothing.
+#[tokio::test]
+async fn only_the_service_itself_can_say_that_a_call_was_not_executed() {
+    let fault = octavia_fault("An unknown exception occurred.");
     let table = [
-        ("http://u:p%40ss@nova/servers", "http://nova/servers"),
-        ("http://u:p@ss@nova:8774?a=b@c", "http://nova:8774?a=b@c"),
-        ("http://nova/servers/a@b", "http://nova/servers/a@b"),
-        ("http://nova", "http://nova"),
+        (400, json!({}), false),
+        (403, fault.clone(), false),
+        (409, json!({}), false),
+        (429, json!({}), false),
+        (500, fault.clone(), false),
+        (503, fault, false),
+        (500, neutron("HTTPInternalServerError"), false),
+        (500, json!("<html>Bad Gateway</html>"), true),
+        (502, json!("<html>Bad Gateway</html>"), true),
+        (503, json!(""), true),
+        (504, json!(""), true),
     ];
-    for (url, shown) in table {
-        let error = CallError::unreachable(&Method::GET, url, &Failure::Connect("refused".into()));
-        assert!(error.to_string().starts_with(&format!("GET {shown}: ")), "{url}: {error}");
+    for (status, body, is_open) in table {
+        assert_eq!(refused(Answer::new(status, &body)).await.is_unanswered(), is_open, "{status} {body}");
     }
 }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bowline_cloud::Surroundings;
+use bowline_cloud::{Calls, Surroundings};
 use bowline_config::ConfigFile;
 use bowline_http::{Client, Failure};
 use bytes::Bytes;
@@ -196,5 +196,5 @@ pub(super) fn provider_counting(cloud: &Arc<Cloud>, text: &str, metrics: &Metric
         async move { cloud.handle(request).await }
     };
     let http = Client::in_process(Arc::new(handler), config.request_timeout);
-    OpenStack::new(config, http, &["first".to_owned(), "the second".to_owned()], metrics.clone())
+    OpenStack::new(config, &http, &Calls::default(), &["first".to_owned(), "the second".to_owned()], metrics.clone())
 }
