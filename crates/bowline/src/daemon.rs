@@ -14,13 +14,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::{CloudProvider, Clouds, ErrorKind};
+use bowline_cloud::{Cloud, Clouds};
 use bowline_config::Problems;
 use bowline_controllers::Gate;
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
-use bowline_kube::{Clients, RestMetrics, Unwell};
-use bowline_runtime::{Board, Clock, Renewals, Shutdown, Supervisor};
+use bowline_kube::{Clients, ObjectRef, RestMetrics, Unwell};
+use bowline_runtime::{Board, Clock, Kind, Renewals, Shutdown, Supervisor};
 use bowline_serving::webhook::Webhook;
+use futures::future::join_all;
 
 use crate::cli::ManagerArgs;
 use crate::election::{Candidacy, Election};
@@ -85,12 +86,14 @@ impl Prepared {
         let (board, fence) = (Board::new(), settings.reach.calls.fence.clone());
         crate::metrics::register(&metrics, fence.clone())?;
         let pages = pages(&settings, &board, &metrics, logs);
-        let clouds = Clouds::around(providers.clone(), &settings.reach.layers, &metrics);
+        let clouds = Clouds::around(providers, &settings.reach.layers, &metrics);
+        clouds.iter().for_each(|cloud| board.put(Kind::Cloud, &**cloud.name(), cloud.part()));
         let patience = settings.manager.patience + MARGIN;
         let mut tasks = Supervisor::new(shutdown.clone());
         let credentials = credentials.and(front.reviewers());
         tasks.spawn("serving", front.serve(pages, shutdown.clone()));
         tracing::info!(version = env!("CARGO_PKG_VERSION"), clouds = ?names(&clouds), "starting");
+        tasks.spawn("start of clouds", start(clouds.clone(), shutdown.clone()));
         tasks.spawn("memory", settle(shutdown.clone()));
         let renewals = Renewals::register(&metrics)?;
         tasks.spawn("credentials", credentials.watch(renewals, board.clone(), shutdown.clone()));
@@ -105,12 +108,12 @@ impl Prepared {
         let election = settings.election.as_ref().map(|election| Election::new(election, candidacy)).transpose()?;
         let gate = election.as_ref().map_or_else(Gate::none, Election::gate);
         let clients = Clients::new(access, settings.own_credentials).fenced(fence);
-        let surroundings = Surroundings { clients, clouds, clock: Clock::system(), metrics, board, gate };
+        let lease = settings.election.as_ref().map(|election| &election.lease);
+        let lease = lease.map_or_else(Default::default, Clone::clone);
+        let lease = ObjectRef::lease(&lease.namespace, &lease.name);
+        let surroundings = Surroundings { clients, clouds, clock: Clock::system(), metrics, board, gate, lease };
         let manager = control(client, surroundings, settings.manager, shutdown.clone());
         let manager = async move {
-            if let Some(begun) = shutdown.or(start(&providers)).await {
-                begun?;
-            }
             match election {
                 None => manager.await,
                 Some(election) => election.lead(&shutdown, manager).await,
@@ -153,41 +156,16 @@ fn pages(settings: &Settings, board: &Board, metrics: &prometheus::Registry, log
     }
 }
 
-/// How long a cloud has for its start. One that takes longer is no worse than one that does not answer.
-const STARTED_WITHIN: Duration = Duration::from_secs(30);
-
-/// Lets each cloud start. What is wrong for good ends the manager, a standby's too: the one that leads would not do better. A
-/// cloud that does not answer just now is asked again by whoever needs it.
-async fn start(providers: &[Arc<dyn CloudProvider>]) -> Result<(), ControlError> {
-    for provider in providers {
-        let cloud = provider.info().name.clone();
-        match tokio::time::timeout(STARTED_WITHIN, provider.start()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) if is_for_good(error.kind()) => return Err(ControlError::Cloud(cloud, error)),
-            Ok(Err(error)) => tracing::warn!(cloud, %error, "the cloud cannot be used yet"),
-            Err(_) => tracing::warn!(cloud, within = ?STARTED_WITHIN, "the cloud does not answer yet"),
-        }
-    }
+/// Starts each cloud, a standby's too, so that the one that leads next need not wait for them.
+async fn start(clouds: Clouds, shutdown: Shutdown) -> Result<(), Infallible> {
+    shutdown.or(join_all(clouds.iter().map(Cloud::keep_starting))).await;
+    shutdown.requested().await;
     Ok(())
 }
 
-/// Whether waiting would not help.
-fn is_for_good(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::Unauthenticated
-            | ErrorKind::PermissionDenied
-            | ErrorKind::InvalidConfig
-            | ErrorKind::NotFound
-            | ErrorKind::Unsupported
-    )
-}
-
-/// Why the controllers ended although nobody asked them to, or did not begin.
+/// Why the controllers ended although no shutdown was requested, or did not begin.
 #[derive(Debug, thiserror::Error)]
 enum ControlError {
-    #[error("the cloud {0} cannot be used: {1}. {advice}", advice = .1.kind().advice())]
-    Cloud(String, bowline_cloud::Error),
     #[error("the API server is not well: {0}")]
     ApiServer(#[from] Unwell),
     #[error(transparent)]
@@ -210,58 +188,4 @@ async fn control(
 
 fn names(clouds: &Clouds) -> Vec<&str> {
     clouds.iter().map(|cloud| &**cloud.name()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use async_trait::async_trait;
-    use bowline_cloud::{Capabilities, Error, ProviderInfo};
-
-    use super::*;
-
-    /// A cloud whose start fails like this.
-    struct Starting(ProviderInfo, Capabilities, ErrorKind);
-
-    #[async_trait]
-    impl CloudProvider for Starting {
-        fn info(&self) -> &ProviderInfo {
-            &self.0
-        }
-
-        fn capabilities(&self) -> &Capabilities {
-            &self.1
-        }
-
-        async fn start(&self) -> bowline_cloud::Result<()> {
-            Err(Error::new(self.2, "start", "no"))
-        }
-
-        async fn check(&self) -> bowline_cloud::Result<()> {
-            Ok(())
-        }
-    }
-
-    async fn started(kind: ErrorKind) -> Result<(), String> {
-        let info = ProviderInfo { name: "harbour".to_owned(), id_prefixes: Vec::new(), region: None, cluster_id: None };
-        let provider: Arc<dyn CloudProvider> = Arc::new(Starting(info, Capabilities::default(), kind));
-        start(&[provider]).await.map_err(|error| error.to_string())
-    }
-
-    #[tokio::test]
-    async fn what_waiting_would_not_help_ends_the_start_and_nothing_else_does() {
-        let for_good = [
-            ErrorKind::Unauthenticated,
-            ErrorKind::PermissionDenied,
-            ErrorKind::InvalidConfig,
-            ErrorKind::NotFound,
-            ErrorKind::Unsupported,
-        ];
-        for kind in for_good {
-            let error = started(kind).await.unwrap_err();
-            assert!(error.starts_with("the cloud harbour cannot be used: start: no."), "{kind:?}: {error}");
-        }
-        for kind in [ErrorKind::Unavailable, ErrorKind::RateLimited, ErrorKind::Unexpected, ErrorKind::InProgress] {
-            assert_eq!(started(kind).await, Ok(()), "{kind:?}");
-        }
-    }
 }

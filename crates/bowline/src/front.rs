@@ -262,13 +262,13 @@ fn shown(asked: &Asked, page: &Page) -> Answer {
 
 // === Health ===
 
-/// Alive is who leads or waits, and whose loops get on. Ready is who, beside that, sees the cluster; a standby does not look
-/// at it yet, and is ready all the same: it is ready to take over.
+/// Alive is who leads or waits, and whose loops get on. Ready is who, beside that, sees the cluster, and whose clouds have
+/// started; a standby does not look at the cluster yet, and is ready all the same: it is ready to take over.
 fn with_checks(site: Site, board: &Board, metrics: &CheckMetrics) -> Site {
     let kinds: [(&str, &'static [Kind]); 3] = [
         ("healthz", &[Kind::Lease, Kind::Controller]),
         ("livez", &[Kind::Lease, Kind::Controller]),
-        ("readyz", &[Kind::Lease, Kind::Controller, Kind::Watch]),
+        ("readyz", &[Kind::Lease, Kind::Controller, Kind::Watch, Kind::Cloud]),
     ];
     kinds.into_iter().fold(site, |site, (name, kinds)| {
         let (checks, board) = (Checks::new(name, metrics), board.clone());
@@ -288,6 +288,7 @@ fn checks_of(board: &Board, kinds: &[Kind]) -> Vec<Check> {
                 if leases == 1 { LEADER_ELECTION.to_owned() } else { format!("{LEADER_ELECTION}-{name}") }
             }
             Kind::Watch => format!("watch-{name}"),
+            Kind::Cloud => format!("cloud-{name}"),
             _ => name,
         };
         Check::new(name, move || std::future::ready(part.health()))

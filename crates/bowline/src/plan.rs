@@ -58,6 +58,7 @@ async fn made(args: &PlanArgs) -> anyhow::Result<Forecast> {
     let layers = LayerOptions { dry_run: true, ..reach.layers };
     let clouds = Clouds::around(providers, &layers, &prometheus::Registry::new());
     let snapshot = snapshot(&Cluster::new(client), &options).await?;
+    clouds.start().await;
     let clock = Clock::system();
     let now = Moment { instant: clock.instant(), wall: clock.now() };
     Ok(forecast::forecast(&snapshot, &clouds, &options, now).await?)

@@ -284,7 +284,7 @@ mod tests {
 
     fn kind(name: &'static str, prefixes: &'static [&'static str]) -> Factory {
         let id_prefixes = prefixes.iter().map(ToString::to_string).collect();
-        let info = ProviderInfo { name: name.to_owned(), id_prefixes, region: None, cluster_id: None };
+        let info = ProviderInfo { name: name.to_owned(), id_prefixes };
         let build = move |_: &BuildContext<'_>| -> Result<Arc<dyn CloudProvider>, Problems> {
             Ok(Arc::new(Idle(info.clone(), Capabilities::default())))
         };

@@ -69,21 +69,8 @@ pub(crate) fn check(
     problems: &mut Problems,
 ) {
     check_network(providers, options, flags, problems);
-    if reach.needs_cluster_id {
-        check_cluster_ids(providers, problems);
-    }
     if providers.len() == reach.providers.len() {
         check_routing(providers, options, problems);
-    }
-}
-
-/// Each cloud can tell what is this cluster's from what is another one's.
-// upstream: the first words of the problem.
-fn check_cluster_ids(providers: &[Arc<dyn CloudProvider>], problems: &mut Problems) {
-    for info in providers.iter().map(|provider| provider.info()).filter(|info| info.cluster_id.is_none()) {
-        let message = format!("no ClusterID found. The cloud {} marks nothing as this cluster's", info.name);
-        let hint = "give the cluster a name in the provider's configuration, or set --allow-untagged-cloud=true";
-        problems.push(Problem::new(message).hint(hint));
     }
 }
 
@@ -157,8 +144,7 @@ mod tests {
         instances: Option<InstanceCapabilities>,
         routes: Option<RouteCapabilities>,
     ) -> Arc<dyn CloudProvider> {
-        let cluster_id = Some("kubernetes".to_owned());
-        let info = ProviderInfo { name: name.to_owned(), id_prefixes: Vec::new(), region: None, cluster_id };
+        let info = ProviderInfo { name: name.to_owned(), id_prefixes: Vec::new() };
         Arc::new(Idle(info, Capabilities { instances, routes, ..Capabilities::default() }))
     }
 
@@ -228,18 +214,6 @@ mod tests {
             assert_eq!(problems, lacking.map(problem).into_iter().collect::<Vec<_>>(), "{text}");
             assert_eq!(checked(&providers, &[&flag]), [""; 0], "{text} decides nothing unless ranges are handed out");
         }
-    }
-
-    #[test]
-    fn a_cloud_that_marks_nothing_is_refused_unless_that_is_allowed() {
-        let info = ProviderInfo { name: "raft".to_owned(), id_prefixes: Vec::new(), region: None, cluster_id: None };
-        let raft: Arc<dyn CloudProvider> = Arc::new(Idle(info, Capabilities::default()));
-        let both = [raft, able("quay", None, None)];
-        let problems = checked(&both, &[]);
-        assert_eq!(problems.len(), 1, "{problems:?}");
-        assert!(problems[0].starts_with("no ClusterID found. The cloud raft"), "{problems:?}");
-        assert!(problems[0].ends_with("--allow-untagged-cloud=true"), "{problems:?}");
-        assert_eq!(checked(&both, &["--allow-untagged-cloud"]), [""; 0]);
     }
 
     /// What the clouds cannot do is told beside what is wrong with the flags.

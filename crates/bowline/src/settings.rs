@@ -60,8 +60,6 @@ pub(crate) struct Reach {
     pub(crate) calls: CallPolicy,
     /// `--user-agent`.
     pub(crate) user_agents: Vec<String>,
-    /// A cloud that marks nothing as this cluster's is refused (section 4.4 of the flags' rules).
-    pub(crate) needs_cluster_id: bool,
 }
 
 /// All that the manager is made from.
@@ -94,7 +92,6 @@ impl Reach {
             layers: LayerOptions::default(),
             calls: call_policy(&args.calls, problems),
             user_agents: args.calls.user_agent.clone(),
-            needs_cluster_id: false,
         }
     }
 }
@@ -141,7 +138,7 @@ fn generic(
     remarks.extend(dry_run.then(|| DRY_RUN_REMARK.to_owned()));
     let allow_untagged = taken(&args.allow_untagged_cloud, problems).unwrap_or(false);
     remarks.extend(allow_untagged.then(|| UNTAGGED_REMARK.to_owned()));
-    reach.needs_cluster_id = !allow_untagged;
+    reach.layers.requires_cluster_id = !allow_untagged;
     reach.layers.dry_run = dry_run;
     manager.dry_run = dry_run;
     manager.start_interval = taken(&args.controller_start_interval, problems).unwrap_or_default();
@@ -387,11 +384,11 @@ mod tests {
         let settings =
             resolve(&["--use-service-account-credentials", "--controller-start-interval=3s", "--allow-untagged-cloud"]);
         let settings = settings.unwrap();
-        assert!(settings.own_credentials && !settings.reach.needs_cluster_id);
+        assert!(settings.own_credentials && !settings.reach.layers.requires_cluster_id);
         assert_eq!(settings.manager.start_interval, Duration::from_secs(3));
         assert!(settings.remarks.iter().any(|remark| remark.starts_with("--allow-untagged-cloud is deprecated")));
         let settings = resolve(&[]).unwrap();
-        assert!(!settings.own_credentials && settings.reach.needs_cluster_id);
+        assert!(!settings.own_credentials && settings.reach.layers.requires_cluster_id);
         assert_eq!(settings.manager.start_interval, Duration::ZERO);
     }
 

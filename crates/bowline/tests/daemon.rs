@@ -544,16 +544,22 @@ fn refusing_keystone() -> String {
 
 #[cfg(feature = "provider-openstack")]
 #[test]
-fn a_cloud_that_does_not_take_the_credentials_ends_the_manager_with_the_reason() {
+fn a_cloud_that_refuses_credentials_does_not_end_the_manager_and_the_log_says_why() {
     let scratch = Scratch::new("refusing-keystone");
     let lines = "user-id = u\npassword = s3cret\ntenant-id = t\n";
     let config = scratch.file("cloud.conf", format!("[Global]\nauth-url = {}\n{lines}", refusing_keystone()));
     let config = format!("--cloud-config={}", config.display());
-    let master = format!("--master=http://{}", unused_address());
-    let flags = ["--cloud-provider=openstack", &config, &master, "--secure-port=0", "--leader-elect=false"];
-    let says = ["the cloud openstack cannot be used", "HTTP 401: who's it?", "Check the provider's credentials"];
-    let text = refused(&flags, 255, &says);
-    assert!(!text.contains("s3cret"), "{text}");
+    let server = Server::start("refusing-keystone", &[]);
+    let kubeconfig = format!("--kubeconfig={}", server.kubeconfig().display());
+    let flags = ["--cloud-provider=openstack", &config, &kubeconfig, "--secure-port=0", "--leader-elect=false"];
+    let flags = [&flags[..], &["--configure-cloud-routes=false"]].concat();
+    let mut manager = Program::start("refusing-keystone", &flags);
+    let said = manager.says("the cloud cannot be used yet");
+    assert!(said.contains("HTTP 401: who's it?") && said.contains("Check the provider's credentials"), "{said}");
+    manager.says("the cloud cannot be used yet");
+    assert_eq!(manager.ended(), None, "{}", manager.said());
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    assert!(!manager.said().contains("s3cret"), "{}", manager.said());
 }
 
 #[test]

@@ -111,6 +111,14 @@ pub struct RouteCapabilities {
     pub max_parallel: usize,
 }
 
+impl Capabilities {
+    /// Has a group that `bound` lacks.
+    pub(crate) fn exceeds(&self, bound: &Capabilities) -> bool {
+        let groups = |all: &Capabilities| [all.instances.is_some(), all.load_balancers.is_some(), all.routes.is_some()];
+        groups(self).iter().zip(groups(bound)).any(|(has, may)| *has && !may)
+    }
+}
+
 impl LoadBalancerCapabilities {
     /// Of the families that a Service wants, only the first one counts.
     pub fn serves_first_family(&self) -> bool {

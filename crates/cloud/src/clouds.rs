@@ -2,16 +2,21 @@
 //!
 //! A node with a provider ID belongs to the provider whose prefix the ID has. A node without one is offered to the
 //! providers in their configured order, and the first that knows a machine for it claims it. A provider that cannot
-//! answer stops the offering: the node may be its own. Whatever belongs to nobody is left alone.
+//! answer stops the offering: the node may be its own. Only a machine whose ID is the node's system UUID is certainly the right
+//! one, and may be claimed by a later provider all the same. Whatever belongs to nobody is left alone.
+//!
+//! Clouds share no fate: answers come cloud by cloud, and one that hangs holds up no Node that another one owns.
 
 use std::sync::Arc;
 
-use bowline_core::{InstanceRef, InstanceState, ProviderId};
+use bowline_core::{Instance, InstanceRef, InstanceState, ProviderId};
 use bowline_runtime::Part;
-use futures::future::{join, join_all};
+use futures::future::join_all;
+use futures::stream::{self, FuturesUnordered, Stream, StreamExt as _};
+use tokio::sync::watch;
 
 use crate::layers::{LayerOptions, Layered};
-use crate::{CloudProvider, Error, ErrorKind, Freshness, ProviderInfo, Result};
+use crate::{CloudProvider, Error, ErrorKind, Freshness, ProviderInfo, Readiness, Result};
 
 /// The providers of this process, in their configured order.
 #[derive(Clone)]
@@ -82,16 +87,39 @@ impl Clouds {
         self.clouds.get(self.position(id)?)
     }
 
-    /// Asks each provider about its own; one answer per question, in the same order.
-    pub async fn observe(&self, asked: &[InstanceRef], freshness: Freshness) -> Vec<Result<Sighting>> {
-        let questions = self.sort(asked);
-        let owned = self.clouds.iter().zip(&questions.owned).map(|(cloud, indexes)| async move {
-            let answers = cloud.instances(&pick(asked, indexes), freshness).await;
-            indexes.iter().copied().zip(answers.into_iter().map(|answer| cloud.owned_sighting(answer))).collect()
-        });
-        let offered = self.offer(asked, questions.nameless, freshness);
-        let (owned, offered): (Vec<Vec<_>>, _) = join(join_all(owned), offered).await;
-        in_order(asked.len(), owned.into_iter().flatten().chain(questions.foreign).chain(offered))
+    /// Asks each provider about its own. Answers come as each cloud gives them, with the places of their questions; one answer
+    /// per question.
+    pub fn observe<'a>(
+        &'a self,
+        asked: &'a [InstanceRef],
+        freshness: Freshness,
+    ) -> impl Stream<Item = Indexed> + Send + 'a {
+        let Questions { owned, nameless, foreign } = self.sort(asked);
+        let owned: FuturesUnordered<_> = self
+            .clouds
+            .iter()
+            .zip(owned)
+            .filter(|(_, indexes)| !indexes.is_empty())
+            .map(|(cloud, indexes)| async move {
+                let answers = cloud.instances(&pick(asked, &indexes), freshness).await;
+                let sightings = answers.into_iter().map(|answer| cloud.owned_sighting(answer));
+                complete(indexes, sightings)
+            })
+            .collect();
+        let offered = self.offer(asked, nameless, freshness);
+        stream::iter(foreign).chain(stream::select(owned, offered).flat_map(stream::iter))
+    }
+
+    /// The same once all clouds have answered, in the order of the questions.
+    pub async fn observe_all(&self, asked: &[InstanceRef], freshness: Freshness) -> Vec<Result<Sighting>> {
+        let mut answers: Vec<_> = self.observe(asked, freshness).collect().await;
+        answers.sort_by_key(|(index, _)| *index);
+        answers.into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    /// Attempts to start each, all at once. Those that fail say so when something is asked of them.
+    pub async fn start(&self) {
+        join_all(self.clouds.iter().map(|cloud| cloud.layered.start())).await;
     }
 
     /// Whom each question is for.
@@ -110,30 +138,59 @@ impl Clouds {
         questions
     }
 
-    fn position(&self, id: &ProviderId) -> Option<usize> {
+    /// The place among all of the one that owns this ID.
+    pub fn position(&self, id: &ProviderId) -> Option<usize> {
         self.clouds.iter().position(|cloud| cloud.layered.owns(id))
     }
 
-    /// Offers nodes without an ID to one provider after the other, each time all that are still nobody's.
-    async fn offer(&self, asked: &[InstanceRef], mut open: Vec<usize>, freshness: Freshness) -> Vec<Indexed> {
-        let mut settled = Vec::new();
-        for cloud in self.clouds.iter().filter(|cloud| cloud.has_instances()) {
+    /// Offers nodes without an ID to one provider after the other, each time all that are still nobody's. Yields what each
+    /// round settles.
+    fn offer<'a>(
+        &'a self,
+        asked: &'a [InstanceRef],
+        nameless: Vec<usize>,
+        freshness: Freshness,
+    ) -> impl Stream<Item = Vec<Indexed>> + Send + 'a {
+        let open: Vec<_> = nameless.into_iter().map(|index| Offered { index, doubt: None }).collect();
+        stream::unfold((open, self.clouds.iter()), move |(open, mut clouds)| async move {
             if open.is_empty() {
-                break;
+                return None;
             }
-            let answers = cloud.instances(&pick(asked, &open), freshness).await;
-            let mut still_open = Vec::new();
-            for (index, answer) in open.into_iter().zip(answers) {
-                match cloud.claim(answer) {
-                    Some(sighting) => settled.push((index, sighting)),
-                    None => still_open.push(index),
+            let Some(cloud) = clouds.by_ref().find(|cloud| cloud.has_instances()) else {
+                return Some((open.into_iter().map(Offered::unclaimed).collect(), (Vec::new(), clouds)));
+            };
+            let indexes: Vec<_> = open.iter().map(|offered| offered.index).collect();
+            let mut answers = cloud.instances(&pick(asked, &indexes), freshness).await.into_iter();
+            let (mut settled, mut still_open) = (Vec::new(), Vec::new());
+            for offered in open {
+                let answer = answers.next().unwrap_or_else(|| Err(silence()));
+                match cloud.claim(asked.get(offered.index), offered, answer) {
+                    Ok(sighting) => settled.push(sighting),
+                    Err(offered) => still_open.push(offered),
                 }
             }
-            open = still_open;
-        }
-        settled.extend(open.into_iter().map(|index| (index, Ok(Sighting::Nobody(Nobody::Unclaimed)))));
-        settled
+            Some((settled, (still_open, clouds)))
+        })
     }
+}
+
+/// A node without an ID that is nobody's yet.
+struct Offered {
+    index: usize,
+    /// An earlier provider could not say whether it is its own.
+    doubt: Option<Error>,
+}
+
+impl Offered {
+    /// No provider has claimed it.
+    fn unclaimed(self) -> Indexed {
+        (self.index, self.doubt.map_or(Ok(Sighting::Nobody(Nobody::Unclaimed)), Err))
+    }
+}
+
+/// No other cloud can have this machine: the firmware's UUID is its ID.
+fn is_proven(asked: &InstanceRef, instance: &Instance) -> bool {
+    asked.system_uuid.as_ref().is_some_and(|uuid| uuid.eq_ignore_ascii_case(&instance.id))
 }
 
 /// Its kind and what its IDs start with.
@@ -154,24 +211,20 @@ struct Questions {
 }
 
 /// An answer and the place of its question.
-type Indexed = (usize, Result<Sighting>);
+pub type Indexed = (usize, Result<Sighting>);
 
 fn pick(asked: &[InstanceRef], indexes: &[usize]) -> Vec<InstanceRef> {
     indexes.iter().filter_map(|index| asked.get(*index)).cloned().collect()
 }
 
-/// The answers at the places of their questions. A question without an answer gets an error, because silence must not be
-/// taken for absence.
-fn in_order(count: usize, answers: impl Iterator<Item = Indexed>) -> Vec<Result<Sighting>> {
-    let silence =
-        || Err(Error::new(ErrorKind::Unexpected, "find instances", "the provider left the question unanswered"));
-    let mut ordered: Vec<_> = (0..count).map(|_| silence()).collect();
-    for (index, answer) in answers {
-        if let Some(place) = ordered.get_mut(index) {
-            *place = answer;
-        }
-    }
-    ordered
+/// Each question with its answer. One without an answer gets an error, because silence must not be taken for absence.
+fn complete(indexes: Vec<usize>, mut answers: impl Iterator<Item = Result<Sighting>>) -> Vec<Indexed> {
+    let mut answer = || answers.next().unwrap_or_else(|| Err(silence()));
+    indexes.into_iter().map(|index| (index, answer())).collect()
+}
+
+fn silence() -> Error {
+    Error::new(ErrorKind::Unexpected, "find instances", "the provider left the question unanswered")
 }
 
 impl Cloud {
@@ -183,6 +236,16 @@ impl Cloud {
     /// Its layers, for what is not about machines.
     pub fn layers(&self) -> &Layered {
         &self.layered
+    }
+
+    /// Attempts to start until that succeeds.
+    pub async fn keep_starting(&self) {
+        self.layered.starter().keep_starting().await;
+    }
+
+    /// How far it has started, and each change of that.
+    pub fn readiness(&self) -> watch::Receiver<Readiness> {
+        self.layered.starter().readiness()
     }
 
     /// How it can be looked at.
@@ -223,11 +286,24 @@ impl Cloud {
         })
     }
 
-    /// Its answer on a node that may be anybody's; `None` if the next provider is to be asked.
-    fn claim(&self, answer: Result<InstanceState>) -> Option<Result<Sighting>> {
+    /// Its answer on a node that may be anybody's, or the node if the next provider is to be asked.
+    fn claim(
+        &self,
+        asked: Option<&InstanceRef>,
+        offered: Offered,
+        answer: Result<InstanceState>,
+    ) -> std::result::Result<Indexed, Offered> {
+        let proven = |instance| asked.is_some_and(|asked| is_proven(asked, instance));
+        let can_be_proven = asked.is_some_and(|asked| asked.system_uuid.is_some());
         match answer {
-            Ok(InstanceState::Gone | InstanceState::NotMine) => None,
-            answer => Some(self.owned_sighting(answer)),
+            Ok(InstanceState::Gone | InstanceState::NotMine) => Err(offered),
+            Ok(state) if offered.doubt.is_some() && !state.instance().is_some_and(|found| proven(found)) => {
+                Err(offered)
+            }
+            Err(error) if can_be_proven => {
+                Err(Offered { doubt: Some(offered.doubt.unwrap_or(error)), index: offered.index })
+            }
+            answer => Ok((offered.index, self.owned_sighting(answer))),
         }
     }
 }
@@ -256,7 +332,7 @@ mod tests {
             Ok(Sighting::Nobody(Nobody::Declined(by))) => format!("declined by {by}"),
             Err(error) => error.kind().as_str().to_owned(),
         };
-        clouds.observe(asked, Freshness::Now).await.into_iter().map(describe).collect()
+        clouds.observe_all(asked, Freshness::Now).await.into_iter().map(describe).collect()
     }
 
     fn find(names: &[&str]) -> Call {
@@ -309,6 +385,30 @@ mod tests {
         a.fail_item("x", [Error::new(ErrorKind::PermissionDenied, "find", "no")]);
         assert_eq!(observe(&clouds(&[&a, &b]), &["x", "y"].map(named)).await, ["permission_denied", "b:y"]);
         assert_eq!(b.calls(), [find(&["y"])]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_system_uuid_that_is_the_machines_id_proves_whose_it_is_while_an_earlier_provider_is_down() {
+        let (a, b) = (Arc::new(Fake::new("a")), Arc::new(Fake::new("b").with(["n", "m"])));
+        a.fail((0..10).map(|_| Some(Error::new(ErrorKind::Unauthenticated, "find", "no"))));
+        let with_uuid = |name: &str, uuid: &str| InstanceRef { system_uuid: Some(uuid.to_owned()), ..named(name) };
+        let asked = [with_uuid("n", "ID-n"), with_uuid("m", "id-of-another"), with_uuid("x", "id-x")];
+        assert_eq!(observe(&clouds(&[&a, &b]), &asked).await, ["b:n", "unauthenticated", "unauthenticated"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cloud_that_hangs_holds_up_no_answer_of_another() {
+        let slow = Fake::new("a").with(["a1", "both"]).latency(std::time::Duration::from_secs(50));
+        let (a, b) = (Arc::new(slow), Arc::new(Fake::new("b").with(["b1", "both", "b2"])));
+        let clouds = clouds(&[&b, &a]);
+        let asked = [with_id("a1", "a://id-a1"), with_id("b1", "b://id-b1"), named("both"), named("nowhere")];
+        let begin = tokio::time::Instant::now();
+        let answers = clouds.observe(&asked, Freshness::Now).map(|(index, _)| (index, begin.elapsed().as_secs()));
+        let answers: Vec<_> = answers.collect().await;
+        let (at_once, late): (Vec<_>, Vec<_>) = answers.into_iter().partition(|(_, after)| *after == 0);
+        let at_once: std::collections::BTreeSet<_> = at_once.iter().map(|(index, _)| *index).collect();
+        assert_eq!(at_once.into_iter().collect::<Vec<_>>(), [1, 2], "those of b");
+        assert_eq!(late.len(), 2, "{late:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -41,6 +41,10 @@ pub(crate) struct Fake {
     pub(crate) panics: AtomicBool,
     /// `list` comes back to its first page.
     pub(crate) circles: AtomicBool,
+    facts: Facts,
+    /// How the next starts end: with an error, or after a while.
+    start_faults: Mutex<VecDeque<Result<Duration>>>,
+    starts: AtomicUsize,
     at_once: AtomicUsize,
     pub(crate) most_at_once: AtomicUsize,
 }
@@ -53,12 +57,7 @@ impl Fake {
         let routes = RouteCapabilities { ip_families: families.clone(), max_routes: None, max_parallel: 2 };
         let balancers = LoadBalancerCapabilities { tcp: true, ip_families: families, ..Default::default() };
         Fake {
-            info: ProviderInfo {
-                name: name.to_owned(),
-                id_prefixes: vec![name.to_owned()],
-                region: None,
-                cluster_id: None,
-            },
+            info: ProviderInfo { name: name.to_owned(), id_prefixes: vec![name.to_owned()] },
             capabilities: Capabilities {
                 instances: Some(instances),
                 load_balancers: Some(balancers),
@@ -74,9 +73,26 @@ impl Fake {
             declines: AtomicBool::new(false),
             panics: AtomicBool::new(false),
             circles: AtomicBool::new(false),
+            facts: Facts::default(),
+            start_faults: Mutex::default(),
+            starts: AtomicUsize::new(0),
             at_once: AtomicUsize::new(0),
             most_at_once: AtomicUsize::new(0),
         }
+    }
+
+    /// Learns this at its start.
+    pub(crate) fn knowing(mut self, facts: Facts) -> Fake {
+        self.facts = facts;
+        self
+    }
+
+    pub(crate) fn fail_start(&self, faults: impl IntoIterator<Item = Result<Duration>>) {
+        self.start_faults.lock().unwrap().extend(faults);
+    }
+
+    pub(crate) fn starts(&self) -> usize {
+        self.starts.load(Ordering::SeqCst)
     }
 
     /// Can be told which pod range to lead to a machine.
@@ -296,6 +312,13 @@ impl CloudProvider for Fake {
 
     fn routes(&self) -> Option<&dyn Routes> {
         self.capabilities.routes.is_some().then_some(self)
+    }
+
+    async fn start(&self) -> Result<Facts> {
+        self.starts.fetch_add(1, Ordering::SeqCst);
+        let fault = self.start_faults.lock().unwrap().pop_front();
+        tokio::time::sleep(fault.unwrap_or(Ok(Duration::ZERO))?).await;
+        Ok(self.facts.clone())
     }
 
     async fn check(&self) -> Result<()> {

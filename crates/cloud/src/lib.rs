@@ -12,6 +12,7 @@
 //!  controller
 //!     │   Clouds       which provider a node belongs to; asks each about its own
 //!     ▼
+//!  start       fails until the cloud has started, with the cause
 //!  observe     traces and metrics: every question, how long, how it ended
 //!  capability  what the cloud cannot do is refused before any call
 //!  dry run     writes are printed, not made
@@ -40,11 +41,12 @@ mod provider;
 mod registry;
 mod reload;
 mod routes;
+mod start;
 mod sync_metrics;
 
 pub use calls::{Call, CallPolicy, Calls, Effect};
 pub use capabilities::{Capabilities, InstanceCapabilities, LoadBalancerCapabilities, RouteCapabilities};
-pub use clouds::{Cloud, Clouds, Nobody, Sighting};
+pub use clouds::{Cloud, Clouds, Indexed, Nobody, Sighting};
 pub use error::{Error, ErrorKind, Result, Retry, Seen};
 pub use instances::{Freshness, Identity, InstancePage, Instances, OneByOne, PageToken};
 pub use load_balancers::{Applied, LoadBalancers, TypedLoadBalancers};
@@ -53,6 +55,7 @@ pub use provider::{CloudProvider, Finding, ProviderInfo, Quota};
 pub use registry::{Build, BuildContext, ConfigPlace, Factory, Reference, Registry, Surroundings};
 pub use reload::Reloading;
 pub use routes::Routes;
+pub use start::{Facts, Readiness};
 pub use sync_metrics::{SyncMetricNames, SyncMetrics, SyncPurpose, share};
 
 /// The provider in the page for authors who come from Go is a test.

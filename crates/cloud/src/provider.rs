@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use bowline_core::ProviderId;
 
-use crate::{Calls, Capabilities, Instances, LoadBalancers, Result, Routes, SyncMetrics};
+use crate::{Calls, Capabilities, Facts, Instances, LoadBalancers, Result, Routes, SyncMetrics};
 
 /// What a provider is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,11 +14,6 @@ pub struct ProviderInfo {
     pub name: String,
     /// What the provider IDs that it owns start with, before `://`. The first is the one that it writes.
     pub id_prefixes: Vec<String>,
-    /// The region it works in, if it has one.
-    pub region: Option<String>,
-    /// What it marks its resources with, if anything.
-    // upstream: HasClusterID; without one, --allow-untagged-cloud decides.
-    pub cluster_id: Option<String>,
 }
 
 /// How much of something the cloud allows.
@@ -46,6 +41,11 @@ pub struct Finding {
 /// Rules, each with a conformance case of the same name:
 /// - `capabilities_match_traits`: a group of [`Capabilities`] is there if and only if the trait is.
 /// - `prefix_is_owned`: every provider ID that it hands out is one that it [owns](CloudProvider::owns).
+/// - `start_may_come_again`: [`start`](CloudProvider::start) succeeds any number of times, with the same [`Facts`], and writes
+///   nothing.
+/// - `start_tells_why_it_fails`: refused credentials, refused permissions and a cloud that is down are errors of their own kinds.
+/// - `facts_only_lower_capabilities`: [`Facts::capabilities`] has no group that [`capabilities`](CloudProvider::capabilities)
+///   lacks.
 /// - `check_asks_the_cloud`: [`check`](CloudProvider::check) passes on a sound cloud and fails if credentials or rights are
 ///   refused.
 /// - `foreign_404_is_no_answer`: an answer 404 whose body is not the cloud's own (a proxy, a wrong endpoint) is an error in
@@ -59,7 +59,8 @@ pub trait CloudProvider: Send + Sync {
     /// What it is.
     fn info(&self) -> &ProviderInfo;
 
-    /// What it can do, and how much of it.
+    /// What it can do, and how much of it, as far as the configuration says: an upper bound, which
+    /// [`Facts::capabilities`] may lower.
     fn capabilities(&self) -> &Capabilities;
 
     /// Whether a machine with this ID would be one of its own. Pure. The default goes by the prefix, which is right unless
@@ -105,10 +106,11 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
-    /// Once, before any controller runs: what is wrong for good ends the program here, with the same words on every start.
-    /// A cloud that merely does not answer is not wrong for good; the error's [kind](crate::ErrorKind) tells which it is.
-    async fn start(&self) -> Result<()> {
-        Ok(())
+    /// Asks the cloud or its metadata service for what the configuration does not say. Nothing else is asked of the provider
+    /// before this has succeeded; it is retried until then, and a failure ends neither the process nor the start of other
+    /// clouds. It writes nothing.
+    async fn start(&self) -> Result<Facts> {
+        Ok(Facts::default())
     }
 
     /// Asks the cloud for the least that shows that address, credentials and rights are right.

@@ -1,8 +1,8 @@
 //! A provider whose configuration, credentials above all, may change while it is in use.
 //!
 //! ```text
-//!  --cloud-config and the files it names change ──► build anew ──► the same cloud? ──► check() ──► in the place of the old
-//!                                                    └────────────────┴──────────────────┴─ no: the old one stays
+//!  --cloud-config and the files it names change ──► build anew ──► start() ──► the same cloud? ──► check() ──► in the place of
+//!                                                    └──────────────┴──────────────┴──────────────────┴─ no: the old one stays
 //! ```
 //!
 //! What the rest of the program has built on stays as it was: what the cloud is called, whose machines it owns and what it can
@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -27,7 +27,7 @@ use futures::future::BoxFuture;
 use ipnet::IpNet;
 
 use crate::{
-    Applied, Calls, Capabilities, CloudProvider, Error, ErrorKind, Finding, Identity, InstancePage, Instances,
+    Applied, Calls, Capabilities, CloudProvider, Error, ErrorKind, Facts, Finding, Identity, InstancePage, Instances,
     LoadBalancers, PageToken, ProviderInfo, Quota, Result, Routes, SyncMetrics,
 };
 
@@ -44,6 +44,8 @@ pub struct Reloading {
     config: Option<PathBuf>,
     made_from: Fingerprint,
     current: RwLock<Arc<dyn CloudProvider>>,
+    /// Of the first start that succeeded.
+    facts: OnceLock<Facts>,
     rebuild: Box<Rebuild>,
 }
 
@@ -63,6 +65,7 @@ impl Reloading {
             config,
             made_from,
             current: RwLock::new(current),
+            facts: OnceLock::new(),
             rebuild: Box::new(rebuild),
         })
     }
@@ -77,20 +80,37 @@ impl Reloading {
         match () {
             () if info.name != old.name => Some("its name"),
             () if info.id_prefixes != old.id_prefixes => Some("the prefix of its provider IDs"),
-            () if info.region != old.region => Some("its region"),
-            () if info.cluster_id != old.cluster_id => Some("what it marks its resources with"),
             () if *new.capabilities() != self.capabilities => Some("what it can do"),
+            () => None,
+        }
+    }
+
+    /// The same for what the cloud said; a provider that never started has said nothing yet.
+    fn difference_in(&self, new: &Facts) -> Option<&'static str> {
+        let old = self.facts.get()?;
+        match () {
+            () if new.region != old.region => Some("its region"),
+            () if new.cluster_id != old.cluster_id => Some("what it marks its resources with"),
+            () if new.capabilities != old.capabilities => Some("what it can do"),
             () => None,
         }
     }
 
     async fn renewed(&self) -> std::result::Result<Arc<dyn CloudProvider>, String> {
         let new = (self.rebuild)().map_err(|problems| problems.to_string())?;
+        let restart = |what| Err(format!("the configuration changes {what}; restart the manager to use it"));
         if let Some(what) = self.difference(&*new) {
-            return Err(format!("the configuration changes {what}; restart the manager to use it"));
+            return restart(what);
         }
-        match tokio::time::timeout(CHECKED_WITHIN, new.check()).await {
-            Ok(Ok(())) => Ok(new),
+        let tried = async {
+            let facts = new.start().await?;
+            new.check().await.map(|()| facts)
+        };
+        match tokio::time::timeout(CHECKED_WITHIN, tried).await {
+            Ok(Ok(facts)) => match self.difference_in(&facts) {
+                Some(what) => restart(what),
+                None => Ok(new),
+            },
             Ok(Err(error)) => Err(format!("the cloud does not take it: {error}")),
             Err(_) => Err(format!("the cloud did not answer within {CHECKED_WITHIN:?}")),
         }
@@ -162,8 +182,9 @@ impl CloudProvider for Reloading {
         self.current().calls()
     }
 
-    async fn start(&self) -> Result<()> {
-        self.current().start().await
+    async fn start(&self) -> Result<Facts> {
+        let facts = self.current().start().await?;
+        Ok(self.facts.get_or_init(|| facts).clone())
     }
 
     async fn check(&self) -> Result<()> {
@@ -305,6 +326,24 @@ mod tests {
         *configured.lock().unwrap() = Err("config.yaml:3: zone: unknown");
         assert_eq!(provider.renew().await.unwrap_err(), "config.yaml:3: zone: unknown");
         assert!(knows(&provider, "old").await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rebuilt_provider_starts_before_it_is_used_and_must_know_the_same() {
+        let in_region = |region: &str| Facts { region: Some(region.to_owned()), ..Facts::default() };
+        let (provider, configured) = reloading(Fake::new("a").with(["old"]).knowing(in_region("east")));
+        provider.start().await.unwrap();
+        *configured.lock().unwrap() = Ok(Arc::new(Fake::new("a").with(["new"]).knowing(in_region("west"))));
+        let error = provider.renew().await.unwrap_err();
+        assert!(error.contains("changes its region") && error.contains("restart"), "{error}");
+        let refused = Fake::new("a").with(["new"]).knowing(in_region("east"));
+        refused.fail_start([Err(Error::new(ErrorKind::Unauthenticated, "authenticate", "unknown key"))]);
+        let refused = Arc::new(refused);
+        *configured.lock().unwrap() = Ok(refused.clone());
+        assert!(provider.renew().await.unwrap_err().contains("unknown key"));
+        assert!(knows(&provider, "old").await && !knows(&provider, "new").await);
+        provider.renew().await.unwrap();
+        assert!(knows(&provider, "new").await && refused.starts() == 2);
     }
 
     #[tokio::test(start_paused = true)]

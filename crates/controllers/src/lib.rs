@@ -15,6 +15,7 @@ mod activity;
 mod complaints;
 pub mod forecast;
 mod gate;
+mod lanes;
 pub mod manager;
 pub mod node;
 pub mod node_ipam;
@@ -25,6 +26,7 @@ mod rights;
 pub mod route;
 pub mod service;
 mod spans;
+mod start;
 
 use bowline_cloud::Clouds;
 use bowline_core::{Node, Service};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::Clouds;
-use bowline_kube::{Clients, Cluster, EventSink, Store, WatchMetrics, watch_nodes, watch_services};
+use bowline_kube::{Clients, Cluster, EventSink, ObjectRef, Store, WatchMetrics, watch_nodes, watch_services};
 use bowline_runtime::{Board, Clock, Kind, QueueMetrics, Shutdown, Supervisor, TaskFailure};
 use tokio_util::task::TaskTracker;
 
@@ -15,7 +15,7 @@ use crate::node_ipam::NodeIpamController;
 use crate::node_lifecycle::NodeLifecycleController;
 use crate::route::RouteController;
 use crate::service::ServiceController;
-use crate::{Context, Gate, RunningControllers, node, node_ipam, node_lifecycle, route, service};
+use crate::{Context, Gate, RunningControllers, node, node_ipam, node_lifecycle, route, service, start};
 
 /// Which controllers run, and how.
 #[derive(Debug, Clone)]
@@ -69,13 +69,16 @@ pub struct Surroundings {
     pub board: Board,
     /// Which controllers have to wait until they may begin.
     pub gate: Gate,
+    /// The object that Events about the manager itself are about: its Lease.
+    pub lease: ObjectRef,
 }
 
 impl Surroundings {
     /// One client for all, nobody looks, and nobody waits.
     pub fn new(client: kube::Client, clouds: Clouds, clock: Clock, metrics: prometheus::Registry) -> Surroundings {
         let (clients, board, gate) = (Clients::shared(client), Board::new(), Gate::none());
-        Surroundings { clients, clouds, clock, metrics, board, gate }
+        let lease = ObjectRef::lease("kube-system", start::COMPONENT);
+        Surroundings { clients, clouds, clock, metrics, board, gate, lease }
     }
 }
 
@@ -98,7 +101,7 @@ pub enum ManagerError {
 /// Order matters: the controllers listen before the watch starts, so that they hear of everything; none of them works
 /// before the store is complete.
 pub async fn run(surroundings: Surroundings, options: ManagerOptions, shutdown: Shutdown) -> Result<(), ManagerError> {
-    let Surroundings { clients, clouds, clock, metrics, board, gate } = surroundings;
+    let Surroundings { clients, clouds, clock, metrics, board, gate, lease } = surroundings;
     let client = clients.process();
     let (events, write_events) = EventSink::new(client.clone(), clock.clone(), &metrics);
     let context = Context {
@@ -141,6 +144,8 @@ pub async fn run(surroundings: Surroundings, options: ManagerOptions, shutdown: 
         crew.take_on(route::NAME, endless(controller.run(shutdown.clone()))).await;
     }
     let Crew { mut tasks, working, .. } = crew;
+    let source = context.events.source(start::COMPONENT);
+    tasks.spawn("start of clouds", endless(start::run(context.clouds.clone(), source, lease, shutdown.clone())));
     tasks.spawn("watch of nodes", endless(watch_nodes(client, context.nodes.clone(), shutdown.clone())));
     tasks.spawn("events", endless(outlast(working, shutdown.clone(), write_events)));
     Ok(tasks.run(options.patience).await?)

@@ -50,12 +50,7 @@ struct Provider {
 
 impl Provider {
     fn new(harbour: Harbour) -> Provider {
-        let info = ProviderInfo {
-            name: "harbour".to_owned(),
-            id_prefixes: vec!["harbour".to_owned()],
-            region: None,
-            cluster_id: None,
-        };
+        let info = ProviderInfo { name: "harbour".to_owned(), id_prefixes: vec!["harbour".to_owned()] };
         let balancers = LoadBalancerCapabilities {
             tcp: true,
             ip_families: vec![IpFamily::IPv4],

@@ -292,6 +292,18 @@ impl ObjectRef {
         }
     }
 
+    /// The Lease of this name.
+    pub fn lease(namespace: &str, name: &str) -> ObjectRef {
+        ObjectRef {
+            api_version: "coordination.k8s.io/v1".to_owned(),
+            kind: "Lease".to_owned(),
+            namespace: Some(namespace.to_owned()),
+            name: name.to_owned(),
+            uid: String::new(),
+            resource_version: None,
+        }
+    }
+
     /// The same object, in this state.
     pub fn at(self, resource_version: &str) -> ObjectRef {
         ObjectRef { resource_version: Some(resource_version.to_owned()), ..self }

@@ -53,12 +53,7 @@ impl Acme {
             ..InstanceCapabilities::default()
         };
         Ok(Acme {
-            info: ProviderInfo {
-                name: NAME.to_owned(),
-                id_prefixes: vec![NAME.to_owned()],
-                region: None,
-                cluster_id: None,
-            },
+            info: ProviderInfo { name: NAME.to_owned(), id_prefixes: vec![NAME.to_owned()] },
             capabilities: Capabilities { instances: Some(instances), ..Capabilities::default() },
             client: Client::new(config, context)?,
             calls: context.calls.clone(),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    BuildContext, Calls, Capabilities, CloudProvider, Error, ErrorKind, Factory, InstanceCapabilities, Instances,
-    LoadBalancers, ProviderInfo, Reference, Result, Routes,
+    BuildContext, Calls, Capabilities, CloudProvider, Error, ErrorKind, Factory, Facts, InstanceCapabilities,
+    Instances, LoadBalancers, ProviderInfo, Reference, Result, Routes,
 };
 use bowline_config::{Problem, Problems};
 
@@ -22,6 +22,7 @@ const SUMMARY: &str = "a small cloud on this machine, for trying things out and 
 /// The provider for a [`LocalCloud`], in this process or over HTTP.
 pub struct LocalProvider {
     info: ProviderInfo,
+    cluster_id: Option<String>,
     capabilities: Capabilities,
     pub(crate) config: Config,
     pub(crate) client: Client,
@@ -58,18 +59,14 @@ impl LocalProvider {
     }
 
     fn new(client: Client, config: Config, calls: &Calls) -> LocalProvider {
-        let info = ProviderInfo {
-            name: NAME.to_owned(),
-            id_prefixes: vec![config.id_prefix.clone()],
-            region: None,
-            cluster_id: None,
-        };
-        LocalProvider { info, capabilities: capabilities(&config), config, client, calls: calls.clone() }
+        let info = ProviderInfo { name: NAME.to_owned(), id_prefixes: vec![config.id_prefix.clone()] };
+        let capabilities = capabilities(&config);
+        LocalProvider { info, cluster_id: None, capabilities, config, client, calls: calls.clone() }
     }
 
     /// The same, marking what it makes as this cluster's.
     fn of_cluster(mut self, context: &BuildContext<'_>) -> Arc<dyn CloudProvider> {
-        self.info.cluster_id = Some(context.cluster.as_str().to_owned());
+        self.cluster_id = Some(context.cluster.as_str().to_owned());
         Arc::new(self)
     }
 
@@ -135,6 +132,10 @@ impl CloudProvider for LocalProvider {
         self.config.token_file.iter().cloned().collect()
     }
 
+    async fn start(&self) -> Result<Facts> {
+        Ok(Facts { cluster_id: self.cluster_id.clone(), ..Facts::default() })
+    }
+
     async fn check(&self) -> Result<()> {
         // To look for nothing is the least that shows that somebody answers, and answers as this cloud does.
         let reply = self.client.find(&FindRequest::default()).await;
@@ -176,15 +177,13 @@ mod tests {
         (factory.build)(&Surroundings::default().context(file.as_ref(), &ClusterName::from("harbour")))
     }
 
-    #[test]
-    fn the_factories_build_what_the_configuration_says() {
+    #[tokio::test]
+    async fn the_factories_build_what_the_configuration_says() {
         let cloud = LocalCloud::open(crate::CloudOptions { page_size: 7, ..Default::default() }).unwrap();
         for (factory, batch) in [(factory(), 100), (factory_for(cloud), 7)] {
             let plain = build(&factory, None).ok().unwrap();
-            assert_eq!(
-                (plain.info().name.as_str(), plain.info().cluster_id.as_deref()),
-                (factory.name, Some("harbour"))
-            );
+            assert_eq!(plain.info().name, factory.name);
+            assert_eq!(plain.start().await.unwrap().cluster_id.as_deref(), Some("harbour"));
             assert_eq!(plain.info().id_prefixes, ["local"]);
             assert_eq!(plain.capabilities().instances.as_ref().unwrap().batch_lookup, batch);
             let other = build(&factory, Some("idPrefix: other\nlisting: false\n")).ok().unwrap();

@@ -46,7 +46,6 @@ impl OpenStack {
 
     /// What is wrong for good is an error; the rest is said in the log.
     pub(crate) async fn begin(&self) -> Result<()> {
-        self.warn();
         let access = self.session.access().await.map_err(|error| error.during("authenticate"))?;
         for service in [Service::Compute, Service::Network, Service::LoadBalancer, Service::KeyManager] {
             match access.endpoint(service) {
@@ -60,6 +59,7 @@ impl OpenStack {
                 Err(error) => tracing::warn!(%error, "what needs this service will fail"),
             }
         }
+        self.warn();
         Ok(())
     }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    BuildContext, Calls, Capabilities, CloudProvider, ConfigPlace, Factory, Finding, InstanceCapabilities, Instances,
-    LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Quota, Reference, Result, RouteCapabilities, Routes,
-    SyncMetrics,
+    BuildContext, Calls, Capabilities, CloudProvider, ConfigPlace, Factory, Facts, Finding, InstanceCapabilities,
+    Instances, LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Quota, Reference, Result, RouteCapabilities,
+    Routes, SyncMetrics,
 };
 use bowline_config::{Problem, Problems};
 use bowline_core::{IpFamily, ProviderId};
@@ -97,14 +97,7 @@ impl OpenStack {
         user_agents: &[String],
         metrics: Metrics,
     ) -> OpenStack {
-        let region = Some(config.global.region.clone()).filter(|region| !region.is_empty());
-        let info = ProviderInfo {
-            name: NAME.to_owned(),
-            id_prefixes: vec![NAME.to_owned()],
-            region,
-            // upstream: HasClusterID is always true.
-            cluster_id: Some(NAME.to_owned()),
-        };
+        let info = ProviderInfo { name: NAME.to_owned(), id_prefixes: vec![NAME.to_owned()] };
         let capabilities = Capabilities {
             instances: Some(instance_capabilities()),
             load_balancers: config.load_balancer.enabled.then(load_balancer_capabilities),
@@ -224,8 +217,11 @@ impl CloudProvider for OpenStack {
         Some(EVENT_COMPONENT)
     }
 
-    async fn start(&self) -> Result<()> {
-        self.begin().await
+    async fn start(&self) -> Result<Facts> {
+        self.begin().await?;
+        let region = Some(self.config.global.region.clone()).filter(|region| !region.is_empty());
+        // upstream: HasClusterID is always true.
+        Ok(Facts { region, cluster_id: Some(NAME.to_owned()), ..Facts::default() })
     }
 
     async fn check(&self) -> Result<()> {

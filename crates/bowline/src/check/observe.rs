@@ -163,7 +163,7 @@ impl Looked {
             return nodes.into_iter().map(|node| (node, None)).collect();
         }
         let asked: Vec<_> = nodes.iter().map(asked_about).collect();
-        let answers = self.clouds.observe(&asked, Freshness::Now).await;
+        let answers = self.clouds.observe_all(&asked, Freshness::Now).await;
         nodes.into_iter().zip(answers.into_iter().map(Some)).collect()
     }
 }

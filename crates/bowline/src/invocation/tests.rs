@@ -185,7 +185,7 @@ fn what_has_no_effect_in_a_manifest_is_told_once_each() {
 fn what_a_manifest_says_reaches_its_place() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manifests/alibaba-routes.yaml");
     let (settings, _, _) = resolved("cloud-controller-manager", &container(&path)[1..]);
-    assert!(settings.own_credentials && !settings.reach.needs_cluster_id);
+    assert!(settings.own_credentials && !settings.reach.layers.requires_cluster_id);
     assert!(settings.manager.route.is_some() && settings.manager.node_ipam.is_some());
     assert_eq!(settings.serving.https.unwrap().bind_address.to_string(), "127.0.0.1");
     assert_eq!(

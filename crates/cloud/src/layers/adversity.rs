@@ -32,12 +32,7 @@ impl Nasty {
     fn finding(find: impl Fn(&[InstanceRef]) -> Vec<Result<InstanceState>> + Send + Sync + 'static) -> Nasty {
         let instances = InstanceCapabilities { batch_lookup: 2, lookup_by_name: true, ..Default::default() };
         Nasty {
-            info: ProviderInfo {
-                name: "nasty".to_owned(),
-                id_prefixes: vec!["c".to_owned()],
-                region: None,
-                cluster_id: None,
-            },
+            info: ProviderInfo { name: "nasty".to_owned(), id_prefixes: vec!["c".to_owned()] },
             capabilities: Capabilities { instances: Some(instances), ..Capabilities::default() },
             find: Box::new(find),
             list: Box::new(|_| Ok(InstancePage::default())),

@@ -43,9 +43,10 @@ use crate::layers::observe::Metrics;
 use crate::layers::operation::Operation;
 use crate::layers::places::Places;
 use crate::layers::read::Reader;
+use crate::start::Starter;
 use crate::{
-    Applied, Calls, Capabilities, CloudProvider, Error, ErrorKind, Freshness, LoadBalancerCapabilities, LoadBalancers,
-    ProviderInfo, Result, RouteCapabilities, Routes, SyncPurpose,
+    Applied, Calls, Capabilities, CloudProvider, Error, ErrorKind, Facts, Freshness, LoadBalancerCapabilities,
+    LoadBalancers, ProviderInfo, Result, RouteCapabilities, Routes, SyncPurpose,
 };
 
 /// How the layers are set. What concerns single calls is in [`CallPolicy`](crate::CallPolicy).
@@ -55,16 +56,19 @@ pub struct LayerOptions {
     pub dry_run: bool,
     /// How long a question about a machine or a balancer waits for others to be asked along with it.
     pub gather: Duration,
+    /// A cloud that does not mark this cluster's resources does not become ready.
+    pub requires_cluster_id: bool,
 }
 
 impl Default for LayerOptions {
     fn default() -> LayerOptions {
-        LayerOptions { dry_run: false, gather: Duration::from_millis(3) }
+        LayerOptions { dry_run: false, gather: Duration::from_millis(3), requires_cluster_id: false }
     }
 }
 
 /// A provider with all layers around it.
 pub struct Layered {
+    starter: Arc<Starter>,
     provider: Arc<dyn CloudProvider>,
     metrics: Arc<Metrics>,
     dry_run: DryRun,
@@ -91,7 +95,9 @@ impl Layered {
         let reader = Reader::new(Arc::clone(&provider), Arc::clone(&places));
         let cache = Cache::new(reader, options.gather, Arc::clone(&metrics));
         let balancers = Observer::new(Arc::clone(&provider), Arc::clone(&places), options.gather);
+        let starter = Starter::new(name, Arc::clone(&provider), options.requires_cluster_id);
         Layered {
+            starter,
             provider,
             metrics,
             dry_run: DryRun(options.dry_run),
@@ -125,9 +131,24 @@ impl Layered {
         }
     }
 
-    /// What the provider can do.
+    /// What the provider can do, as far as is known: less is left once it has started, if the cloud says so.
     pub fn capabilities(&self) -> &Capabilities {
-        self.provider.capabilities()
+        let left = self.facts().and_then(|facts| facts.capabilities.as_ref());
+        left.unwrap_or_else(|| self.provider.capabilities())
+    }
+
+    /// What the provider learned from its cloud; `None` until it has started.
+    pub fn facts(&self) -> Option<&Facts> {
+        self.starter.facts()
+    }
+
+    /// Starts the provider, unless it has started.
+    pub async fn start(&self) -> Result<()> {
+        self.starter.start().await
+    }
+
+    pub(crate) fn starter(&self) -> &Arc<Starter> {
+        &self.starter
     }
 
     /// Writes are printed, not made.
@@ -137,10 +158,12 @@ impl Layered {
 
     /// Asks the cloud for the least that shows that address, credentials and rights are right.
     pub async fn check(&self) -> Result<()> {
-        self.observed(Operation::Check, self.places.run(Operation::Check, self.provider.check())).await
+        let check = self.places.run(Operation::Check, self.provider.check());
+        self.metrics.observe(Operation::Check, check, |answer| answer.as_ref().err()).await
     }
 
     async fn observed<T>(&self, operation: Operation, question: impl Future<Output = Result<T>>) -> Result<T> {
+        self.starter.ready().await?;
         self.metrics.observe(operation, question, |answer| answer.as_ref().err()).await
     }
 
@@ -149,7 +172,8 @@ impl Layered {
     }
 }
 
-/// A cloud that does not answer is shown and is no ailment of ours: to start again would not help.
+/// A cloud that has not started is not ready. One that does not answer later is shown and is no fault of this process: a
+/// restart would not help.
 impl Part for Layered {
     fn status(&self) -> Value {
         let mut status = self.places.status();
@@ -157,7 +181,14 @@ impl Part for Layered {
         status["callsUnderWay"] = json!(self.calls.under_way());
         status["leftAloneForSeconds"] = json!(self.calls.paused_for().as_millis() as f64 / 1000.0);
         status["dryRun"] = json!(self.is_dry_run());
+        if let (Value::Object(status), Value::Object(start)) = (&mut status, self.starter.status()) {
+            status.extend(start);
+        }
         status
+    }
+
+    fn health(&self) -> std::result::Result<(), String> {
+        self.starter.check().map_err(|error| error.message().to_owned())
     }
 }
 
@@ -168,6 +199,9 @@ impl Layered {
     pub async fn find_instances(&self, asked: &[InstanceRef], freshness: Freshness) -> Vec<Result<InstanceState>> {
         if asked.is_empty() {
             return Vec::new();
+        }
+        if let Err(error) = self.starter.ready().await {
+            return asked.iter().map(|_| Err(error.clone())).collect();
         }
         let question = self.cache.find(asked, freshness);
         self.metrics.observe(Operation::FindInstances, question, |answers| first_error(answers)).await
@@ -199,6 +233,9 @@ impl Layered {
 impl Layered {
     /// What the cloud has for these, as many as there are; one answer per wish, in the same order.
     pub async fn observe_load_balancers(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
+        if let Err(error) = self.starter.ready().await {
+            return wishes.iter().map(|_| Err(error.clone())).collect();
+        }
         let question = self.balancers.observe_all(wishes);
         self.metrics.observe(Operation::ObserveLoadBalancers, question, |answers| first_error(answers)).await
     }

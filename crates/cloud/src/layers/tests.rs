@@ -72,6 +72,7 @@ async fn the_status_shows_how_the_provider_last_answered() {
         (&seen["lastError"]["kind"], &seen["lastError"]["message"]),
         (&"rate_limited".into(), &"test: on order".into())
     );
+    layers.start().await.unwrap();
     assert_eq!(layers.health(), Ok(()), "to start again would not help");
 }
 
@@ -942,7 +943,9 @@ async fn between_a_lookup_and_the_provider_there_are_at_most_ten_functions() {
     let deep = Arc::new(Deep { fake: crowd(1), stacks: Default::default() });
     let registry = prometheus::Registry::new();
     let clouds = crate::Clouds::around([Arc::clone(&deep) as _], &LayerOptions::default(), &registry);
-    assert!(clouds.observe(&ids(0..1), Freshness::Now).await[0].is_ok());
+    clouds.start().await;
+    let answers: Vec<_> = futures::StreamExt::collect(clouds.observe(&ids(0..1), Freshness::Now)).await;
+    assert!(answers[0].1.is_ok(), "{answers:?}");
     let stacks = deep.stacks.lock().unwrap().clone();
     let (caller, reader) = (&stacks[0], &stacks[stacks.len() - 1]);
     // On the caller's side, what decides where the answer comes from does not lead to the provider.

@@ -58,7 +58,7 @@ fn pod_cidrs(ranges: &[IpNet]) -> FieldChange {
 /// One read of all machines, and what their ranges mean for their Nodes.
 async fn with_clouds(items: &mut Items, allocator: &mut Allocator, nodes: &[&Arc<Node>], clouds: &Clouds, lead: Lead) {
     let questions: Vec<_> = nodes.iter().map(|node| InstanceRef::of(node)).collect();
-    let answers = clouds.observe(&questions, Freshness::Now).await;
+    let answers = clouds.observe_all(&questions, Freshness::Now).await;
     if lead == Lead::Cluster {
         nodes.iter().zip(&answers).for_each(|(node, answer)| keep_for(allocator, node, answer));
     }

@@ -52,7 +52,7 @@ async fn initialisation(items: &mut Items, nodes: &[Arc<Node>], clouds: &Clouds)
     let is_asked = |node: &&Arc<Node>| !node.is_hands_off() && (node.is_uninitialized() || node.provider_id.is_some());
     let asked: Vec<_> = nodes.iter().filter(is_asked).collect();
     let questions: Vec<_> = asked.iter().map(|node| InstanceRef::of(node)).collect();
-    for (node, answer) in asked.into_iter().zip(clouds.observe(&questions, FRESHNESS).await) {
+    for (node, answer) in asked.into_iter().zip(clouds.observe_all(&questions, FRESHNESS).await) {
         sighted(items.of(node), node, answer);
     }
     for node in nodes.iter().filter(|node| !node.is_hands_off() && !node.is_uninitialized()) {
@@ -160,7 +160,7 @@ async fn ask(
     freshness: Freshness,
 ) -> Vec<lifecycle::Answer> {
     let questions: Vec<_> = nodes.iter().map(|node| InstanceRef::of(node)).collect();
-    let sightings = clouds.observe(&questions, freshness).await;
+    let sightings = clouds.observe_all(&questions, freshness).await;
     let answer = |(node, sighting): (&Arc<Node>, Result<Sighting, Error>)| {
         if let Err(error) = &sighting
             && error.seen().is_none()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bowline_cloud::{Error, Freshness, Sighting};
 use bowline_core::{Address, InstanceRef, Node, addresses};
 use bowline_runtime::Shutdown;
-use futures::stream::{self, StreamExt as _};
+use futures::stream::StreamExt as _;
 use tracing::Instrument as _;
 
 use super::Shared;
@@ -32,24 +32,26 @@ async fn pass(shared: &Shared, shutdown: &Shutdown) {
     let questions: Vec<_> = nodes.iter().map(|node| InstanceRef::of(node)).collect();
     let freshness = Freshness::Within(FRESHNESS.min(shared.options.status_period / 2));
     // A read may be given up at shutdown; the writes after it may not.
-    let Some(answers) = shutdown.or(shared.context.clouds.observe(&questions, freshness)).await else { return };
+    let answers = shared.context.clouds.observe(&questions, freshness).take_until(shutdown.requested());
     let mut failures = Failures::default();
-    let mut outdated = Vec::new();
-    for (node, answer) in nodes.into_iter().zip(answers) {
-        match decide(&node, answer) {
-            Ok(Some(wanted)) => outdated.push((node, wanted)),
-            Ok(None) => {}
-            Err(error) => failures.add(&node, error),
-        }
-    }
-    failures.log();
-    stream::iter(outdated)
+    let outdated = answers.filter_map(|(index, answer)| {
+        let decided = nodes.get(index).and_then(|node| match decide(node, answer) {
+            Ok(wanted) => Some((node.clone(), wanted?)),
+            Err(error) => {
+                failures.add(node, error);
+                None
+            }
+        });
+        std::future::ready(decided)
+    });
+    outdated
         .for_each_concurrent(shared.options.status_concurrency.max(1), |(node, wanted)| async move {
             if !shutdown.is_requested() {
                 write(shared, &node, &wanted).instrument(spans::sync(super::NAME, &node.name)).await;
             }
         })
         .await;
+    failures.log();
 }
 
 /// Initialised, and known to belong to a provider: a Node without provider ID is looked for by name only while it is

@@ -15,6 +15,7 @@ use tracing::Instrument as _;
 
 use super::Shared;
 use super::memory::LAG;
+use crate::lanes::Lanes;
 use crate::outcome::Outcome;
 use crate::spans;
 
@@ -32,7 +33,7 @@ const GATHER: Duration = Duration::from_millis(100);
 /// that a thousand Nodes that come fifty in a second are worth ten reads, not a hundred.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How many batches may be under way: enough to read for the next while the last is being written, few enough that a Node
+/// How many batches may be under way for each cloud: enough to read for the next while the last is being written, few enough that a Node
 /// that somebody waits for does not stand behind thousands.
 const BATCHES: usize = 4;
 
@@ -50,15 +51,15 @@ const DECLINED_PAUSE: Duration = Duration::from_secs(60);
 /// Works until shutdown is requested, and then finishes what is in hand.
 pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
     let tasks = TaskTracker::new();
-    let batches = Arc::new(tokio::sync::Semaphore::new(BATCHES));
+    let lanes = Lanes::new(&shared.context.clouds, BATCHES);
     while let Some(batch) = shutdown.or(gather(shared)).await {
-        let Some(Ok(permit)) = shutdown.or(batches.clone().acquire_owned()).await else { break };
-        let shared = shared.clone();
-        let shutdown = shutdown.clone();
-        tasks.spawn(async move {
-            sync(&shared, batch, &shutdown).instrument(spans::pass(super::NAME)).await;
-            drop(permit);
-        });
+        for (places, batch) in lanes.split(batch, |work| shared.context.nodes.get(work.key().as_str())) {
+            let (shared, shutdown) = (shared.clone(), shutdown.clone());
+            tasks.spawn(async move {
+                let Some(Ok(_place)) = shutdown.or(places.acquire_owned()).await else { return };
+                sync(&shared, batch, &shutdown).instrument(spans::pass(super::NAME)).await;
+            });
+        }
     }
     shared.queue.shut_down();
     tasks.close();
@@ -103,18 +104,23 @@ async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) 
     tokio::join!(sync_uninitialized(shared, asked, shutdown), sync_labels(shared, labelled));
 }
 
-/// Asks the cloud about all of these at once, and initialises each.
+/// Asks the cloud about all of these at once, and initialises each as soon as its answer is there.
 async fn sync_uninitialized(shared: &Shared, nodes: Vec<(Work<NodeName>, Arc<Node>)>, shutdown: &Shutdown) {
     if nodes.is_empty() {
         return;
     }
     let questions: Vec<_> = nodes.iter().map(|(_, node)| InstanceRef::of(node)).collect();
-    // A read may be given up at shutdown: nothing has been written for these Nodes yet.
-    let Some(answers) = shutdown.or(shared.context.clouds.observe(&questions, FRESHNESS)).await else { return };
-    shared.queue.got_on();
+    let mut nodes: Vec<_> = nodes.into_iter().map(Some).collect();
+    // A read may be given up at shutdown: nothing has been written for the Nodes that it is about.
+    let answers = shared.context.clouds.observe(&questions, FRESHNESS).take_until(shutdown.requested());
+    let answered = answers.filter_map(|(index, answer)| {
+        shared.queue.got_on();
+        let node = nodes.get_mut(index).and_then(Option::take);
+        std::future::ready(node.map(|(work, node)| (work, node, answer)))
+    });
     // Not all at once and held back by the permits alone: a write under way takes some kilobytes.
-    stream::iter(nodes.into_iter().zip(answers))
-        .for_each_concurrent(shared.options.concurrency.max(1), |((work, node), answer)| async move {
+    answered
+        .for_each_concurrent(shared.options.concurrency.max(1), |(work, node, answer)| async move {
             let work = async {
                 let outcome = sync_answer(shared, &node, answer, shutdown).await;
                 shared.tries().settle(&work, outcome);

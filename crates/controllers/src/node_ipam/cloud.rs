@@ -11,13 +11,13 @@ use bowline_kube::{EventType, WriteError};
 use bowline_runtime::{Priority, Shutdown, Work};
 use futures::stream::{self, StreamExt as _};
 use ipnet::IpNet;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
 use super::allocate::{clear_up, give, say, write};
 use super::book::Reservation;
 use super::{AllocatorType, Shared, WRITERS};
+use crate::lanes::Lanes;
 use crate::outcome::Outcome;
 use crate::panics::pass_on_panic;
 use crate::spans;
@@ -25,7 +25,7 @@ use crate::spans;
 /// The most Nodes that one read is made for.
 const BATCH: usize = 1000;
 
-/// How many batches may be under way.
+/// How many batches may be under way for each cloud.
 const BATCHES: usize = 4;
 
 /// How long Nodes wait for more: machines that boot together register within moments of each other.
@@ -49,17 +49,18 @@ pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
 
 async fn work(shared: &Arc<Shared>, shutdown: &Shutdown) {
     let mut tasks = JoinSet::new();
-    let batches = Arc::new(Semaphore::new(BATCHES));
+    let lanes = Lanes::new(&shared.context.clouds, BATCHES);
     while let Some(batch) = shutdown.or(gather(shared)).await {
-        let Some(Ok(permit)) = shutdown.or(batches.clone().acquire_owned()).await else { break };
-        let (shared, shutdown) = (shared.clone(), shutdown.clone());
         while let Some(ended) = tasks.try_join_next() {
             pass_on_panic(ended);
         }
-        tasks.spawn(async move {
-            sync(&shared, batch, &shutdown).await;
-            drop(permit);
-        });
+        for (places, batch) in lanes.split(batch, |work| shared.context.nodes.get(work.key().as_str())) {
+            let (shared, shutdown) = (shared.clone(), shutdown.clone());
+            tasks.spawn(async move {
+                let Some(Ok(_place)) = shutdown.or(places.acquire_owned()).await else { return };
+                sync(&shared, batch, &shutdown).await;
+            });
+        }
     }
     shared.queue.shut_down();
     while let Some(ended) = tasks.join_next().await {
@@ -98,7 +99,7 @@ async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) 
     }
     let questions: Vec<_> = asked.iter().map(|(_, node)| InstanceRef::of(node)).collect();
     // A read may be given up at shutdown: nothing has been written for these Nodes yet.
-    let Some(answers) = shutdown.or(shared.context.clouds.observe(&questions, FRESHNESS)).await else { return };
+    let Some(answers) = shutdown.or(shared.context.clouds.observe_all(&questions, FRESHNESS)).await else { return };
     shared.queue.got_on();
     asked.iter().zip(&answers).for_each(|((_, node), answer)| keep_for(shared, node, answer));
     stream::iter(asked.into_iter().zip(answers))

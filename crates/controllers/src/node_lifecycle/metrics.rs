@@ -68,7 +68,7 @@ impl Metrics {
     }
 
     /// What is held back now; what was held back before and is not any more vanishes.
-    pub(super) fn held(&self, held: &[Held]) {
+    pub(super) fn held<'a>(&self, held: impl Iterator<Item = &'a Held>) {
         self.held.reset();
         for held in held {
             self.held.with_label_values(&[&*held.provider, held.doubt.word()]).inc();

@@ -10,13 +10,16 @@
 //!                                             └──► conclude ──► deletions, and Nodes that are held back
 //! ```
 //!
+//! Each cloud has a loop of its own, and so has what belongs to none, so that a cloud that hangs holds up no Node of another.
+//!
 //! Both decisions are pure functions of `bowline_core::lifecycle`, where the rules stand.
 
 mod apply;
 mod metrics;
 mod pace;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bowline_cloud::{Clouds, Error, ErrorKind, Freshness, Nobody, Seen, Sighting};
@@ -24,7 +27,8 @@ use bowline_core::lifecycle::{self, Answer, Fleet, Glance, Held, Look, Memory, M
 use bowline_core::{InstanceRef, InstanceState, Node, NodeName};
 use bowline_kube::{Change, Cluster, EventSink, EventSource, EventType, ObjectRef, Right};
 use bowline_runtime::{Heartbeat, Kind, Part, Shutdown};
-use futures::future::join;
+use futures::future::{join, join_all};
+use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::Context;
@@ -77,8 +81,19 @@ pub struct NodeLifecycleController {
     events: EventSource,
     metrics: Metrics,
     complaints: Arc<Complaints<NodeName>>,
-    look: Heartbeat,
+    loops: Vec<Loop>,
+    /// Nodes that are held back, of each loop.
+    held: Mutex<HashMap<Owner, Vec<Held>>>,
     activity: Activity,
+}
+
+/// The cloud that owns a Node; `None` for what belongs to none.
+type Owner = Option<Arc<str>>;
+
+/// The Nodes of one owner.
+struct Loop {
+    owner: Owner,
+    look: Heartbeat,
 }
 
 impl NodeLifecycleController {
@@ -90,11 +105,16 @@ impl NodeLifecycleController {
                 complaints.forget(&node.name);
             }
         });
-        let look = Heartbeat::new();
-        let parts: [(Kind, String, Arc<dyn Part>); 1] = [(Kind::Controller, "look".to_owned(), Arc::new(look.clone()))];
+        let owners = context.clouds.iter().map(|cloud| Some(cloud.name().clone())).chain([None]);
+        let loops: Vec<_> = owners.map(|owner| Loop { owner, look: Heartbeat::new() }).collect();
+        let parts = loops.iter().map(|Loop { owner, look }| {
+            let name = owner.as_ref().map_or("look".to_owned(), |owner| format!("look-{owner}"));
+            (Kind::Controller, name, Arc::new(look.clone()) as Arc<dyn Part>)
+        });
         Ok(NodeLifecycleController {
             activity: Activity::new(&context, NAME, "cloud-node-lifecycle", parts),
-            look,
+            loops,
+            held: Mutex::default(),
             events: context.events.source(NAME),
             metrics: Metrics::register(&context.metrics)?,
             complaints,
@@ -108,21 +128,31 @@ impl NodeLifecycleController {
     /// It waits for the store, unlike upstream (INF-3): the share of Nodes that may go is reckoned from all of them.
     pub async fn run(self, shutdown: Shutdown) {
         let _running = self.activity.runs();
-        let (mut memory, mut pace) = (Memory::default(), Pace::default());
-        let mut turn = shutdown.or(self.context.nodes.synced()).await;
-        while turn.is_some() {
-            self.look.works();
-            let timer = self.metrics.pass_duration.start_timer();
-            self.pass(&mut memory, &mut pace, &shutdown).instrument(spans::pass(NAME)).await;
-            timer.observe_duration();
-            self.look.rests(self.options.monitor_period);
-            turn = shutdown.or(tokio::time::sleep(self.options.monitor_period)).await;
+        if shutdown.or(self.context.nodes.synced()).await.is_some() {
+            join_all(self.loops.iter().map(|each| self.watch(each, &shutdown))).await;
         }
     }
 
-    /// One look at all Nodes (LIFE-2).
-    async fn pass(&self, memory: &mut Memory, pace: &mut Pace, shutdown: &Shutdown) {
-        let fleet = self.fleet();
+    /// Looks at the Nodes of one owner until shutdown is requested.
+    async fn watch(&self, Loop { owner, look }: &Loop, shutdown: &Shutdown) {
+        let (mut memory, mut pace) = (Memory::default(), Pace::default());
+        loop {
+            look.works();
+            let begin = Instant::now();
+            self.pass(owner, &mut memory, &mut pace, shutdown).instrument(spans::pass(NAME)).await;
+            if owner.is_some() {
+                self.metrics.pass_duration.observe(begin.elapsed().as_secs_f64());
+            }
+            look.rests(self.options.monitor_period);
+            if shutdown.or(tokio::time::sleep(self.options.monitor_period)).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// One look at all Nodes of an owner (LIFE-2).
+    async fn pass(&self, owner: &Owner, memory: &mut Memory, pace: &mut Pace, shutdown: &Shutdown) {
+        let fleet = self.fleet(owner);
         let questions = fleet.questions();
         self.untaint(&questions.untaint, shutdown).await;
         let [new, known] = pace.groups(questions.ask, self.options.monitor_period);
@@ -137,23 +167,25 @@ impl NodeLifecycleController {
             let Some(answers) = shutdown.or(self.ask(&verdict.look, Freshness::Now)).await else { return };
             let look = Look::past_every_cache(verdict.look.iter().zip(answers));
             // Reading took time, in which a Node may have become Ready.
-            let fleet = self.fleet();
+            let fleet = self.fleet(owner);
             let conclusion = lifecycle::conclude(&fleet, &look, memory, &self.options.policy, self.now());
             self.delete(&conclusion.delete, shutdown).await;
             held.extend(conclusion.held);
         }
-        self.tell_held(&held);
+        self.tell_held(owner, held);
     }
 
-    /// All Nodes, and whose they are.
-    fn fleet(&self) -> Fleet {
-        fleet(self.context.nodes.all(), &self.context.clouds, &self.options)
+    /// The Nodes of this owner.
+    fn fleet(&self, owner: &Owner) -> Fleet {
+        let (clouds, options) = (&self.context.clouds, &self.options);
+        let nodes = self.context.nodes.all().into_iter().filter(|node| owner_of(node, clouds, options) == *owner);
+        fleet(nodes, clouds, options)
     }
 
     /// Asks about these machines (LIFE-5, LIFE-7): one read says whether they exist and whether they run.
     async fn ask(&self, nodes: &[Arc<Node>], freshness: Freshness) -> Vec<Answer> {
         let questions: Vec<_> = nodes.iter().map(|node| InstanceRef::of(node)).collect();
-        let sightings = self.context.clouds.observe(&questions, freshness).await;
+        let sightings = self.context.clouds.observe_all(&questions, freshness).await;
         nodes.iter().zip(sightings).map(|(node, sighting)| self.answer(node, sighting)).collect()
     }
 
@@ -195,9 +227,12 @@ impl NodeLifecycleController {
     }
 
     /// Nodes that are kept although their machines are gone: operators are told of those that time alone does not settle.
-    fn tell_held(&self, held: &[Held]) {
-        self.metrics.held(held);
-        for held in held.iter().filter(|held| held.doubt.needs_operator()) {
+    fn tell_held(&self, owner: &Owner, held: Vec<Held>) {
+        let mut all = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(owner.clone(), held);
+        self.metrics.held(all.values().flatten());
+        let held = all.get(owner).into_iter().flatten();
+        for held in held.filter(|held| held.doubt.needs_operator()) {
             let Some(node) = self.context.nodes.get(held.node.as_str()).filter(|node| node.uid == held.uid) else {
                 continue;
             };
@@ -210,13 +245,16 @@ impl NodeLifecycleController {
 
 /// These Nodes, and whose they are.
 pub(crate) fn fleet(nodes: impl IntoIterator<Item = Arc<Node>>, clouds: &Clouds, options: &Options) -> Fleet {
-    let owner = |node: &Node| match &node.provider_id {
+    Fleet::new(nodes, |node| owner_of(node, clouds, options))
+}
+
+fn owner_of(node: &Node, clouds: &Clouds, options: &Options) -> Owner {
+    match &node.provider_id {
         Some(id) => clouds.owner(id).map(|cloud| cloud.name().clone()),
         // Which cloud a Node of nobody counts against is a convention: the first that was asked.
         None if options.delete_unclaimed => clouds.iter().next().map(|cloud| cloud.name().clone()),
         None => None,
-    };
-    Fleet::new(nodes, owner)
+    }
 }
 
 /// What it means for a Node that its cloud said this of its machine.

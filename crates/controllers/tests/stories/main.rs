@@ -29,6 +29,7 @@ mod service_slow;
 mod service_trouble;
 mod services;
 mod shipyard;
+mod starting;
 mod status;
 mod world;
 mod wrappers;

@@ -250,7 +250,7 @@ impl CloudProvider for Modest {
         self.provider.routes()
     }
 
-    async fn start(&self) -> Result<()> {
+    async fn start(&self) -> Result<bowline_cloud::Facts> {
         self.provider.start().await
     }
 
