@@ -51,7 +51,7 @@ impl Proxies {
             let hosts: Vec<_> = of_port.map(|(host, _)| *host).collect();
             Matcher::builder().http(&http).https(&https).no(hosts.join(",")).build()
         };
-        let ports = exceptions.iter().filter_map(|(_, port)| Some((*port)?)).map(|port| (port, matcher(Some(port))));
+        let ports = exceptions.iter().filter_map(|(_, port)| *port).map(|port| (port, matcher(Some(port))));
         Ok(Proxies(Some(Arc::new(Rules { anywhere: matcher(None), ports: ports.collect() }))))
     }
 

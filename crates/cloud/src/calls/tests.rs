@@ -66,7 +66,7 @@ async fn only_a_throttled_or_unavailable_call_is_repeated() {
 async fn a_write_that_is_not_idempotent_is_not_repeated_while_its_outcome_is_unknown() {
     let lost = error(ErrorKind::Unavailable).unanswered();
     for (call, attempts) in [(LIST, 2), (DELETE, 2), (CREATE, 1)] {
-        let (outcome, made) = fail(&gate(CallPolicy::default()), call, &[lost.clone()]).await;
+        let (outcome, made) = fail(&gate(CallPolicy::default()), call, std::slice::from_ref(&lost)).await;
         assert_eq!((outcome.is_ok(), made), (attempts == 2, attempts), "{call:?}");
     }
     let (outcome, made) = fail(&gate(CallPolicy::default()), CREATE, &[after(1), error(ErrorKind::Unavailable)]).await;
@@ -218,7 +218,8 @@ async fn a_write_in_hand_is_given_up_when_the_lease_is_over_and_not_repeated() {
 async fn each_attempt_is_counted_under_the_name_of_the_cloud() {
     let registry = prometheus::Registry::new();
     let (a, b) = (gate(CallPolicy::default()), gate(CallPolicy::default()));
-    (a.named("a", &registry), b.named("b", &registry));
+    a.named("a", &registry);
+    b.named("b", &registry);
     a.named("a", &prometheus::Registry::new());
     fail(&a, LIST, &vec![error(ErrorKind::Unavailable); 2]).await.0.unwrap();
     fail(&b, CREATE, &[error(ErrorKind::PermissionDenied)]).await.0.unwrap_err();

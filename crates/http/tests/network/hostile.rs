@@ -34,8 +34,7 @@ async fn server(head: &'static str, body: Body) -> String {
 }
 
 async fn answer(mut stream: TcpStream, head: &str, body: Body) -> std::io::Result<()> {
-    let mut request = [0; 4096];
-    stream.read(&mut request).await?;
+    let _ = stream.read(&mut [0; 4096]).await?;
     stream.write_all(format!("HTTP/1.1 {head}\r\n\r\n").as_bytes()).await?;
     match body {
         Body::Whole(bytes) => stream.write_all(&bytes).await,
