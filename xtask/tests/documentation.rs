@@ -207,7 +207,7 @@ fn two_files_outside_its_folder_name_a_provider() {
         let text = fs::read_to_string(path).unwrap();
         !allowed.contains(path) && names.iter().any(|name| text.contains(name))
     });
-    assert_eq!(named.collect::<Vec<_>>(), [&PathBuf::new(); 0]);
+    assert_eq!(named.collect::<Vec<_>>(), Vec::<&PathBuf>::new());
 }
 
 /// All providers are one entry of the map, and so are their simulators, so that a new one needs no edit there; the local one

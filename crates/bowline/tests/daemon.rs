@@ -431,7 +431,10 @@ fn bad_input_ends_it_with_one_before_anything_starts() {
         (&[local, &folder], &["is a folder; name a file in it"]),
         (&[local, &binary], &["binary.yaml:2: is not UTF-8 text"]),
         (&[local, &config("typo.yaml", "idPrefx: a\n")], &["typo.yaml:2: idPrefx", "did you mean idPrefix?"]),
-        (&[local, &config("type.yaml", "listing: perhaps\n")], &["type.yaml:2: listing: expected true or false"]),
+        (
+            &[local, &config("type.yaml", "listing: perhaps\n")],
+            &["type.yaml:2: listing", "\"perhaps\" is neither true nor false"],
+        ),
         (&[local, &config("yaml.yaml", "idPrefix: [a\n")], &["yaml.yaml:2"]),
         (&[local, "--knots=8"], &["--knots: there is no such flag"]),
         (&[local, "--cloud-qsp=8"], &["--cloud-qsp: there is no such flag; did you mean --cloud-qps?"]),

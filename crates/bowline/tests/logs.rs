@@ -308,7 +308,7 @@ async fn a_collector_gets_what_was_done() {
     let calls = within_it("cloud");
     assert!(calls.iter().any(|call| call["parentSpanId"] == of_service["spanId"]), "{calls:?}");
     assert!(calls.iter().all(|call| attribute(call, "cloud").as_deref() == Some("local") && call["kind"] == 3));
-    assert!(!within_it("attempt").is_empty(), "each question has an attempt");
+    assert!(!within_it("call").is_empty(), "each operation makes a call");
     let writes = within_it("write");
     assert!(
         writes.iter().any(|write| attribute(write, "resource").as_deref() == Some("services/status")),

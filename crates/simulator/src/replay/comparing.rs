@@ -109,11 +109,11 @@ impl Comparison<'_> {
 
 impl Rules {
     fn is_own(&self, place: &str, field: &str) -> bool {
-        let is_meant = |own: &&str| match own.strip_prefix('.') {
+        let is_meant = |own: &&'static str| match own.strip_prefix('.') {
             Some(_) => place == *own,
             None => *own == field || own.contains('.') && place.ends_with(own),
         };
-        self.own.iter().any(|own| is_meant(own))
+        self.own.iter().any(is_meant)
     }
 
     /// A message without the parts that differ every time: IDs, addresses, and what follows one of `prose_ends`.
