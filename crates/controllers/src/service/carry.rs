@@ -134,6 +134,11 @@ impl Pass<'_> {
             match cloud.layers().apply_load_balancer(&sight.wish.key, &step).await {
                 Ok(applied) => last = applied_one(sight, applied, job),
                 Err(error) if error.leaves_out(&step) => job.refuse(step, &error),
+                Err(error) if job.observes_after(&step, &error) => {
+                    tracing::debug!(cloud = %cloud.name(), %error, "looking for what may have been created");
+                    sight.plan.problems.clear();
+                    return Ok(Applied::Done);
+                }
                 Err(error) => {
                     steps.push_front(step);
                     return Err(leave(sight, steps, error, job));

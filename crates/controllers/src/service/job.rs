@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Cloud, Error};
-use bowline_core::{LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Notice, Operation, Plan, Step};
+use bowline_core::{LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Notice, Operation, Plan, Step, Verb};
 use tokio::time::Instant;
 
 use super::Reason;
@@ -53,6 +53,8 @@ pub(super) struct Job {
     began: Instant,
     /// Anything was written to the cloud.
     pub(super) changed: bool,
+    /// A create step of this work had no answer, and the cloud was observed because of that.
+    has_looked_for_unanswered: bool,
     /// Steps that the cloud has refused and that can be done without, each with what is told of it.
     refused: Vec<(Step, Notice)>,
     rest: Option<Rest>,
@@ -77,6 +79,7 @@ impl Job {
                 reason,
                 began: Instant::now(),
                 changed: false,
+                has_looked_for_unanswered: false,
                 refused: Vec::new(),
                 rest: None,
                 annotations: BTreeMap::new(),
@@ -92,6 +95,13 @@ impl Job {
     /// How long it has taken so far.
     pub(super) fn took(&self) -> Duration {
         self.began.elapsed()
+    }
+
+    /// Whether to observe the cloud in place of failing: the step creates something, and the outcome of its call is unknown.
+    /// Once only, so that a cloud which answers no write does not occupy the worker.
+    pub(super) fn observes_after(&mut self, step: &Step, error: &Error) -> bool {
+        let is_unclear = step.verb == Verb::Create && error.is_unanswered();
+        is_unclear && !std::mem::replace(&mut self.has_looked_for_unanswered, true)
     }
 
     /// What the Service's annotations are to say.
