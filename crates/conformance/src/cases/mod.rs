@@ -55,6 +55,9 @@ macro_rules! case {
 
 static CASES: &[Case] = &[
     case!(provider::capabilities_match_traits, []),
+    case!(provider::start_may_come_again, []),
+    case!(provider::start_tells_why_it_fails, []),
+    case!(provider::facts_only_lower_capabilities, []),
     case!(provider::check_asks_the_cloud, []),
     case!(provider::prefix_is_owned, [Has(Instances)]),
     case!(habits::foreign_404_is_no_answer, []),

@@ -1,6 +1,6 @@
 //! Rules about the provider as a whole.
 
-use bowline_cloud::ErrorKind;
+use bowline_cloud::{CloudProvider, ErrorKind, Facts};
 
 use crate::bench::Trouble;
 use crate::scene::{Scene, Verdict, broken, of, require};
@@ -31,6 +31,53 @@ pub(super) async fn capabilities_match_traits(scene: &Scene) -> Verdict {
     require(numbers.batch_lookup >= 1, || "batch_lookup is 0: nothing could be asked for".to_owned())?;
     require(numbers.max_parallel >= 1, || "max_parallel is 0: no call could be made".to_owned())?;
     require(numbers.list_page != Some(0), || "list_page is 0: a listing would never end".to_owned())
+}
+
+/// Starts the provider on a sound cloud.
+async fn start(provider: &dyn CloudProvider) -> Verdict<Facts> {
+    provider.start().await.or_else(|error| broken(format!("the start on a sound cloud fails: {error}")))
+}
+
+pub(super) async fn start_may_come_again(scene: &Scene) -> Verdict {
+    let first = start(scene.provider()).await?;
+    for _ in 0..2 {
+        let next = start(scene.provider()).await?;
+        require(next == first, || format!("the facts were {first:?}, and are {next:?} at the next start"))?;
+    }
+    let Some(hands) = scene.bench().balancers() else { return Ok(()) };
+    let writes = hands.writes().await.unwrap_or_default();
+    require(writes == 0, || format!("three starts made {writes} writing calls"))
+}
+
+pub(super) async fn start_tells_why_it_fails(scene: &Scene) -> Verdict {
+    let table = [
+        (Trouble::Unauthenticated, ErrorKind::Unauthenticated),
+        (Trouble::Forbidden, ErrorKind::PermissionDenied),
+        (Trouble::Broken, ErrorKind::Unavailable),
+    ];
+    for (trouble, kind) in table {
+        scene.trouble(trouble).await?;
+        // A start that asks the cloud for nothing succeeds all the same.
+        if let Err(error) = scene.bench().restarted().await.start().await {
+            require(error.kind() == kind, || format!("{trouble:?} is {:?}: {error}", error.kind()))?;
+        }
+    }
+    scene.mend().await;
+    start(&*scene.bench().restarted().await).await.map(drop)
+}
+
+pub(super) async fn facts_only_lower_capabilities(scene: &Scene) -> Verdict {
+    let facts = start(scene.provider()).await?;
+    let (claimed, Some(left)) = (scene.provider().capabilities(), facts.capabilities) else { return Ok(()) };
+    let table = [
+        ("instances", claimed.instances.is_some(), left.instances.is_some()),
+        ("load balancers", claimed.load_balancers.is_some(), left.load_balancers.is_some()),
+        ("routes", claimed.routes.is_some(), left.routes.is_some()),
+    ];
+    for (what, claimed, left) in table {
+        require(claimed || !left, || format!("{what}: not claimed, and yet left by the facts"))?;
+    }
+    Ok(())
 }
 
 pub(super) async fn check_asks_the_cloud(scene: &Scene) -> Verdict {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    Applied, Capabilities, CloudProvider, Error, ErrorKind, Identity, InstancePage, Instances, LoadBalancers,
+    Applied, Capabilities, CloudProvider, Error, ErrorKind, Facts, Identity, InstancePage, Instances, LoadBalancers,
     PageToken, ProviderInfo, Result, Routes,
 };
 use bowline_core::annotations::LoadBalancerSettings;
@@ -40,6 +40,7 @@ pub(crate) enum Break {
     Claims(fn(&mut Capabilities)),
     /// Every error of every call.
     Error(fn(Error) -> Error),
+    Start(for<'a> fn(&'a Broken) -> BoxFuture<'a, Result<Facts>>),
     Check(for<'a> fn(&'a Broken) -> BoxFuture<'a, Result<()>>),
     /// Every question about a machine.
     Asked(fn(&mut InstanceRef)),
@@ -111,6 +112,7 @@ pub(crate) struct Memory {
     /// The last desired state of each Service.
     pub(crate) wishes: BTreeMap<String, LoadBalancerWish>,
     pub(crate) under_way: usize,
+    pub(crate) starts: u64,
 }
 
 pub(crate) struct Broken {
@@ -259,6 +261,10 @@ impl CloudProvider for Broken {
 
     fn routes(&self) -> Option<&dyn Routes> {
         self.real.routes().map(|_| self as &dyn Routes)
+    }
+
+    async fn start(&self) -> Result<Facts> {
+        call!(self, Start(), self.real.start())
     }
 
     async fn check(&self) -> Result<()> {

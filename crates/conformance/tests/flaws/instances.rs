@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use bowline_cloud::{ErrorKind, Identity, InstancePage, PageToken, Result, Retry, Seen};
+use bowline_cloud::{
+    Capabilities, ErrorKind, Facts, Identity, InstancePage, PageToken, Result, Retry, RouteCapabilities, Seen,
+};
 use bowline_core::{InstanceRef, InstanceState, ProviderId};
 
 use crate::broken::Break::{
-    Asked, Assign, Check, Claims, Config, Error, Find, Found, Identity as Identify, Instance, List,
+    Asked, Assign, Check, Claims, Config, Error, Find, Found, Identity as Identify, Instance, List, Start,
 };
 use crate::broken::{Broken, Flaw, fails, flaws, later};
 
@@ -156,6 +158,24 @@ flaws! {
         }));
     "forgets the delay", [throttling_carries_its_delay balancer_throttling_carries_its_delay route_faults_are_told],
         Error(|error| error.retry(Retry::Backoff));
+    "starts with other facts each time", [start_may_come_again],
+        Start(later!(|it| {
+            let mut memory = it.memory();
+            memory.starts += 1;
+            Ok(Facts { region: Some(memory.starts.to_string()), ..Facts::default() })
+        }));
+    "takes refused credentials for a cloud that is down", [start_tells_why_it_fails],
+        Start(later!(|it| {
+            let checked = it.call().await;
+            let down = |error: bowline_cloud::Error| bowline_cloud::Error::new(ErrorKind::Unavailable, "start", error.message());
+            checked.map(|()| Facts::default()).map_err(down)
+        }));
+    "has more after its start than it claims", [facts_only_lower_capabilities],
+        Claims(|capabilities| capabilities.routes = None),
+        Start(later!(|_it| {
+            let capabilities = Capabilities { routes: Some(RouteCapabilities::default()), ..Capabilities::default() };
+            Ok(Facts { capabilities: Some(capabilities), ..Facts::default() })
+        }));
     "checks nothing", [check_asks_the_cloud], Check(later!(|_it| { Ok(()) }));
     "claims routes and has none", [capabilities_match_traits],
         Config(|config| config.routes.enabled = false),
