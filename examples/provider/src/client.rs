@@ -74,7 +74,7 @@ impl ErrorDecoder for Errors {
 impl Client {
     pub(crate) fn new(config: &Config, context: &BuildContext<'_>) -> std::result::Result<Client, Problems> {
         let http = bowline_http::Client::from_environment(context.environment, TIMEOUT)?;
-        let token = Bearer::new(&config.token.as_str().into());
+        let token = Bearer::new(&config.token);
         let token = token.map_err(|error| Problem::flag("cloud-config", error.to_string()))?;
         let api = Api::new(http, context.calls, "servers").base(&config.endpoint).authorize(token).errors(Errors);
         Ok(Client { api })

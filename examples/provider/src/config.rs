@@ -1,14 +1,14 @@
 //! The provider's `--cloud-config`.
 
 use bowline_config::table::{Format, Section, Table, Unknown, keys};
-use bowline_config::{ConfigFile, Environment, Problem, Problems};
+use bowline_config::{ConfigFile, Environment, Problem, Problems, Secret};
 
 keys! {
-    /// Where the cloud is, and who we are.
+    /// Endpoint and credentials.
     #[derive(Debug, Clone)]
     pub struct Config {
-        endpoint: String = "endpoint", "", "`http://HOST:PORT`. Required.";
-        token: String = "token", "", "The token of the account. Required.";
+        endpoint: String = "endpoint", "", "Base URL of the API, `http://HOST:PORT`. Required.";
+        token: Secret = "token", "", "API token of the account. Required.";
     }
 }
 

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    BuildContext, Calls, Capabilities, CloudProvider, Factory, InstanceCapabilities, Instances, ProviderInfo, Result,
+    BuildContext, Calls, Capabilities, CloudProvider, Factory, Facts, InstanceCapabilities, Instances, ProviderInfo,
+    Result,
 };
 
 use bowline_config::Problems;
@@ -32,6 +33,7 @@ pub struct Acme {
     capabilities: Capabilities,
     pub(crate) client: Client,
     calls: Calls,
+    cluster: String,
 }
 
 /// What the program puts into its registry.
@@ -57,6 +59,7 @@ impl Acme {
             capabilities: Capabilities { instances: Some(instances), ..Capabilities::default() },
             client: Client::new(config, context)?,
             calls: context.calls.clone(),
+            cluster: context.cluster.to_string(),
         })
     }
 }
@@ -77,6 +80,11 @@ impl CloudProvider for Acme {
 
     fn calls(&self) -> Option<Calls> {
         Some(self.calls.clone())
+    }
+
+    async fn start(&self) -> Result<Facts> {
+        self.check().await?;
+        Ok(Facts { cluster_id: Some(self.cluster.clone()), ..Facts::default() })
     }
 
     async fn check(&self) -> Result<()> {

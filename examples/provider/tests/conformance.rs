@@ -21,7 +21,7 @@ struct AcmeBench {
 
 async fn bench() -> Box<dyn Bench> {
     let cloud = Simulator::start().await;
-    let config = Config { endpoint: cloud.endpoint.clone(), token: TOKEN.to_owned() };
+    let config = Config { endpoint: cloud.endpoint.clone(), token: TOKEN.into() };
     let (surroundings, cluster) = (Surroundings::default(), "kubernetes".into());
     let provider = Acme::new(&config, &surroundings.context(None, &cluster)).unwrap();
     Box::new(AcmeBench { cloud, provider: Arc::new(provider) })
@@ -125,6 +125,7 @@ fn what_the_guide_shows_stands_in_this_crate() {
         include_str!("../src/client.rs"),
         include_str!("../src/instances.rs"),
         include_str!("conformance.rs"),
+        include_str!("simulator/mod.rs"),
     ];
     let excerpts: Vec<_> =
         guide.split("\n```rust,ignore\n").skip(1).filter_map(|rest| rest.split("\n```").next()).collect();
