@@ -1,15 +1,16 @@
-//! The one way in which providers speak HTTP with a cloud.
+//! The HTTP client of all providers.
 //!
-//! A [`Client`] is made once per provider from what its configuration says of TLS, proxies and patience, and sends whole
-//! requests for whole answers. It follows no redirect, makes nothing happen twice and knows no cloud: what an answer means,
-//! and whether to ask again, is the provider's and the layers' to say.
+//! A provider makes an [`Api`] for each service of its cloud: base URL, credentials ([`Authorize`], [`TokenSource`], [`sign`]), error
+//! decoder. Every call passes the gate of `bowline-cloud`, which limits, retries and measures it. Below is a [`Client`], made once per
+//! provider from TLS settings, proxies and a timeout; it sends whole requests for whole answers, follows no redirect and repeats
+//! nothing.
 //!
 //! ```text
-//!  provider ──► Client::send(Request<Bytes>) ──► over the network: pool, proxy, TLS ──► Response<Bytes>
-//!                                            └─► in this process: a Handler, for tests without sockets
+//!  provider ──► Api::call(…).send() ──► bowline_cloud::Calls ──► Client ──► over the network: pool, proxy, TLS
+//!                                                                      └──► in this process: a Handler, for tests without sockets
 //! ```
 //!
-//! Nothing that it logs or fails with has a header or a body in it.
+//! No error contains a header or the body of a request.
 
 pub mod api;
 mod client;
