@@ -272,7 +272,8 @@ pub(crate) struct ServiceArgs {
     )]
     pub(crate) load_balancer_drain_period: Given<Duration>,
 
-    /// New nodes become targets once none has come for this long, so that many of them make one update.
+    /// Debounce period for new nodes, so that many of them cause one update. They become targets 1s after the last one, or after
+    /// this period while another node is still to be initialised or if load balancers were updated within it.
     #[arg(
         long,
         value_name = "DURATION",

@@ -105,7 +105,8 @@ pub struct Options {
     /// `--load-balancer-drain-period`: how long a Node that is leaving keeps its connections, where the cloud can drain;
     /// zero takes it out when something else calls for an update, as the Go managers do.
     pub drain: Duration,
-    /// `--load-balancer-node-gather-period`: new Nodes are taken in once none has come for this long.
+    /// `--load-balancer-node-gather-period`: debounce period for new Nodes while another one is still to be initialised or if load
+    /// balancers were updated within it; otherwise new Nodes become targets one second after the last, or after this, if shorter.
     pub gather: Duration,
     /// `--load-balancer-classes`: Services of the class `bowline.dev/<cloud>` are taken, too, by that cloud.
     pub classes: bool,
