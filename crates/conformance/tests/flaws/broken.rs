@@ -29,6 +29,9 @@ pub(crate) struct Flaw {
     pub(crate) breaks: &'static [Break],
 }
 
+/// The answers that `find` returns.
+pub(crate) type Answers = Vec<Result<InstanceState>>;
+
 /// The states that `observe` returns.
 pub(crate) type States = Vec<Result<Option<LoadBalancerState>>>;
 
@@ -45,7 +48,7 @@ pub(crate) enum Break {
     /// Every question about a machine.
     Asked(fn(&mut InstanceRef)),
     Identity(fn(&InstanceRef, Identity) -> Identity),
-    Find(for<'a> fn(&'a Broken, &'a [InstanceRef]) -> BoxFuture<'a, Vec<Result<InstanceState>>>),
+    Find(for<'a> fn(&'a Broken, &'a [InstanceRef]) -> BoxFuture<'a, Answers>),
     /// Every answer about a machine.
     Found(fn(&InstanceRef, Result<InstanceState>) -> Result<InstanceState>),
     /// Every machine that is found or listed.
