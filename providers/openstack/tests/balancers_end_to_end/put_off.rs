@@ -44,7 +44,8 @@ async fn with_other_nodes(world: &World, service: &mut Service) -> Error {
 
 #[tokio::test(start_paused = true)]
 async fn nodes_change_though_the_certificate_is_gone_or_nobody_can_be_asked_for_it() {
-    let faults = [Fault::Answer(503, String::new()), Fault::Answer(404, String::new()), Fault::Lost];
+    let gone = r#"{"code": 404, "title": "Not Found", "description": "There is no such container."}"#;
+    let faults = [Fault::Answer(503, String::new()), Fault::Answer(404, gone.to_owned()), Fault::Lost];
     for (fault, kind) in faults.into_iter().zip([ErrorKind::Unavailable, ErrorKind::NotFound, ErrorKind::Unavailable]) {
         let world = World::new();
         let mut web = world.service();
