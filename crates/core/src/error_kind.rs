@@ -13,7 +13,7 @@ pub enum ErrorKind {
     NotFound,
     /// A thing of that name exists and is not ours.
     AlreadyExists,
-    /// Somebody changed it meanwhile; look again.
+    /// Another client changed the resource since it was read; observe it again.
     Conflict,
     /// The cloud wants fewer calls.
     RateLimited,
@@ -27,7 +27,7 @@ pub enum ErrorKind {
     InvalidConfig,
     /// The cloud, or this provider, cannot do that at all.
     Unsupported,
-    /// Somebody else does this here; that is a success without a result.
+    /// Another component does this here; that is a success without a result.
     ImplementedElsewhere,
     /// It is being done and takes a while.
     InProgress,
@@ -72,12 +72,12 @@ impl ErrorKind {
         }
     }
 
-    /// It may work a moment later, just as it was asked: whoever has time asks again.
+    /// The same call may succeed a moment later, so it is worth a retry.
     pub fn is_passing(self) -> bool {
         matches!(self, ErrorKind::RateLimited | ErrorKind::Unavailable)
     }
 
-    /// The cloud has understood the call and does not carry it out, now or if it is asked again: a step that is
+    /// The cloud understood the call and rejects it, now and on a retry: a step that is
     /// [dispensable](crate::Step::dispensable) is left out then.
     pub fn is_refusal(self) -> bool {
         matches!(

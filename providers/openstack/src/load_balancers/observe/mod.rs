@@ -200,8 +200,8 @@ impl PutOff {
     }
 }
 
-/// Asks again if that may help: what is told later is no error for those who ask again otherwise. Whoever takes long to fail would
-/// take as long once more.
+/// Retries once after a quick, passing failure, because a failed read is only reported here and does not fail the sync. A read that
+/// took long to fail is not repeated: it would take as long again.
 async fn insist<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> Result<T> {
     let asked = Instant::now();
     match ask().await {
