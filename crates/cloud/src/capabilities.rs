@@ -25,6 +25,11 @@ pub struct InstanceCapabilities {
     pub batch_lookup: usize,
     /// How many one page of [`list`](crate::Instances::list) holds; `None` if the cloud cannot list.
     pub list_page: Option<usize>,
+    /// Cost of one page, in lookups of one machine. Default: `batch_lookup`, which is right where `find` is one call. Less
+    /// where `find` makes a call for each machine and saves only the calls that the machines share.
+    pub page_cost: Option<usize>,
+    /// Meaning of a machine's absence from a complete listing.
+    pub absence: Absence,
     /// How many calls may be under way at once.
     pub max_parallel: usize,
     /// A machine without a known ID can be found by the node's name.
@@ -41,6 +46,21 @@ pub struct InstanceCapabilities {
     pub pod_ranges: bool,
     /// The cloud can be told which pod range to lead to a machine.
     pub assign_pod_ranges: bool,
+}
+
+/// Meaning of a machine's absence from a complete listing. An empty listing, and one with a machine that could not be read,
+/// proves nothing with any of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub enum Absence {
+    /// The machine may exist: some clouds do not list one that is about to be deleted or belongs to another project. The
+    /// layers look it up with [`find`](crate::Instances::find).
+    #[default]
+    Question,
+    /// The machine is gone: each machine that exists is listed. Saves the lookup.
+    Proof,
+    /// `Proof` for names, `Question` for IDs: for clouds whose search for a name sees no more than a listing does. A name is
+    /// looked up all the same while a listed name differs from it in case alone, because such a search may ignore case.
+    ProofForNames,
 }
 
 /// What balancers can do.
@@ -132,6 +152,8 @@ impl Default for InstanceCapabilities {
         InstanceCapabilities {
             batch_lookup: 1,
             list_page: None,
+            page_cost: None,
+            absence: Absence::default(),
             max_parallel: 8,
             lookup_by_name: false,
             unique_ids: false,

@@ -16,6 +16,7 @@ use crate::*;
 pub(crate) enum Call {
     Find(Vec<String>),
     List(Option<String>),
+    Describe(Vec<String>),
     /// The Services of the wishes.
     Observe(Vec<String>),
     Other(&'static str),
@@ -41,6 +42,12 @@ pub(crate) struct Fake {
     pub(crate) panics: AtomicBool,
     /// `list` comes back to its first page.
     pub(crate) circles: AtomicBool,
+    /// Names of machines that exist and are not listed.
+    pub(crate) unlisted: Mutex<Vec<String>>,
+    /// Number of machines on each page that cannot be read.
+    pub(crate) unread: AtomicUsize,
+    /// `list` shows machines in brief.
+    pub(crate) lists_in_brief: AtomicBool,
     facts: Facts,
     /// How the next starts end: with an error, or after a while.
     start_faults: Mutex<VecDeque<Result<Duration>>>,
@@ -51,8 +58,12 @@ pub(crate) struct Fake {
 
 impl Fake {
     pub(crate) fn new(name: &str) -> Fake {
-        let instances =
-            InstanceCapabilities { batch_lookup: 100, lookup_by_name: true, ..InstanceCapabilities::default() };
+        let instances = InstanceCapabilities {
+            batch_lookup: 100,
+            absence: Absence::Proof,
+            lookup_by_name: true,
+            ..Default::default()
+        };
         let families = vec![IpFamily::IPv4];
         let routes = RouteCapabilities { ip_families: families.clone(), max_routes: None, max_parallel: 2 };
         let balancers = LoadBalancerCapabilities { tcp: true, ip_families: families, ..Default::default() };
@@ -73,6 +84,9 @@ impl Fake {
             declines: AtomicBool::new(false),
             panics: AtomicBool::new(false),
             circles: AtomicBool::new(false),
+            unlisted: Mutex::default(),
+            unread: AtomicUsize::new(0),
+            lists_in_brief: AtomicBool::new(false),
             facts: Facts::default(),
             start_faults: Mutex::default(),
             starts: AtomicUsize::new(0),
@@ -222,16 +236,31 @@ impl Instances for Fake {
         let size = self.capabilities.instances.as_ref().and_then(|limits| limits.list_page).unwrap_or(1);
         let start: usize = page.map_or(0, |token| token.0.parse().unwrap());
         let list = || {
-            let machines = self.machines.lock().unwrap();
+            let mut machines = self.machines.lock().unwrap().clone();
+            machines.retain(|(machine, _)| !self.unlisted.lock().unwrap().contains(&machine.name));
             let next = if start + size < machines.len() {
                 Some(start + size)
             } else {
                 self.circles.load(Ordering::SeqCst).then_some(0)
             };
             let next = next.map(|start| PageToken(start.to_string()));
-            InstancePage::new(machines.iter().skip(start).take(size).cloned(), next)
+            let machines = machines.into_iter().skip(start).take(size);
+            let page = match self.lists_in_brief.load(Ordering::SeqCst) {
+                true => in_brief(machines, next),
+                false => InstancePage::new(machines, next),
+            };
+            InstancePage { unread: self.unread.load(Ordering::SeqCst), ..page }
         };
         self.call(Call::List(page.map(|token| token.0.clone())), list).await
+    }
+
+    async fn describe(&self, brief: &[Opaque], asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        let brief = brief.iter().map(|machine| named(machine.get::<String>().unwrap()));
+        let asked: Vec<_> = brief.chain(asked.iter().cloned()).collect();
+        let names: Vec<_> = asked.iter().map(|asked| asked.node.to_string()).collect();
+        let describe = || asked.iter().map(|asked| self.look_up(asked)).collect();
+        let answers: Result<Vec<_>> = self.call(Call::Describe(names.clone()), describe).await;
+        answers.unwrap_or_else(|error| names.iter().map(|_| Err(error.clone())).collect())
     }
 
     async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
@@ -343,4 +372,13 @@ pub(crate) fn told(answer: &Result<InstanceState>) -> String {
         Ok(state) => format!("{state:?}"),
         Err(error) => error.kind().as_str().to_owned(),
     }
+}
+
+/// Page with no more than the IDs and names of these machines.
+fn in_brief(machines: impl Iterator<Item = (Instance, bool)>, next: Option<PageToken>) -> InstancePage {
+    let machines: Vec<_> = machines.collect();
+    let brief = machines.iter().map(|(it, _)| (it.id.clone(), Opaque::new(it.name.clone()))).collect();
+    let bare = |it: Instance| Instance { id: it.id, name: it.name, ..Instance::default() };
+    let machines = machines.into_iter().map(|(it, stopped)| (bare(it), stopped));
+    InstancePage { brief, ..InstancePage::new(machines, next) }
 }

@@ -1,10 +1,11 @@
 //! Machines: asked for in sets.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bowline_core::{Instance, InstanceRef, InstanceState};
+use bowline_core::{Instance, InstanceRef, InstanceState, Opaque};
 use ipnet::IpNet;
 
 use crate::{Error, ErrorKind, Result};
@@ -18,7 +19,8 @@ use crate::{Error, ErrorKind, Result};
 /// Rules, each with a conformance case of the same name. On questions and answers:
 /// - `one_answer_each`: `find` returns as many answers as it was asked, in the same order.
 /// - `mixed_batch`: one question may be about a machine that runs, another about one that is stopped, gone or foreign.
-/// - `batch_limit_is_honoured`: `batch_lookup` machines are found at once, in fewer calls than machines.
+/// - `batch_limit_is_honoured`: `batch_lookup` machines are found at once, and each beyond the first saves at least one call
+///   over a lookup of its own.
 /// - `concurrent_questions`: `max_parallel` questions under way at once do not get each other's answers.
 /// - `empty_question_makes_no_call`: to be asked about nothing costs nothing.
 ///
@@ -57,6 +59,9 @@ use crate::{Error, ErrorKind, Result};
 /// On listings:
 /// - `listing_agrees_with_find`: what `list` returns of a machine is what `find` returns; one that is stopped is listed.
 /// - `pages_are_complete`: the pages together hold every machine that was there all the time, once.
+/// - `absence_is_as_declared`: with [`Absence::Proof`](crate::Absence::Proof), each machine that exists is listed. Otherwise
+///   `find` finds a machine by its ID that no listing shows; with [`ProofForNames`](crate::Absence::ProofForNames), it does
+///   not find it by its name.
 /// - `without_listing_it_is_unsupported`: without `list_page`, `list` is `Unsupported`.
 ///
 /// On trouble:
@@ -82,6 +87,15 @@ pub trait Instances: Send + Sync {
     async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
         let _ = page;
         Err(Error::new(ErrorKind::Unsupported, "list instances", "this cloud cannot list its machines"))
+    }
+
+    /// Describes machines that were listed [in brief](InstancePage::brief) and, in the same calls, finds at most
+    /// `batch_lookup` others. Returns one answer each, in the same order, those for `brief` first. The rules of
+    /// [`find`](Instances::find) hold. Only a cloud that lists in brief implements this.
+    async fn describe(&self, brief: &[Opaque], asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        let message = "this cloud lists no machines in brief";
+        let unsupported = || Err(Error::new(ErrorKind::Unsupported, "describe instances", message));
+        brief.iter().map(|_| unsupported()).chain(self.find(asked).await).collect()
     }
 
     /// Leads this pod range to the machine, beside those that it has: the cloud then tells it in
@@ -164,6 +178,12 @@ pub struct InstancePage {
     pub instances: Vec<InstanceState>,
     /// Where the next page starts; `None` after the last.
     pub next: Option<PageToken>,
+    /// Number of further machines on the page that could not be read. While there are any, no absence is proven.
+    pub unread: usize,
+    /// Arguments of [`describe`](Instances::describe) by ID, for machines of which `instances` has only the ID and the name.
+    /// Empty in most clouds. For those where the rest takes further calls: only the machines that a caller asks for are
+    /// described.
+    pub brief: HashMap<String, Opaque>,
 }
 
 /// Where a page starts; only the provider can read it.
@@ -189,7 +209,7 @@ impl InstancePage {
                 if stopped { InstanceState::Stopped(instance) } else { InstanceState::Running(instance) }
             })
             .collect();
-        InstancePage { instances, next }
+        InstancePage { instances, next, ..InstancePage::default() }
     }
 }
 

@@ -18,8 +18,8 @@ use async_trait::async_trait;
 use bowline_config::Problems;
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{
-    ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Operation, Plan,
-    Progress, ProviderId, Route, RouteSpec, Step,
+    ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque, Operation,
+    Plan, Progress, ProviderId, Route, RouteSpec, Step,
 };
 use bowline_runtime::{Fingerprint, Renewable};
 use futures::FutureExt;
@@ -216,6 +216,13 @@ impl Instances for Reloading {
 
     async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
         self.current().instances().ok_or_else(|| lacking("list instances"))?.list(page).await
+    }
+
+    async fn describe(&self, brief: &[Opaque], asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        match self.current().instances() {
+            Some(instances) => instances.describe(brief, asked).await,
+            None => (0..brief.len() + asked.len()).map(|_| Err(lacking("describe instances"))).collect(),
+        }
     }
 
     async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {

@@ -107,6 +107,13 @@ pub trait Bench: Send + Sync {
         false
     }
 
+    /// Makes the cloud leave a machine out of its listings that still exists: as one that is about to be deleted, or that
+    /// moved to another project. `Never` if the cloud lists each machine that exists.
+    async fn unlist(&self, instance: &Instance) -> Hand {
+        let _ = instance;
+        Hand::Never
+    }
+
     /// From now on the cloud goes wrong like this; `None` mends it. `false` if this cloud cannot.
     async fn trouble(&self, trouble: Option<Trouble>) -> bool;
 

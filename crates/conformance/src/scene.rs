@@ -140,12 +140,27 @@ impl Scene {
 
     /// One page, from a sound cloud.
     pub(crate) async fn page(&self, token: Option<&PageToken>) -> Verdict<InstancePage> {
-        let page = self.instances()?.list(token).await;
-        page.or_else(|error| broken(format!("an error from a sound cloud: {error}")))
+        let mut page = sound(self.instances()?.list(token).await)?;
+        let (ids, brief): (Vec<_>, Vec<_>) = std::mem::take(&mut page.brief).into_iter().unzip();
+        let described = if brief.is_empty() { Vec::new() } else { self.instances()?.describe(&brief, &[]).await };
+        require(described.len() == ids.len(), || {
+            format!("{} descriptions of {} machines", described.len(), ids.len())
+        })?;
+        for (id, state) in ids.into_iter().zip(described) {
+            let state = sound(state)?;
+            let is_it = |listed: &&mut InstanceState| listed.instance().is_some_and(|instance| instance.id == id);
+            page.instances.iter_mut().filter(is_it).for_each(|listed| *listed = state.clone());
+        }
+        Ok(page)
     }
 
     /// Calls made so far; `None` if the cloud does not count.
     pub(crate) async fn calls(&self) -> Option<u64> {
         self.bench.calls().await
     }
+}
+
+/// The answer of a sound cloud.
+fn sound<T>(answer: Answer<T>) -> Verdict<T> {
+    answer.or_else(|error| broken(format!("an error from a sound cloud: {error}")))
 }

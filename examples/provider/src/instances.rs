@@ -23,7 +23,7 @@ impl Instances for Acme {
         let query: Vec<_> = page.map(|token| ("after", token.0.as_str())).into_iter().collect();
         let page = self.client.servers(&query).await?;
         let instances = page.servers.into_iter().map(state).collect();
-        Ok(InstancePage { instances, next: page.next.map(PageToken) })
+        Ok(InstancePage { instances, next: page.next.map(PageToken), ..InstancePage::default() })
     }
 
     fn identify(&self, asked: &InstanceRef) -> Result<Identity> {

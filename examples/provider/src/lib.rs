@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    BuildContext, Calls, Capabilities, CloudProvider, Factory, Facts, InstanceCapabilities, Instances, ProviderInfo,
-    Result,
+    Absence, BuildContext, Calls, Capabilities, CloudProvider, Factory, Facts, InstanceCapabilities, Instances,
+    ProviderInfo, Result,
 };
 
 use bowline_config::Problems;
@@ -48,6 +48,7 @@ impl Acme {
         let instances = InstanceCapabilities {
             batch_lookup: 1,               // GET /servers/ID: one by one
             list_page: Some(client::PAGE), // GET /servers: a page at a time
+            absence: Absence::Proof,       // GET /servers shows all servers
             max_parallel: 4,               // what the cloud is known to bear
             lookup_by_name: true,          // GET /servers?name=NAME
             unique_ids: true,              // IDs are random

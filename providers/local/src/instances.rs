@@ -48,7 +48,7 @@ impl Instances for LocalProvider {
             return Err(garbled(LIST, "the listing runs in a circle"));
         }
         let instances = reply.instances.iter().map(|machine| self.describe(machine)).collect();
-        Ok(InstancePage { instances, next: reply.next.map(PageToken) })
+        Ok(InstancePage { instances, next: reply.next.map(PageToken), ..InstancePage::default() })
     }
 
     async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {

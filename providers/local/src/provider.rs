@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    BuildContext, Calls, Capabilities, CloudProvider, Error, ErrorKind, Factory, Facts, InstanceCapabilities,
+    Absence, BuildContext, Calls, Capabilities, CloudProvider, Error, ErrorKind, Factory, Facts, InstanceCapabilities,
     Instances, LoadBalancers, ProviderInfo, Reference, Result, Routes,
 };
 use bowline_config::{Problem, Problems};
@@ -86,6 +86,8 @@ fn capabilities(config: &Config) -> Capabilities {
     let instances = InstanceCapabilities {
         batch_lookup: config.batch_lookup.max(1),
         list_page: config.listing.then_some(config.page_size.max(1)),
+        page_cost: None,
+        absence: Absence::Proof,
         max_parallel: config.max_parallel.max(1),
         lookup_by_name: config.lookup_by_name,
         unique_ids: true,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    BuildContext, Calls, Capabilities, CloudProvider, ConfigPlace, Factory, Facts, Finding, InstanceCapabilities,
-    Instances, LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Quota, Reference, Result, RouteCapabilities,
-    Routes, SyncMetrics,
+    Absence, BuildContext, Calls, Capabilities, CloudProvider, ConfigPlace, Factory, Facts, Finding,
+    InstanceCapabilities, Instances, LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Quota, Reference, Result,
+    RouteCapabilities, Routes, SyncMetrics,
 };
 use bowline_config::{Problem, Problems};
 use bowline_core::{IpFamily, ProviderId};
@@ -16,7 +16,7 @@ use http::HeaderValue;
 
 use crate::Config;
 use crate::config::TEMPLATE;
-use crate::instances::{Census, Flavors, PAGE};
+use crate::instances::{Flavors, IDS, PAGE};
 use crate::load_balancers::Memory;
 use crate::metrics::{METRICS, Metrics};
 use crate::routes::RouterMemory;
@@ -45,7 +45,6 @@ pub struct OpenStack {
     pub(crate) session: Session,
     calls: Calls,
     pub(crate) metrics: Metrics,
-    pub(crate) census: Census,
     pub(crate) flavors: Flavors,
     pub(crate) routing: RouterMemory,
     pub(crate) balancers: Memory,
@@ -99,7 +98,7 @@ impl OpenStack {
     ) -> OpenStack {
         let info = ProviderInfo { name: NAME.to_owned(), id_prefixes: vec![NAME.to_owned()] };
         let capabilities = Capabilities {
-            instances: Some(instance_capabilities()),
+            instances: Some(instance_capabilities(config.regional)),
             load_balancers: config.load_balancer.enabled.then(load_balancer_capabilities),
             routes: config.router_id.as_ref().map(|_| route_capabilities()),
         };
@@ -112,7 +111,6 @@ impl OpenStack {
             session,
             calls: calls.clone(),
             metrics,
-            census: Census::default(),
             flavors: Flavors::default(),
             routing: RouterMemory::default(),
             balancers,
@@ -128,11 +126,16 @@ fn user_agent(own: &[String]) -> String {
     own.iter().rev().map(String::as_str).chain([program, library]).collect::<Vec<_>>().join(" ")
 }
 
-fn instance_capabilities() -> InstanceCapabilities {
+fn instance_capabilities(regional: bool) -> InstanceCapabilities {
     InstanceCapabilities {
-        // A question about many is answered from one listing, so that it should not be cut; but a call has to end in time.
-        batch_lookup: 5 * PAGE,
+        // A call for each server, and one for the ports of all.
+        batch_lookup: IDS,
         list_page: Some(PAGE),
+        // A page is one call, as a lookup is, but takes Nova much longer.
+        page_cost: Some(4),
+        // Nova lists neither soft-deleted servers nor those of other projects, and its search for a name is a listing. In a
+        // cluster of several regions, a name that is not listed may be that of a server in another region.
+        absence: if regional { Absence::Question } else { Absence::ProofForNames },
         max_parallel: 8,
         lookup_by_name: true,
         unique_ids: true,

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bowline_core::{InstanceRef, InstanceState};
+use bowline_core::{InstanceRef, InstanceState, Opaque};
 use futures::stream::{self, StreamExt};
 
 use crate::layers::cache::Question;
-use crate::layers::listing::{self, Listing};
+use crate::layers::listing::{self, Answered, Listing};
 use crate::layers::operation::Operation;
 use crate::layers::places::Places;
 use crate::{
@@ -51,9 +51,9 @@ impl Reader {
         };
         let machines = Some(self.machines.load(Ordering::Relaxed)).filter(|machines| *machines > 0);
         if listing::is_cheaper(questions.len(), machines, limits) {
-            self.list(instances, questions, answer).await;
+            self.list(instances, limits, questions, &answer).await;
         } else {
-            self.find(instances, limits, questions, answer).await;
+            self.find(instances, limits, questions, &answer).await;
         }
     }
 
@@ -62,10 +62,9 @@ impl Reader {
         instances: &dyn Instances,
         limits: &InstanceCapabilities,
         questions: Vec<Question>,
-        answer: impl Fn(Question, Result<InstanceState>),
+        answer: &impl Fn(Question, Result<InstanceState>),
     ) {
         let chunks = into_chunks(questions, limits.batch_lookup.max(1));
-        let answer = &answer;
         let reads = stream::iter(chunks).for_each_concurrent(limits.max_parallel.max(1), |chunk| async move {
             let asked: Vec<_> = chunk.iter().map(|question| question.asked.clone()).collect();
             let found = self.places.run_each(Operation::FindInstances, chunk.len(), instances.find(&asked)).await;
@@ -74,38 +73,82 @@ impl Reader {
         reads.await;
     }
 
+    /// Reads pages until the open questions cost less to look up, and looks those up.
     async fn list(
         &self,
         instances: &dyn Instances,
+        limits: &InstanceCapabilities,
         questions: Vec<Question>,
-        answer: impl Fn(Question, Result<InstanceState>),
+        answer: &impl Fn(Question, Result<InstanceState>),
     ) {
-        let answer_all = |settled: Vec<_>| settled.into_iter().for_each(|(question, found)| answer(question, found));
+        let expected = questions.len().max(self.machines.load(Ordering::Relaxed));
         let mut listing = Listing::new(
             questions
                 .into_iter()
                 .map(|question| (question.key.identity.clone(), question.asked.provider_id.clone(), question)),
         );
-        let mut pages = Pages::default();
-        loop {
-            let page = match self.page(instances, pages.next.as_ref()).await {
-                Ok(page) => page,
-                Err(error) => return answer_all(listing.fail(&error)),
-            };
-            let (next, known) = (page.next.clone(), listing.machines());
-            answer_all(listing.take(page));
-            if let Err(error) = pages.turn(next, listing.machines() - known) {
-                return answer_all(listing.fail(&error));
+        let (mut pages, mut brief) = (Pages::default(), Vec::new());
+        while let Some(settled) = self.next_page(instances, limits, &mut pages, &mut listing).await {
+            for (question, found) in settled {
+                match listing.brief(&found) {
+                    Some(machine) => brief.push((question, machine)),
+                    None => answer(question, found),
+                }
             }
-            if pages.is_last() {
-                self.machines.store(listing.machines(), Ordering::Relaxed);
-                return answer_all(listing.finish());
-            }
-            if listing.is_settled() {
-                self.machines.fetch_max(listing.machines(), Ordering::Relaxed);
-                return;
+            if !listing.is_worth_another_page(expected, limits) {
+                break;
             }
         }
+        let mut open = listing.open();
+        if !brief.is_empty() {
+            let beside = open.split_off(open.len().saturating_sub(limits.batch_lookup.max(1)));
+            self.describe(instances, brief, beside, answer).await;
+        }
+        self.find(instances, limits, open, answer).await;
+    }
+
+    /// Describes machines that were listed in brief, and looks up others in the same calls.
+    async fn describe(
+        &self,
+        instances: &dyn Instances,
+        brief: Vec<(Question, Opaque)>,
+        beside: Vec<Question>,
+        answer: &impl Fn(Question, Result<InstanceState>),
+    ) {
+        let (questions, brief): (Vec<_>, Vec<_>) = brief.into_iter().unzip();
+        let asked: Vec<_> = beside.iter().map(|question| question.asked.clone()).collect();
+        let described = instances.describe(&brief, &asked);
+        let found = self.places.run_each(Operation::FindInstances, brief.len() + asked.len(), described).await;
+        questions.into_iter().chain(beside).zip(found).for_each(|(question, found)| answer(question, found));
+    }
+
+    /// Returns what the next page settles; `None` after the last. A page that cannot be read fails all open questions.
+    async fn next_page(
+        &self,
+        instances: &dyn Instances,
+        limits: &InstanceCapabilities,
+        pages: &mut Pages,
+        listing: &mut Listing<Question>,
+    ) -> Option<Vec<Answered<Question>>> {
+        if pages.is_over {
+            return None;
+        }
+        let page = match self.page(instances, pages.next.as_ref()).await {
+            Ok(page) => page,
+            Err(error) => return Some(listing.fail(&error)),
+        };
+        let (next, known) = (page.next.clone(), listing.machines());
+        let mut settled = listing.take(page);
+        match pages.turn(next, listing.machines() - known) {
+            Err(error) => settled.extend(listing.fail(&error)),
+            Ok(()) if pages.is_over => {
+                self.machines.store(listing.machines(), Ordering::Relaxed);
+                settled.extend(listing.finish(limits.absence));
+            }
+            // Recorded before the end, so that a listing that was not worth its pages is not started again.
+            Ok(()) => _ = self.machines.fetch_max(listing.machines(), Ordering::Relaxed),
+        }
+        Some(settled)
     }
 
     /// A page of a listing. One with a machine that cannot be recognised proves nobody's absence.
@@ -142,10 +185,12 @@ impl Reader {
     }
 }
 
-/// Where in a listing we are.
+/// Position in a listing.
 #[derive(Default)]
 struct Pages {
     next: Option<PageToken>,
+    /// The last page has been read.
+    is_over: bool,
     guard: PageGuard,
 }
 
@@ -155,12 +200,8 @@ impl Pages {
         if let Some(token) = &next {
             self.guard.on(&token.0, new).map_err(wrong)?;
         }
-        self.next = next;
+        (self.is_over, self.next) = (next.is_none(), next);
         Ok(())
-    }
-
-    fn is_last(&self) -> bool {
-        self.next.is_none()
     }
 }
 

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use tokio::time::{Instant, sleep};
 
 use super::*;
+use crate::Absence;
 use crate::fake::{Call, Fake, named, told, with_id};
 
 const MINUTE: Freshness = Freshness::Within(Duration::from_secs(60));
@@ -311,6 +312,15 @@ fn the_cheaper_of_lookup_and_listing_is_taken_and_lookup_on_a_tie() {
     }
 }
 
+#[test]
+fn a_page_may_cost_as_much_as_several_lookups() {
+    let limits = crate::InstanceCapabilities { list_page: Some(1000), page_cost: Some(4), ..Default::default() };
+    for (machines, few) in [(None, 4), (Some(1), 4), (Some(1000), 4), (Some(5000), 20)] {
+        assert!(!listing::is_cheaper(few, machines, &limits), "{machines:?}");
+        assert!(listing::is_cheaper(few + 1, machines, &limits), "{machines:?}");
+    }
+}
+
 /// `c` that answers one by one and lists `page` machines at a time.
 fn lister(count: usize, page: usize) -> Arc<Fake> {
     Arc::new(crowd(count).limits(|limits| {
@@ -332,10 +342,103 @@ async fn a_listing_answers_by_id_and_by_name_and_tells_who_is_gone() {
 async fn the_size_of_the_last_listing_decides_the_next() {
     let fake = lister(40, 2);
     let layers = layers(&fake);
-    ask(&layers, &[ids(0..5), ids(90..91)].concat(), Freshness::Now).await;
-    assert_eq!((lists(&fake), finds(&fake)), (20, 0), "nothing was known: 6 machines in 3 pages");
+    ask(&layers, &ids(0..60), Freshness::Now).await;
+    assert_eq!((lists(&fake), finds(&fake)), (20, 0), "nothing was known: 60 machines in 30 pages");
     ask(&layers, &ids(0..6), Freshness::Now).await;
     assert_eq!((lists(&fake), finds(&fake)), (20, 6), "40 machines are 20 pages");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_is_given_up_for_lookups_once_they_cost_less() {
+    let fake = lister(100, 5);
+    let layers = layers(&fake);
+    let asked = [ids(0..4), ids(90..92)].concat();
+    for (pages, lookups) in [(2, 2), (4, 4)] {
+        assert_eq!(ask(&layers, &asked, Freshness::Now).await, ["n0", "n1", "n2", "n3", "n90", "n91"]);
+        assert_eq!((lists(&fake), finds(&fake)), (pages, lookups));
+    }
+}
+
+/// As [`lister`], with this meaning of absence.
+fn lister_with(absence: Absence, count: usize) -> Arc<Fake> {
+    Arc::new(crowd(count).limits(|limits| {
+        (limits.batch_lookup, limits.list_page, limits.absence) = (1, Some(100), absence);
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_that_is_not_listed_is_gone_or_looked_up() {
+    for (absence, expected, lookups) in
+        [(Absence::Proof, "Gone", 0), (Absence::ProofForNames, "n3", 3), (Absence::Question, "n3", 3)]
+    {
+        let fake = lister_with(absence, 7);
+        fake.unlisted.lock().unwrap().push("n3".to_owned());
+        let answers = ask(&layers(&fake), &ids(0..9), Freshness::Now).await;
+        assert_eq!(answers, ["n0", "n1", "n2", expected, "n4", "n5", "n6", "Gone", "Gone"], "{absence:?}");
+        assert_eq!((lists(&fake), finds(&fake)), (1, lookups), "{absence:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_not_listed_is_gone_or_looked_up() {
+    for (absence, lookups) in [(Absence::Proof, 0), (Absence::ProofForNames, 0), (Absence::Question, 2)] {
+        let fake = lister_with(absence, 3);
+        let asked = ["n0", "n1", "n2", "n7", "n8"].map(named);
+        assert_eq!(ask(&layers(&fake), &asked, Freshness::Now).await, ["n0", "n1", "n2", "Gone", "Gone"]);
+        assert_eq!((lists(&fake), finds(&fake)), (1, lookups), "{absence:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_differs_from_another_in_case_alone_is_looked_up_unless_absence_is_proof() {
+    for (absence, lookups) in [(Absence::Proof, 0), (Absence::ProofForNames, 2), (Absence::Question, 2)] {
+        let fake = lister_with(absence, 3);
+        fake.add("N1", "id-capital");
+        let asked = ["n0", "n1", "n2", "N2"].map(named);
+        assert_eq!(ask(&layers(&fake), &asked, Freshness::Now).await, ["n0", "n1", "n2", "Gone"]);
+        assert_eq!((lists(&fake), finds(&fake)), (1, lookups), "{absence:?}: n1 is like N1, N2 like n2");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_listed_machine_is_unread_names_and_absence_are_not_settled() {
+    let wrong = "unexpected";
+    for (absence, expected, lookups) in
+        [(Absence::Proof, ["n0", wrong, wrong, wrong], 0), (Absence::Question, ["n0", "Gone", "n1", "Gone"], 3)]
+    {
+        let fake = lister_with(absence, 3);
+        fake.unread.store(1, Ordering::SeqCst);
+        let asked = [ids(0..1), ids(7..8), vec![named("n1"), named("n8")]].concat();
+        assert_eq!(ask(&layers(&fake), &asked, Freshness::Now).await, expected, "{absence:?}");
+        assert_eq!((lists(&fake), finds(&fake)), (1, lookups), "{absence:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_empty_listing_all_are_looked_up_where_absence_is_a_question() {
+    let fake = lister_with(Absence::Question, 2);
+    *fake.unlisted.lock().unwrap() = vec!["n0".to_owned(), "n1".to_owned()];
+    let asked = [ids(0..3), vec![named("n1"), named("n8")]].concat();
+    assert_eq!(ask(&layers(&fake), &asked, Freshness::Now).await, ["n0", "n1", "Gone", "n1", "Gone"]);
+    assert_eq!((lists(&fake), finds(&fake)), (1, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_machines_that_are_asked_for_are_described() {
+    let fake = lister_with(Absence::Question, 20);
+    fake.lists_in_brief.store(true, Ordering::SeqCst);
+    fake.unlisted.lock().unwrap().push("n7".to_owned());
+    fake.fail_item("n2", [error(ErrorKind::PermissionDenied)]);
+    let asked = [ids(0..3), vec![named("n5")], ids(7..8)].concat();
+    let answers = layers(&fake).find_instances(&asked, Freshness::Now).await;
+    assert_eq!(answers.iter().map(told).collect::<Vec<_>>(), ["n0", "n1", "permission_denied", "n5", "n7"]);
+    assert!(answers[3].as_ref().unwrap().instance().unwrap().provider_id.is_some(), "{answers:?}");
+    let described = ["n0", "n1", "n2", "n5", "n7"].map(str::to_owned).to_vec();
+    assert_eq!(
+        fake.calls(),
+        [Call::List(None), Call::Describe(described)],
+        "what is not listed is found in the same call"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -812,6 +915,10 @@ struct World {
     asked: Vec<(usize, bool, bool)>,
     batch_lookup: usize,
     list_page: Option<usize>,
+    page_cost: Option<usize>,
+    absence: Absence,
+    /// Lists in brief.
+    brief: bool,
     max_parallel: usize,
     faults: Vec<Option<ErrorKind>>,
 }
@@ -821,13 +928,18 @@ fn worlds() -> impl Strategy<Value = World> {
     let kind = prop::sample::select(vec![Unavailable, RateLimited, PermissionDenied, Unexpected, NotFound]);
     let fault = prop_oneof![3 => Just(None), 2 => kind.prop_map(Some)];
     let asked = prop::collection::vec((0_usize..40, any::<bool>(), any::<bool>()), 0..40);
-    let limits = (0_usize..12, prop::option::of(0_usize..12), 0_usize..4);
+    let absence = prop::sample::select(vec![Absence::Proof, Absence::ProofForNames, Absence::Question]);
+    let listing = (prop::option::of(0_usize..12), prop::option::of(0_usize..5), absence, any::<bool>());
+    let limits = (0_usize..12, listing, 0_usize..4);
     (0_usize..30, asked, limits, prop::collection::vec(fault, 0..12)).prop_map(
-        |(machines, asked, (batch_lookup, list_page, max_parallel), faults)| World {
+        |(machines, asked, (batch_lookup, (list_page, page_cost, absence, brief), max_parallel), faults)| World {
             machines,
             asked,
             batch_lookup,
             list_page: list_page.map(|page| page.max(1)),
+            page_cost,
+            absence,
+            brief,
             max_parallel,
             faults,
         },
@@ -838,8 +950,17 @@ async fn truth_or_error(world: World) {
     let fake = crowd(world.machines).latency(Duration::from_millis(5)).limits(|limits| {
         limits.batch_lookup = world.batch_lookup;
         limits.list_page = world.list_page;
+        limits.page_cost = world.page_cost;
+        limits.absence = world.absence;
         limits.max_parallel = world.max_parallel;
     });
+    fake.lists_in_brief.store(world.brief, Ordering::SeqCst);
+    if world.absence != Absence::Proof {
+        // With proof for names, a machine of a name that is asked for must be listed.
+        let is_named = |n: &usize| world.asked.iter().any(|(asked, by_id, _)| asked == n && !by_id);
+        let unlisted = (0..world.machines).step_by(3).filter(|n| world.absence == Absence::Question || !is_named(n));
+        *fake.unlisted.lock().unwrap() = unlisted.map(|n| format!("n{n}")).collect();
+    }
     fake.fail(world.faults.iter().map(|fault| fault.map(error)));
     let fake = Arc::new(fake);
     let layers = layers(&fake);

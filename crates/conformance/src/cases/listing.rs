@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use bowline_cloud::{ErrorKind, PageToken};
+use bowline_cloud::{Absence, ErrorKind, PageToken};
 use bowline_core::{Instance, InstanceState};
 
-use crate::scene::{Scene, Verdict, broken, of, require};
+use crate::bench::Hand;
+use crate::scene::{Scene, Stop, Verdict, broken, by_name, of, require};
 
 /// The largest page that is filled; beyond that a case would only take time.
 const LARGEST: usize = 200;
@@ -81,6 +82,27 @@ fn every_one_once(stay: &[Instance], seen: &BTreeMap<String, usize>) -> Verdict 
     for instance in stay {
         let times = seen.get(&instance.id).copied().unwrap_or_default();
         require(times == 1, || format!("{:?} was there all the time and is listed {times} times", instance.id))?;
+    }
+    Ok(())
+}
+
+pub(super) async fn absence_is_as_declared(scene: &Scene) -> Verdict {
+    let numbers = scene.numbers()?;
+    let (_listed, unlisted) = (scene.add("listed").await, scene.add("unlisted").await);
+    if scene.bench().unlist(&unlisted).await == Hand::Cannot {
+        return Err(Stop::BenchCannot("leave a machine out of a listing".to_owned()));
+    }
+    if everything(scene).await?.iter().any(|state| is(state, &unlisted)) {
+        return Ok(());
+    }
+    require(numbers.absence != Absence::Proof, || {
+        format!("absence is a proof, and {:?} exists and is not listed", unlisted.id)
+    })?;
+    let found = scene.state(&of(&unlisted)).await?;
+    require(is(&found, &unlisted), || format!("{:?} is not listed, and by its ID it is {found:?}", unlisted.id))?;
+    if numbers.lookup_by_name && numbers.absence == Absence::ProofForNames {
+        let named = scene.state(&by_name(&unlisted.name)).await?;
+        require(named == InstanceState::Gone, || format!("names are proven absent, and by its name it is {named:?}"))?;
     }
     Ok(())
 }

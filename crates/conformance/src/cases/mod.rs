@@ -90,6 +90,7 @@ static CASES: &[Case] = &[
     case!(pod_ranges::without_assignment_it_is_unsupported, [Lacks(AssignPodRanges)]),
     case!(listing::listing_agrees_with_find, [Has(Listing)]),
     case!(listing::pages_are_complete, [Has(Listing)]),
+    case!(listing::absence_is_as_declared, [Has(Listing)]),
     case!(listing::without_listing_it_is_unsupported, [Lacks(Listing)]),
     case!(trouble::gone_is_certain, [Has(Instances)]),
     case!(trouble::error_is_no_answer, [Has(Instances)]),

@@ -294,8 +294,9 @@ impl Instances for Broken {
 
     async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
         let listed = call!(self, List(page), self.machines().list(page));
-        let InstancePage { instances, next } = self.error(listed)?;
-        Ok(InstancePage { instances: instances.into_iter().map(|state| self.state(state)).collect(), next })
+        let mut page = self.error(listed)?;
+        page.instances = page.instances.into_iter().map(|state| self.state(state)).collect();
+        Ok(page)
     }
 
     async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {

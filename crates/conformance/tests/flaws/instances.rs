@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use bowline_cloud::{
-    Capabilities, ErrorKind, Facts, Identity, InstancePage, PageToken, Result, Retry, RouteCapabilities, Seen,
+    Absence, Capabilities, ErrorKind, Facts, Identity, InstancePage, PageToken, Result, Retry, RouteCapabilities, Seen,
 };
 use bowline_core::{InstanceRef, InstanceState, ProviderId};
 
+use crate::bench::UNLISTED;
 use crate::broken::Break::{
     Asked, Assign, Check, Claims, Config, Error, Find, Found, Identity as Identify, Instance, List, Start,
 };
@@ -35,6 +36,17 @@ async fn all(it: &Broken) -> Result<Vec<InstanceState>> {
             return Ok(all);
         }
     }
+}
+
+/// Page without the machines that are not to be listed.
+async fn listed(it: &Broken, page: Option<&PageToken>) -> Result<InstancePage> {
+    let mut page = it.machines().list(page).await?;
+    page.instances.retain(is_listed);
+    Ok(page)
+}
+
+fn is_listed(state: &InstanceState) -> bool {
+    state.instance().is_none_or(|instance| !instance.labels.contains_key(UNLISTED))
 }
 
 /// Finds a machine under its name, if the ID has none.
@@ -116,11 +128,21 @@ flaws! {
             page.instances.retain(|state| matches!(state, InstanceState::Running(_)));
             Ok(page)
         }));
+    "leaves machines out of its listing", [absence_is_as_declared],
+        List(later!(|it, page| { listed(it, page).await }));
+    "looks up in its listing", [absence_is_as_declared],
+        Claims(|claims| claims.instances.as_mut().unwrap().absence = Absence::Question),
+        List(later!(|it, page| { listed(it, page).await })),
+        Found(|_, answer| answer.map(|state| if is_listed(&state) { state } else { InstanceState::Gone }));
+    "finds names that it claims to be absent", [absence_is_as_declared],
+        Claims(|claims| claims.instances.as_mut().unwrap().absence = Absence::ProofForNames),
+        List(later!(|it, page| { listed(it, page).await }));
     "lists by number", [pages_are_complete],
         List(later!(|it, page| {
             let (all, start) = (all(it).await?, page.map_or(0, |token| token.0.parse().unwrap()));
             let next = (all.len() > start + 7).then(|| PageToken((start + 7).to_string()));
-            Ok(InstancePage { instances: all.into_iter().skip(start).take(7).collect(), next })
+            let instances = all.into_iter().skip(start).take(7).collect();
+            Ok(InstancePage { instances, next, ..InstancePage::default() })
         }));
     "lists for ever", [pages_are_complete],
         List(later!(|it, _page| {
@@ -153,8 +175,7 @@ flaws! {
         Error(|error| bowline_cloud::Error::new(ErrorKind::Unexpected, "flaw", error.to_string()));
     "lists nothing in place of an error", [listing_errors_have_a_kind],
         List(later!(|it, page| {
-            let nothing = InstancePage { instances: Vec::new(), next: None };
-            it.machines().list(page).await.or(Ok(nothing))
+            it.machines().list(page).await.or(Ok(InstancePage::default()))
         }));
     "forgets the delay", [throttling_carries_its_delay balancer_throttling_carries_its_delay route_faults_are_told],
         Error(|error| error.retry(Retry::Backoff));

@@ -74,7 +74,13 @@ fn of_machines() -> Vec<Setting> {
         ),
         Setting::but(
             |all| (all.listing, all.routes.ip_families) = (false, vec![IpFamily::IPv6]),
-            &["listing_agrees_with_find", "pages_are_complete", "listing_errors_have_a_kind", "ipv4_ranges_are_led"],
+            &[
+                "listing_agrees_with_find",
+                "absence_is_as_declared",
+                "pages_are_complete",
+                "listing_errors_have_a_kind",
+                "ipv4_ranges_are_led",
+            ],
             &["without_listing_it_is_unsupported"],
         ),
         Setting::but(|all| all.batch_lookup = 1, &["batch_limit_is_honoured"], &[]),

@@ -42,6 +42,8 @@ fn servers(state: &State, call: &Call) -> Outcome {
     let limit = listing::limit(call, most).map_err(|limit| bad_limit(&limit))?;
     // Nova shows the newest first.
     let newest = state.records.of(Kind::Server).oldest_first().into_iter().rev().map(|row| &row.record);
+    // Only an administrator is shown soft-deleted servers.
+    let newest = newest.filter(|server| server.text("status") != "SOFT_DELETED");
     let wanted = newest.filter(|server| pattern.as_ref().is_none_or(|name| name.is_match(server.text("name"))));
     let records = wanted.map(|server| shown(state, call, server)).collect();
     let page =

@@ -7,7 +7,7 @@ use bowline_cloud::{Error, ErrorKind, Result};
 use futures::stream::{self, StreamExt as _};
 
 use super::labels::is_label_value;
-use super::search::PARALLEL;
+use super::lookup::PARALLEL;
 use crate::OpenStack;
 use crate::api::compute::{self, Flavor, FlavorRef};
 

@@ -1,26 +1,26 @@
-//! Servers of Nova with their ports in Neutron, as machines.
+//! Nova servers with their Neutron ports, as machines.
 //!
 //! ```text
-//!  questions ──► search: servers, one by one or in a listing ──► ports of those, and flavors not known yet
-//!                                                                   └─► addresses, labels, ID ──► answers
+//!  find ──► servers, one by one ─────────────────────┬─► ports of those, and flavors not known yet
+//!  list ──► a page of servers in brief ──► describe ─┘      └─► addresses, labels, ID ──► answers
 //! ```
 //!
-//! Whether a server exists and runs is told by Nova alone: neither a Neutron that does not answer nor a flavor that is gone
-//! keeps anybody from being told. What then fails is the description, with the words of [`Error::but_seen`].
+//! Nova alone decides whether a server exists and runs. If Neutron does not answer or a flavor is gone, only the description
+//! fails, with [`Error::but_seen`].
 
 mod addresses;
 mod flavors;
 mod id;
 mod labels;
+mod lookup;
 mod ports;
-mod search;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{Error, ErrorKind, Identity, InstancePage, Instances, PageToken, Result, Seen};
-use bowline_core::{Instance, InstanceRef, InstanceState};
+use bowline_core::{Instance, InstanceRef, InstanceState, Opaque};
 
 use crate::OpenStack;
 use crate::api::compute::Server;
@@ -28,8 +28,9 @@ use crate::api::compute::Server;
 pub(crate) use flavors::Flavors;
 use flavors::Types;
 pub(crate) use id::{Ids, owns};
+pub(crate) use lookup::PAGE;
+pub(crate) use ports::IDS;
 use ports::Ports;
-pub(crate) use search::{Census, PAGE};
 
 const FIND: &str = "find instances";
 
@@ -40,10 +41,22 @@ const SHUTOFF: &str = "SHUTOFF";
 #[async_trait]
 impl Instances for OpenStack {
     async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        self.describe(&[], asked).await
+    }
+
+    async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
+        let page = self.page(page.map(|token| token.0.as_str())).await?;
+        let instances = page.servers.iter().map(in_brief).collect();
+        let brief = page.servers.into_iter().map(|server| (server.id.clone(), Opaque::new(server))).collect();
+        Ok(InstancePage { instances, next: page.next.map(PageToken), unread: page.unread, brief })
+    }
+
+    async fn describe(&self, brief: &[Opaque], asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        let listed: Vec<Option<&Server>> = brief.iter().map(Opaque::get).collect();
         let sought: Vec<_> = asked.iter().map(|asked| self.identify(asked)).collect();
         let own = sought.iter().flatten().filter(|identity| **identity != Identity::NotMine);
-        let found = self.search(own.cloned().collect()).await;
-        let servers = found.values().flatten().flatten();
+        let found = self.look_up(own.cloned().collect()).await;
+        let servers = listed.iter().copied().flatten().chain(found.values().flatten().flatten());
         let details = self.read_details(&each_once(servers)).await;
         let answer = |identity: Result<Identity>| match found.get(&identity?) {
             None => Ok(InstanceState::NotMine),
@@ -51,19 +64,8 @@ impl Instances for OpenStack {
             Some(Ok(Some(server))) => self.state(server, &details),
             Some(Err(error)) => Err(error.clone()),
         };
-        sought.into_iter().map(answer).collect()
-    }
-
-    async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
-        let page = self.page(page.map(|token| token.0.as_str())).await?;
-        // A listing is complete, or it is none.
-        if page.unread > 0 {
-            let message = format!("{} of the servers on this page cannot be read; the log says which", page.unread);
-            return Err(Error::new(ErrorKind::Unexpected, "list servers", message));
-        }
-        let details = self.read_details(&each_once(page.servers.iter())).await;
-        let instances = page.servers.iter().map(|server| self.listed(server, &details)).collect::<Result<_>>()?;
-        Ok(InstancePage { instances, next: page.next.map(PageToken) })
+        let listed = listed.into_iter().map(|server| self.state(server.ok_or_else(not_listed)?, &details));
+        listed.chain(sought.into_iter().map(answer)).collect()
     }
 
     fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
@@ -87,7 +89,7 @@ impl OpenStack {
         Ids::new(&self.config.global.region, self.config.regional)
     }
 
-    /// All that is to be known of these servers beyond what they say of themselves.
+    /// Reads what Nova's answer about these servers does not have: flavors and ports.
     async fn read_details(&self, servers: &[&Server]) -> Details<'_> {
         let ids: Vec<_> = servers.iter().map(|server| server.id.as_str()).collect();
         let types = self.learn_types(servers.iter().map(|server| &server.flavor));
@@ -100,12 +102,6 @@ impl OpenStack {
         let described = details.types.of(&server.flavor).and_then(|kind| self.instance(server, kind, &details.ports));
         let seen = if server.is_shut_off() { Seen::Stopped } else { Seen::Running };
         described.map(|instance| in_state(server, instance)).map_err(|error| error.but_seen(seen))
-    }
-
-    /// The same in a listing, which may have servers of others: one whose flavor is not known spoils none of the rest.
-    fn listed(&self, server: &Server, details: &Details<'_>) -> Result<InstanceState> {
-        let kind = details.types.of(&server.flavor).unwrap_or_default();
-        Ok(in_state(server, self.instance(server, kind, &details.ports)?))
     }
 
     fn instance(&self, server: &Server, instance_type: String, ports: &Ports) -> Result<Instance> {
@@ -123,7 +119,7 @@ impl OpenStack {
     }
 }
 
-/// What is to be known of servers beyond what they say of themselves, and why some of it is not.
+/// Flavors and ports of servers, and why some of them are not known.
 struct Details<'a> {
     types: Types<'a>,
     ports: Ports,
@@ -134,6 +130,15 @@ impl Server {
     fn is_shut_off(&self) -> bool {
         self.status == SHUTOFF
     }
+}
+
+/// Returns the ID and the name alone.
+fn in_brief(server: &Server) -> InstanceState {
+    in_state(server, Instance { id: server.id.clone(), name: server.name.clone(), ..Instance::default() })
+}
+
+fn not_listed() -> Error {
+    Error::new(ErrorKind::Unexpected, "describe instances", "this value does not come from a listing of Nova servers")
 }
 
 fn in_state(server: &Server, instance: Instance) -> InstanceState {

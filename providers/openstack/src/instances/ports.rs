@@ -6,12 +6,12 @@ use bowline_cloud::{Error, Result};
 use futures::stream::{self, StreamExt as _};
 
 use super::addresses::TrunkPort;
-use super::search::PARALLEL;
+use super::lookup::PARALLEL;
 use crate::OpenStack;
 use crate::api::network::{self, Port};
 
 /// How many IDs one question names. An ID and its key take some 50 bytes, and proxies refuse a line of more than 8,000.
-const IDS: usize = 100;
+pub(crate) const IDS: usize = 100;
 
 /// The ports of some servers, and what is known of the trunks among them.
 #[derive(Default)]

@@ -239,6 +239,11 @@ impl Bench for SimulatedBench {
         true
     }
 
+    async fn unlist(&self, instance: &Instance) -> Hand {
+        self.cloud.set_server_status(&instance.id, "SOFT_DELETED");
+        Hand::Done
+    }
+
     async fn trouble(&self, trouble: Option<Trouble>) -> bool {
         self.cloud.repair_all();
         let Some(trouble) = trouble else { return true };

@@ -1,6 +1,9 @@
 //! A provider on a simulated cloud, in this process.
 
-use bowline_cloud::{Calls, Instances as _};
+use std::sync::Arc;
+
+use bowline_cloud::layers::{LayerOptions, Layered};
+use bowline_cloud::{Calls, Freshness, Instances as _};
 use bowline_core::{Instance, InstanceRef, InstanceState, ProviderId};
 use bowline_openstack::config::{Credential, Global, Scope, User};
 use bowline_openstack::{Config, OpenStack};
@@ -12,7 +15,8 @@ const JOURNALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/machines/jour
 /// A cloud, and the provider that works with it.
 pub(crate) struct Cloud {
     pub(crate) simulator: Simulator,
-    pub(crate) provider: OpenStack,
+    pub(crate) provider: Arc<OpenStack>,
+    layers: Layered,
     _golden: Golden,
 }
 
@@ -29,13 +33,20 @@ impl Cloud {
 
     pub(crate) fn with(options: Options, change: impl FnOnce(&mut Config)) -> Cloud {
         let simulator = Simulator::new(options);
-        let provider = provider(&simulator, change);
-        Cloud { _golden: simulator.golden(JOURNALS, Detail::Exact), simulator, provider }
+        let provider = Arc::new(provider(&simulator, change));
+        let (over, registry) = (Arc::clone(&provider), prometheus::Registry::new());
+        let layers = Layered::new(over, "openstack", &LayerOptions::default(), &registry);
+        Cloud { _golden: simulator.golden(JOURNALS, Detail::Exact), simulator, provider, layers }
     }
 
     /// The only answer to one question.
     pub(crate) async fn find(&self, asked: InstanceRef) -> bowline_cloud::Result<InstanceState> {
         self.provider.find(&[asked]).await.remove(0)
+    }
+
+    /// The answers to questions that are put at once, through the layers, which list or look up.
+    pub(crate) async fn find_all(&self, asked: &[InstanceRef]) -> Vec<bowline_cloud::Result<InstanceState>> {
+        self.layers.find_instances(asked, Freshness::Now).await
     }
 
     /// What is told of a server that is there.

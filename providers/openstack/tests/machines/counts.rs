@@ -31,7 +31,7 @@ async fn a_thousand_servers_take_a_page_and_their_ports_a_hundred_at_a_time() {
     let by_id: Vec<_> = ids.iter().map(|id| with_id("n", &format!("openstack:///{id}"))).collect();
     let by_name: Vec<_> = (0..1000).map(|n| named(&format!("node-{n}"))).collect();
     for asked in [by_id, by_name] {
-        let answers = cloud.provider.find(&asked).await;
+        let answers = cloud.find_all(&asked).await;
         assert!(answers.iter().all(|answer| matches!(answer, Ok(InstanceState::Running(_)))));
         let calls = cloud.calls();
         assert!(calls <= 12, "{calls}");
@@ -46,7 +46,7 @@ async fn many_flavors_are_listed() {
         cloud.simulator.add_server(NewServer { flavor: format!("f{n}"), ..NewServer::named(&format!("node-{n}")) });
     }
     let asked: Vec<_> = (0..50).map(|n| named(&format!("node-{n}"))).collect();
-    let answers = cloud.provider.find(&asked).await;
+    let answers = cloud.find_all(&asked).await;
     let types: Vec<_> =
         answers.iter().map(|answer| answer.as_ref().unwrap().instance().unwrap().instance_type.clone()).collect();
     assert_eq!(types, (0..50).map(|n| format!("m1.{n}")).collect::<Vec<_>>());
@@ -60,7 +60,7 @@ async fn a_few_servers_among_thousands_are_not_listed_page_by_page() {
     // The first page has all but the oldest three: these are asked for, and the other nine pages are left unread.
     let asked: Vec<_> =
         ids[..3].iter().chain(&ids[990..]).map(|id| with_id("n", &format!("openstack:///{id}"))).collect();
-    let answers = cloud.provider.find(&asked).await;
+    let answers = cloud.find_all(&asked).await;
     assert!(answers.iter().all(|answer| matches!(answer, Ok(InstanceState::Running(_)))));
     let counts = cloud.simulator.counts();
     assert_eq!((counts.get("GET servers/detail"), counts.get("GET servers/{id}")), (Some(&1), Some(&3)));
@@ -74,7 +74,7 @@ async fn a_listing_is_given_up_once_the_project_is_seen_to_be_large() {
     let asked: Vec<_> = ids[..10].iter().map(|id| with_id("n", &format!("openstack:///{id}"))).collect();
     for pages in [Some(3), None] {
         cloud.simulator.forget_calls();
-        let answers = cloud.provider.find(&asked).await;
+        let answers = cloud.find_all(&asked).await;
         assert!(answers.iter().all(|answer| matches!(answer, Ok(InstanceState::Running(_)))));
         let counts = cloud.simulator.counts();
         assert_eq!((counts.get("GET servers/detail").copied(), counts.get("GET servers/{id}")), (pages, Some(&10)));
@@ -88,7 +88,7 @@ async fn a_page_that_cannot_be_read_fails_those_that_are_not_found_yet() {
     let fault = FaultSpec::always(Fault::Answer(500, String::new())).on(Method::GET, "servers/detail").after(1);
     cloud.simulator.inject(fault);
     let asked: Vec<_> = ids.iter().map(|id| with_id("n", &format!("openstack:///{id}"))).collect();
-    let answers = cloud.provider.find(&asked).await;
+    let answers = cloud.find_all(&asked).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 10);
     assert!(
         !cloud.simulator.counts().contains_key("GET servers/{id}"),
@@ -119,7 +119,7 @@ async fn names_that_no_server_has_cost_nothing_beyond_a_listing() {
     let cloud = Cloud::new();
     servers(&cloud, 10);
     let asked: Vec<_> = (0..100).map(|n| named(&format!("other-{n}"))).collect();
-    let answers = cloud.provider.find(&asked).await;
+    let answers = cloud.find_all(&asked).await;
     assert!(answers.iter().all(|answer| matches!(answer, Ok(InstanceState::Gone))));
     assert_eq!(cloud.calls(), 1);
 }
@@ -128,7 +128,7 @@ async fn names_that_no_server_has_cost_nothing_beyond_a_listing() {
 async fn a_listing_without_a_single_server_proves_nothing_about_names() {
     let cloud = Cloud::new();
     let asked: Vec<_> = (0..10).map(|n| named(&format!("node-{n}"))).collect();
-    cloud.provider.find(&asked).await;
+    cloud.find_all(&asked).await;
     assert_eq!(cloud.simulator.counts().get("GET servers/detail"), Some(&11), "each name is asked for");
 }
 
@@ -138,7 +138,7 @@ async fn ports_that_come_in_pages_are_all_read() {
     let cloud = Cloud::with(Options { records_per_page: Some(2), ..Options::default() }, |_| {});
     let ids = servers(&cloud, 5);
     let asked: Vec<_> = ids.iter().map(|id| with_id("n", &format!("openstack:///{id}"))).collect();
-    let answers = cloud.provider.find(&asked).await;
+    let answers = cloud.find_all(&asked).await;
     let told: Vec<_> = answers.iter().map(|answer| answer.as_ref().unwrap().instance().unwrap()).collect();
     assert!(told.iter().all(|instance| !addresses(instance).is_empty()), "{told:?}");
     assert_eq!(cloud.simulator.counts()["GET ports"], 3);

@@ -21,6 +21,9 @@ pub(crate) use balancers::records;
 /// The token that the provider shows the cloud, where it shows one.
 pub(crate) const SECRET: &str = "swordfish-of-the-bench";
 
+/// Label of machines that are not to be listed.
+pub(crate) const UNLISTED: &str = "example.com/unlisted";
+
 /// Puts something around the provider.
 pub(crate) type Wrap = Box<dyn Fn(LocalProvider, &LocalCloud) -> Arc<dyn CloudProvider> + Send + Sync>;
 
@@ -158,6 +161,13 @@ impl Bench for LocalBench {
 
     async fn rename(&self, instance: &Instance, name: &str) -> bool {
         self.cloud.change(&instance.id, |spec| spec.name = name.to_owned()).is_ok()
+    }
+
+    /// The local cloud lists it all the same; a provider that is broken on purpose does not.
+    async fn unlist(&self, instance: &Instance) -> Hand {
+        let mark = (UNLISTED.to_owned(), String::new());
+        self.cloud.change(&instance.id, |spec| spec.labels.extend([mark])).unwrap();
+        Hand::Done
     }
 
     async fn trouble(&self, trouble: Option<Trouble>) -> bool {
