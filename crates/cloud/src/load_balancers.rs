@@ -45,6 +45,10 @@ pub enum Applied<S = Opaque> {
 /// observed and planned anew. A plan may have problems beside its steps: the sync fails with the first of them once all steps
 /// are applied.
 ///
+/// A plan names the things that other Services may use, too ([`Plan::locks`]). The framework applies no two plans with a common
+/// lock at the same time, and holds the locks until the plan is applied and its operations have ended. If another Service had a
+/// lock after the observation, it observes and plans again before the first step.
+///
 /// What a state says that the Service's annotations are to say is written to the Service at the end of a pass, also if it
 /// fails, and so is what a step [notes](Applied::Noted). Before a balancer is removed whose Service stays, those that the
 /// state of the wish without spec names are taken off it: what leads to something that is about to go. An annotation that
@@ -127,6 +131,8 @@ pub enum Applied<S = Opaque> {
 /// - `only_adoption_takes_over`: an existing thing without an owner becomes ours only if `settings.adopt` names it.
 /// - `the_owned_is_not_adopted`: one that carries another owner's mark never does: that is `AlreadyExists`; to adopt what
 ///   does not exist is `NotFound` or `InvalidConfig`.
+/// - `shared_things_are_locked`: plans of two Services that write the same thing, because they are of one share group or adopt
+///   the same load balancer, have a lock in common ([`Plan::locks`]).
 /// - `retained_is_released`: with the policy `Retain`, a balancer that is to go loses our mark and nothing else.
 ///
 /// About trouble:

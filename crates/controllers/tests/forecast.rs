@@ -169,6 +169,7 @@ impl LoadBalancers for Provider {
                 _ => Vec::new(),
             },
             problems: wish.annotations.get(PROBLEM).map(problem).into_iter().collect(),
+            ..Plan::default()
         })
     }
 

@@ -4,6 +4,7 @@
 //! these fields from this to that, delete this) and carries, beside that, a `payload` of a type of the provider that made it.
 //! Outside the provider that type is erased ([`Opaque`]), so a dry run, a log line and `bowline plan` need not know any cloud.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,9 @@ pub struct Plan<C = Opaque> {
     pub notices: Vec<Notice>,
     /// What cannot be had. The sync fails with the first of them, after all steps were applied.
     pub problems: Vec<Problem>,
+    /// Names of the things that the steps write and that another object may use, too: a load balancer that several Services
+    /// share. Plans with a common lock are not applied at the same time.
+    pub locks: BTreeSet<String>,
 }
 
 /// A part of the desired state that cannot be reached, and that does not keep the rest of the plan from being applied.
@@ -102,7 +106,7 @@ impl<C> Plan<C> {
 
 impl<C> Default for Plan<C> {
     fn default() -> Plan<C> {
-        Plan { steps: Vec::new(), notices: Vec::new(), problems: Vec::new() }
+        Plan { steps: Vec::new(), notices: Vec::new(), problems: Vec::new(), locks: BTreeSet::new() }
     }
 }
 
@@ -202,6 +206,7 @@ mod tests {
             ],
             notices: Vec::new(),
             problems: vec![problem.clone()],
+            locks: BTreeSet::new(),
         };
         let expected = "create listener a
     size: 1

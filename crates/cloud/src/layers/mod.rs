@@ -46,7 +46,7 @@ use crate::layers::read::Reader;
 use crate::start::Starter;
 use crate::{
     Applied, Calls, Capabilities, CloudProvider, Error, ErrorKind, Facts, Freshness, LoadBalancerCapabilities,
-    LoadBalancers, ProviderInfo, Result, RouteCapabilities, Routes, SyncPurpose,
+    LoadBalancers, Locks, ProviderInfo, Result, RouteCapabilities, Routes, SyncPurpose,
 };
 
 /// How the layers are set. What concerns single calls is in [`CallPolicy`](crate::CallPolicy).
@@ -75,6 +75,7 @@ pub struct Layered {
     cache: Arc<Cache>,
     balancers: Arc<Observer>,
     operations: Operations,
+    locks: Locks,
     places: Arc<Places>,
     calls: Calls,
 }
@@ -104,6 +105,7 @@ impl Layered {
             cache,
             balancers,
             operations: Operations::default(),
+            locks: Locks::default(),
             places,
             calls,
         }
@@ -149,6 +151,11 @@ impl Layered {
 
     pub(crate) fn starter(&self) -> &Arc<Starter> {
         &self.starter
+    }
+
+    /// Locks on things of this cloud that several objects share.
+    pub fn locks(&self) -> &Locks {
+        &self.locks
     }
 
     /// Writes are printed, not made.

@@ -77,9 +77,9 @@ impl<T: TypedLoadBalancers> LoadBalancers for T {
             return Err(Error::pending(operation, PLAN));
         }
         let state = state.map(|state| known(PLAN, &state.resources)).transpose()?;
-        let Plan { steps, notices, problems } = TypedLoadBalancers::plan(self, wish, state)?;
+        let Plan { steps, notices, problems, locks } = TypedLoadBalancers::plan(self, wish, state)?;
         let steps = steps.into_iter().map(|step| step.map(Opaque::new)).collect();
-        Ok(Plan { steps, notices, problems })
+        Ok(Plan { steps, notices, problems, locks })
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {

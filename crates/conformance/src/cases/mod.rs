@@ -153,6 +153,7 @@ static CASES: &[Case] = &[
     case!(balancers::owners::without_uid_marks_the_name_is_the_owner, [Lacks(UidMarks)]),
     case!(balancers::owners::only_adoption_takes_over, [Has(Adoption)]),
     case!(balancers::owners::the_owned_is_not_adopted, [Has(Adoption)]),
+    case!(balancers::owners::shared_things_are_locked, [Has(LoadBalancers)]),
     case!(balancers::owners::retained_is_released, [Has(Retention)]),
     case!(balancers::trouble::creation_survives_every_crash, [Has(LoadBalancers)]),
     case!(balancers::trouble::update_survives_every_crash, [Has(LoadBalancers)]),

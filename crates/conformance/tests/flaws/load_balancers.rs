@@ -1,6 +1,6 @@
 //! Flaws of providers in how they make, change and remove load balancers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancerCapabilities, Result};
 use bowline_core::annotations::DeletionPolicy;
@@ -277,6 +277,13 @@ flaws! {
             settings.adopt = settings.adopt.take().or_else(|| free.map(|free| free.name));
         });
     "adopts what is owned", [the_owned_is_not_adopted], Planned(|it, wish, _, plan| trampled(it, wish, plan));
+    "names no locks", [shared_things_are_locked],
+        Planned(|_, _, _, plan| Ok(Plan { locks: BTreeSet::new(), ..plan? }));
+    "locks for coming and not for leaving", [shared_things_are_locked],
+        Planned(|_, wish, _, plan| match &wish.spec {
+            Some(_) => plan,
+            None => Ok(Plan { locks: BTreeSet::new(), ..plan? }),
+        });
     "deletes what is to stay", [retained_is_released], Settings(|_, settings| settings.policy = DeletionPolicy::Delete);
     "keeps the mark", [retained_is_released],
         Planned(|_, wish, _, plan| match wish.settings.policy {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  left by an earlier pass ─────────┐
-//!  observe ──► plan ──► steps ──────┴─► a place to write ──► apply, one by one ──► observe, plan ──► nothing to do: done
+//!  observe ──► plan ──► steps ──────┴─► a place to write ──► locks ──► apply, one by one ──► observe, plan ──► nothing to do: done
 //!                                                              │ all applied, and the plan has problems: the sync fails
 //!                                                              │ refused, and dispensable: told, and left out
 //!                                                              │ InProgress: what is left is kept, and the pass ends
@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use bowline_cloud::{Applied, Cloud, Error, ErrorKind};
+use bowline_cloud::{Applied, Cloud, Error, ErrorKind, Moment};
 use bowline_core::{LoadBalancerState, LoadBalancerWish, Step};
 use bowline_runtime::Priority;
 use tokio::time::Instant;
@@ -38,6 +38,8 @@ pub(super) struct Outcome {
     pub(super) changed: bool,
     /// There is something to be done that a dry run does not do.
     pub(super) withheld: bool,
+    /// Another Service has a lock that the plan needs; the Service is queued when it is released.
+    pub(super) waiting: bool,
 }
 
 impl Pass<'_> {
@@ -58,7 +60,7 @@ impl Pass<'_> {
 
     /// Observes and plans.
     pub(super) async fn look(&self, cloud: &Cloud, wish: LoadBalancerWish, job: &mut Job) -> Result<Sight, Error> {
-        let asked = Instant::now();
+        let asked = (Instant::now(), cloud.layers().locks().now());
         let observed = self.shutdown.or(cloud.layers().observe_load_balancer(&wish)).await;
         let state = observed.ok_or_else(stopping)??;
         self.shared.queue.got_on();
@@ -84,7 +86,7 @@ impl Pass<'_> {
     ) -> Result<Outcome, Error> {
         if sight.is_done() || cloud.layers().is_dry_run() {
             let withheld = !sight.plan.is_empty();
-            return Ok(Outcome { state: sight.state, changed: job.changed, withheld });
+            return Ok(Outcome { state: sight.state, changed: job.changed, withheld, waiting: false });
         }
         let somebody_waits = self.shared.memory.is_news(self.key);
         let priority = if somebody_waits { Priority::High } else { Priority::Low };
@@ -100,14 +102,21 @@ impl Pass<'_> {
     async fn carry_out(&self, cloud: &Cloud, mut sight: Sight, job: &mut Job) -> Result<Outcome, Error> {
         for _ in 0..ROUNDS {
             if sight.is_done() {
-                return Ok(Outcome { state: sight.state, changed: job.changed, withheld: false });
+                return Ok(Outcome { state: sight.state, changed: job.changed, ..Outcome::default() });
             }
+            let Some(locked) = self.lock(cloud, sight, job).await? else {
+                return Ok(Outcome { changed: job.changed, waiting: true, ..Outcome::default() });
+            };
+            sight = locked;
             let applied = self.apply(cloud, &mut sight, job).await?;
             if let Some(problem) = sight.plan.problems.into_iter().next() {
                 return Err(problem.into());
             }
             sight = match applied {
-                Applied::Seen(state) => plan(cloud, sight.wish, state, Instant::now(), job)?,
+                Applied::Seen(state) => {
+                    let asked = (Instant::now(), cloud.layers().locks().now());
+                    plan(cloud, sight.wish, state, asked, job)?
+                }
                 Applied::Done | Applied::Noted(_) | Applied::Started(_) => {
                     self.look(cloud, job.noted(sight.wish), job).await?
                 }
@@ -115,6 +124,18 @@ impl Pass<'_> {
         }
         let left = format!("after {ROUNDS} rounds there is still something to do:\n{}", sight.plan);
         Err(Error::new(ErrorKind::Unexpected, "apply load balancer", left))
+    }
+
+    /// Takes the locks of the plan, and observes again if another Service has had one of them since the observation. `None` if
+    /// another Service has one now.
+    async fn lock(&self, cloud: &Cloud, mut sight: Sight, job: &mut Job) -> Result<Option<Sight>, Error> {
+        while job.lock(&sight.plan, self.key, &self.shared.queue) {
+            if !job.is_outdated(&sight) {
+                return Ok(Some(sight));
+            }
+            sight = self.look(cloud, job.noted(sight.wish), job).await?;
+        }
+        Ok(None)
     }
 
     /// Applies all steps; returns what the last one returned.
@@ -186,14 +207,14 @@ fn plan(
     cloud: &Cloud,
     wish: LoadBalancerWish,
     state: Option<LoadBalancerState>,
-    seen: Instant,
+    (at, observed): (Instant, Moment),
     job: &mut Job,
 ) -> Result<Sight, Error> {
     if let Some(state) = &state {
         job.note(&wish, &state.annotations);
     }
     let plan = job.take_in(cloud.layers().plan_load_balancer(&wish, state.as_ref())?);
-    Ok(Sight { wish, state, plan, pending: None, at: seen, planned: seen, is_rest: false })
+    Ok(Sight { wish, state, plan, pending: None, at, observed, planned: at, is_rest: false })
 }
 
 /// A step that the cloud was too busy for before is told once.

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::{Cloud, Error};
-use bowline_core::{LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Notice, Operation, Plan, Step, Verb};
+use bowline_cloud::{Cloud, Error, Guard, Moment};
+use bowline_core::{
+    LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Notice, Operation, Plan, ServiceKey, Step, Verb,
+};
+use bowline_runtime::{Priority, Queue};
 use tokio::time::Instant;
 
 use super::Reason;
@@ -23,6 +26,8 @@ pub(super) struct Sight {
     pub(super) pending: Option<Operation>,
     /// When the cloud was looked at, or an earlier pass was gone on with.
     pub(super) at: Instant,
+    /// The moment before the observation, among the releases of locks.
+    pub(super) observed: Moment,
     /// When the plan was made.
     pub(super) planned: Instant,
     /// Its first step was tried before, and is to be tried again.
@@ -58,6 +63,8 @@ pub(super) struct Job {
     /// Steps that the cloud has refused and that can be done without, each with what is told of it.
     refused: Vec<(Step, Notice)>,
     rest: Option<Rest>,
+    /// Locks on what the plan writes, held until the work is done or dropped: also while the cloud is at work.
+    guard: Option<Guard>,
     annotations: BTreeMap<String, String>,
     /// `None` while there is no plan that could have any.
     notices: Option<Vec<Notice>>,
@@ -82,6 +89,7 @@ impl Job {
                 has_looked_for_unanswered: false,
                 refused: Vec::new(),
                 rest: None,
+                guard: None,
                 annotations: BTreeMap::new(),
                 notices: None,
             },
@@ -104,6 +112,30 @@ impl Job {
         is_unclear && !std::mem::replace(&mut self.has_looked_for_unanswered, true)
     }
 
+    /// Takes the locks of this plan beside those that are held. If another Service has one of them, nothing is held any more, and
+    /// this Service is queued when that one is released.
+    pub(super) fn lock(&mut self, plan: &Plan, service: &ServiceKey, queue: &Queue<ServiceKey>) -> bool {
+        let (key, queue) = (service.clone(), queue.clone());
+        let wake = move || queue.add(key, Priority::High);
+        let waiter = service.to_string();
+        let is_locked = match &mut self.guard {
+            Some(guard) => guard.try_extend(&plan.locks, &waiter, wake),
+            None => {
+                self.guard = self.cloud.layers().locks().try_take(&plan.locks, &waiter, wake);
+                self.guard.is_some()
+            }
+        };
+        if !is_locked {
+            self.guard = None;
+        }
+        is_locked
+    }
+
+    /// Another Service may have changed what is locked now since it was observed.
+    pub(super) fn is_outdated(&self, sight: &Sight) -> bool {
+        self.guard.as_ref().is_some_and(|guard| guard.is_outdated(sight.observed))
+    }
+
     /// What the Service's annotations are to say.
     pub(super) fn annotations(&self) -> &BTreeMap<String, String> {
         &self.annotations
@@ -121,13 +153,14 @@ impl Job {
         let is_fresh = rest.pending.is_some() || rest.planned.elapsed() < LASTS;
         let is_fit = rest.wish == *wish && is_fresh;
         let Rest { wish, plan, pending, planned } = Some(rest).filter(|_| is_fit)?;
-        Some(Sight { wish, state: None, plan, pending, at: Instant::now(), planned, is_rest: true })
+        let observed = self.cloud.layers().locks().now();
+        Some(Sight { wish, state: None, plan, pending, at: Instant::now(), observed, planned, is_rest: true })
     }
 
     /// The cloud is at work: these steps are left.
     pub(super) fn leave(&mut self, sight: &Sight, steps: Vec<Step>) {
         let wish = self.noted(sight.wish.clone());
-        let plan = Plan { steps, problems: sight.plan.problems.clone(), ..Plan::default() };
+        let plan = Plan { steps, notices: Vec::new(), ..sight.plan.clone() };
         self.rest = Some(Rest { wish, plan, pending: sight.pending.clone(), planned: sight.planned });
     }
 
@@ -155,7 +188,7 @@ impl Job {
         plan.notices.into_iter().chain(told).for_each(|notice| self.remark(notice));
         self.notices.get_or_insert_default();
         let is_open = |step: &Step| refused.iter().all(|(refused, _)| refused != step);
-        Plan { steps: plan.steps.into_iter().filter(is_open).collect(), notices: Vec::new(), problems: plan.problems }
+        Plan { steps: plan.steps.into_iter().filter(is_open).collect(), notices: Vec::new(), ..plan }
     }
 
     /// The cloud does not do this, and it is not needed.

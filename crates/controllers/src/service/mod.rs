@@ -11,12 +11,11 @@
 //! * **Crash-safe.** The finalizer is there before the cloud is first asked, and goes last. Every pass starts from what the
 //!   cloud has, so it may be cut off anywhere and begin again.
 //! * **In parallel.** Passes over different balancers run side by side, `--concurrent-service-syncs` of them writing at once;
-//!   twice over the same balancer never, even if two Services share it.
+//!   two that share a load balancer write one after the other: the plan names the locks that it needs.
 //! * **In turn.** New and changed Services go before refreshes, and namespaces take turns.
 //! * **Never standing still.** A cloud that is at work ends the pass; the rest of the plan waits without a worker or a place.
 //! * **Gathered.** Nodes that come and go make one refresh of every balancer, a moment after the last of them.
 
-mod balancers;
 mod carry;
 pub(crate) mod condition;
 mod crowd;
@@ -55,12 +54,11 @@ use crate::complaints::Complaints;
 use crate::manager::ManagerError;
 use crate::panics::pass_on_panic;
 use crate::spans;
-use balancers::Balancers;
 use crowd::Crowd;
 use memory::Memory;
 use metrics::Metrics;
 use nodes::NodeSync;
-use pass::{Done, Pass};
+use pass::{Done, Ended, Pass};
 use slots::Slots;
 use target_sets::TargetSets;
 use trouble::{Next, Trouble};
@@ -154,7 +152,6 @@ struct Shared {
     queue: Queue<ServiceKey>,
     /// Places for those who write to a cloud.
     slots: Slots,
-    balancers: Balancers,
     memory: Memory,
     crowd: Crowd,
     target_sets: TargetSets,
@@ -205,7 +202,6 @@ impl ServiceController {
             events: context.events.source(COMPONENT),
             queue,
             slots: Slots::new(options.concurrency),
-            balancers: Balancers::default(),
             memory: Memory::default(),
             target_sets: TargetSets::default(),
             crowd: Crowd::new(options.gather, options.drain),
@@ -273,6 +269,14 @@ async fn next_lot(shared: &Shared, places: &Arc<Semaphore>) -> Vec<(Work<Service
     lot.into_iter().map(|work| (work, free.as_mut().and_then(|free| free.split(1)))).collect()
 }
 
+/// The rest of the plan is kept for the next sync.
+fn continues(outcome: &Ended) -> bool {
+    match outcome {
+        Ok(done) => *done == Done::Waiting,
+        Err((_, trouble)) => trouble.is_calm(),
+    }
+}
+
 /// Namespaces take turns.
 fn namespace_of(service: &ServiceKey) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -305,6 +309,10 @@ impl Shared {
         let freed = self.waiting.freed();
         let outcome = pass.run().await;
         self.node_sync_goes_on(key);
+        if !continues(&outcome) {
+            // A plan that no later sync continues must not keep its locks.
+            drop(self.memory.unfinished(key));
+        }
         match outcome {
             Ok(Done::Waiting) => self.passed("waiting"),
             Ok(done) => {

@@ -9,7 +9,6 @@ use bowline_core::{LoadBalancerWish, Service, ServiceKey, TargetNode, TargetSet}
 use bowline_kube::WriteError;
 use bowline_runtime::{Priority, Shutdown};
 
-use super::balancers::{SharedBalancer, Turn};
 use super::carry::Outcome;
 use super::condition;
 use super::decide::{self, Need};
@@ -31,11 +30,14 @@ pub(super) struct Pass<'a> {
 pub(super) enum Done {
     /// Everything is as wanted.
     Settled,
-    /// Somebody else has the balancer in work, and will see to it that there is another pass.
+    /// Another Service holds a lock; this one is queued when it is released.
     Waiting,
     /// It would have been done, if this were not a dry run.
     DryRun,
 }
+
+/// The end of a pass; an error names the Service that it is about, if there is one.
+pub(super) type Ended = Result<Done, (Option<Arc<Service>>, Trouble)>;
 
 /// Why there may be something to do, and the targets then.
 struct Occasion {
@@ -52,7 +54,7 @@ impl Occasion {
 
 impl Pass<'_> {
     /// Does what the Service, or its absence, calls for (SVC-10 to SVC-18).
-    pub(super) async fn run(&self) -> Result<Done, (Option<Arc<Service>>, Trouble)> {
+    pub(super) async fn run(&self) -> Ended {
         for owed in self.shared.memory.owed(self.key) {
             if self.settle_debt(&owed).await.map_err(|trouble| (None, trouble))? == Done::Waiting {
                 return Ok(Done::Waiting);
@@ -90,7 +92,6 @@ impl Pass<'_> {
         self.shared.remark_annotations(service, &reading.unknown);
         let settings = decide::settings(cloud, service, reading).map_err(decide::mistaken)?;
         self.shared.watch_labels(&settings);
-        let Some(_turn) = self.turn(cloud, &settings) else { return Ok(Done::Waiting) };
         let (wish, targets) = self.wish(cloud, service, &settings)?;
         let occasion = self.begin(service, targets);
         let service = &self.add_finalizer(service).await?;
@@ -108,6 +109,7 @@ impl Pass<'_> {
         let occasion = Occasion { reason: job.reason, ..occasion };
         self.worked(service, job, &outcome);
         match outcome {
+            Ok(outcome) if outcome.waiting => Ok(Done::Waiting),
             Ok(outcome) if outcome.withheld => Ok(Done::DryRun),
             Ok(outcome) => self.ensured(service, &settings, outcome, &occasion).await,
             // Somebody else makes the balancer and writes the status; the finalizer is theirs, too (SVC-14).
@@ -149,7 +151,8 @@ impl Pass<'_> {
     fn worked(&self, service: &Service, job: Job, outcome: &Result<Outcome, Error>) {
         let is_at_work = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::InProgress);
         let failed = outcome.is_err() && !is_at_work;
-        if failed || outcome.as_ref().is_ok_and(|outcome| outcome.changed) {
+        let is_waiting = outcome.as_ref().is_ok_and(|outcome| outcome.waiting);
+        if failed || outcome.as_ref().is_ok_and(|outcome| outcome.changed && !outcome.waiting) {
             self.shared.count(job.reason, job.took(), failed);
         }
         let is_for_nodes = job.reason == Reason::Nodes;
@@ -157,7 +160,7 @@ impl Pass<'_> {
         count_sync(&job, purpose, outcome.as_ref().map_err(|error| Some(error.kind())));
         self.shared.tell_notices(job.cloud(), service, job.notices());
         self.shared.memory.note(self.key, job.annotations());
-        if is_at_work {
+        if is_at_work || is_waiting {
             self.shared.memory.unfinish(self.key, job);
         }
     }
@@ -207,8 +210,10 @@ impl Pass<'_> {
         let wish = service::cleanup_wish(&self.shared.options.cluster, service, &settings);
         let mut existed = false;
         for cloud in self.clouds_of(service) {
-            let Some(_turn) = self.turn(&cloud, &settings) else { return Ok(Done::Waiting) };
             let removed = self.remove(&cloud, service, &wish).await?;
+            if removed.waiting {
+                return Ok(Done::Waiting);
+            }
             if removed.withheld {
                 return Ok(Done::DryRun);
             }
@@ -249,6 +254,10 @@ impl Pass<'_> {
                 self.shared.memory.unfinish(self.key, job);
                 Err(trouble)
             }
+            Ok(outcome) if outcome.waiting => {
+                self.shared.memory.unfinish(self.key, job);
+                Ok(outcome)
+            }
             outcome => outcome,
         }
     }
@@ -261,26 +270,31 @@ impl Pass<'_> {
         job: &mut Job,
     ) -> Result<Outcome, Trouble> {
         let sight = match job.rest(wish) {
-            Some(sight) => sight,
+            Some(sight) => Some(sight),
             None => self.begin_to_remove(cloud, service, wish, job).await?,
         };
+        let Some(sight) = sight else { return Ok(Outcome { waiting: true, ..Outcome::default() }) };
         self.fulfil(cloud, sight, || None, job).await.map_err(Trouble::cloud(Task::Delete))
     }
 
+    /// `None` if another Service holds a lock.
     async fn begin_to_remove(
         &self,
         cloud: &Cloud,
         service: &Arc<Service>,
         wish: &LoadBalancerWish,
         job: &mut Job,
-    ) -> Result<Sight, Trouble> {
+    ) -> Result<Option<Sight>, Trouble> {
         let sight = self.look(cloud, wish.clone(), job).await.map_err(Trouble::cloud(Task::CheckBeforeCleanup))?;
-        // That cleaning up begins is told once it is known that there is something.
         if sight.plan.is_empty() || cloud.layers().is_dry_run() {
-            return Ok(sight);
+            return Ok(Some(sight));
+        }
+        // The Event is emitted once it is known that there is something, and that nothing keeps it from being removed.
+        if !job.lock(&sight.plan, self.key, &self.shared.queue) {
+            return Ok(None);
         }
         self.shared.tell_deleting(service);
-        self.take_notes_off(service, sight).await
+        self.take_notes_off(service, sight).await.map(Some)
     }
 
     /// Takes what leads to the balancer off a Service that stays.
@@ -320,13 +334,15 @@ impl Pass<'_> {
             self.shared.memory.released(self.key, &service.uid);
             return Ok(Done::Settled);
         }
-        let Some(_turn) = self.turn(&owed.cloud, &settings) else { return Ok(Done::Waiting) };
         let wish = service::cleanup_wish(&self.shared.options.cluster, service, &settings);
         let removed = self.remove(&owed.cloud, service, &wish).await.inspect_err(|trouble| {
             if !trouble.is_calm() {
                 self.shared.tell_delete_failure(service, trouble);
             }
         })?;
+        if removed.waiting {
+            return Ok(Done::Waiting);
+        }
         if removed.changed {
             self.shared.tell_deleted(service);
             self.shared.let_go();
@@ -336,16 +352,6 @@ impl Pass<'_> {
         }
         self.shared.memory.released(self.key, &service.uid);
         Ok(Done::Settled)
-    }
-
-    // ---- the cloud
-
-    /// The right to work on the balancer; `None` if another Service has it in work.
-    fn turn(&self, cloud: &Cloud, settings: &LoadBalancerSettings) -> Option<Option<Turn<'_>>> {
-        match SharedBalancer::of(cloud.name(), self.key, settings) {
-            Some(balancer) => self.shared.balancers.turn(balancer, self.key, &self.shared.queue).map(Some),
-            None => Some(None),
-        }
     }
 
     // ---- the API server
@@ -398,7 +404,7 @@ fn log_changes(before: &TargetSet, targets: &TargetSet) {
 /// Counts a sync that has ended. One that waits for the cloud has not, and one that a dry run withholds never began.
 fn count_sync(job: &Job, purpose: SyncPurpose, outcome: Result<&Outcome, Option<ErrorKind>>) {
     let failed = match outcome {
-        Ok(outcome) if outcome.withheld => return,
+        Ok(outcome) if outcome.withheld || outcome.waiting => return,
         Ok(_) => false,
         Err(Some(ErrorKind::InProgress | ErrorKind::Cancelled | ErrorKind::ImplementedElsewhere)) => return,
         Err(_) => true,

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 
 use crate::balancing::{FINALIZER, finalizers, ingress};
-use crate::shipyard::{ID, NODES, REMARK, Shipyard};
+use crate::shipyard::{BERTH, ID, NODES, REMARK, Shipyard};
 use crate::world::World;
 
 /// How long a change takes: two looks find it busy.
@@ -61,6 +61,49 @@ async fn a_cloud_at_work_holds_nobody_up() {
     }
     world.pass(Duration::from_secs(30)).await;
     assert_eq!(yard.inside().written, ["create ship"; 3], "all of them are begun before the first is done");
+}
+
+/// Two Services whose plans have a common lock; the first is begun, and the cloud is at work on it.
+async fn sharing(takes: Duration) -> (World, std::sync::Arc<Shipyard>) {
+    let (mut world, yard) = Shipyard::world(&["a"], takes).await;
+    world.start();
+    for name in ["one", "two"] {
+        world.serve_with(name, json!({"metadata": {"annotations": {BERTH: "3"}}})).await;
+        world.pass(Duration::from_secs(1)).await;
+    }
+    (world, yard)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_held_until_the_last_operation_of_the_plan_has_ended() {
+    let (world, yard) = sharing(BUSY).await;
+    world.addressed("one").await;
+    let one = ["create ship", "update crew", "create address", "create flag"];
+    assert_eq!(yard.inside().written.get(..4), Some(one.map(str::to_owned).as_slice()), "one after the other");
+    world.addressed("two").await;
+    assert_eq!(yard.counts().1, 8);
+    for name in ["one", "two"] {
+        world.delete_service(name).await;
+    }
+    for name in ["one", "two"] {
+        world.service_gone(name).await;
+    }
+    assert_eq!(yard.ids(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_is_not_continued_releases_its_locks() {
+    let (world, yard) = sharing(Duration::from_secs(100)).await;
+    assert_eq!(yard.counts().1, 1);
+    // Nothing can be made of this: the Service waits for its owner, and another one does not wait for both.
+    world.annotate("one", NODES, Some("a=b=c")).await;
+    world.pass(Duration::from_secs(30)).await;
+    assert_eq!(yard.inside().written, ["create ship", "create ship"]);
+    world.delete_service("two").await;
+    world.service_gone("two").await;
+    world.annotate("one", NODES, None).await;
+    world.addressed("one").await;
+    assert_eq!(yard.ids(), ["ship-1"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -25,6 +25,8 @@ pub(crate) const ID: &str = "shipyard.example/id";
 pub(crate) const NODES: &str = "shipyard.example/nodes";
 /// What it remarks in its plans.
 pub(crate) const REMARK: &str = "shipyard.example/remark";
+/// Lock that its plans name: Services with the same value share something.
+pub(crate) const BERTH: &str = "shipyard.example/berth";
 /// What it advises while it is at work.
 const AGAIN: Duration = Duration::from_secs(2);
 
@@ -211,11 +213,12 @@ impl LoadBalancers for Provider {
         if seen["busy"] == true {
             return Err(at_work());
         }
+        let locks = wish.annotations.get(BERTH).cloned().into_iter().collect();
         let (id, noted) = (seen["id"].as_str(), wish.annotations.get(ID));
         let has = |kind: &str| seen["has"].as_array().unwrap().iter().any(|has| has == kind);
         let Some(spec) = &wish.spec else {
             let parts = ["flag", "address"].into_iter().filter(|kind| has(kind)).chain(id.map(|_| "ship"));
-            return Ok(Plan::of(parts.map(|kind| step(Verb::Delete, kind, "it")).collect()));
+            return Ok(Plan { locks, ..Plan::of(parts.map(|kind| step(Verb::Delete, kind, "it")).collect()) });
         };
         if noted.is_some_and(|noted| Some(noted.as_str()) != id) {
             return Err(Error::new(ErrorKind::InvalidConfig, "plan", format!("there is no {noted:?}")));
@@ -233,7 +236,7 @@ impl LoadBalancers for Provider {
         );
         let notice = |message: &String| Notice { reason: "ShipRemark".to_owned(), message: message.clone() };
         let notices = wish.annotations.get(REMARK).map(notice).into_iter().collect();
-        Ok(Plan { steps, notices, problems: Vec::new() })
+        Ok(Plan { notices, locks, ..Plan::of(steps) })
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {

@@ -1,5 +1,6 @@
 //! From what there is to what is wanted, as steps. Nothing here makes a call.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bowline_cloud::{Error, ErrorKind, Result};
@@ -37,13 +38,21 @@ struct Steps {
 /// How to get from what is seen to what is wished.
 pub(super) fn plan(wish: &LoadBalancerWish, seen: Observation, rules: TargetRules<'_>) -> Result<Plan<Payload>> {
     let asking = wanted::asking(wish).map_err(|error| error.explain(PLAN))?;
-    let mut steps = Steps { asking, ip_mode: ip_mode(wish), plan: Plan::default() };
+    let mut steps = Steps { asking, ip_mode: ip_mode(wish), plan: Plan { locks: locks(wish), ..Plan::default() } };
     match &wish.spec {
         Some(spec) => steps.build(wish, spec, seen, rules)?,
         None if wish.settings.policy == DeletionPolicy::Retain => steps.release(&seen),
         None => steps.tear_down(&seen),
     }
     Ok(steps.plan)
+}
+
+/// The addresses of a share group are made and removed by all Services of the group, and two Services may adopt the same load
+/// balancer.
+fn locks(wish: &LoadBalancerWish) -> BTreeSet<String> {
+    let group = wish.settings.share_group.as_ref().map(|group| format!("share group {}/{group}", wish.key.namespace));
+    let adopted = wish.settings.adopt.as_ref().map(|name| format!("load balancer {name}"));
+    group.into_iter().chain(adopted).collect()
 }
 
 impl Steps {

@@ -5,12 +5,11 @@
 //! alone and saves calls; a new process finds all in the cloud.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use bowline_core::{Operation, Pacing};
-use tokio::sync::OwnedMutexGuard;
 
 use super::asked::{Asked, Wanted};
 use crate::api::octavia::LoadBalancer;
@@ -49,19 +48,12 @@ struct Busy {
     fresh: bool,
     /// The name that it was made with or first seen with.
     name: String,
-    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Waiting {
     /// With the patience of this many looks of upstream's.
     pub(crate) fn new(steps: u32) -> Waiting {
         Waiting { asked: Asked::default(), steps, busy: Mutex::default() }
-    }
-
-    /// The right to look at a balancer and then to change it: two Services that share one may be worked on at the same time.
-    pub(crate) async fn turn(&self, id: &str) -> OwnedMutexGuard<()> {
-        let turn = self.with(id, |busy| busy.turn.clone());
-        turn.lock_owned().await
     }
 
     /// A balancer of this name was made by this process.
@@ -129,18 +121,12 @@ impl Waiting {
 
     /// It is gone, or all that was remembered of it no longer counts.
     pub(crate) fn forget(&self, id: &str) {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(known) = busy.get_mut(id) else { return };
-        *known = Busy { turn: known.turn.clone(), ..Busy::default() };
-        busy.retain(|_, known| known.is_of_use());
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
     /// None of this name is there any more.
     pub(crate) fn forget_named(&self, name: &str) {
-        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        let ids: Vec<String> = busy.iter().filter(|(_, known)| known.name == name).map(|(id, _)| id.clone()).collect();
-        drop(busy);
-        ids.iter().for_each(|id| self.forget(id));
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, known| known.name != name);
     }
 
     fn with<T>(&self, id: &str, act: impl FnOnce(&mut Busy) -> T) -> T {
@@ -150,13 +136,6 @@ impl Waiting {
 
     fn peek(&self, id: &str, ask: impl FnOnce(&Busy) -> bool) -> bool {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner).get(id).is_some_and(ask)
-    }
-}
-
-impl Busy {
-    fn is_of_use(&self) -> bool {
-        let is_waited_for = Arc::strong_count(&self.turn) > 1;
-        self.written || self.fresh || is_waited_for
     }
 }
 
@@ -226,17 +205,6 @@ mod tests {
         assert!(waiting.is_written("b1"));
         waiting.forget_named("web");
         assert!(waiting.busy.lock().unwrap().is_empty());
-    }
-
-    #[tokio::test]
-    async fn only_one_has_its_turn_at_a_time() {
-        let waiting = Waiting::new(23);
-        let first = waiting.turn("b1").await;
-        waiting.forget("b1");
-        assert!(futures::FutureExt::now_or_never(waiting.turn("b1")).is_none());
-        assert!(futures::FutureExt::now_or_never(waiting.turn("b2")).is_some());
-        drop(first);
-        assert!(futures::FutureExt::now_or_never(waiting.turn("b1")).is_some());
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use bowline_cloud::{Error, ErrorKind};
 use bowline_core::annotations::DeletionPolicy;
-use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerWish};
+use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerWish, Plan, Protocol};
 
-use crate::balancing::{Balancing, gone, key, set};
+use crate::balancing::{Balancing, change, gone, key, port, set};
 use crate::bench::{ForeignBalancer, SeenResource};
 use crate::capability::Capability;
 use crate::scene::{Scene, Stop, Verdict, broken, require};
@@ -249,6 +249,37 @@ async fn refused(work: &Balancing<'_>, wish: &LoadBalancerWish, kinds: &[ErrorKi
             format!("adoption is refused because {why}, and the error is {:?}: {error}", error.kind())
         }),
     }
+}
+
+pub(in crate::cases) async fn shared_things_are_locked(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = [work.node("node-1").await];
+    let (one, other) = (work.wish("one", &nodes)?, work.wish("other", &nodes)?);
+    let capabilities = scene.provider().capabilities();
+    if Capability::Adoption.is_claimed(capabilities) {
+        let lonely = put(&work, "lonely", None).await?;
+        let adopting = |wish| set(wish, |settings| settings.adopt = Some(lonely.name.clone()));
+        let (first, second) = (work.plan(&adopting(&one)).await?, work.plan(&adopting(&other)).await?);
+        have_a_lock_in_common("adopt the same load balancer", &first, &second)?;
+    }
+    if Capability::Shared.is_claimed(capabilities) {
+        let member = |wish| set(wish, |settings| settings.share_group = Some("edge".to_owned()));
+        let protocol = other.spec.iter().flat_map(|spec| &spec.ports).map(|port| port.protocol).next();
+        let other = change(&other, |spec| spec.ports = vec![port(1, protocol.unwrap_or(Protocol::Tcp))]);
+        let (one, other) = (member(&one), member(&other));
+        let (first, second) = (work.plan(&one).await?, work.plan(&other).await?);
+        have_a_lock_in_common("come to the same share group", &first, &second)?;
+        work.fulfil(&one).await?;
+        let (first, second) = (work.plan(&gone(&one)).await?, work.plan(&other).await?);
+        have_a_lock_in_common("leave and come to the same share group", &first, &second)?;
+        work.remove(&one).await?;
+    }
+    Ok(())
+}
+
+fn have_a_lock_in_common(what: &str, first: &Plan, second: &Plan) -> Verdict {
+    let in_common = !first.locks.is_disjoint(&second.locks);
+    require(in_common, || format!("two Services {what}, with the locks {:?} and {:?}", first.locks, second.locks))
 }
 
 pub(in crate::cases) async fn retained_is_released(scene: &Scene) -> Verdict {

@@ -1,9 +1,9 @@
 //! Carries out one step: one writing call, and the looks that it needs.
 //!
 //! ```text
-//!  Payload ──► which balancer? ──► its turn ──► written since it was last at rest? ──no──► write
-//!                                                   │yes                                    ▲
-//!                                                   └──► look: at rest ─────────────────────┘
+//!  Payload ──► which load balancer? ──► written since it was last at rest? ──no──► write
+//!                                                   │yes                            ▲
+//!                                                   └──► look: at rest ─────────────┘
 //!                                                              at work ──► InProgress, nothing is written
 //! ```
 //!
@@ -51,9 +51,8 @@ impl Writer<'_> {
         }
     }
 
-    /// What is done to a balancer, or at its address, while nobody else does anything to it.
+    /// What is done to a load balancer, or at its address. The plan's locks keep other Services from writing to it meanwhile.
     async fn write_at_rest(&self, id: &str, change: Change) -> Result<()> {
-        let _turn = self.waiting.turn(id).await;
         let seen = match self.waiting.is_written(id) || change.needs_look() {
             true => match self.look(id, &change).await? {
                 // There are no floating IPs of IPv6, and which family a new balancer gets is not always known before.

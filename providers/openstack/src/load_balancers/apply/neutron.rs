@@ -35,7 +35,6 @@ impl Writer<'_> {
             Change::UpdateFloatingIp { id, body } => api::update_floating_ip(session, &id, &body).await.map_err(told),
             Change::DeleteFloatingIp { id, port, leads_to: None } => self.delete_floating_ip(&id, &port).await,
             Change::DeleteFloatingIp { id, port, leads_to: Some(sole) } => {
-                let _turn = self.waiting.turn(&sole.balancer).await;
                 self.check_sole(&sole).await?;
                 self.delete_floating_ip(&id, &port).await
             }

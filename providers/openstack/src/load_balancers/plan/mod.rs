@@ -29,6 +29,8 @@ mod security;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use bowline_core::annotations::DeletionPolicy;
 use bowline_core::{IpFamily, LoadBalancerSpec, LoadBalancerWish, Plan, Verb};
@@ -92,12 +94,21 @@ impl Context<'_> {
 /// How to get from what is seen to what is wished.
 pub(super) fn plan(config: &Config, wish: &LoadBalancerWish, seen: Observation) -> Result<Plan<Payload>> {
     let mut draft = Draft::default();
+    let locks = locks(wish, &seen);
     match &wish.spec {
         Some(spec) => build(config, wish, spec, seen, &mut draft)?,
         None if wish.settings.policy == DeletionPolicy::Retain => release::steps(wish, &seen, &mut draft)?,
         None => removal::steps(config, wish, &seen, &mut draft)?,
     }
-    Ok(draft.into_plan())
+    Ok(Plan { locks, ..draft.into_plan() })
+}
+
+/// The load balancers that are written. Another Service may use each of them, too, and find it by its ID, while the Service that
+/// creates one knows only its name.
+fn locks(wish: &LoadBalancerWish, seen: &Observation) -> BTreeSet<String> {
+    let existing = seen.balancer().into_iter().chain(seen.strays.iter().map(|stray| &stray.balancer));
+    let marks = existing.flat_map(|balancer| [balancer.id.clone(), balancer.name.clone()]);
+    marks.chain([Names::of(&wish.key).balancer()]).map(|mark| format!("load balancer {mark}")).collect()
 }
 
 fn build(
