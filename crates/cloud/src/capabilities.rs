@@ -42,6 +42,8 @@ pub struct InstanceCapabilities {
     pub zones: bool,
     /// The cloud has further labels for nodes.
     pub additional_labels: bool,
+    /// The provider has annotations for nodes.
+    pub additional_annotations: bool,
     /// The cloud leads pod ranges to machines by itself, and tells which.
     pub pod_ranges: bool,
     /// The cloud can be told which pod range to lead to a machine.
@@ -160,6 +162,7 @@ impl Default for InstanceCapabilities {
             shutdown_state: false,
             zones: false,
             additional_labels: false,
+            additional_annotations: false,
             pod_ranges: false,
             assign_pod_ranges: false,
         }

@@ -46,6 +46,7 @@ use crate::{Error, ErrorKind, Result};
 /// - `addresses_keep_their_order`: addresses are told in the same order each time, the one that the Node should have.
 /// - `zones_are_told`: with `zones`, each machine has a zone and its region.
 /// - `labels_are_told`: with `additional_labels`, labels are handed on as the cloud has them.
+/// - `annotations_are_reported`: with `additional_annotations`, annotations are returned as the cloud has them.
 ///
 /// On pod ranges:
 /// - `pod_ranges_are_told`: with `pod_ranges`, a machine's ranges are told in the cloud's order.

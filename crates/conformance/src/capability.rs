@@ -37,6 +37,8 @@ pub enum Capability {
     Zones,
     /// It has further labels for nodes.
     AdditionalLabels,
+    /// It has annotations for nodes.
+    AdditionalAnnotations,
     /// It leads pod ranges to machines by itself, and tells which.
     PodRanges,
     /// It can be told which pod range to lead to a machine.
@@ -116,7 +118,7 @@ pub enum Need {
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Capability; 42] = [
+    pub const ALL: [Capability; 43] = [
         Capability::Instances,
         Capability::BatchLookup,
         Capability::Listing,
@@ -126,6 +128,7 @@ impl Capability {
         Capability::ShutdownState,
         Capability::Zones,
         Capability::AdditionalLabels,
+        Capability::AdditionalAnnotations,
         Capability::PodRanges,
         Capability::AssignPodRanges,
         Capability::LoadBalancers,
@@ -190,6 +193,7 @@ impl Capability {
             Capability::ShutdownState => instances.shutdown_state,
             Capability::Zones => instances.zones,
             Capability::AdditionalLabels => instances.additional_labels,
+            Capability::AdditionalAnnotations => instances.additional_annotations,
             Capability::PodRanges => instances.pod_ranges,
             Capability::AssignPodRanges => instances.assign_pod_ranges,
             _ => return None,
@@ -287,6 +291,7 @@ impl fmt::Display for Capability {
             Capability::ShutdownState => "shutdown state",
             Capability::Zones => "zones",
             Capability::AdditionalLabels => "additional labels",
+            Capability::AdditionalAnnotations => "additional annotations",
             Capability::PodRanges => "pod ranges",
             Capability::AssignPodRanges => "assignment of pod ranges",
             Capability::LoadBalancers => "load balancers",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::addresses::{self, AddressError};
+use crate::node_annotations::{self, AnnotationValues};
 use crate::well_known::{INSTANCE_TYPE, LABEL_PAIRS, REGION, UNINITIALIZED_TAINT, ZONE};
 use crate::{FieldChange, Instance, Node, NodeName, Opaque, Plan, ProviderId, Step, Taint, Verb};
 
@@ -20,6 +21,8 @@ pub struct NodeChange {
     pub provider_id: Option<ProviderId>,
     /// To be set; only those that differ.
     pub labels: BTreeMap<String, String>,
+    /// To be set; only those that differ.
+    pub annotations: AnnotationValues,
     /// The whole new list: without the init taint, the others in their order.
     pub taints: Vec<Taint>,
     /// What was asked for and not done, and why: for the log.
@@ -55,7 +58,10 @@ pub fn decide(node: &Node, instance: &Instance) -> Result<NodeChange, Initialize
     }
     addresses::check(node, &instance.addresses)
         .map_err(|source| InitializeError::ProvidedNodeIp { node: node.name.clone(), source })?;
-    let (labels, warnings) = labels(node, instance);
+    let (labels, mut warnings) = labels(node, instance);
+    let annotations =
+        node_annotations::decide(node, instance.annotations.iter().map(|(key, value)| (key, Some(value))));
+    warnings.extend(annotations.warnings);
     Ok(NodeChange {
         node: node.name.clone(),
         uid: node.uid.clone(),
@@ -63,6 +69,7 @@ pub fn decide(node: &Node, instance: &Instance) -> Result<NodeChange, Initialize
         // An ID that the Node has is never changed, even if the cloud has another one (NODE-17).
         provider_id: if node.provider_id.is_none() { instance.provider_id.clone() } else { None },
         labels,
+        annotations: annotations.values,
         taints: node.taints.iter().filter(|taint| taint.key != UNINITIALIZED_TAINT).cloned().collect(),
         warnings,
     })
@@ -128,7 +135,7 @@ fn judge(key: &str, value: &str, existing: Option<&String>) -> Judgement {
 }
 
 /// `(^|\.)(kubernetes|k8s)\.io/`, anywhere in the key.
-fn is_kubernetes_namespace(key: &str) -> bool {
+pub(crate) fn is_kubernetes_namespace(key: &str) -> bool {
     const DOMAINS: [(&str, &str); 2] = [("kubernetes.io/", ".kubernetes.io/"), ("k8s.io/", ".k8s.io/")];
     DOMAINS.iter().any(|(domain, below)| key.starts_with(domain) || key.contains(below))
 }
@@ -142,7 +149,12 @@ impl NodeChange {
         let provider_id = self.provider_id.iter().map(|id| set("spec.providerID".to_owned(), id.as_str()));
         let labels = self.labels.iter().map(|(key, value)| set(format!("label {key}"), value));
         let taint = FieldChange { field: "taint".to_owned(), from: Some(UNINITIALIZED_TAINT.to_owned()), to: None };
-        let changes = provider_id.chain(labels).chain([taint]).collect();
+        let annotations = self.annotations.iter().map(|(key, value)| FieldChange {
+            field: format!("annotation {key}"),
+            from: None,
+            to: value.clone(),
+        });
+        let changes = provider_id.chain(labels).chain(annotations).chain([taint]).collect();
         Plan::of(vec![Step::new(Verb::Update, "Node", self.node.to_string(), changes, Opaque::default())])
     }
 }
@@ -185,6 +197,7 @@ mod tests {
             resource_version: "1".to_owned(),
             provider_id: ProviderId::new("fake://12345"),
             labels: BTreeMap::new(),
+            annotations: AnnotationValues::new(),
             taints: Vec::new(),
             warnings: Vec::new(),
         };
@@ -363,12 +376,14 @@ mod tests {
 
     #[test]
     fn a_dry_run_prints_what_would_be_written() {
-        let instance = Instance { region: "r".to_owned(), ..machine() };
+        let annotations = map(&[("a.example/rack", "r1"), ("kubernetes.io/rack", "refused")]);
+        let instance = Instance { region: "r".to_owned(), annotations, ..machine() };
         let text = decide(&fresh(), &instance).unwrap().to_string();
         let expected = "update Node node0
     spec.providerID: fake://12345
     label failure-domain.beta.kubernetes.io/region: r
     label topology.kubernetes.io/region: r
+    annotation a.example/rack: r1
     taint: node.cloudprovider.kubernetes.io/uninitialized (removed)";
         assert_eq!(text, expected);
     }

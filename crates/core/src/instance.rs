@@ -58,6 +58,10 @@ pub struct Instance {
     /// Further labels for the Node, put on once, at initialisation.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// Annotations of the Node that the provider owns, by the rules of [`node_annotations`](crate::node_annotations): written
+    /// at initialisation and kept in sync after it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
     /// The pod ranges that the cloud itself leads to the machine, where it does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pod_ranges: Vec<IpNet>,

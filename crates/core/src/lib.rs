@@ -30,6 +30,7 @@ mod merge;
 mod names;
 mod nearest;
 mod node;
+pub mod node_annotations;
 mod opaque;
 mod operation;
 mod plan;

@@ -6,6 +6,7 @@ mod patches;
 use std::collections::BTreeMap;
 
 use bowline_core::initialize::NodeChange;
+use bowline_core::node_annotations::AnnotationValues;
 use bowline_core::routes::NetworkStatus;
 use bowline_core::service::ServiceChange;
 use bowline_core::{Address, Node, NodeName, Service, Taint};
@@ -110,9 +111,10 @@ impl Cluster {
     }
 
     /// For [`Cluster::initialize`].
-    pub const INITIALIZE: Right = Right::core("nodes", &["patch"], "to initialise a Node: provider ID, labels, taints");
+    pub const INITIALIZE: Right =
+        Right::core("nodes", &["patch"], "to initialise a Node: provider ID, labels, annotations, taints");
 
-    /// Initialises a Node: provider ID, labels and taints in one request that fails if the Node has changed (W-1).
+    /// Initialises a Node: provider ID, labels, annotations and taints in one request that fails if the Node has changed (W-1).
     pub async fn initialize(&self, change: &NodeChange) -> Result<Node, WriteError> {
         self.patch_node(&change.node, patches::initialization(change)).await
     }
@@ -133,6 +135,15 @@ impl Cluster {
     /// Sets these labels and leaves the others (W-3).
     pub async fn set_labels(&self, node: &NodeName, labels: &BTreeMap<String, String>) -> Result<Node, WriteError> {
         self.patch_node(node, json!({"metadata": {"labels": labels}})).await
+    }
+
+    /// For [`Cluster::set_annotations`].
+    pub const SET_ANNOTATIONS: Right =
+        Right::core("nodes", &["patch"], "to keep the annotations up to date that a cloud has for a Node");
+
+    /// Sets or removes these annotations and leaves the others, if the Node is still the one with this UID.
+    pub async fn set_annotations(&self, node: &Node, values: &AnnotationValues) -> Result<Node, WriteError> {
+        self.patch_node(&node.name, json!({"metadata": {"uid": node.uid, "annotations": values}})).await
     }
 
     /// For [`Cluster::set_taints`].

@@ -47,6 +47,7 @@ fn change(node: &Node, taints: Vec<Taint>) -> NodeChange {
         resource_version: node.resource_version.clone(),
         provider_id: ProviderId::new("cloud:///1"),
         labels: [("zone".to_owned(), "z1".to_owned())].into(),
+        annotations: Default::default(),
         taints,
         warnings: Vec::new(),
     }

@@ -96,6 +96,7 @@ impl Fixture {
             resource_version: self.node.resource_version.clone(),
             provider_id: ProviderId::new("cloud:///1"),
             labels: BTreeMap::new(),
+            annotations: Default::default(),
             taints: vec![Taint::shutdown()],
             warnings: Vec::new(),
         }

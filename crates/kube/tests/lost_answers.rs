@@ -84,6 +84,7 @@ async fn w1_a_node_that_was_initialised_unheard_is_a_conflict_and_not_a_second_w
         resource_version: before.resource_version,
         provider_id: ProviderId::new("cloud:///1"),
         labels: Default::default(),
+        annotations: Default::default(),
         taints: Vec::new(),
         warnings: Vec::new(),
     };

@@ -81,6 +81,9 @@ pub struct NewMachine {
     pub addresses: Vec<Address>,
     /// Further labels for the Node.
     pub labels: BTreeMap<String, String>,
+    /// Annotations for the Node.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
     /// The pod ranges that the cloud itself leads to it. No two machines have addresses in common.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pod_ranges: Vec<IpNet>,

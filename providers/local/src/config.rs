@@ -33,6 +33,8 @@ keys! {
         shutdown_state: bool = "shutdownState", "true", "Whether a stopped machine is told from a running one.";
         zones: bool = "zones", "true", "Whether zone and region are told.";
         additional_labels: bool = "additionalLabels", "true", "Whether further labels are told.";
+        additional_annotations: bool = "additionalAnnotations", "true",
+            "Whether the annotations of a machine are written to its Node.";
         pod_ranges: bool = "podRanges", "false",
             "Whether the pod ranges that the cloud leads to a machine are told, and can be assigned.";
         ["loadBalancers"] load_balancers: LoadBalancerConfig, "What is offered of balancing load.";

@@ -131,6 +131,7 @@ impl LocalProvider {
             region: told(config.zones, &spec.region),
             addresses: spec.addresses.clone(),
             labels: if config.additional_labels { spec.labels.clone() } else { Default::default() },
+            annotations: if config.additional_annotations { spec.annotations.clone() } else { Default::default() },
             pod_ranges: if config.pod_ranges { spec.pod_ranges.clone() } else { Vec::new() },
         });
         match machine.state {

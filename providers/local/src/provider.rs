@@ -94,6 +94,7 @@ fn capabilities(config: &Config) -> Capabilities {
         shutdown_state: config.shutdown_state,
         zones: config.zones,
         additional_labels: config.additional_labels,
+        additional_annotations: config.additional_annotations,
         pod_ranges: config.pod_ranges,
         assign_pod_ranges: config.pod_ranges,
     };

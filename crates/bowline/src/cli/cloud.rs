@@ -161,6 +161,9 @@ pub(crate) struct AddArgs {
     /// A further label for the node; given again for further ones.
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     pub(crate) label: Vec<(String, String)>,
+    /// Annotation for the node; repeat for more.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    pub(crate) annotation: Vec<(String, String)>,
 
     /// A pod range that the cloud leads to the machine by itself, such as 10.244.3.0/24; given again for further ones.
     #[arg(long, value_name = "CIDR", value_parser = flags::cidr)]
@@ -287,6 +290,7 @@ impl From<&AddArgs> for NewMachine {
             region: args.region.clone(),
             addresses: args.address.clone(),
             labels: args.label.iter().cloned().collect(),
+            annotations: args.annotation.iter().cloned().collect(),
             pod_ranges: args.pod_range.clone(),
             network_namespace: args.network_namespace.clone(),
         }

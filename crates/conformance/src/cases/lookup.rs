@@ -192,6 +192,14 @@ pub(super) async fn labels_are_told(scene: &Scene) -> Verdict {
     })
 }
 
+pub(super) async fn annotations_are_reported(scene: &Scene) -> Verdict {
+    let instance = scene.add("node-1").await;
+    let found = scene.instance(&of(&instance)).await?;
+    require(found.annotations == instance.annotations && !found.annotations.is_empty(), || {
+        format!("the annotations are {:?}, not {:?}", found.annotations, instance.annotations)
+    })
+}
+
 pub(super) async fn mixed_batch(scene: &Scene) -> Verdict {
     let (a, stopped, gone) = (scene.add("a").await, scene.add("stopped").await, scene.add_and_delete("gone").await);
     scene.bench().stop(&stopped).await;

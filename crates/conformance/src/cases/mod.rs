@@ -13,11 +13,11 @@ use bowline_cloud::Capabilities;
 use futures::future::BoxFuture;
 
 use crate::capability::Capability::{
-    AdditionalLabels, Adoption, AssignPodRanges, BatchLookup, BatchObserve, Drain, DualStack, FirstFamily,
-    HealthCheckSettings, IdleTimeout, Instances, Internal, Ipv4, Ipv6, Listing, LoadBalancers, LocalTrafficPolicy,
-    LookupByName, MaxPorts, MaxRoutes, MaxTargets, MixedProtocols, Parallel, ParallelRoutes, PodRanges, ProxyProtocol,
-    RequestedAddress, Retention, RouteIpv4, RouteIpv6, Routes, Sctp, SessionAffinity, Shared, ShutdownState,
-    SourceRanges, Tcp, Udp, UidMarks, UniqueIds, WithoutNodePorts, Zones,
+    AdditionalAnnotations, AdditionalLabels, Adoption, AssignPodRanges, BatchLookup, BatchObserve, Drain, DualStack,
+    FirstFamily, HealthCheckSettings, IdleTimeout, Instances, Internal, Ipv4, Ipv6, Listing, LoadBalancers,
+    LocalTrafficPolicy, LookupByName, MaxPorts, MaxRoutes, MaxTargets, MixedProtocols, Parallel, ParallelRoutes,
+    PodRanges, ProxyProtocol, RequestedAddress, Retention, RouteIpv4, RouteIpv6, Routes, Sctp, SessionAffinity, Shared,
+    ShutdownState, SourceRanges, Tcp, Udp, UidMarks, UniqueIds, WithoutNodePorts, Zones,
 };
 use crate::capability::Need::{self, Has, Lacks};
 use crate::scene::{Scene, Verdict};
@@ -80,6 +80,7 @@ static CASES: &[Case] = &[
     case!(lookup::addresses_keep_their_order, [Has(Instances)]),
     case!(lookup::zones_are_told, [Has(Zones)]),
     case!(lookup::labels_are_told, [Has(AdditionalLabels)]),
+    case!(lookup::annotations_are_reported, [Has(AdditionalAnnotations)]),
     case!(lookup::mixed_batch, [Has(Instances)]),
     case!(lookup::batch_limit_is_honoured, [Has(BatchLookup)]),
     case!(lookup::concurrent_questions, [Has(Parallel)]),

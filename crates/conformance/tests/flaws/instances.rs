@@ -159,6 +159,7 @@ flaws! {
         Instance(|instance| instance.addresses.sort_by(|a, b| a.address.cmp(&b.address)));
     "forgets zones", [zones_are_told], Instance(|instance| instance.zone.clear());
     "forgets labels", [labels_are_told], Instance(|instance| instance.labels = BTreeMap::new());
+    "forgets annotations", [annotations_are_reported], Instance(|instance| instance.annotations = BTreeMap::new());
     "finds one by one", [batch_limit_is_honoured],
         Find(later!(|it, asked| {
             let mut answers = Vec::new();

@@ -1,9 +1,11 @@
-//! Keeping addresses fresh (NODE-19 to NODE-26): a look at all initialised Nodes every period, with one cloud read.
+//! Keeping addresses fresh (NODE-19 to NODE-26), and the annotations that a cloud has for Nodes: a look at all initialised Nodes
+//! every period, with one cloud read.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Error, Freshness, Sighting};
+use bowline_core::node_annotations::{self, AnnotationValues};
 use bowline_core::{Address, InstanceRef, Node, addresses};
 use bowline_runtime::Shutdown;
 use futures::stream::StreamExt as _;
@@ -36,18 +38,19 @@ async fn pass(shared: &Shared, shutdown: &Shutdown) {
     let mut failures = Failures::default();
     let outdated = answers.filter_map(|(index, answer)| {
         let decided = nodes.get(index).and_then(|node| match decide(node, answer) {
-            Ok(wanted) => Some((node.clone(), wanted?)),
+            Ok(change) => Some((node.clone(), change)),
             Err(error) => {
                 failures.add(node, error);
                 None
             }
         });
+        let decided = decided.filter(|(_, change)| !change.is_empty());
         std::future::ready(decided)
     });
     outdated
-        .for_each_concurrent(shared.options.status_concurrency.max(1), |(node, wanted)| async move {
+        .for_each_concurrent(shared.options.status_concurrency.max(1), |(node, change)| async move {
             if !shutdown.is_requested() {
-                write(shared, &node, &wanted).instrument(spans::sync(super::NAME, &node.name)).await;
+                write(shared, &node, &change).instrument(spans::sync(super::NAME, &node.name)).await;
             }
         })
         .await;
@@ -60,19 +63,44 @@ fn is_ours(node: &Node) -> bool {
     !node.is_uninitialized() && !node.is_hands_off() && node.provider_id.is_some()
 }
 
-/// The addresses to write, if any (NODE-20, NODE-24).
-fn decide(node: &Node, answer: Result<Sighting, Error>) -> Result<Option<Vec<Address>>, String> {
-    let Sighting::Owned { state, .. } = answer.map_err(|error| error.to_string())? else { return Ok(None) };
-    let Some(instance) = state.instance() else { return Ok(None) };
-    addresses::decide(node, &instance.addresses).map_err(|error| error.to_string())
+/// Differences between a Node and its machine.
+#[derive(Default)]
+struct Change {
+    addresses: Option<Vec<Address>>,
+    annotations: AnnotationValues,
 }
 
-async fn write(shared: &Shared, node: &Node, wanted: &[Address]) {
-    match shared.context.cluster.set_addresses(&node.name, wanted).await {
-        Ok(_) => shared.metrics.address_updates.inc(),
-        Err(error) => {
-            tracing::warn!(%error, "failed to update the node's addresses; the next look at all addresses tries again");
+impl Change {
+    fn is_empty(&self) -> bool {
+        self.addresses.is_none() && self.annotations.is_empty()
+    }
+}
+
+/// Compares a Node with its machine (NODE-20, NODE-24). Annotations that are refused were logged at initialisation.
+fn decide(node: &Node, answer: Result<Sighting, Error>) -> Result<Change, String> {
+    let Sighting::Owned { state, .. } = answer.map_err(|error| error.to_string())? else {
+        return Ok(Change::default());
+    };
+    let Some(instance) = state.instance() else { return Ok(Change::default()) };
+    let addresses = addresses::decide(node, &instance.addresses).map_err(|error| error.to_string())?;
+    let annotations = instance.annotations.iter().map(|(key, value)| (key, Some(value)));
+    Ok(Change { addresses, annotations: node_annotations::decide(node, annotations).values })
+}
+
+async fn write(shared: &Shared, node: &Node, change: &Change) {
+    let cluster = &shared.context.cluster;
+    if let Some(addresses) = &change.addresses {
+        match cluster.set_addresses(&node.name, addresses).await {
+            Ok(_) => shared.metrics.address_updates.inc(),
+            Err(error) => {
+                tracing::warn!(%error, "failed to update the node's addresses; the next look at all addresses tries again");
+            }
         }
+    }
+    if !change.annotations.is_empty()
+        && let Err(error) = cluster.set_annotations(node, &change.annotations).await
+    {
+        tracing::warn!(%error, "failed to update the node's annotations; retried after the status period");
     }
 }
 

@@ -1,4 +1,5 @@
-//! The cloud-node-controller (NODE-1 to NODE-26): initialises Nodes, mirrors old labels to new ones, keeps addresses fresh.
+//! The cloud-node-controller (NODE-1 to NODE-26): initialises Nodes, mirrors old labels to new ones, keeps
+//! addresses and annotations fresh.
 //!
 //! Two loops over one store:
 //!
@@ -9,7 +10,8 @@
 //!                                        ▼
 //!                              initialize::decide, per Node ──► NodeChange ──► one patch, one status patch, one Event
 //!
-//!  every status period ──► all initialised Nodes ──► observe: one cloud read ──► addresses::decide ──► patches, if any
+//!  every status period ──► all initialised Nodes ──► observe: one cloud read ──► addresses::decide,
+//!                         node_annotations::decide ──► patches, if any
 //! ```
 //!
 //! Heartbeats do not reach the queue: a change that touches nothing of what initialising looks at is dropped by the
@@ -44,8 +46,14 @@ pub const NAME: &str = "cloud-node-controller";
 pub const CLIENT: &str = "node-controller";
 
 /// What it asks of the API server beyond the watches that all share.
-pub const RIGHTS: &[Right] =
-    &[Cluster::READ_NODE, Cluster::INITIALIZE, Cluster::SET_LABELS, Cluster::SET_ADDRESSES, EventSink::RIGHT];
+pub const RIGHTS: &[Right] = &[
+    Cluster::READ_NODE,
+    Cluster::INITIALIZE,
+    Cluster::SET_LABELS,
+    Cluster::SET_ANNOTATIONS,
+    Cluster::SET_ADDRESSES,
+    EventSink::RIGHT,
+];
 
 /// The queue's name in metrics (WQ-5).
 const QUEUE: &str = "Nodes";

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
 use crate::world::{UNINITIALIZED, World, addresses, has_taint, label, machine, version};
@@ -182,4 +183,33 @@ async fn p10_internal_addresses_are_exactly_the_provided_ones() {
         assert_eq!(internal, expected, "{annotation}");
         world.stop().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn annotations_of_the_cloud_are_written_with_the_initialisation_and_follow_the_cloud() {
+    let mut world = World::new().await;
+    let mut known = machine("node0", "i-0", &["I10.0.0.1"]);
+    let annotations =
+        [("example.com/serial", "s1"), ("example.com/taken", "cloud"), ("bowline.dev/allow-deletion", "true")];
+    known.annotations = annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    world.cloud().add(known).unwrap();
+    let theirs = json!({"metadata": {"annotations": {"example.com/taken": "user", "example.com/other": "x"}}});
+    world.register_with("node0", theirs).await;
+    world.start();
+    let node = world.initialized("node0").await;
+    let annotations = |node: &Node| node.metadata.annotations.clone().unwrap_or_default();
+    let written = [("example.com/other", "x"), ("example.com/serial", "s1"), ("example.com/taken", "cloud")];
+    assert_eq!(annotations(&node), written.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+    // The kubelet and users may change them; a key that the cloud no longer has is left.
+    world
+        .cloud()
+        .change("i-0", |machine| drop(machine.annotations.insert("example.com/serial".into(), "s2".into())))
+        .unwrap();
+    world.cloud().change("i-0", |machine| drop(machine.annotations.remove("example.com/taken"))).unwrap();
+    world.pass(A_PERIOD).await;
+    let node = world.node("node0").await;
+    let written = [("example.com/other", "x"), ("example.com/serial", "s2"), ("example.com/taken", "cloud")];
+    assert_eq!(annotations(&node), written.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+    world.pass(A_PERIOD).await;
+    assert_eq!(version(&world.node("node0").await), version(&node), "nothing is written while nothing changes");
 }

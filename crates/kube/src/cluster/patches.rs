@@ -16,6 +16,9 @@ pub(super) fn initialization(change: &NodeChange) -> Value {
     if !change.labels.is_empty() {
         metadata["labels"] = json!(change.labels);
     }
+    if !change.annotations.is_empty() {
+        metadata["annotations"] = json!(change.annotations);
+    }
     if let Some(id) = &change.provider_id {
         spec["providerID"] = json!(id);
     }

@@ -91,13 +91,15 @@ fn of_machines() -> Vec<Setting> {
         ),
         Setting::but(
             |all| {
-                (all.shutdown_state, all.zones, all.additional_labels) = (false, false, false);
+                (all.shutdown_state, all.zones) = (false, false);
+                (all.additional_labels, all.additional_annotations) = (false, false);
                 (all.max_parallel, all.routes.max_parallel) = (1, 1);
             },
             &[
                 "stopped_is_told",
                 "zones_are_told",
                 "labels_are_told",
+                "annotations_are_reported",
                 "concurrent_questions",
                 "parallel_writes_all_count",
             ],

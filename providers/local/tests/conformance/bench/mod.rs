@@ -92,6 +92,7 @@ impl LocalBench {
             region: if config.zones { spec.region } else { String::new() },
             addresses: spec.addresses,
             labels: if config.additional_labels { spec.labels } else { Default::default() },
+            annotations: if config.additional_annotations { spec.annotations } else { Default::default() },
             pod_ranges: if config.pod_ranges { spec.pod_ranges } else { Vec::new() },
         }
     }
@@ -109,6 +110,7 @@ fn wanted(machine: &WantedMachine) -> NewMachine {
         region: "here".to_owned(),
         addresses,
         labels: [("example.com/rack".to_owned(), "r1".to_owned())].into(),
+        annotations: [("example.com/serial".to_owned(), "s1".to_owned())].into(),
         pod_ranges: machine.pod_ranges.clone(),
         ..NewMachine::default()
     }
