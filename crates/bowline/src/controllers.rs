@@ -1,7 +1,7 @@
 //! `--controllers`: which of them run (CTRL-1 to CTRL-4).
 
 use bowline_config::{Problem, Problems, nearest};
-use bowline_controllers::{node, node_ipam, node_lifecycle, route, service};
+use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
 
 use crate::choice;
 
@@ -14,12 +14,13 @@ struct Known {
 }
 
 /// All of them are meant by `*`; what a controller needs beyond that, such as `--allocate-node-cidrs`, is its own affair.
-const KNOWN: [Known; 5] = [
+const KNOWN: [Known; 6] = [
     Known { name: node::NAME, alias: "cloud-node" },
     Known { name: node_lifecycle::NAME, alias: "cloud-node-lifecycle" },
     Known { name: service::NAME, alias: "service" },
     Known { name: route::NAME, alias: "route" },
     Known { name: node_ipam::NAME, alias: "nodeipam" },
+    Known { name: provider_loops::NAME, alias: "provider-loops" },
 ];
 
 /// The value of the flag, with canonical names.
@@ -143,7 +144,7 @@ mod tests {
     #[test]
     fn what_does_not_run_is_said_once() {
         assert_eq!(
-            select(&["cloud-node", "service", "-route", "nodeipam"]).0.remarks(),
+            select(&["cloud-node", "service", "-route", "nodeipam", "provider-loops"]).0.remarks(),
             ["\"cloud-node-lifecycle-controller\" is disabled", "\"node-route-controller\" is disabled"]
         );
         assert!(select(&["*"]).0.remarks().is_empty());

@@ -76,6 +76,7 @@ impl Prepared {
             reach::check(providers, &settings.reach, &settings.manager, &args.controllers.network, problems);
         };
         let reached = Reached::new(&settings.reach, &metrics, problems, check).await?;
+        reach::narrow(&mut settings.manager, &reached.providers);
         Ok(Prepared { settings, reached, metrics })
     }
 

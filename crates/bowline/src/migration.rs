@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bowline_config::{ConfigFile, Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
-use bowline_controllers::{node, node_ipam, node_lifecycle, route, service};
+use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
 use serde::Deserialize;
 
 use crate::cli::LEASES;
@@ -92,6 +92,7 @@ impl Migration {
         options.service.take_if(|_| gone(service::NAME));
         options.node_ipam.take_if(|_| gone(node_ipam::NAME));
         options.route.take_if(|_| gone(route::NAME));
+        options.provider_loops.take_if(|_| gone(provider_loops::NAME));
         remarks
     }
 

@@ -48,13 +48,14 @@ fn exit_code(summary: Summary) -> ExitCode {
 
 async fn made(args: &PlanArgs) -> anyhow::Result<Forecast> {
     let mut problems = Problems::new();
-    let reach = Reach::resolve(&args.reach, &mut problems);
+    let mut reach = Reach::resolve(&args.reach, &mut problems);
+    reach.calls.dry_run = true;
     let (options, _) = settings::manager_options(&args.controllers, &reach.cluster, &mut problems);
     let check = |providers: &[_], problems: &mut _| {
         reach::check(providers, &reach, &options, &args.controllers.network, problems);
     };
     let Reached { providers, client, .. } = Reached::new(&reach, &prometheus::Registry::new(), problems, check).await?;
-    // Nothing here applies anything; if something did, the layers would not let it through.
+    // Nothing here applies anything; if something did, the layers and the gate for calls would not let it through.
     let layers = LayerOptions { dry_run: true, ..reach.layers };
     let clouds = Clouds::around(providers, &layers, &prometheus::Registry::new());
     let snapshot = snapshot(&Cluster::new(client), &options).await?;

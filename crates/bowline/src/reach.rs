@@ -74,6 +74,11 @@ pub(crate) fn check(
     }
 }
 
+/// Switches off controllers that have nothing to do with these providers, so that no permission is asked for them.
+pub(crate) fn narrow(options: &mut ManagerOptions, providers: &[Arc<dyn CloudProvider>]) {
+    options.provider_loops.take_if(|_| providers.iter().all(|provider| provider.loops().is_empty()));
+}
+
 /// Pod ranges and routes are what these clouds can do (ROUTE-1, IPAM-4).
 fn check_network(
     providers: &[Arc<dyn CloudProvider>],

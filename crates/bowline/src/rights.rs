@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use bowline_controllers::manager::ManagerOptions;
-use bowline_controllers::{Rights, node, node_ipam, node_lifecycle, route, service};
+use bowline_controllers::{Rights, node, node_ipam, node_lifecycle, provider_loops, route, service};
 use bowline_kube::{LeaseOptions, Right, Scope, WATCH_NODES, WATCH_SERVICES, account_rights};
 
 use crate::settings::{Election, Settings};
@@ -206,6 +206,7 @@ pub(crate) fn reference() -> String {
         (service::NAME, service::CLIENT, service::RIGHTS.to_vec()),
         (route::NAME, route::CLIENT, route::RIGHTS.to_vec()),
         (node_ipam::NAME, node_ipam::CLIENT, ipam),
+        (provider_loops::NAME, provider_loops::CLIENT, provider_loops::RIGHTS.to_vec()),
         process("`--leader-elect`", LeaseOptions::default().rights()),
         process("`--secure-port`", vec![REVIEW_TOKENS, REVIEW_ACCESS, READ_AUTHORITIES]),
         process("`--use-service-account-credentials`", account_rights(&BOOTSTRAPPED.map(|(client, _)| client))),

@@ -14,7 +14,7 @@ use bowline_cloud::{CallPolicy, Calls, Surroundings};
 use bowline_config::{Environment, Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::service::DefaultCloud;
-use bowline_controllers::{node, node_lifecycle, service};
+use bowline_controllers::{node, node_lifecycle, provider_loops, service};
 use bowline_core::ClusterName;
 use bowline_core::lifecycle::Policy;
 use bowline_kube::{ClientOptions, Probe};
@@ -140,6 +140,7 @@ fn generic(
     remarks.extend(allow_untagged.then(|| UNTAGGED_REMARK.to_owned()));
     reach.layers.requires_cluster_id = !allow_untagged;
     reach.layers.dry_run = dry_run;
+    reach.calls.dry_run = dry_run;
     manager.dry_run = dry_run;
     manager.start_interval = taken(&args.controller_start_interval, problems).unwrap_or_default();
 }
@@ -171,6 +172,9 @@ fn controllers(
         service: selection.has(service::NAME).then_some(service),
         node_ipam: network.node_ipam,
         route: network.route,
+        provider_loops: selection
+            .has(provider_loops::NAME)
+            .then(|| provider_loops::Options { cluster: cluster.clone() }),
         dry_run: false,
         start_interval: Duration::ZERO,
         patience: PATIENCE,

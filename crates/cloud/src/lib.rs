@@ -1,8 +1,8 @@
 //! The contract between Bowline and a cloud.
 //!
 //! A provider is a value that implements [`CloudProvider`]: it says what it is ([`ProviderInfo`]), what it can do
-//! ([`Capabilities`], as data with numbers), and hands out [`Instances`], [`LoadBalancers`] and [`Routes`] as far as it
-//! has them. It sees no Kubernetes client, no queue and no clock; it gets plain values of `bowline-core` and returns
+//! ([`Capabilities`], as data with numbers), and hands out [`Instances`], [`LoadBalancers`], [`Routes`] and
+//! [loops](ProviderLoop) as far as it has them. It sees no Kubernetes client, no queue and no clock; it gets plain values of `bowline-core` and returns
 //! plain values or an [`Error`].
 //!
 //! Everything that every provider needs is a layer, written once and wrapped around each in the same order, outermost
@@ -37,6 +37,7 @@ mod instances;
 pub mod layers;
 mod load_balancers;
 mod locks;
+mod loops;
 mod paging;
 mod provider;
 mod registry;
@@ -52,6 +53,7 @@ pub use error::{Error, ErrorKind, Result, Retry, Seen};
 pub use instances::{Freshness, Identity, InstancePage, Instances, OneByOne, PageToken};
 pub use load_balancers::{Applied, LoadBalancers, TypedLoadBalancers};
 pub use locks::{Guard, Locks, Moment};
+pub use loops::{ClusterSnapshot, LoopOutcome, ProviderLoop};
 pub use paging::PageGuard;
 pub use provider::{CloudProvider, Finding, ProviderInfo, Quota};
 pub use registry::{Build, BuildContext, ConfigPlace, Factory, Reference, Registry, Surroundings};

@@ -1,11 +1,12 @@
 //! The root of a provider.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_core::ProviderId;
 
-use crate::{Calls, Capabilities, Facts, Instances, LoadBalancers, Result, Routes, SyncMetrics};
+use crate::{Calls, Capabilities, Facts, Instances, LoadBalancers, ProviderLoop, Result, Routes, SyncMetrics};
 
 /// What a provider is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +83,12 @@ pub trait CloudProvider: Send + Sync {
     /// Leads pod ranges to machines.
     fn routes(&self) -> Option<&dyn Routes> {
         None
+    }
+
+    /// Background loops, as far as the configuration asks for some. Cheap and pure: it is called before every run, and a loop with
+    /// state hands out the same `Arc` each time.
+    fn loops(&self) -> Vec<Arc<dyn ProviderLoop>> {
+        Vec::new()
     }
 
     /// Files besides its configuration that it was made from: keys, tokens, certificates. When one of them changes, the

@@ -28,7 +28,7 @@ use ipnet::IpNet;
 
 use crate::{
     Applied, Calls, Capabilities, CloudProvider, Error, ErrorKind, Facts, Finding, Identity, InstancePage, Instances,
-    LoadBalancers, PageToken, ProviderInfo, Quota, Result, Routes, SyncMetrics,
+    LoadBalancers, PageToken, ProviderInfo, ProviderLoop, Quota, Result, Routes, SyncMetrics,
 };
 
 /// How long a new configuration has to show that it works.
@@ -81,6 +81,7 @@ impl Reloading {
             () if info.name != old.name => Some("its name"),
             () if info.id_prefixes != old.id_prefixes => Some("the prefix of its provider IDs"),
             () if *new.capabilities() != self.capabilities => Some("what it can do"),
+            () if declared(new) != declared(&*self.current()) => Some("its background loops"),
             () => None,
         }
     }
@@ -115,6 +116,11 @@ impl Reloading {
             Err(_) => Err(format!("the cloud did not answer within {CHECKED_WITHIN:?}")),
         }
     }
+}
+
+/// Names and periods of the loops.
+fn declared(provider: &dyn CloudProvider) -> Vec<(String, Duration)> {
+    provider.loops().iter().map(|declared| (declared.name().to_owned(), declared.period())).collect()
 }
 
 fn files(config: &Option<PathBuf>, provider: &dyn CloudProvider) -> Vec<PathBuf> {
@@ -164,6 +170,10 @@ impl CloudProvider for Reloading {
 
     fn routes(&self) -> Option<&dyn Routes> {
         self.capabilities.routes.as_ref().map(|_| self as &dyn Routes)
+    }
+
+    fn loops(&self) -> Vec<Arc<dyn ProviderLoop>> {
+        self.current().loops()
     }
 
     fn files(&self) -> Vec<PathBuf> {

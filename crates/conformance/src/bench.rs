@@ -1,6 +1,7 @@
 //! What a provider brings: itself, and hands to prepare its cloud with.
 
 mod balancers;
+mod loops;
 mod routes;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use ipnet::IpNet;
 pub use balancers::{
     BalancerBench, ForeignBalancer, SeenBalancer, SeenHealthCheck, SeenListener, SeenResource, SeenTarget,
 };
+pub use loops::LoopBench;
 pub use routes::{ForeignRoute, RouteBench, SeenRoute};
 
 /// A machine that the suite wants to exist. What else a machine has (its type, zone, labels, …) the bench makes up; where
@@ -86,6 +88,11 @@ pub trait Bench: Send + Sync {
 
     /// Hands for routes; a provider that claims them has to bring some.
     fn routes(&self) -> Option<&dyn RouteBench> {
+        None
+    }
+
+    /// Controls for background loops; a provider that has loops has to bring some.
+    fn loops(&self) -> Option<&dyn LoopBench> {
         None
     }
 

@@ -7,10 +7,11 @@ use bowline_conformance::cases;
 const PROVIDER: &str = include_str!("../../cloud/src/provider.rs");
 const INSTANCES: &str = include_str!("../../cloud/src/instances.rs");
 const LOAD_BALANCERS: &str = include_str!("../../cloud/src/load_balancers.rs");
+const LOOPS: &str = include_str!("../../cloud/src/loops.rs");
 const ROUTES: &str = include_str!("../../cloud/src/routes.rs");
 
 /// The sources that name rules.
-const SOURCES: [&str; 4] = [PROVIDER, INSTANCES, LOAD_BALANCERS, ROUTES];
+const SOURCES: [&str; 5] = [PROVIDER, INSTANCES, LOAD_BALANCERS, LOOPS, ROUTES];
 
 /// The names in the lists of rules: ``/// - `name`: what it says``.
 fn rules(source: &str) -> Vec<&str> {

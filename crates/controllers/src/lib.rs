@@ -8,6 +8,7 @@
 //! | [`node_ipam`] | `node-ipam-controller`: gives Nodes their pod ranges |
 //! | [`route`] | `node-route-controller`: leads pod ranges to Nodes |
 //! | [`service`] | `service-lb-controller`: load balancers for Services |
+//! | [`provider_loops`] | `provider-loop-controller`: runs the background loops of providers |
 //!
 //! [`forecast`] tells what all of them would do, and does nothing.
 
@@ -22,6 +23,7 @@ pub mod node_ipam;
 pub mod node_lifecycle;
 mod outcome;
 mod panics;
+pub mod provider_loops;
 mod rights;
 pub mod route;
 pub mod service;
@@ -63,8 +65,15 @@ pub struct Context {
 }
 
 /// What the controllers count.
-pub const METRICS: &[&[Metric]] =
-    &[activity::METRICS, node::METRICS, node_lifecycle::METRICS, node_ipam::METRICS, route::METRICS, service::METRICS];
+pub const METRICS: &[&[Metric]] = &[
+    activity::METRICS,
+    node::METRICS,
+    node_lifecycle::METRICS,
+    node_ipam::METRICS,
+    route::METRICS,
+    service::METRICS,
+    provider_loops::METRICS,
+];
 
 impl Context {
     /// The same, for a controller that writes and speaks through this client.

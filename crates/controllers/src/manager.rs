@@ -13,9 +13,12 @@ use tokio_util::task::TaskTracker;
 use crate::node::NodeController;
 use crate::node_ipam::NodeIpamController;
 use crate::node_lifecycle::NodeLifecycleController;
+use crate::provider_loops::ProviderLoopController;
 use crate::route::RouteController;
-use crate::service::ServiceController;
-use crate::{Context, Gate, RunningControllers, node, node_ipam, node_lifecycle, route, service, start};
+use crate::service::{Routing, ServiceController};
+use crate::{
+    Context, Gate, RunningControllers, node, node_ipam, node_lifecycle, provider_loops, route, service, start,
+};
 
 /// Which controllers run, and how.
 #[derive(Debug, Clone)]
@@ -30,6 +33,8 @@ pub struct ManagerOptions {
     pub node_ipam: Option<node_ipam::Options>,
     /// The node-route-controller; `None` switches it off.
     pub route: Option<route::Options>,
+    /// The provider-loop-controller; `None` switches it off.
+    pub provider_loops: Option<provider_loops::Options>,
     /// Nothing is written to the cluster; what would be is logged. The clouds' layers have the same switch.
     pub dry_run: bool,
     /// The pause after each controller that is started, to which as much again is added at random.
@@ -39,7 +44,8 @@ pub struct ManagerOptions {
 }
 
 impl Default for ManagerOptions {
-    /// The controllers that need nothing to be said, as they are by default: those for pod ranges and routes need ranges.
+    /// The controllers that need nothing to be said, as they are by default: those for pod ranges and routes need ranges, and
+    /// loops need a provider that has some.
     fn default() -> ManagerOptions {
         ManagerOptions {
             node: Some(node::Options::default()),
@@ -47,10 +53,24 @@ impl Default for ManagerOptions {
             service: Some(service::Options::default()),
             node_ipam: None,
             route: None,
+            provider_loops: None,
             dry_run: false,
             start_interval: Duration::ZERO,
             patience: Duration::from_secs(10),
         }
+    }
+}
+
+impl ManagerOptions {
+    /// A controller that is switched on looks at Services.
+    pub(crate) fn watches_services(&self) -> bool {
+        self.service.is_some() || self.provider_loops.is_some()
+    }
+
+    /// The cloud of each Service.
+    fn routing(&self, clouds: &Clouds) -> Result<Routing, service::RoutingError> {
+        let service = self.service.clone().unwrap_or_default();
+        Routing::new(clouds, &service.default_cloud, service.classes)
     }
 }
 
@@ -116,7 +136,8 @@ pub async fn run(surroundings: Surroundings, options: ManagerOptions, shutdown: 
         board,
         metrics,
     };
-    show(&context, options.service.is_some())?;
+    show(&context, options.watches_services())?;
+    let (routing, mut watches_services) = (options.routing(&context.clouds)?, false);
     let context_of = |name| context.through(clients.controller(name));
     let mut crew = Crew::new(gate, options.start_interval, shutdown.clone());
     if let Some(options) = options.node {
@@ -131,8 +152,7 @@ pub async fn run(surroundings: Surroundings, options: ManagerOptions, shutdown: 
         && let Some(controller) = ServiceController::new(context_of(service::CLIENT), options)?
     {
         crew.take_on(service::NAME, endless(controller.run(shutdown.clone()))).await;
-        let watch = watch_services(client.clone(), context.services.clone(), shutdown.clone());
-        crew.tasks.spawn("watch of services", endless(watch));
+        watches_services = true;
     }
     if let Some(options) = options.node_ipam {
         let controller = NodeIpamController::new(context_of(node_ipam::CLIENT), options)?;
@@ -142,6 +162,17 @@ pub async fn run(surroundings: Surroundings, options: ManagerOptions, shutdown: 
         && let Some(controller) = RouteController::new(context_of(route::CLIENT), options)?
     {
         crew.take_on(route::NAME, endless(controller.run(shutdown.clone()))).await;
+    }
+    if let Some(options) = options.provider_loops {
+        let context = context_of(provider_loops::CLIENT);
+        if let Some(controller) = ProviderLoopController::new(context, options, routing, lease.clone())? {
+            crew.take_on(provider_loops::NAME, endless(controller.run(shutdown.clone()))).await;
+            watches_services = true;
+        }
+    }
+    if watches_services {
+        let watch = watch_services(client.clone(), context.services.clone(), shutdown.clone());
+        crew.tasks.spawn("watch of services", endless(watch));
     }
     let Crew { mut tasks, working, .. } = crew;
     let source = context.events.source(start::COMPONENT);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bowline_kube::{Right, WATCH_NODES, WATCH_SERVICES};
 
 use crate::manager::ManagerOptions;
-use crate::{node, node_ipam, node_lifecycle, route, service};
+use crate::{node, node_ipam, node_lifecycle, provider_loops, route, service};
 
 /// What is asked, by who asks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ impl Rights {
     /// with the cloud's configuration.
     pub fn of(options: &ManagerOptions) -> Rights {
         let mut rights = Rights { process: vec![WATCH_NODES], ..Rights::default() };
-        if options.service.is_some() {
+        if options.watches_services() {
             rights.process.push(WATCH_SERVICES);
         }
         for (client, asked) in switched_on(options) {
@@ -44,6 +44,7 @@ fn switched_on(options: &ManagerOptions) -> impl Iterator<Item = (&'static str, 
         (ranges_are_the_clouds(options), node_ipam::CLIENT, node_ipam::RIGHTS_WITH_CLOUD),
         (options.route.is_some(), route::CLIENT, route::RIGHTS),
         (options.service.is_some(), service::CLIENT, service::RIGHTS),
+        (options.provider_loops.is_some(), provider_loops::CLIENT, provider_loops::RIGHTS),
     ];
     all.into_iter().filter_map(|(is_on, client, rights)| is_on.then_some((client, rights)))
 }

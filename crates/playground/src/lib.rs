@@ -38,7 +38,7 @@ use bowline_apiserver::{ApiServer, StartError};
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds};
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
-use bowline_controllers::{node, node_ipam, node_lifecycle, route, service};
+use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
 use bowline_core::ClusterName;
 use bowline_core::ipam::ClusterRange;
 use bowline_core::lifecycle::Policy;
@@ -369,6 +369,7 @@ fn manager_options(ranges: Vec<ClusterRange>) -> ManagerOptions {
             services: vec![services()],
             allocator: node_ipam::AllocatorType::default(),
         }),
+        provider_loops: Some(provider_loops::Options { cluster: ClusterName::from(CLUSTER) }),
         dry_run: false,
         start_interval: Duration::ZERO,
         patience: PATIENCE,

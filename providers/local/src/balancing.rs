@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::api::TAG;
 use crate::balancers::{Asking, Balancer, Balancers, Change, CloudAddress, NewBalancer, Observation};
 use crate::cloud::{CloudError, LocalCloud, Now, World};
 use crate::{pod_ranges, routes};
@@ -39,7 +40,7 @@ impl LocalCloud {
     /// How many writing calls the cloud's users have made, failed ones included, since the count began.
     pub fn writes(&self) -> u64 {
         let calls = self.calls();
-        let kinds = Change::KINDS.iter().chain(&routes::WRITING).chain(&[pod_ranges::ASSIGN]);
+        let kinds = Change::KINDS.iter().chain(&routes::WRITING).chain(&[pod_ranges::ASSIGN, TAG]);
         kinds.filter_map(|kind| calls.get(*kind)).sum()
     }
 

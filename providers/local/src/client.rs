@@ -16,7 +16,7 @@ use crate::api::{
     self, AssignRequest, BalancerView, ChangeRequest, CreateRouteRequest, DeleteRouteRequest, FaultInForce,
     FaultNumber, FindBalancersReply, FindBalancersRequest, FindReply, FindRequest, ListAddressesReply,
     ListBalancersReply, ListReply, ListRoutesReply, ListRoutesRequest, OwnersReply, OwnersRequest, RouteTablesReply,
-    RouteView,
+    RouteView, TagRequest,
 };
 use crate::balancers::{Balancer, CloudAddress, NewBalancer, Observation};
 use crate::cloud::{LocalCloud, Machine, NewMachine};
@@ -116,6 +116,11 @@ impl Client {
     /// Leads a pod range to a machine.
     pub(crate) async fn assign_pod_range(&self, asked: &AssignRequest) -> Result<()> {
         order(&self.instances, "pod_ranges_assign", &["v1", "pod-ranges", "assign"], asked).await.map(drop::<Done>)
+    }
+
+    /// Puts a tag on a machine, or takes it off.
+    pub(crate) async fn change_tag(&self, asked: &TagRequest) -> Result<()> {
+        order(&self.instances, "tags_change", &["v1", "tags", "change"], asked).await.map(drop::<Done>)
     }
 
     /// All that there is for these askers.

@@ -6,7 +6,7 @@
 //!  api (find, list, …) ────┘  counted, delayed, and wrong if a fault says so
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -84,6 +84,9 @@ pub struct NewMachine {
     /// Annotations for the Node.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
+    /// Tags, by which users mark what is theirs.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub tags: BTreeSet<String>,
     /// The pod ranges that the cloud itself leads to it. No two machines have addresses in common.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pod_ranges: Vec<IpNet>,
@@ -277,6 +280,11 @@ impl LocalCloud {
     /// Leads a pod range to a machine, beside those that it has, as the cloud's users order it.
     pub(crate) fn assign(&self, machine: &Key, range: IpNet) -> Result<(), CloudError> {
         self.edit_fleet(|fleet| fleet.assign(machine, range))
+    }
+
+    /// Puts a tag on a machine or takes it off, as the cloud's users order it.
+    pub(crate) fn tag(&self, machine: &Key, tag: &str, present: bool) -> Result<(), CloudError> {
+        self.edit_fleet(|fleet| fleet.tag(machine, tag, present))
     }
 
     /// The machine of this ID.

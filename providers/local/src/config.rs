@@ -35,6 +35,8 @@ keys! {
         additional_labels: bool = "additionalLabels", "true", "Whether further labels are told.";
         additional_annotations: bool = "additionalAnnotations", "true",
             "Whether the annotations of a machine are written to its Node.";
+        tag_machines: bool = "tagMachines", "false",
+            "Whether the machines of the cluster get the tag `cluster:NAME`, and lose it when their Node is gone.";
         pod_ranges: bool = "podRanges", "false",
             "Whether the pod ranges that the cloud leads to a machine are told, and can be assigned.";
         ["loadBalancers"] load_balancers: LoadBalancerConfig, "What is offered of balancing load.";

@@ -133,6 +133,16 @@ impl Fleet {
         self.change(&id, |spec| Ok(NewMachine { pod_ranges, ..spec.clone() })).map(drop)
     }
 
+    /// Puts this tag on the machine or takes it off; once more changes nothing.
+    pub(crate) fn tag(&mut self, key: &Key, tag: &str, present: bool) -> Result<(), CloudError> {
+        let mut spec = self.only(key)?.spec.clone();
+        let changes = if present { spec.tags.insert(tag.to_owned()) } else { spec.tags.remove(tag) };
+        if !changes {
+            return Ok(());
+        }
+        self.change(&spec.id.clone(), |_| Ok(spec)).map(drop)
+    }
+
     /// Stops or starts the machine of this ID; once more changes nothing.
     pub(crate) fn set_state(&mut self, id: &str, state: MachineState) -> Result<Machine, CloudError> {
         let machine = Machine { state, ..Machine::clone(self.get(id)?) };

@@ -30,6 +30,7 @@ mod provider;
 mod routes;
 mod server;
 mod snapshot;
+mod tags;
 mod workload;
 
 pub use api::{BalancerView, FaultInForce};

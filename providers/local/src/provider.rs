@@ -6,12 +6,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bowline_cloud::{
     Absence, BuildContext, Calls, Capabilities, CloudProvider, Error, ErrorKind, Factory, Facts, InstanceCapabilities,
-    Instances, LoadBalancers, ProviderInfo, Reference, Result, Routes,
+    Instances, LoadBalancers, ProviderInfo, ProviderLoop, Reference, Result, Routes,
 };
 use bowline_config::{Problem, Problems};
 
 use crate::api::FindRequest;
 use crate::client::{Client, Endpoint};
+use crate::tags::Tags;
 use crate::{Config, LocalCloud};
 
 const NAME: &str = "local";
@@ -25,7 +26,7 @@ pub struct LocalProvider {
     cluster_id: Option<String>,
     capabilities: Capabilities,
     pub(crate) config: Config,
-    pub(crate) client: Client,
+    pub(crate) client: Arc<Client>,
     calls: Calls,
 }
 
@@ -61,6 +62,7 @@ impl LocalProvider {
     fn new(client: Client, config: Config, calls: &Calls) -> LocalProvider {
         let info = ProviderInfo { name: NAME.to_owned(), id_prefixes: vec![config.id_prefix.clone()] };
         let capabilities = capabilities(&config);
+        let client = Arc::new(client);
         LocalProvider { info, cluster_id: None, capabilities, config, client, calls: calls.clone() }
     }
 
@@ -125,6 +127,12 @@ impl CloudProvider for LocalProvider {
 
     fn routes(&self) -> Option<&dyn Routes> {
         self.capabilities.routes.as_ref().map(|_| self as &dyn Routes)
+    }
+
+    fn loops(&self) -> Vec<Arc<dyn ProviderLoop>> {
+        let (client, config) = (self.client.clone(), &self.config);
+        let tags = || Tags { client, id_prefix: config.id_prefix.clone(), page_size: config.page_size };
+        if config.tag_machines { vec![Arc::new(tags())] } else { Vec::new() }
     }
 
     fn calls(&self) -> Option<Calls> {

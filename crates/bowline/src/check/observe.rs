@@ -25,7 +25,9 @@ pub(super) async fn observe(args: &ManagerArgs) -> Observed {
     let mut settings = Settings::resolve(args, &mut problems);
     // A person waits for the report: a failed call is in it, and is not repeated.
     settings.reach.calls.max_attempts = 1;
+    settings.reach.calls.dry_run = true;
     let clouds = Looked::build(&settings, args, &mut problems);
+    reach::narrow(&mut settings.manager, &clouds.providers);
     let access = open(&settings, &mut problems).await;
     let mut observed = Observed { manager: manager(args, &settings, &clouds), ..Observed::default() };
     observed.clouds = clouds.check().await;

@@ -292,6 +292,7 @@ impl From<&AddArgs> for NewMachine {
             labels: args.label.iter().cloned().collect(),
             annotations: args.annotation.iter().cloned().collect(),
             pod_ranges: args.pod_range.clone(),
+            tags: Default::default(),
             network_namespace: args.network_namespace.clone(),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Only `if`, `else`, `end`, `range`, `not`, `or`, `eq`, `quote` and `toJson` are used, so that the templates stay readable.
 
-use bowline_controllers::{node, node_ipam, node_lifecycle, route, service};
+use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
 use bowline_kube::{EventSink, LeaseOptions, Right, WATCH_NODES, WATCH_SERVICES, account_rights, roles};
 
 use super::fill::{Fillings, scalar};
@@ -18,7 +18,7 @@ struct Switch {
     rights: Vec<Right>,
 }
 
-fn switches() -> [Switch; 5] {
+fn switches() -> [Switch; 6] {
     // Events are everybody's, and so no matter of switches.
     let beyond_events = |rights: &[Right]| rights.iter().filter(|right| **right != EventSink::RIGHT).cloned().collect();
     let switch = |value, name, client, rights: &[Right]| Switch { value, name, client, rights: beyond_events(rights) };
@@ -29,6 +29,7 @@ fn switches() -> [Switch; 5] {
         switch("service", service::NAME, service::CLIENT, service::RIGHTS),
         switch("route", route::NAME, route::CLIENT, route::RIGHTS),
         switch("nodeIpam", node_ipam::NAME, node_ipam::CLIENT, &ipam),
+        switch("providerLoops", provider_loops::NAME, provider_loops::CLIENT, provider_loops::RIGHTS),
     ]
 }
 
@@ -91,7 +92,7 @@ fn everywhere() -> String {
         switches().map(|switch| when(&format!(".Values.controllers.{}", switch.value), &rules(&switch.rights)));
     let lines = [
         rules(&[WATCH_NODES, rights::REVIEW_TOKENS, rights::REVIEW_ACCESS]),
-        when(".Values.controllers.service", &rules(&[WATCH_SERVICES])),
+        when("or .Values.controllers.service .Values.controllers.providerLoops", &rules(&[WATCH_SERVICES])),
         when(
             "not .Values.useServiceAccountCredentials",
             &[rules(&[EventSink::RIGHT]), of_controllers.join("\n")].join("\n"),

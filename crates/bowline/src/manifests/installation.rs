@@ -77,13 +77,14 @@ impl Installation {
         let Manager { args: args_of_manager, mut remarks, mut problems, .. } =
             Manager::read("bowline".to_owned(), arguments.clone()).map_err(|error| Problem::new(error.to_string()))?;
         problems.extend(unknown);
-        let settings = Settings::resolve(&args_of_manager, &mut problems);
+        let mut settings = Settings::resolve(&args_of_manager, &mut problems);
         let read = |wanted: &Wanted| read(wanted, registry);
         let (reach, surroundings) = (&settings.reach, settings.reach.surroundings(&prometheus::Registry::new()));
         let providers =
             providers::build_from(&reach.providers, read, &reach.cluster, &surroundings, registry, &mut problems);
         let network = &args_of_manager.controllers.network;
         reach::check(&providers, &settings.reach, &settings.manager, network, &mut problems);
+        reach::narrow(&mut settings.manager, &providers);
         let mut files = files(&settings.reach.providers, registry, &mut problems);
         files.extend(named_files(&args_of_manager.effective, &mut problems));
         check_whole(args, &args_of_manager.effective, &settings, &files, &mut problems);

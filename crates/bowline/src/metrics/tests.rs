@@ -123,7 +123,7 @@ mod live {
     use bowline_cloud::layers::LayerOptions;
     use bowline_cloud::{CloudProvider, Clouds};
     use bowline_controllers::manager::{self, ManagerOptions, Surroundings};
-    use bowline_controllers::{node_ipam, route};
+    use bowline_controllers::{node_ipam, provider_loops, route};
     use bowline_core::ipam::ClusterRange;
     use bowline_kube::{ElectionMetrics, RestMetrics};
     use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider};
@@ -140,7 +140,8 @@ mod live {
         Renewals::register(&registry).unwrap();
         bowline_serving::webhook::WebhookMetrics::register(&registry).unwrap();
         let cloud = LocalCloud::open(CloudOptions::default()).unwrap();
-        let provider: Arc<dyn CloudProvider> = Arc::new(LocalProvider::in_process(cloud, &Config::default()));
+        let config = Config { tag_machines: true, ..Config::default() };
+        let provider: Arc<dyn CloudProvider> = Arc::new(LocalProvider::in_process(cloud, &config));
         let clouds = Clouds::around([provider], &LayerOptions::default(), &registry);
         let range = "10.120.0.0/16".parse().unwrap();
         let options = ManagerOptions {
@@ -150,6 +151,7 @@ mod live {
                 services: Vec::new(),
                 allocator: node_ipam::AllocatorType::Range,
             }),
+            provider_loops: Some(provider_loops::Options { cluster: "kubernetes".into() }),
             ..ManagerOptions::default()
         };
         let server = ApiServer::start(bowline_apiserver::Options::default()).await.unwrap();
@@ -160,7 +162,7 @@ mod live {
         for _ in 0..600 {
             let families = registry.gather();
             let running = families.iter().find(|family| family.name() == "running_managed_controllers");
-            if running.is_some_and(|running| running.get_metric().len() == 5) {
+            if running.is_some_and(|running| running.get_metric().len() == 6) {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;

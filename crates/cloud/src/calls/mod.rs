@@ -1,7 +1,7 @@
 //! The gate that every HTTP call to one cloud passes: limited, retried, timed and measured here and nowhere else.
 //!
 //! ```text
-//!  call ──► attempt: pause of the service ──► token ──► fence (writes) ──► timeout ──► the cloud
+//!  call ──► attempt: pause of the service ──► token ──► dry run, fence (writes) ──► timeout ──► the cloud
 //!             ▲                                                                │
 //!             └──────────── back-off ◄── may be repeated, and may work later ◄─┘
 //! ```
@@ -51,6 +51,9 @@ pub struct CallPolicy {
     pub burst: u32,
     /// Fence that must be open for a write: a process that no longer leads changes nothing.
     pub fence: Fence,
+    /// Writes fail with [`Cancelled`](ErrorKind::Cancelled) and are logged. The layers skip the writes that they know of; this
+    /// stops the others, those of loops above all.
+    pub dry_run: bool,
 }
 
 impl Default for CallPolicy {
@@ -64,6 +67,7 @@ impl Default for CallPolicy {
             rate: None,
             burst: 20,
             fence: Fence::open(),
+            dry_run: false,
         }
     }
 }
@@ -200,6 +204,11 @@ impl Calls {
         let timed = async { timeout(self.timeout, work).await.unwrap_or_else(|_| Err(self.too_slow(call))) };
         if call.effect == Effect::Read {
             return self.measured(call, timed).await;
+        }
+        if self.gate.policy.dry_run {
+            tracing::info!(service = call.service, call = call.name, "dry run, not called");
+            let error = Error::new(ErrorKind::Cancelled, call.name, "not called, because this is a dry run");
+            return Err(self.explained(error.retry(Retry::Never), call));
         }
         let guarded = self.gate.policy.fence.guard(self.measured(call, timed)).await;
         guarded.unwrap_or_else(|fenced| {

@@ -250,3 +250,20 @@ async fn calls_under_way_are_counted_until_they_end() {
     let (answer, seen) = tokio::join!(calls.make(LIST, slow), look);
     assert_eq!((answer.is_ok(), seen, calls.under_way()), (true, 1, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_makes_reads_and_no_write() {
+    let calls = gate(CallPolicy { dry_run: true, ..CallPolicy::default() });
+    assert!(matches!(fail(&calls, LIST, &[]).await, (Ok(()), 1)));
+    for call in [DELETE, CREATE] {
+        let ran = AtomicU32::new(0);
+        let outcome = calls.make(call, || async {
+            ran.fetch_add(1, SeqCst);
+            Ok(())
+        });
+        let error = outcome.await.unwrap_err();
+        assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::Cancelled, Retry::Never));
+        assert_eq!(ran.load(SeqCst), 0, "{call:?}");
+        assert!(!error.is_unanswered());
+    }
+}

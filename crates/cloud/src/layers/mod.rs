@@ -10,6 +10,7 @@ mod cache;
 pub mod capability;
 mod dry_run;
 mod listing;
+mod loops;
 pub(crate) mod observe;
 mod operation;
 mod operations;

@@ -4,6 +4,7 @@ mod balancers;
 mod habits;
 mod listing;
 mod lookup;
+mod loops;
 mod pod_ranges;
 mod provider;
 mod routes;
@@ -64,6 +65,12 @@ static CASES: &[Case] = &[
     case!(habits::failed_calls_are_not_repeated, []),
     case!(habits::secrets_stay_secret, []),
     case!(habits::no_call_blocks_the_thread, []),
+    case!(loops::loops_are_declared, []),
+    case!(loops::loops_follow_the_cluster, []),
+    case!(loops::loops_are_repeatable, []),
+    case!(loops::loops_write_nothing_foreign, []),
+    case!(loops::loop_errors_have_a_kind, []),
+    case!(loops::loops_survive_every_crash, []),
     case!(lookup::one_answer_each, [Has(Instances)]),
     case!(lookup::empty_question_makes_no_call, [Has(Instances)]),
     case!(lookup::stopped_is_not_gone, [Has(Instances)]),

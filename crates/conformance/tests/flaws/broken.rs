@@ -6,12 +6,13 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    Applied, Capabilities, CloudProvider, Error, ErrorKind, Facts, Identity, InstancePage, Instances, LoadBalancers,
-    PageToken, ProviderInfo, Result, Routes,
+    Applied, Capabilities, CloudProvider, ClusterSnapshot, Error, ErrorKind, Facts, Identity, InstancePage, Instances,
+    LoadBalancers, LoopOutcome, PageToken, ProviderInfo, ProviderLoop, Result, Routes,
 };
 use bowline_core::annotations::LoadBalancerSettings;
 use bowline_core::{
@@ -55,6 +56,9 @@ pub(crate) enum Break {
     Instance(fn(&mut Instance)),
     List(for<'a> fn(&'a Broken, Option<&'a PageToken>) -> BoxFuture<'a, Result<InstancePage>>),
     Assign(for<'a> fn(&'a Broken, &'a InstanceRef, IpNet) -> BoxFuture<'a, Result<()>>),
+    /// Every declaration of the loops.
+    Declared(fn(&Broken, &mut Vec<Arc<dyn ProviderLoop>>)),
+    Sync(for<'a> fn(&'a Broken, &'a ClusterSnapshot) -> BoxFuture<'a, Result<LoopOutcome>>),
     /// The key of every load balancer.
     Key(fn(&Broken, &mut LoadBalancerKey)),
     Settings(fn(&Broken, &mut LoadBalancerSettings)),
@@ -124,6 +128,8 @@ pub(crate) struct Broken {
     real: LocalProvider,
     capabilities: Capabilities,
     memory: Mutex<Memory>,
+    /// For its loops, which outlive the borrow of it.
+    me: Weak<Broken>,
 }
 
 impl Flaw {
@@ -137,12 +143,12 @@ impl Flaw {
 }
 
 impl Broken {
-    pub(crate) fn new(flaw: &'static Flaw, real: LocalProvider, cloud: LocalCloud) -> Broken {
+    pub(crate) fn new(flaw: &'static Flaw, real: LocalProvider, cloud: LocalCloud) -> Arc<Broken> {
         let mut capabilities = real.capabilities().clone();
         if let Some(edit) = hook!(flaw, Claims) {
             edit(&mut capabilities);
         }
-        Broken { flaw, cloud, real, capabilities, memory: Mutex::default() }
+        Arc::new_cyclic(|me| Broken { flaw, cloud, real, capabilities, memory: Mutex::default(), me: me.clone() })
     }
 
     pub(crate) fn machines(&self) -> &dyn Instances {
@@ -155,6 +161,11 @@ impl Broken {
 
     pub(crate) fn routes(&self) -> &dyn Routes {
         &self.real
+    }
+
+    /// The only loop of the real provider.
+    pub(crate) fn tags(&self) -> Arc<dyn ProviderLoop> {
+        self.real.loops().remove(0)
     }
 
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -266,6 +277,15 @@ impl CloudProvider for Broken {
         self.real.routes().map(|_| self as &dyn Routes)
     }
 
+    fn loops(&self) -> Vec<Arc<dyn ProviderLoop>> {
+        let around = |real| Arc::new(BrokenLoop { broken: self.me.upgrade().unwrap(), real }) as Arc<dyn ProviderLoop>;
+        let mut loops = self.real.loops().into_iter().map(around).collect();
+        if let Some(edit) = hook!(self.flaw, Declared) {
+            edit(self, &mut loops);
+        }
+        loops
+    }
+
     async fn start(&self) -> Result<Facts> {
         call!(self, Start(), self.real.start())
     }
@@ -273,6 +293,28 @@ impl CloudProvider for Broken {
     async fn check(&self) -> Result<()> {
         let checked = call!(self, Check(), self.call());
         self.error(checked)
+    }
+}
+
+/// A loop of the broken provider.
+struct BrokenLoop {
+    broken: Arc<Broken>,
+    real: Arc<dyn ProviderLoop>,
+}
+
+#[async_trait]
+impl ProviderLoop for BrokenLoop {
+    fn name(&self) -> &str {
+        self.real.name()
+    }
+
+    fn period(&self) -> Duration {
+        self.real.period()
+    }
+
+    async fn sync(&self, cluster: &ClusterSnapshot) -> Result<LoopOutcome> {
+        let broken = &*self.broken;
+        broken.error(call!(broken, Sync(cluster), self.real.sync(cluster)))
     }
 }
 

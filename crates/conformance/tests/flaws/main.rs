@@ -7,6 +7,7 @@ mod bench;
 mod broken;
 mod instances;
 mod load_balancers;
+mod loops;
 mod routes;
 
 use std::collections::BTreeSet;
@@ -23,17 +24,17 @@ use instances::SOUND;
 const UNBREAKABLE: [&str; 1] = ["unclaimed_is_refused_without_a_call"];
 
 fn flaws() -> impl Iterator<Item = &'static Flaw> {
-    instances::FLAWS.iter().chain(load_balancers::FLAWS).chain(routes::FLAWS)
+    instances::FLAWS.iter().chain(load_balancers::FLAWS).chain(routes::FLAWS).chain(loops::FLAWS)
 }
 
 /// A configuration with everything on.
 fn everything() -> Config {
     let routes = RouteConfig { node_addresses: true, ..RouteConfig::default() };
-    Config { pod_ranges: true, routes, ..Config::default() }
+    Config { pod_ranges: true, tag_machines: true, routes, ..Config::default() }
 }
 
 async fn bench(flaw: &'static Flaw, config: Config, can: bool) -> Box<dyn Bench> {
-    let wrap = |real, cloud: &_| Arc::new(Broken::new(flaw, real, LocalCloud::clone(cloud))) as Arc<_>;
+    let wrap = |real, cloud: &_| Broken::new(flaw, real, LocalCloud::clone(cloud)) as Arc<_>;
     let mut bench = LocalBench::wrapped(flaw.config(config), Box::new(wrap));
     bench.can = can;
     Box::new(bench)
@@ -79,6 +80,11 @@ async fn each_flaw_in_routes_is_caught_by_the_case_for_it() {
     assert_eq!(uncaught(routes::FLAWS).await, [""; 0]);
 }
 
+#[tokio::test]
+async fn each_flaw_in_loops_is_caught_by_the_case_for_it() {
+    assert_eq!(uncaught(loops::FLAWS).await, [""; 0]);
+}
+
 #[test]
 fn every_case_has_a_flaw_that_it_catches() {
     let caught: BTreeSet<_> = flaws().flat_map(|flaw| flaw.cases).collect();
@@ -94,6 +100,7 @@ async fn a_flaw_in_one_thing_is_not_held_against_others() {
         ("tries the name after the ID", &["id_before_name", "deleted_then_recreated_same_name_is_another_id"]),
         ("ignores internal", &["internal_stays_inside"]),
         ("lists one page of routes", &["route_listing_is_complete"]),
+        ("takes off the tags of others", &["loops_write_nothing_foreign"]),
     ] {
         assert_eq!(report(flaw).await.failed(), cases, "{flaw}");
     }

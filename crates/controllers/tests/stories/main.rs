@@ -17,6 +17,7 @@ mod packets;
 mod plans;
 mod pod_range_modes;
 mod provided_ip;
+mod provider_loops;
 mod queue;
 mod rights;
 mod route_races;

@@ -5,18 +5,21 @@
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::node_ipam::AllocatorType;
-use bowline_controllers::{Rights, node, node_ipam, node_lifecycle, service};
+use bowline_controllers::{Rights, node, node_ipam, node_lifecycle, provider_loops, service};
 use bowline_kube::Right;
 use bowline_local::{Fault, FaultSpec};
 use k8s_openapi::api::core::v1::Event;
 use serde_json::json;
 
 use crate::node_ipam::{ONE, hit_writes, options as ipam_options, pod_cidrs, served, status};
+use crate::provider_loops::{VISITED, Visits, annotation};
 use crate::world::{SHUTDOWN, UNINITIALIZED, World, addresses, has_taint, machine};
+use crate::wrappers::Wrapped;
 
 /// A controller, with everything in it that asks the API server for something.
 struct Case {
@@ -74,6 +77,14 @@ const ROUTE: Case = Case {
 const SERVICE: Case = Case {
     options: || ManagerOptions { service: Some(service::Options::default()), ..nobody() },
     story: |world| Box::pin(balance(world)),
+};
+
+const PROVIDER_LOOPS: Case = Case {
+    options: || {
+        let options = provider_loops::Options { cluster: "kubernetes".into() };
+        ManagerOptions { provider_loops: Some(options), ..nobody() }
+    },
+    story: |world| Box::pin(annotate(world)),
 };
 
 // ---- the stories
@@ -171,6 +182,18 @@ async fn balance(world: &World) {
     world.eventually("it is gone", async || world.cloud().balancers().is_empty().then_some(())).await;
 }
 
+/// A loop annotates a Node, fails, succeeds, and fails once more.
+async fn annotate(world: &World) {
+    world.join("a", "local://i-a", "True").await;
+    let annotated = async || annotation(&world.node("a").await, VISITED);
+    world.eventually("it is annotated", annotated).await;
+    for fail in [json!("true"), json!(null), json!("true")] {
+        world.patch("a", json!({"metadata": {"labels": {"fail": fail}}})).await;
+        world.pass(Duration::from_secs(60)).await;
+    }
+    world.counted("cloud-controller-manager", "ProviderLoopFailed").await;
+}
+
 impl World {
     /// Waits until an Event with this reason has been told again.
     async fn counted(&self, name: &str, reason: &str) {
@@ -217,6 +240,7 @@ impl Case {
         let mut world = World::new().await;
         world.clouds[0].0.pod_ranges = true;
         world.options = (self.options)();
+        world.wrap = Box::new(|inner| Wrapped::loops(inner, vec![Arc::new(Visits)]));
         world.rights = Some(self.rights().into_iter().flat_map(|right| without(right, missing)).collect());
         world.start();
         tokio::select! {
@@ -270,4 +294,9 @@ async fn the_route_controller_needs_all_that_it_declares() {
 #[tokio::test(start_paused = true)]
 async fn the_service_controller_needs_all_that_it_declares() {
     SERVICE.needs_all_of_it().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_controller_of_loops_needs_all_that_it_declares() {
+    PROVIDER_LOOPS.needs_all_of_it().await;
 }

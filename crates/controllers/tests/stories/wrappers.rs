@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    Applied, Capabilities, CloudProvider, Error, ErrorKind, Instances, LoadBalancers, ProviderInfo, Result, Routes,
-    Seen,
+    Applied, Capabilities, CloudProvider, Error, ErrorKind, Instances, LoadBalancers, ProviderInfo, ProviderLoop,
+    Result, Routes, Seen,
 };
 use bowline_core::{
     ClusterName, Instance, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan,
@@ -19,22 +19,40 @@ pub(crate) struct Wrapped {
     instances: Option<Box<dyn Instances>>,
     balancers: Option<Box<dyn LoadBalancers>>,
     routes: Option<Box<dyn Routes>>,
+    loops: Vec<Arc<dyn ProviderLoop>>,
 }
 
 impl Wrapped {
     /// With other machines.
     pub(crate) fn instances(inner: Arc<dyn CloudProvider>, instances: impl Instances + 'static) -> Arc<Wrapped> {
-        Arc::new(Wrapped { inner, instances: Some(Box::new(instances)), balancers: None, routes: None })
+        Arc::new(Wrapped {
+            inner,
+            instances: Some(Box::new(instances)),
+            balancers: None,
+            routes: None,
+            loops: Vec::new(),
+        })
     }
 
     /// With other balancers.
     pub(crate) fn balancers(inner: Arc<dyn CloudProvider>, balancers: impl LoadBalancers + 'static) -> Arc<Wrapped> {
-        Arc::new(Wrapped { inner, instances: None, balancers: Some(Box::new(balancers)), routes: None })
+        Arc::new(Wrapped {
+            inner,
+            instances: None,
+            balancers: Some(Box::new(balancers)),
+            routes: None,
+            loops: Vec::new(),
+        })
     }
 
     /// With other routes.
     pub(crate) fn routes(inner: Arc<dyn CloudProvider>, routes: impl Routes + 'static) -> Arc<Wrapped> {
-        Arc::new(Wrapped { inner, instances: None, balancers: None, routes: Some(Box::new(routes)) })
+        Arc::new(Wrapped { inner, instances: None, balancers: None, routes: Some(Box::new(routes)), loops: Vec::new() })
+    }
+
+    /// With these loops.
+    pub(crate) fn loops(inner: Arc<dyn CloudProvider>, loops: Vec<Arc<dyn ProviderLoop>>) -> Arc<Wrapped> {
+        Arc::new(Wrapped { inner, instances: None, balancers: None, routes: None, loops })
     }
 }
 
@@ -58,6 +76,10 @@ impl CloudProvider for Wrapped {
 
     fn routes(&self) -> Option<&dyn Routes> {
         self.routes.as_deref().or_else(|| self.inner.routes())
+    }
+
+    fn loops(&self) -> Vec<Arc<dyn ProviderLoop>> {
+        if self.loops.is_empty() { self.inner.loops() } else { self.loops.clone() }
     }
 
     async fn check(&self) -> Result<()> {

@@ -71,6 +71,15 @@ pub(crate) struct AssignRequest {
     pub(crate) range: IpNet,
 }
 
+/// A tag to put on a machine, or to take off.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TagRequest {
+    pub(crate) machine: Key,
+    pub(crate) tag: String,
+    pub(crate) present: bool,
+}
+
 // ---- calls of the cloud's users
 
 pub(super) async fn list(cloud: &LocalCloud, query: &Query) -> Outcome {
@@ -123,6 +132,13 @@ pub(super) async fn get(cloud: &LocalCloud, id: &str, owner: bool) -> Outcome {
 
 pub(super) async fn assign(cloud: &LocalCloud, asked: AssignRequest) -> Outcome {
     order(cloud, pod_ranges::ASSIGN, async { done(cloud.assign(&asked.machine, asked.range)) }).await
+}
+
+/// Name under which the call is counted and faults are injected.
+pub(crate) const TAG: &str = "change-tag";
+
+pub(super) async fn tag(cloud: &LocalCloud, asked: TagRequest) -> Outcome {
+    order(cloud, TAG, async { done(cloud.tag(&asked.machine, &asked.tag, asked.present)) }).await
 }
 
 // ---- the owner's

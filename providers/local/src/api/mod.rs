@@ -20,13 +20,14 @@
 //!  POST   /v1/routes?cluster=NAME              makes one by hand
 //!  DELETE /v1/routes/ID?cluster=NAME           removes one by hand
 //!  POST   /v1/pod-ranges/assign                {"machine":{"id":…},"range":…}
+//!  POST   /v1/tags/change                      {"machine":{"id":…},"tag":…,"present":true}
 //!  GET, POST, DELETE /v1/faults                what goes wrong; DELETE also as /v1/faults/NUMBER
 //!  GET, DELETE /v1/calls                       counts by kind
 //!  GET, PUT /v1/latency                        {"millis":20}
 //! ```
 //!
 //! `find`, `list` and `get` of instances, `find`, `owners` and `change` of balancers, `list`, `create` and `delete` of routes
-//! and `assign` of pod ranges are what a cloud's users call: they are counted and take the cloud's time, and faults strike
+//! `assign` of pod ranges and `change` of tags are what a cloud's users call: they are counted and take the cloud's time, and faults strike
 //! them, and the cloud may want to know whose they are (`Authorization: Bearer TOKEN`). All else is the owner's: faults pass it
 //! by, for it is what mends them.
 
@@ -48,7 +49,7 @@ pub(crate) use balancers::{
     ChangeRequest, FindBalancersReply, FindBalancersRequest, ListAddressesReply, ListBalancersReply, OwnersReply,
     OwnersRequest,
 };
-pub(crate) use instances::{Answer, AssignRequest, FindReply, FindRequest, Finding, Key, ListReply};
+pub(crate) use instances::{Answer, AssignRequest, FindReply, FindRequest, Finding, Key, ListReply, TAG, TagRequest};
 pub use owner::FaultInForce;
 pub(crate) use owner::{FaultNumber, Latency};
 pub(crate) use reply::{ErrorBody, ErrorReply, broken_body, too_large};
@@ -76,6 +77,7 @@ enum Place<'a> {
     DeleteRoute,
     Route(&'a str),
     AssignPodRange,
+    ChangeTag,
     Faults,
     Fault(u64),
     Calls,
@@ -104,6 +106,7 @@ async fn handle(cloud: &LocalCloud, request: &Request<Bytes>) -> Outcome {
         (&Method::POST, Place::CreateRoute) => routes::create(cloud, parse(request.body())?).await,
         (&Method::POST, Place::DeleteRoute) => routes::delete(cloud, parse(request.body())?).await,
         (&Method::POST, Place::AssignPodRange) => instances::assign(cloud, parse(request.body())?).await,
+        (&Method::POST, Place::ChangeTag) => instances::tag(cloud, parse(request.body())?).await,
         (method, Place::Routes | Place::Route(_)) => routes::manage(cloud, method, &place, &query, request.body()),
         (method, place) => manage(cloud, method, place, request.body()),
     }
@@ -157,6 +160,7 @@ fn place(path: &str) -> Result<Place<'_>, Refusal> {
         ["v1", "routes", "delete"] => Place::DeleteRoute,
         ["v1", "routes", id] => Place::Route(id),
         ["v1", "pod-ranges", "assign"] => Place::AssignPodRange,
+        ["v1", "tags", "change"] => Place::ChangeTag,
         ["v1", "faults"] => Place::Faults,
         ["v1", "faults", number] => Place::Fault(number.parse().map_err(|_| Refusal::no_fault(number))?),
         ["v1", "calls"] => Place::Calls,
@@ -172,7 +176,8 @@ impl Place<'_> {
             Place::Instances | Place::Balancers | Place::Routes => "GET, POST",
             Place::Find | Place::Stop(_) | Place::Start(_) => "POST",
             Place::FindBalancers | Place::Owners | Place::Change => "POST",
-            Place::ListRoutes | Place::CreateRoute | Place::DeleteRoute | Place::AssignPodRange => "POST",
+            Place::ListRoutes | Place::CreateRoute | Place::DeleteRoute => "POST",
+            Place::AssignPodRange | Place::ChangeTag => "POST",
             Place::Balancer(_) => "GET, DELETE",
             Place::Addresses => "GET",
             Place::Instance(_) => "GET, PUT, PATCH, DELETE",
@@ -188,7 +193,8 @@ impl Place<'_> {
         match self {
             Place::Instances | Place::Instance(_) => method == Method::GET && !query.owner,
             Place::Find | Place::FindBalancers | Place::Owners | Place::Change => true,
-            Place::ListRoutes | Place::CreateRoute | Place::DeleteRoute | Place::AssignPodRange => true,
+            Place::ListRoutes | Place::CreateRoute | Place::DeleteRoute => true,
+            Place::AssignPodRange | Place::ChangeTag => true,
             _ => false,
         }
     }
@@ -248,7 +254,7 @@ mod tests {
     use crate::cloud::CloudOptions;
 
     const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-    const PATHS: [&str; 21] = [
+    const PATHS: [&str; 22] = [
         "/v1/instances",
         "/v1/instances/find",
         "/v1/instances/i-0001",
@@ -266,6 +272,7 @@ mod tests {
         "/v1/routes/delete",
         "/v1/routes/rt-0001",
         "/v1/pod-ranges/assign",
+        "/v1/tags/change",
         "/v1/faults",
         "/v1/faults/1",
         "/v1/calls",

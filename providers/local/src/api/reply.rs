@@ -108,7 +108,7 @@ impl Refusal {
             "there is no {path:?}; there are /v1/instances, /v1/instances/find, /v1/instances/ID, \
              /v1/instances/ID/stop, /v1/instances/ID/start, /v1/balancers, /v1/balancers/find, /v1/balancers/change, \
              /v1/balancers/owners, /v1/balancers/ID, /v1/addresses, /v1/routes, /v1/routes/list, /v1/routes/create, \
-             /v1/routes/delete, /v1/routes/ID, /v1/pod-ranges/assign, /v1/faults, /v1/calls and /v1/latency"
+             /v1/routes/delete, /v1/routes/ID, /v1/pod-ranges/assign, /v1/tags/change, /v1/faults, /v1/calls and /v1/latency"
         );
         Refusal::new(StatusCode::NOT_FOUND, "no_such_path", message)
     }

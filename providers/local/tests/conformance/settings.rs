@@ -16,7 +16,7 @@ impl Setting {
     /// Everything on but for this: it rules these cases out, and those in.
     fn but(edit: impl FnOnce(&mut Config), out: &[&'static str], into: &[&'static str]) -> Setting {
         let routes = RouteConfig { node_addresses: true, ..RouteConfig::default() };
-        let mut config = Config { pod_ranges: true, routes, ..Config::default() };
+        let mut config = Config { pod_ranges: true, tag_machines: true, routes, ..Config::default() };
         edit(&mut config);
         let skipped = NOTHING_MISSING.iter().chain(&NEVER_BALANCED).filter(|name| !into.contains(name));
         Setting { config, skipped: skipped.chain(out).copied().collect() }

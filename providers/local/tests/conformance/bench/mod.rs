@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each of the two test programs uses a part")]
 
 mod balancers;
+mod loops;
 mod routes;
 
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
 use bowline_cloud::CloudProvider;
-use bowline_conformance::{BalancerBench, Bench, Hand, RouteBench, Trouble, WantedMachine};
+use bowline_conformance::{BalancerBench, Bench, Hand, LoopBench, RouteBench, Trouble, WantedMachine};
 use bowline_core::{Address, AddressType, Instance, ProviderId};
 use bowline_local::{
     CloudOptions, Config, Fault, FaultSpec, LocalCloud, LocalProvider, Machine, NewMachine, Server, serve,
@@ -142,6 +143,10 @@ impl Bench for LocalBench {
     }
 
     fn routes(&self) -> Option<&dyn RouteBench> {
+        Some(self)
+    }
+
+    fn loops(&self) -> Option<&dyn LoopBench> {
         Some(self)
     }
 

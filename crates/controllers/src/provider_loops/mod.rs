@@ -1,0 +1,157 @@
+//! The provider-loop-controller: runs the background loops of providers ([`ProviderLoop`](bowline_cloud::ProviderLoop)).
+//!
+//! ```text
+//!  cloud ready, stores filled ──► snapshot ──► sync ──► annotations of Nodes ──► status, metrics, Event
+//!                                    ▲                                                  │
+//!                                    ├── period, or a change and DEBOUNCE after it ◄── Ok
+//!                                    └── BACKOFF ◄───────────────────────────────── Err, or a panic
+//! ```
+//!
+//! Loops run side by side: one that is slow or fails holds up no other. Each is on the board as a part of the controller, as
+//! `CLOUD/LOOP`.
+
+mod metrics;
+mod run;
+mod status;
+
+use std::sync::Arc;
+
+use bowline_cloud::{Cloud, ClusterSnapshot};
+use bowline_core::{ClusterName, Node, ProviderId, Service, ServiceType};
+use bowline_kube::{Change, Cluster, EventSink, EventSource, ObjectRef, Right};
+use bowline_runtime::{Kind, Part, Shutdown};
+use futures::future::join_all;
+use tokio::sync::watch;
+
+use crate::Context;
+use crate::activity::Activity;
+use crate::service::Routing;
+use metrics::Metrics;
+use status::LoopStatus;
+
+pub(crate) use metrics::METRICS;
+
+/// Canonical name, in flags, health checks and Events.
+pub const NAME: &str = "provider-loop-controller";
+
+/// Name of its client, and of its service account with `--use-service-account-credentials`: it writes to Nodes alone.
+pub const CLIENT: &str = "node-controller";
+
+/// Permissions beyond the watches that all controllers share.
+pub const RIGHTS: &[Right] = &[Cluster::SET_ANNOTATIONS, EventSink::RIGHT];
+
+/// Settings of the controller.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// `--cluster-name`.
+    pub cluster: ClusterName,
+}
+
+/// The controller.
+pub struct ProviderLoopController {
+    shared: Arc<Shared>,
+    loops: Vec<Loop>,
+}
+
+/// State that all loops share.
+struct Shared {
+    context: Context,
+    options: Options,
+    routing: Routing,
+    events: EventSource,
+    /// Object of the Events.
+    lease: ObjectRef,
+    metrics: Metrics,
+    /// Marked at every change of a Node or Service that a loop could act on.
+    changes: watch::Sender<()>,
+    activity: Activity,
+}
+
+/// One loop of one cloud.
+struct Loop {
+    cloud: Cloud,
+    name: String,
+    status: Arc<LoopStatus>,
+}
+
+impl Loop {
+    /// Name among all loops.
+    fn key(&self) -> String {
+        format!("{}/{}", self.cloud.name(), self.name)
+    }
+}
+
+impl ProviderLoopController {
+    /// Listens to Nodes and Services from now on. `None` if no cloud has a loop. Events are about `lease`.
+    pub fn new(
+        context: Context,
+        options: Options,
+        routing: Routing,
+        lease: ObjectRef,
+    ) -> Result<Option<ProviderLoopController>, prometheus::Error> {
+        let loops: Vec<Loop> = context.clouds.iter().flat_map(loops_of).collect();
+        if loops.is_empty() {
+            return Ok(None);
+        }
+        let part = |one: &Loop| (Kind::Controller, one.key(), one.status.clone() as Arc<dyn Part>);
+        let shared = Arc::new(Shared {
+            events: context.events.source(NAME),
+            metrics: Metrics::register(&context.metrics)?,
+            activity: Activity::new(&context, NAME, "provider-loops", loops.iter().map(part)),
+            changes: watch::channel(()).0,
+            context,
+            options,
+            routing,
+            lease,
+        });
+        shared.context.nodes.listen_for(&shared, Shared::on_node);
+        shared.context.services.listen_for(&shared, Shared::on_service);
+        Ok(Some(ProviderLoopController { shared, loops }))
+    }
+
+    /// Runs until shutdown is requested. A run under way is dropped then, as any call to a provider may be.
+    pub async fn run(self, shutdown: Shutdown) {
+        let _running = self.shared.activity.runs();
+        shutdown.or(join_all(self.loops.iter().map(|one| run::run(&self.shared, one)))).await;
+    }
+}
+
+fn loops_of(cloud: &Cloud) -> impl Iterator<Item = Loop> {
+    let declared = cloud.layers().loops();
+    declared.into_iter().map(|declared| Loop {
+        cloud: cloud.clone(),
+        name: declared.name().to_owned(),
+        status: Arc::new(LoopStatus::new(declared.period())),
+    })
+}
+
+impl Shared {
+    fn on_node(&self, change: &Change<Node>) {
+        // Heartbeats change nothing but the version.
+        let is_same =
+            |old: &Node, new: &Node| Node { resource_version: new.resource_version.clone(), ..old.clone() } == *new;
+        if !matches!(change, Change::Updated { old, new } if is_same(old, new)) {
+            self.changes.send_replace(());
+        }
+    }
+
+    fn on_service(&self, _: &Change<Service>) {
+        self.changes.send_replace(());
+    }
+
+    /// State of the cluster as a loop of this cloud sees it.
+    fn snapshot(&self, cloud: &Cloud) -> ClusterSnapshot {
+        let (context, options) = (&self.context, &self.options);
+        let is_ours = |id: &ProviderId| context.clouds.owner(id).is_some_and(|owner| owner.name() == cloud.name());
+        let mut nodes = context.nodes.all();
+        nodes.retain(|node| !node.is_hands_off() && node.provider_id.as_ref().is_some_and(is_ours));
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut services = context.services.all();
+        services.retain(|service| {
+            let provider = self.routing.cloud(service).filter(|_| service.kind == ServiceType::LoadBalancer);
+            provider.is_none_or(|provider| provider.name() == cloud.name())
+        });
+        services.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        ClusterSnapshot { name: options.cluster.clone(), nodes, services, dry_run: false }
+    }
+}

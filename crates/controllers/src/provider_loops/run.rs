@@ -1,0 +1,148 @@
+//! One loop: when it runs, and what becomes of a run.
+
+use std::time::Duration;
+
+use bowline_cloud::{ClusterSnapshot, Error, ErrorKind, LoopOutcome, Readiness, Retry};
+use bowline_core::node_annotations::{self, AnnotationValues};
+use bowline_core::{Node, NodeName};
+use bowline_kube::{EventType, WriteError};
+use bowline_runtime::Backoff;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::Instrument as _;
+
+use super::{Loop, NAME, Shared};
+use crate::spans;
+
+/// Pause between a change and the run that follows it: changes come in groups.
+const DEBOUNCE: Duration = Duration::from_secs(2);
+
+/// Pauses after failed runs.
+// upstream: those of the firewall controller of DigitalOcean.
+const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_secs(300) };
+
+/// Number of Nodes that are written at once.
+const WRITES_AT_ONCE: usize = 8;
+
+/// Failures since the last run that succeeded.
+#[derive(Default)]
+struct Failures {
+    count: u32,
+    /// Kind of the last one: an Event is emitted when it changes. Messages differ each time, because of request IDs.
+    kind: Option<ErrorKind>,
+}
+
+/// Runs a loop for ever.
+pub(super) async fn run(shared: &Shared, one: &Loop) {
+    let mut readiness = one.cloud.readiness();
+    // The sender lives as long as the cloud.
+    let _ = readiness.wait_for(|state| matches!(state, Readiness::Ready)).await.is_ok();
+    tokio::join!(shared.context.nodes.synced(), shared.context.services.synced());
+    let (mut changes, mut failures) = (shared.changes.subscribe(), Failures::default());
+    loop {
+        changes.mark_unchanged();
+        one.status.begins();
+        let begun = Instant::now();
+        let synced = sync(shared, one).instrument(spans::sync(NAME, &one.key())).await;
+        shared.metrics.ran(one.cloud.name(), &one.name, begun.elapsed(), synced.is_ok());
+        let pause = settle(shared, one, &mut failures, &synced);
+        one.status.ended(synced.map_err(|error| error.to_string()), pause.longest());
+        pause.pass(&mut changes).await;
+    }
+}
+
+async fn sync(shared: &Shared, one: &Loop) -> Result<LoopOutcome, Error> {
+    let snapshot = shared.snapshot(&one.cloud);
+    let outcome = one.cloud.layers().sync_loop(&one.name, &snapshot).await?;
+    let annotations = outcome.annotations.iter();
+    let writes: Vec<_> = annotations.map(|(name, values)| annotate(shared, &snapshot, name, values)).collect();
+    let written = stream::iter(writes).buffer_unordered(WRITES_AT_ONCE).try_collect::<()>();
+    written.await.map_err(|error| {
+        let message = format!("the annotations of a Node could not be written: {error}");
+        Error::new(ErrorKind::Unavailable, "write annotations", message)
+    })?;
+    Ok(outcome)
+}
+
+async fn annotate(
+    shared: &Shared,
+    snapshot: &ClusterSnapshot,
+    name: &NodeName,
+    values: &AnnotationValues,
+) -> Result<(), WriteError> {
+    let in_snapshot = snapshot.nodes.binary_search_by(|node| node.name.cmp(name)).ok();
+    let Some(node) = in_snapshot.and_then(|index| snapshot.nodes.get(index)) else {
+        tracing::warn!(node = %name, "the provider has annotations for a Node that is not of its cloud; they are not written");
+        return Ok(());
+    };
+    // The run may have taken a while.
+    let now = shared.context.nodes.get(name.as_str());
+    let Some(now) = now.filter(|now: &std::sync::Arc<Node>| now.uid == node.uid) else { return Ok(()) };
+    let change = node_annotations::decide(&now, values.iter().map(|(key, value)| (key, value.as_ref())));
+    for warning in &change.warnings {
+        tracing::warn!(%warning, "the annotations of the provider are not all written");
+    }
+    if change.values.is_empty() {
+        return Ok(());
+    }
+    match shared.context.cluster.set_annotations(&now, &change.values).await {
+        Ok(_) | Err(WriteError::NotFound(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Logs a run, emits an Event where a cause is new or gone, and returns the pause after it.
+fn settle(shared: &Shared, one: &Loop, failures: &mut Failures, synced: &Result<LoopOutcome, Error>) -> Pause {
+    let what = format!("loop {} of the cloud {}", one.name, one.cloud.name());
+    let emit = |kind, reason, message: String| shared.events.emit(&shared.lease, kind, reason, message.trim_end());
+    let error = match synced {
+        Ok(outcome) => {
+            tracing::debug!(controller = NAME, key = one.key(), summary = outcome.summary, "loop ran");
+            if std::mem::take(failures).kind.is_some() {
+                emit(EventType::Normal, "ProviderLoopRecovered", format!("The {what} succeeded again"));
+            }
+            return Pause::UntilChange(one.status.period);
+        }
+        Err(error) => error,
+    };
+    failures.count = failures.count.saturating_add(1);
+    if failures.kind.replace(error.kind()) != Some(error.kind()) {
+        tracing::warn!(controller = NAME, key = one.key(), %error, "loop failed; it is retried");
+        let advice = error.kind().advice();
+        emit(EventType::Warning, "ProviderLoopFailed", format!("The {what} failed and is retried: {error}. {advice}"));
+    }
+    match error.retry_advice() {
+        Retry::Never => Pause::UntilChange(one.status.period),
+        Retry::After(delay) => Pause::Fixed(delay.max(BACKOFF.first)),
+        Retry::Backoff => Pause::Fixed(BACKOFF.after(failures.count)),
+    }
+}
+
+/// Pause between two runs.
+#[derive(Debug, Clone, Copy)]
+enum Pause {
+    /// A change ends it early.
+    UntilChange(Duration),
+    /// A change does not: the cloud is failing.
+    Fixed(Duration),
+}
+
+impl Pause {
+    fn longest(self) -> Duration {
+        match self {
+            Pause::UntilChange(longest) | Pause::Fixed(longest) => longest,
+        }
+    }
+
+    async fn pass(self, changes: &mut watch::Receiver<()>) {
+        match self {
+            Pause::Fixed(pause) => sleep(pause).await,
+            Pause::UntilChange(longest) => {
+                if timeout(longest, changes.changed()).await.is_ok() {
+                    sleep(DEBOUNCE).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! A loop as `/statusz` shows it.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bowline_cloud::LoopOutcome;
+use bowline_runtime::{Heartbeat, Part};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// State of one loop. A loop that fails is shown and is healthy: a restart of this process would not help. One that is stuck is
+/// not.
+pub(super) struct LoopStatus {
+    pub(super) period: Duration,
+    heartbeat: Heartbeat,
+    last: Mutex<Option<Last>>,
+}
+
+/// End of the last run.
+struct Last {
+    /// Its summary, or its error.
+    outcome: Result<String, String>,
+    next: Instant,
+}
+
+impl LoopStatus {
+    pub(super) fn new(period: Duration) -> LoopStatus {
+        LoopStatus { period, heartbeat: Heartbeat::new(), last: Mutex::default() }
+    }
+
+    pub(super) fn begins(&self) {
+        self.heartbeat.works();
+    }
+
+    /// A run has ended, and the next one follows after `pause` at the latest.
+    pub(super) fn ended(&self, outcome: Result<LoopOutcome, String>, pause: Duration) {
+        self.heartbeat.rests(pause);
+        let last = Last { outcome: outcome.map(|outcome| outcome.summary), next: Instant::now() + pause };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+    }
+}
+
+impl Part for LoopStatus {
+    fn status(&self) -> Value {
+        let mut status = self.heartbeat.status();
+        status["periodSeconds"] = json!(self.period.as_secs_f64());
+        if let Some(last) = &*self.last.lock().unwrap_or_else(PoisonError::into_inner) {
+            let next = last.next.saturating_duration_since(Instant::now());
+            status["outcome"] = json!(if last.outcome.is_ok() { "success" } else { "failure" });
+            status["summary"] = json!(last.outcome.as_ref().ok());
+            status["lastError"] = json!(last.outcome.as_ref().err());
+            status["nextRunInSeconds"] = json!(next.as_secs_f64().round());
+        }
+        status
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.heartbeat.health()
+    }
+}

@@ -1,0 +1,269 @@
+//! Background loops of providers: when they run, what they see, and what becomes of them when they fail.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bowline_cloud::{ClusterSnapshot, Error, ErrorKind, LoopOutcome, ProviderLoop, Result};
+use bowline_controllers::provider_loops;
+use bowline_core::NodeName;
+use bowline_runtime::Kind;
+use k8s_openapi::api::core::v1::Node;
+use serde_json::{Value, json};
+
+use crate::world::{World, machine};
+use crate::wrappers::Wrapped;
+
+/// Annotation that [`Visits`] writes.
+pub(crate) const VISITED: &str = "example.com/visited";
+
+/// Annotates every Node; fails while one of them has the label `fail`.
+pub(crate) struct Visits;
+
+#[async_trait]
+impl ProviderLoop for Visits {
+    fn name(&self) -> &str {
+        "visits"
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_secs(600)
+    }
+
+    async fn sync(&self, cluster: &ClusterSnapshot) -> Result<LoopOutcome> {
+        if cluster.nodes.iter().any(|node| node.labels.contains_key("fail")) {
+            return Err(Error::new(ErrorKind::Unavailable, "visit", "the cloud is down"));
+        }
+        let mut outcome = LoopOutcome::new("visited");
+        for name in cluster.nodes.iter().map(|node| &node.name).chain([&NodeName::from("elsewhere")]) {
+            let values = [(VISITED, "yes"), ("kubernetes.io/visited", "yes")];
+            let values = values.map(|(key, value)| (key.to_owned(), Some(value.to_owned()))).into();
+            outcome.annotations.insert(name.clone(), values);
+        }
+        Ok(outcome)
+    }
+}
+
+/// What a run is to come to; `None` panics.
+type Script = Arc<dyn Fn(usize) -> Option<Result<LoopOutcome>> + Send + Sync>;
+
+/// Records the snapshot of every run.
+struct Recorded {
+    name: &'static str,
+    script: Script,
+    runs: Arc<Mutex<Vec<ClusterSnapshot>>>,
+}
+
+#[async_trait]
+impl ProviderLoop for Recorded {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_secs(600)
+    }
+
+    async fn sync(&self, cluster: &ClusterSnapshot) -> Result<LoopOutcome> {
+        let run = {
+            let mut runs = self.runs.lock().unwrap();
+            runs.push(cluster.clone());
+            runs.len()
+        };
+        (self.script)(run).expect("it panics on purpose")
+    }
+}
+
+pub(crate) fn annotation(node: &Node, key: &str) -> Option<String> {
+    node.metadata.annotations.as_ref()?.get(key).cloned()
+}
+
+/// The snapshots of all runs, by loop.
+type Runs = Arc<Mutex<Vec<ClusterSnapshot>>>;
+
+impl World {
+    fn with_loops(&mut self) {
+        self.options.provider_loops = Some(provider_loops::Options { cluster: "harbour".into() });
+    }
+
+    /// One loop of this script for each cloud; its runs.
+    fn record(&mut self, script: impl Fn(usize) -> Option<Result<LoopOutcome>> + Send + Sync + 'static) -> Vec<Runs> {
+        self.with_loops();
+        let runs: Vec<Runs> = self.clouds.iter().map(|_| Runs::default()).collect();
+        let (script, handed): (Script, _) = (Arc::new(script), runs.clone());
+        let prefixes: Vec<_> = self.clouds.iter().map(|(config, _)| config.id_prefix.clone()).collect();
+        self.wrap = Box::new(move |inner| {
+            let place = prefixes.iter().position(|prefix| *prefix == inner.info().id_prefixes[0]).unwrap();
+            let (script, runs) = (script.clone(), handed[place].clone());
+            Wrapped::loops(inner, vec![Arc::new(Recorded { name: "recorded", script, runs })])
+        });
+        runs
+    }
+
+    fn loop_status(&self, name: &str) -> Value {
+        let entries = self.board.entries();
+        let entry = entries.iter().find(|entry| entry.kind == Kind::Controller && entry.name == provider_loops::NAME);
+        entry.expect("the controller is on the board").part.status()["parts"][name].clone()
+    }
+
+    fn tagged(&self) -> BTreeSet<String> {
+        let machines = self.cloud().machines().into_iter();
+        machines
+            .filter(|machine| machine.spec.tags.contains("cluster:harbour"))
+            .map(|machine| machine.spec.name)
+            .collect()
+    }
+
+    async fn tagged_are(&self, names: &[&str]) {
+        let names = names.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+        self.eventually(&format!("{names:?} are tagged"), async || (self.tagged() == names).then_some(())).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_are_tagged_while_they_have_a_node_and_the_loop_is_on_the_board() {
+    let mut world = World::new().await;
+    world.with_loops();
+    world.clouds[0].0.tag_machines = true;
+    for name in ["a", "b", "spare"] {
+        world.cloud().add(machine(name, &format!("i-{name}"), &["I10.0.0.1"])).unwrap();
+    }
+    world.register("a").await;
+    world.start();
+    world.tagged_are(&["a"]).await;
+    world.register("b").await;
+    world.tagged_are(&["a", "b"]).await;
+    world.delete("a").await;
+    world.tagged_are(&["b"]).await;
+    // A person takes the tag off, which no watch shows: the next period repairs it.
+    world.pass(Duration::from_secs(10)).await;
+    world.cloud().change("i-b", |spec| spec.tags.clear()).unwrap();
+    world.pass(Duration::from_secs(310)).await;
+    assert_eq!(world.tagged(), BTreeSet::from(["b".to_owned()]));
+    let status = world.loop_status("local/tags");
+    assert_eq!((&status["outcome"], &status["state"]), (&json!("success"), &json!("resting")), "{status}");
+    assert_eq!(status["summary"], "1 machines have the tag cluster:harbour; 1 changed");
+    assert!(status["nextRunInSeconds"].as_f64().unwrap() <= 300.0, "{status}");
+    let runs = world.metric("bowline_provider_loop_runs_total");
+    assert_eq!(runs.keys().collect::<Vec<_>>(), ["local tags success"], "{runs:?}");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_reads_and_writes_nothing() {
+    let mut world = World::new().await;
+    world.with_loops();
+    world.clouds[0].0.tag_machines = true;
+    world.cloud().add(machine("a", "i-a", &[])).unwrap();
+    world.join("a", "local://i-a", "True").await;
+    (world.options.dry_run, world.layers.dry_run, world.calls.dry_run) = (true, true, true);
+    world.start();
+    world.pass(Duration::from_secs(5)).await;
+    let ran = async || world.loop_status("local/tags")["summary"].as_str().map(str::to_owned);
+    let summary = world.eventually("the loop has run", ran).await;
+    assert!(summary.contains("dry run") && summary.contains("tags_change"), "{summary}");
+    assert_eq!((world.cloud().writes(), world.tagged().len()), (0, 0));
+    assert_eq!(world.loop_status("local/tags")["outcome"], "success");
+}
+
+#[tokio::test(start_paused = true)]
+async fn annotations_are_written_to_nodes_of_this_cloud_with_keys_that_a_provider_may_set() {
+    let mut world = World::new().await;
+    world.with_loops();
+    world.wrap = Box::new(|inner| Wrapped::loops(inner, vec![Arc::new(Visits)]));
+    world.join("a", "local://i-a", "True").await;
+    world.join("elsewhere", "other://i-b", "True").await;
+    world.start();
+    let node = world
+        .eventually("the Node is annotated", async || {
+            let node = world.node("a").await;
+            annotation(&node, VISITED).is_some().then_some(node)
+        })
+        .await;
+    assert_eq!(annotation(&node, "kubernetes.io/visited"), None);
+    assert_eq!(annotation(&world.node("elsewhere").await, VISITED), None);
+    world.patch("a", json!({"metadata": {"annotations": {VISITED: "no"}}})).await;
+    world.pass(Duration::from_secs(5)).await;
+    assert_eq!(annotation(&world.node("a").await, VISITED).as_deref(), Some("yes"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_cloud_sees_its_own_nodes_and_the_services_that_no_other_cloud_balances() {
+    let mut world = World::with_prefixes(&["east", "west"]).await;
+    let runs = world.record(|_| Some(Ok(LoopOutcome::default())));
+    world.join("e", "east://i-e", "True").await;
+    world.join("w", "west://i-w", "True").await;
+    world.join("nobodys", "moon://i-m", "True").await;
+    world.join("unmanaged", "east://i-u", "True").await;
+    world.patch("unmanaged", json!({"metadata": {"labels": {"bowline.dev/unmanaged": "true"}}})).await;
+    world.serve("plain").await;
+    world.serve_with("classed", json!({"spec": {"loadBalancerClass": "bowline.dev/local-west"}})).await;
+    world.serve_with("internal", json!({"spec": {"type": "ClusterIP"}})).await;
+    world.start();
+    world.pass(Duration::from_secs(30)).await;
+    let seen = |place: usize| {
+        let last = runs[place].lock().unwrap().last().cloned().expect("it has run");
+        let nodes: Vec<_> = last.nodes.iter().map(|node| node.name.to_string()).collect();
+        let services: Vec<_> =
+            last.services.iter().filter(|one| one.namespace == "default").map(|one| one.name.clone()).collect();
+        assert_eq!((last.name.as_str(), last.dry_run), ("harbour", false));
+        (nodes, services)
+    };
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(seen(0), (names(&["e"]), names(&["internal", "kubernetes", "plain"])));
+    assert_eq!(seen(1), (names(&["w"]), names(&["classed", "internal", "kubernetes"])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_that_come_together_are_followed_by_one_run_and_heartbeats_by_none() {
+    let mut world = World::new().await;
+    let runs = world.record(|_| Some(Ok(LoopOutcome::default())));
+    world.join("a", "local://i-a", "True").await;
+    (world.options.node, world.options.node_lifecycle, world.options.service) = (None, None, None);
+    world.start();
+    let count = || runs[0].lock().unwrap().len();
+    world.pass(Duration::from_secs(30)).await;
+    assert_eq!(count(), 1, "at the start");
+    for name in ["b", "c", "d"] {
+        world.join(name, &format!("local://i-{name}"), "True").await;
+    }
+    world.pass(Duration::from_secs(30)).await;
+    let after_changes = count();
+    assert!((2..=3).contains(&after_changes), "{after_changes}");
+    for _ in 0..5 {
+        let heartbeat = json!({"metadata": {"managedFields": null}, "status": {"images": []}});
+        world.patch("a", heartbeat).await;
+        world.pass(Duration::from_secs(10)).await;
+    }
+    assert_eq!(count(), after_changes, "a heartbeat changes nothing that a loop sees");
+    world.pass(Duration::from_secs(600)).await;
+    assert_eq!(count(), after_changes + 1, "after a period");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loop_that_fails_or_panics_backs_off_and_recovers_and_the_rest_goes_on() {
+    let mut world = World::new().await;
+    let runs = world.record(|run| match run {
+        1..=3 => Some(Err(Error::new(ErrorKind::PermissionDenied, "tag", format!("request {run} is forbidden")))),
+        4 => None,
+        _ => Some(Ok(LoopOutcome::new("fine"))),
+    });
+    world.cloud().add(machine("a", "i-a", &["I10.0.0.1"])).unwrap();
+    world.register("a").await;
+    world.start();
+    world.initialized("a").await;
+    world.pass(Duration::from_secs(2)).await;
+    let status = world.loop_status("local/recorded");
+    assert_eq!(status["outcome"], "failure", "{status}");
+    assert!(status["lastError"].as_str().unwrap().contains("is forbidden"), "{status}");
+    world.pass(Duration::from_secs(60)).await;
+    assert_eq!(world.loop_status("local/recorded")["summary"], "fine");
+    assert!(runs[0].lock().unwrap().len() >= 5);
+    let events = world.events().await;
+    let about_loop = |reason: &str| events.iter().filter(|event| event.reason.as_deref() == Some(reason)).count();
+    // Forbidden, and the panic: two causes.
+    assert_eq!((about_loop("ProviderLoopFailed"), about_loop("ProviderLoopRecovered")), (2, 1), "{events:?}");
+    let ran = world.metric("bowline_provider_loop_runs_total");
+    assert_eq!(ran["local recorded failure"], 4.0, "{ran:?}");
+}
