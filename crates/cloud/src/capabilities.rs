@@ -131,6 +131,9 @@ pub struct RouteCapabilities {
     pub max_routes: Option<usize>,
     /// How many calls may be under way at once.
     pub max_parallel: usize,
+    /// Maximum number of routes in one [`create`](crate::Routes::create) or [`delete`](crate::Routes::delete); 1 for a cloud
+    /// that writes one route per call.
+    pub batch: usize,
 }
 
 impl Capabilities {

@@ -19,6 +19,8 @@ pub(crate) enum Call {
     Describe(Vec<String>),
     /// The Services of the wishes.
     Observe(Vec<String>),
+    /// Verb and destinations.
+    Routes(&'static str, Vec<String>),
     Other(&'static str),
 }
 
@@ -29,7 +31,7 @@ pub(crate) struct Fake {
     calls: Mutex<Vec<Call>>,
     /// How the next calls end, before anything is read.
     pub(crate) faults: Mutex<VecDeque<Option<Error>>>,
-    /// How the next answers on these nodes and Services end.
+    /// How the next answers on these nodes, Services and destinations end.
     pub(crate) item_faults: Mutex<HashMap<String, VecDeque<Error>>>,
     /// How long a call takes; what it answers is as of its beginning.
     pub(crate) latency: Duration,
@@ -48,6 +50,8 @@ pub(crate) struct Fake {
     pub(crate) unread: AtomicUsize,
     /// `list` shows machines in brief.
     pub(crate) lists_in_brief: AtomicBool,
+    /// [`Routes::lock`].
+    pub(crate) route_lock: Mutex<Option<String>>,
     facts: Facts,
     /// How the next starts end: with an error, or after a while.
     start_faults: Mutex<VecDeque<Result<Duration>>>,
@@ -65,7 +69,7 @@ impl Fake {
             ..Default::default()
         };
         let families = vec![IpFamily::IPv4];
-        let routes = RouteCapabilities { ip_families: families.clone(), max_routes: None, max_parallel: 2 };
+        let routes = RouteCapabilities { ip_families: families.clone(), max_routes: None, max_parallel: 2, batch: 1 };
         let balancers = LoadBalancerCapabilities { tcp: true, ip_families: families, ..Default::default() };
         Fake {
             info: ProviderInfo { name: name.to_owned(), id_prefixes: vec![name.to_owned()] },
@@ -87,6 +91,7 @@ impl Fake {
             unlisted: Mutex::default(),
             unread: AtomicUsize::new(0),
             lists_in_brief: AtomicBool::new(false),
+            route_lock: Mutex::default(),
             facts: Facts::default(),
             start_faults: Mutex::default(),
             starts: AtomicUsize::new(0),
@@ -186,6 +191,15 @@ impl Fake {
         tokio::time::sleep(written.unwrap_or(self.latency)).await;
         self.at_once.fetch_sub(1, Ordering::SeqCst);
         answer
+    }
+
+    /// One call that writes routes to these destinations. Fails as a whole, or for single destinations.
+    async fn write(&self, verb: &'static str, destinations: Vec<String>) -> Vec<Result<()>> {
+        let written = self.call(Call::Routes(verb, destinations.clone()), || ()).await;
+        let faults = &mut *self.item_faults.lock().unwrap();
+        let mut fault = |destination: &String| faults.get_mut(destination).and_then(VecDeque::pop_front);
+        let answers = destinations.iter().map(|destination| fault(destination).map_or(written.clone(), Err));
+        answers.skip(usize::from(self.loses_answers.load(Ordering::SeqCst))).collect()
     }
 
     /// What there is for a wish: a thing that says whose it is and what the annotations were.
@@ -311,13 +325,19 @@ impl Routes for Fake {
         self.call(Call::Other("list routes"), Vec::new).await
     }
 
-    async fn create(&self, _: &ClusterName, route: &RouteSpec) -> Result<Route> {
-        let id = "as the cloud calls it".to_owned();
-        self.call(Call::Other("create"), || Route { id, ..Route::of(route) }).await
+    async fn create(&self, _: &ClusterName, routes: &[RouteSpec]) -> Vec<Result<Route>> {
+        let named = |route: &RouteSpec| Route { id: "as the cloud calls it".to_owned(), ..Route::of(route) };
+        let destinations: Vec<_> = routes.iter().map(|route| route.destination.to_string()).collect();
+        let created = self.write("create", destinations).await;
+        created.into_iter().zip(routes).map(|(written, route)| written.map(|()| named(route))).collect()
     }
 
-    async fn delete(&self, _: &ClusterName, _: &Route) -> Result<()> {
-        self.call(Call::Other("delete"), || ()).await
+    async fn delete(&self, _: &ClusterName, routes: &[Route]) -> Vec<Result<()>> {
+        self.write("delete", routes.iter().map(|route| route.destination.to_string()).collect()).await
+    }
+
+    fn lock(&self, _: &ClusterName) -> Option<String> {
+        self.route_lock.lock().unwrap().clone()
     }
 }
 

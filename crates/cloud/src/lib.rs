@@ -17,6 +17,7 @@
 //!  capability  what the cloud cannot do is refused before any call
 //!  dry run     writes are printed, not made
 //!  cache       questions in flight are shared, answers reused within a bound; batches are cut to the provider's size
+//!  batches     writes of routes are combined, and run one after the other where they share a lock
 //!  places      no more operations at once than the provider's capabilities say
 //!     ▼
 //!  provider
@@ -58,7 +59,7 @@ pub use paging::PageGuard;
 pub use provider::{CloudProvider, Finding, ProviderInfo, Quota};
 pub use registry::{Build, BuildContext, ConfigPlace, Factory, Reference, Registry, Surroundings};
 pub use reload::Reloading;
-pub use routes::Routes;
+pub use routes::{OneRoutePerCall, Routes};
 pub use start::{Facts, Readiness};
 pub use sync_metrics::{SyncMetricNames, SyncMetrics, SyncPurpose, share};
 

@@ -287,12 +287,22 @@ impl Routes for Reloading {
         self.current().routes().ok_or_else(|| lacking("list routes"))?.list(cluster).await
     }
 
-    async fn create(&self, cluster: &ClusterName, route: &RouteSpec) -> Result<Route> {
-        self.current().routes().ok_or_else(|| lacking("create a route"))?.create(cluster, route).await
+    async fn create(&self, cluster: &ClusterName, routes: &[RouteSpec]) -> Vec<Result<Route>> {
+        match self.current().routes() {
+            Some(current) => current.create(cluster, routes).await,
+            None => routes.iter().map(|_| Err(lacking("create routes"))).collect(),
+        }
     }
 
-    async fn delete(&self, cluster: &ClusterName, route: &Route) -> Result<()> {
-        self.current().routes().ok_or_else(|| lacking("delete a route"))?.delete(cluster, route).await
+    async fn delete(&self, cluster: &ClusterName, routes: &[Route]) -> Vec<Result<()>> {
+        match self.current().routes() {
+            Some(current) => current.delete(cluster, routes).await,
+            None => routes.iter().map(|_| Err(lacking("delete routes"))).collect(),
+        }
+    }
+
+    fn lock(&self, cluster: &ClusterName) -> Option<String> {
+        self.current().routes()?.lock(cluster)
     }
 }
 

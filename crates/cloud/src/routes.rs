@@ -26,7 +26,12 @@ use crate::Result;
 /// - `delete_is_exact`: a route is removed only as it was listed; a newer one of the same range stays.
 /// - `ipv4_ranges_are_led`: with IPv4 in `ip_families`, a range of that family can be led to a machine.
 /// - `ipv6_ranges_are_led`: the same with IPv6.
-/// - `parallel_writes_all_count`: `max_parallel` writes under way at once all take effect.
+/// - `parallel_writes_all_count`: `max_parallel` writes at once all take effect. With a [`lock`](Routes::lock), the layers run
+///   them one after the other.
+/// - `one_route_answer_each`: `create` and `delete` return as many answers as there are routes, in the same order. A route that
+///   fails does not fail the others of its batch.
+/// - `batched_routes_save_calls`: `batch` routes are created at once and deleted at once, and each beyond the first saves at
+///   least one call over a write of its own.
 /// - `route_limit_is_told`: `max_routes` fit; one more is [`QuotaExceeded`](crate::ErrorKind::QuotaExceeded), and is not made.
 ///
 /// On machines:
@@ -46,9 +51,63 @@ pub trait Routes: Send + Sync {
     /// All routes of this cluster.
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<Route>>;
 
-    /// Makes this route, and returns it as [`list`](Routes::list) shows it from then on.
-    async fn create(&self, cluster: &ClusterName, route: &RouteSpec) -> Result<Route>;
+    /// Creates at most `batch` routes, no two of which have the same destination. Returns each as [`list`](Routes::list) shows
+    /// it from then on.
+    async fn create(&self, cluster: &ClusterName, routes: &[RouteSpec]) -> Vec<Result<Route>>;
 
-    /// Removes this route, exactly as it was listed.
-    async fn delete(&self, cluster: &ClusterName, route: &Route) -> Result<()>;
+    /// Deletes at most `batch` routes, exactly as they were listed. No two have the same destination.
+    async fn delete(&self, cluster: &ClusterName, routes: &[Route]) -> Vec<Result<()>>;
+
+    /// Name of the shared object that writes of this cluster's routes read and write as a whole: a router, a route table. The
+    /// layers run writes with the same lock one after the other. Default: none, which lets `max_parallel` writes run at once.
+    fn lock(&self, cluster: &ClusterName) -> Option<String> {
+        let _ = cluster;
+        None
+    }
+}
+
+/// [`Routes`] of a cloud that writes one route per call: a type that implements this implements `Routes`, with `batch: 1`.
+#[async_trait]
+pub trait OneRoutePerCall: Send + Sync {
+    /// See [`Routes::list`].
+    async fn list_routes(&self, cluster: &ClusterName) -> Result<Vec<Route>>;
+
+    /// Creates this route, and returns it as `list_routes` shows it from then on.
+    async fn create_route(&self, cluster: &ClusterName, route: &RouteSpec) -> Result<Route>;
+
+    /// Deletes this route, exactly as it was listed.
+    async fn delete_route(&self, cluster: &ClusterName, route: &Route) -> Result<()>;
+
+    /// See [`Routes::lock`].
+    fn route_lock(&self, cluster: &ClusterName) -> Option<String> {
+        let _ = cluster;
+        None
+    }
+}
+
+#[async_trait]
+impl<T: OneRoutePerCall> Routes for T {
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<Route>> {
+        self.list_routes(cluster).await
+    }
+
+    async fn create(&self, cluster: &ClusterName, routes: &[RouteSpec]) -> Vec<Result<Route>> {
+        let mut answers = Vec::with_capacity(routes.len());
+        for route in routes {
+            answers.push(self.create_route(cluster, route).await);
+        }
+        answers
+    }
+
+    async fn delete(&self, cluster: &ClusterName, routes: &[Route]) -> Vec<Result<()>> {
+        let mut answers = Vec::with_capacity(routes.len());
+        for route in routes {
+            answers.push(self.delete_route(cluster, route).await);
+        }
+        answers
+    }
+
+    fn lock(&self, cluster: &ClusterName) -> Option<String> {
+        self.route_lock(cluster)
+    }
 }

@@ -105,6 +105,8 @@ pub enum Capability {
     MaxRoutes,
     /// It takes several calls about routes at once.
     ParallelRoutes,
+    /// It writes several routes at once.
+    BatchRoutes,
 }
 
 /// What a case asks of a provider before it runs.
@@ -118,7 +120,7 @@ pub enum Need {
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Capability; 43] = [
+    pub const ALL: [Capability; 44] = [
         Capability::Instances,
         Capability::BatchLookup,
         Capability::Listing,
@@ -162,6 +164,7 @@ impl Capability {
         Capability::RouteIpv6,
         Capability::MaxRoutes,
         Capability::ParallelRoutes,
+        Capability::BatchRoutes,
     ];
 
     /// What it belongs to.
@@ -241,6 +244,7 @@ impl Capability {
             Capability::RouteIpv6 => routes.ip_families.contains(&IpFamily::IPv6),
             Capability::MaxRoutes => routes.max_routes.is_some(),
             Capability::ParallelRoutes => routes.max_parallel > 1,
+            Capability::BatchRoutes => routes.batch > 1,
             _ => return None,
         })
     }
@@ -325,6 +329,7 @@ impl fmt::Display for Capability {
             Capability::RouteIpv6 => "IPv6 routes",
             Capability::MaxRoutes => "limit of routes",
             Capability::ParallelRoutes => "parallel calls about routes",
+            Capability::BatchRoutes => "batches of routes",
         })
     }
 }

@@ -95,8 +95,14 @@ impl Probe {
             (Probe::Keys(cluster), _, Some(balancers), _) => probed(balancers.list(cluster).await),
             (Probe::Apply(key, step), _, Some(balancers), _) => probed(balancers.apply(key, step).await),
             (Probe::Table(cluster), .., Some(routes)) => probed(routes.list(cluster).await),
-            (Probe::Create(cluster, spec), .., Some(routes)) => probed(routes.create(cluster, spec).await),
-            (Probe::Delete(cluster, route), .., Some(routes)) => probed(routes.delete(cluster, route).await),
+            (Probe::Create(cluster, spec), .., Some(routes)) => {
+                let created = routes.create(cluster, std::slice::from_ref(spec)).await.pop();
+                probed(created.unwrap_or_else(|| Err(missing())))
+            }
+            (Probe::Delete(cluster, route), .., Some(routes)) => {
+                let deleted = routes.delete(cluster, std::slice::from_ref(route)).await.pop();
+                probed(deleted.unwrap_or_else(|| Err(missing())))
+            }
             _ => probed(Err::<(), _>(missing())),
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use bowline_cloud::layers::{LayerOptions, Layered};
 use bowline_cloud::{CloudProvider, Error, ErrorKind, Result as Answer, RouteCapabilities, Routes};
 use bowline_core::{Address, AddressType, ClusterName, Instance, IpFamily, Route, RouteSpec};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -42,6 +43,12 @@ impl<'a> Routing<'a> {
     pub(crate) fn caps(&self) -> Verdict<&RouteCapabilities> {
         let caps = self.provider.capabilities().routes.as_ref();
         caps.map_or_else(|| broken("it has no capabilities for routes any more"), Ok)
+    }
+
+    /// The layers around the provider, which run writes with a lock one after the other.
+    pub(crate) fn layers(&self) -> Layered {
+        let (options, registry) = (LayerOptions::default(), prometheus::Registry::new());
+        Layered::new(Arc::clone(&self.provider), &self.provider.info().name, &options, &registry)
     }
 
     /// At most `wanted` routes: as many as the cloud has room for.
@@ -130,7 +137,29 @@ impl Routing<'_> {
 
     /// Makes a route, or not.
     pub(crate) async fn attempt(&self, spec: &RouteSpec) -> Verdict<Answer<Route>> {
-        Ok(self.provider()?.create(&self.cluster, spec).await)
+        self.attempt_all(std::slice::from_ref(spec)).await?.pop().map_or_else(|| broken("no answer"), Ok)
+    }
+
+    /// Creates routes, or not, in batches as large as the provider takes.
+    pub(crate) async fn attempt_all(&self, specs: &[RouteSpec]) -> Verdict<Vec<Answer<Route>>> {
+        let mut answers = Vec::with_capacity(specs.len());
+        for batch in specs.chunks(self.caps()?.batch.max(1)) {
+            let some = self.provider()?.create(&self.cluster, batch).await;
+            require(some.len() == batch.len(), || format!("{} answers to {} routes", some.len(), batch.len()))?;
+            answers.extend(some);
+        }
+        Ok(answers)
+    }
+
+    /// Deletes routes, or not, in batches as large as the provider takes.
+    pub(crate) async fn attempt_deletion(&self, routes: &[Route]) -> Verdict<Vec<Answer<()>>> {
+        let mut answers = Vec::with_capacity(routes.len());
+        for batch in routes.chunks(self.caps()?.batch.max(1)) {
+            let some = self.provider()?.delete(&self.cluster, batch).await;
+            require(some.len() == batch.len(), || format!("{} answers to {} routes", some.len(), batch.len()))?;
+            answers.extend(some);
+        }
+        Ok(answers)
     }
 
     /// Makes a route, in a sound cloud.
@@ -148,7 +177,7 @@ impl Routing<'_> {
 
     /// Removes a route, in a sound cloud.
     pub(crate) async fn delete(&self, route: &Route) -> Verdict {
-        sound(self.provider()?.delete(&self.cluster, route).await)
+        self.attempt_deletion(std::slice::from_ref(route)).await?.into_iter().try_for_each(sound)
     }
 
     /// Removes a route, and finds nothing of it in the cloud.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use bowline_cloud::{CloudProvider, Error, ErrorKind, Retry, Routes};
+use bowline_cloud::{CloudProvider, Error, ErrorKind, OneRoutePerCall, Retry, Routes};
 use bowline_core::{Address, AddressType, IpFamily, ProviderId, Route, RouteSpec};
 use bowline_local::{
     CloudError, CloudOptions, Config, Fault, FaultSpec, LocalCloud, LocalProvider, ManagementClient, NewMachine,
@@ -53,7 +53,7 @@ fn by_hand(destination: &str, machine: &str) -> NewRoute {
 }
 
 async fn create(provider: &LocalProvider, spec: &RouteSpec) -> Result<Route, Error> {
-    Routes::create(provider, &"harbour".into(), spec).await
+    OneRoutePerCall::create_route(provider, &"harbour".into(), spec).await
 }
 
 async fn list(provider: &LocalProvider) -> Result<Vec<Route>, Error> {
@@ -61,7 +61,7 @@ async fn list(provider: &LocalProvider) -> Result<Vec<Route>, Error> {
 }
 
 async fn delete(provider: &LocalProvider, route: &Route) -> Result<(), Error> {
-    Routes::delete(provider, &"harbour".into(), route).await
+    OneRoutePerCall::delete_route(provider, &"harbour".into(), route).await
 }
 
 fn kind<T: std::fmt::Debug>(outcome: Result<T, Error>) -> ErrorKind {

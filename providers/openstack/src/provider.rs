@@ -19,7 +19,7 @@ use crate::config::TEMPLATE;
 use crate::instances::{Flavors, IDS, PAGE};
 use crate::load_balancers::Memory;
 use crate::metrics::{METRICS, Metrics};
-use crate::routes::RouterMemory;
+use crate::routes::{FEW_HOPS, RouterMemory};
 use crate::session::Session;
 
 /// The name, as in `--cloud-provider`, and what provider IDs start with.
@@ -175,7 +175,12 @@ fn load_balancer_capabilities() -> LoadBalancerCapabilities {
 }
 
 fn route_capabilities() -> RouteCapabilities {
-    RouteCapabilities { ip_families: vec![IpFamily::IPv4, IpFamily::IPv6], max_routes: None, max_parallel: 8 }
+    RouteCapabilities {
+        ip_families: vec![IpFamily::IPv4, IpFamily::IPv6],
+        max_routes: None,
+        max_parallel: 8,
+        batch: FEW_HOPS,
+    }
 }
 
 #[async_trait]

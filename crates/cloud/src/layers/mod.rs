@@ -1,7 +1,7 @@
 //! The layers around every provider, one file each; the order is that of the crate's front page.
 //!
-//! `observe` and `places` are written once for all operations; `capability`, `dry_run`, `cache` and `balancers` know what
-//! they are about. Calls are limited, repeated and measured below the provider, in [`calls`](crate::calls).
+//! `observe` and `places` are written once for all operations; `capability`, `dry_run`, `cache`, `balancers` and `routes` are
+//! about one kind of operation each. Calls are limited, repeated and measured below the provider, in [`calls`](crate::calls).
 
 #[cfg(test)]
 mod adversity;
@@ -16,6 +16,7 @@ mod operation;
 mod operations;
 mod places;
 mod read;
+mod routes;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +45,7 @@ use crate::layers::observe::Metrics;
 use crate::layers::operation::Operation;
 use crate::layers::places::Places;
 use crate::layers::read::Reader;
+use crate::layers::routes::RouteWriter;
 use crate::start::Starter;
 use crate::{
     Applied, Calls, Capabilities, CloudProvider, Error, ErrorKind, Facts, Freshness, LoadBalancerCapabilities,
@@ -55,7 +57,7 @@ use crate::{
 pub struct LayerOptions {
     /// Writes are logged and not made.
     pub dry_run: bool,
-    /// How long a question about a machine or a balancer waits for others to be asked along with it.
+    /// Time for which a question about a machine or a load balancer, or a write of a route, waits for others to join its batch.
     pub gather: Duration,
     /// A cloud that does not mark this cluster's resources does not become ready.
     pub requires_cluster_id: bool,
@@ -75,6 +77,7 @@ pub struct Layered {
     dry_run: DryRun,
     cache: Arc<Cache>,
     balancers: Arc<Observer>,
+    routes: Arc<RouteWriter>,
     operations: Operations,
     locks: Locks,
     places: Arc<Places>,
@@ -97,6 +100,8 @@ impl Layered {
         let reader = Reader::new(Arc::clone(&provider), Arc::clone(&places));
         let cache = Cache::new(reader, options.gather, Arc::clone(&metrics));
         let balancers = Observer::new(Arc::clone(&provider), Arc::clone(&places), options.gather);
+        let locks = Locks::default();
+        let routes = RouteWriter::new(Arc::clone(&provider), Arc::clone(&places), locks.clone(), options.gather);
         let starter = Starter::new(name, Arc::clone(&provider), options.requires_cluster_id);
         Layered {
             starter,
@@ -105,8 +110,9 @@ impl Layered {
             dry_run: DryRun(options.dry_run),
             cache,
             balancers,
+            routes,
             operations: Operations::default(),
-            locks: Locks::default(),
+            locks,
             places,
             calls,
         }
@@ -345,29 +351,30 @@ impl Layered {
         self.observed(OPERATION, question).await
     }
 
-    /// Makes this route. In a dry run nothing is done, and the answer is the route as it would be.
+    /// Creates this route, in one batch with others that are created at about the same time if the provider takes batches. In
+    /// a dry run nothing is done, and the answer is the route as it would be.
     pub async fn create_route(&self, cluster: &ClusterName, route: &RouteSpec) -> Result<Route> {
         const OPERATION: Operation = Operation::CreateRoute;
         let wish = async {
-            let (routes, capabilities) = self.routes(OPERATION)?;
+            let (_, capabilities) = self.routes(OPERATION)?;
             capability::check_route(&self.info().name, route, capabilities)?;
             if self.skips(OPERATION, &format_args!("route {} to {}", route.destination, route.node)) {
                 return Ok(Route::of(route));
             }
-            self.places.run(OPERATION, routes.create(cluster, route)).await
+            self.routes.create(cluster, route).await
         };
         self.observed(OPERATION, wish).await
     }
 
-    /// Removes this route, exactly as it was listed.
+    /// Deletes this route, exactly as it was listed, in one batch with others that are deleted at about the same time.
     pub async fn delete_route(&self, cluster: &ClusterName, route: &Route) -> Result<()> {
         const OPERATION: Operation = Operation::DeleteRoute;
         let wish = async {
-            let (routes, _) = self.routes(OPERATION)?;
+            self.routes(OPERATION)?;
             if self.skips(OPERATION, &format_args!("route {} ({})", route.destination, route.id)) {
                 return Ok(());
             }
-            self.places.run(OPERATION, routes.delete(cluster, route)).await
+            self.routes.delete(cluster, route).await
         };
         self.observed(OPERATION, wish).await
     }

@@ -663,7 +663,8 @@ async fn a_dry_run_makes_no_write_and_all_reads() {
 async fn writes_reach_the_cloud() {
     let fake = Arc::new(Fake::new("c"));
     write_everything(&layers(&fake)).await;
-    assert_eq!(fake.calls(), ["apply", "create", "delete"].map(Call::Other));
+    let [create, delete] = ["create", "delete"].map(|verb| Call::Routes(verb, vec!["10.1.0.0/24".to_owned()]));
+    assert_eq!(fake.calls(), [Call::Other("apply"), create, delete]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -676,7 +677,7 @@ async fn a_new_route_is_told_as_the_cloud_has_it_and_in_a_dry_run_as_it_would_be
     let told = dry.create_route(&"k".into(), &spec).await.unwrap();
     assert_eq!(told, Route::of(&spec));
     assert_eq!((told.destination.to_string(), told.stamped), ("10.1.0.0/24".to_owned(), true));
-    assert_eq!(fake.calls(), [Call::Other("create")]);
+    assert_eq!(fake.calls(), [Call::Routes("create", vec!["10.1.0.7/24".to_owned()])]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,8 +14,8 @@ use bowline_cloud::Capabilities;
 use futures::future::BoxFuture;
 
 use crate::capability::Capability::{
-    AdditionalAnnotations, AdditionalLabels, Adoption, AssignPodRanges, BatchLookup, BatchObserve, Drain, DualStack,
-    FirstFamily, HealthCheckSettings, IdleTimeout, Instances, Internal, Ipv4, Ipv6, Listing, LoadBalancers,
+    AdditionalAnnotations, AdditionalLabels, Adoption, AssignPodRanges, BatchLookup, BatchObserve, BatchRoutes, Drain,
+    DualStack, FirstFamily, HealthCheckSettings, IdleTimeout, Instances, Internal, Ipv4, Ipv6, Listing, LoadBalancers,
     LocalTrafficPolicy, LookupByName, MaxPorts, MaxRoutes, MaxTargets, MixedProtocols, Parallel, ParallelRoutes,
     PodRanges, ProxyProtocol, RequestedAddress, Retention, RouteIpv4, RouteIpv6, Routes, Sctp, SessionAffinity, Shared,
     ShutdownState, SourceRanges, Tcp, Udp, UidMarks, UniqueIds, WithoutNodePorts, Zones,
@@ -184,6 +184,8 @@ static CASES: &[Case] = &[
     case!(routes::writes::ipv4_ranges_are_led, [Has(RouteIpv4)]),
     case!(routes::writes::ipv6_ranges_are_led, [Has(RouteIpv6)]),
     case!(routes::writes::parallel_writes_all_count, [Has(ParallelRoutes)]),
+    case!(routes::batches::one_route_answer_each, [Has(Routes)]),
+    case!(routes::batches::batched_routes_save_calls, [Has(BatchRoutes)]),
     case!(routes::writes::route_limit_is_told, [Has(MaxRoutes)]),
     case!(routes::machines::id_leads_before_name, [Has(Routes)]),
     case!(routes::machines::route_of_a_lost_machine_is_told, [Has(Routes)]),

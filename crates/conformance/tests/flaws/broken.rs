@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bowline_cloud::{
     Applied, Capabilities, CloudProvider, ClusterSnapshot, Error, ErrorKind, Facts, Identity, InstancePage, Instances,
-    LoadBalancers, LoopOutcome, PageToken, ProviderInfo, ProviderLoop, Result, Routes,
+    LoadBalancers, LoopOutcome, OneRoutePerCall, PageToken, ProviderInfo, ProviderLoop, Result, Routes,
 };
 use bowline_core::annotations::LoadBalancerSettings;
 use bowline_core::{
@@ -32,6 +32,9 @@ pub(crate) struct Flaw {
 
 /// The answers that `find` returns.
 pub(crate) type Answers = Vec<Result<InstanceState>>;
+
+/// The answers that `create` returns for a batch of routes.
+pub(crate) type Created = Vec<Result<Route>>;
 
 /// The states that `observe` returns.
 pub(crate) type States = Vec<Result<Option<LoadBalancerState>>>;
@@ -73,6 +76,8 @@ pub(crate) enum Break {
     Route(fn(&Broken, &mut Route)),
     Table(for<'a> fn(&'a Broken, &'a ClusterName) -> BoxFuture<'a, Result<Vec<Route>>>),
     Create(for<'a> fn(&'a Broken, &'a ClusterName, &'a RouteSpec) -> BoxFuture<'a, Result<Route>>),
+    /// A batch as a whole.
+    CreateAll(for<'a> fn(&'a Broken, &'a ClusterName, &'a [RouteSpec]) -> BoxFuture<'a, Created>),
     Delete(for<'a> fn(&'a Broken, &'a ClusterName, &'a Route) -> BoxFuture<'a, Result<()>>),
 }
 
@@ -159,7 +164,7 @@ impl Broken {
         &self.real
     }
 
-    pub(crate) fn routes(&self) -> &dyn Routes {
+    pub(crate) fn routes(&self) -> &dyn OneRoutePerCall {
         &self.real
     }
 
@@ -245,6 +250,18 @@ impl Broken {
             edit(self, &wish.key, Arc::make_mut(spec));
         }
         wish
+    }
+
+    pub(crate) async fn create_each(&self, cluster: &ClusterName, specs: &[RouteSpec]) -> Vec<Result<Route>> {
+        let mut answers = Vec::new();
+        for spec in specs {
+            let mut spec = spec.clone();
+            if let Some(edit) = hook!(self.flaw, Wanted) {
+                edit(&mut spec);
+            }
+            answers.push(call!(self, Create(cluster, &spec), self.routes().create_route(cluster, &spec)));
+        }
+        answers
     }
 
     fn route(&self, mut route: Route) -> Route {
@@ -390,21 +407,21 @@ impl LoadBalancers for Broken {
 #[async_trait]
 impl Routes for Broken {
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<Route>> {
-        let listed = self.error(call!(self, Table(cluster), self.routes().list(cluster)));
+        let listed = self.error(call!(self, Table(cluster), self.routes().list_routes(cluster)));
         Ok(listed?.into_iter().map(|route| self.route(route)).collect())
     }
 
-    async fn create(&self, cluster: &ClusterName, spec: &RouteSpec) -> Result<Route> {
-        let mut spec = spec.clone();
-        if let Some(edit) = hook!(self.flaw, Wanted) {
-            edit(&mut spec);
-        }
-        let created = self.error(call!(self, Create(cluster, &spec), self.routes().create(cluster, &spec)));
-        created.map(|route| self.route(route))
+    async fn create(&self, cluster: &ClusterName, specs: &[RouteSpec]) -> Vec<Result<Route>> {
+        let created = call!(self, CreateAll(cluster, specs), self.create_each(cluster, specs));
+        created.into_iter().map(|route| self.error(route).map(|route| self.route(route))).collect()
     }
 
-    async fn delete(&self, cluster: &ClusterName, route: &Route) -> Result<()> {
-        self.error(call!(self, Delete(cluster, route), self.routes().delete(cluster, route)))
+    async fn delete(&self, cluster: &ClusterName, routes: &[Route]) -> Vec<Result<()>> {
+        let mut answers = Vec::new();
+        for route in routes {
+            answers.push(self.error(call!(self, Delete(cluster, route), self.routes().delete_route(cluster, route))));
+        }
+        answers
     }
 }
 

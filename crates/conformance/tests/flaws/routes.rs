@@ -4,18 +4,18 @@ use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::{ClusterName, IpFamily, Route as Led, RouteSpec};
 use bowline_local::NewRoute;
 
-use crate::broken::Break::{Claims, Config, Create, Delete, Error as Fault, Route, Table, Wanted};
+use crate::broken::Break::{Claims, Config, Create, CreateAll, Delete, Error as Fault, Route, Table, Wanted};
 use crate::broken::{Broken, Flaw, fails, flaws, later};
 
 /// The routes of the cluster that have its mark and this destination.
 async fn same(it: &Broken, cluster: &ClusterName, spec: &RouteSpec) -> Result<Vec<Led>> {
-    let mut routes = it.routes().list(cluster).await?;
+    let mut routes = it.routes().list_routes(cluster).await?;
     routes.retain(|route| route.stamped && route.destination == spec.destination);
     Ok(routes)
 }
 
 async fn real(it: &Broken, cluster: &ClusterName, spec: &RouteSpec) -> Result<Led> {
-    it.routes().create(cluster, spec).await
+    it.routes().create_route(cluster, spec).await
 }
 
 /// The error, unless it is of this kind: that is unexpected.
@@ -25,8 +25,8 @@ fn misread(error: Error, kind: ErrorKind) -> Error {
 
 /// Deletes all routes of this kind.
 async fn delete_all(it: &Broken, cluster: &ClusterName, is_meant: impl Fn(&Led) -> bool) -> Result<()> {
-    for route in it.routes().list(cluster).await?.iter().filter(|route| is_meant(route)) {
-        it.routes().delete(cluster, route).await?;
+    for route in it.routes().list_routes(cluster).await?.iter().filter(|route| is_meant(route)) {
+        it.routes().delete_route(cluster, route).await?;
     }
     Ok(())
 }
@@ -44,7 +44,7 @@ flaws! {
         Table(later!(|it, _cluster| {
             let mut routes = Vec::new();
             for cluster in it.cloud.route_tables().keys() {
-                routes.extend(it.routes().list(&ClusterName::from(cluster.as_str())).await?);
+                routes.extend(it.routes().list_routes(&ClusterName::from(cluster.as_str())).await?);
             }
             Ok(routes)
         }));
@@ -56,7 +56,7 @@ flaws! {
             Ok(made)
         })),
         Table(later!(|it, cluster| {
-            let mut routes = it.routes().list(cluster).await?;
+            let mut routes = it.routes().list_routes(cluster).await?;
             routes.retain(|route| it.memory().made.contains(&route.id));
             Ok(routes)
         }));
@@ -65,7 +65,7 @@ flaws! {
     "returns one address", [created_route_is_listed],
         Route(|_, route| route.node_addresses.iter_mut().for_each(|addresses| addresses.truncate(1)));
     "lists one page of routes", [route_listing_is_complete],
-        Table(later!(|it, cluster| { Ok(it.routes().list(cluster).await?.into_iter().take(100).collect()) }));
+        Table(later!(|it, cluster| { Ok(it.routes().list_routes(cluster).await?.into_iter().take(100).collect()) }));
     "goes by the hint", [create_is_idempotent],
         Create(later!(|it, cluster, spec| {
             let known = it.cloud.routes(cluster.as_str());
@@ -98,7 +98,7 @@ flaws! {
     "cannot delete a route that is gone", [delete_is_idempotent delete_is_exact route_writes_survive_every_crash],
         Delete(later!(|it, cluster, route| {
             match it.cloud.routes(cluster.as_str()).iter().any(|one| one.id == route.id) {
-                true => it.routes().delete(cluster, route).await,
+                true => it.routes().delete_route(cluster, route).await,
                 false => fails(ErrorKind::NotFound),
             }
         }));
@@ -116,12 +116,28 @@ flaws! {
         Create(later!(|it, cluster, spec| { only(IpFamily::IPv4, it, cluster, spec).await }));
     "writes the whole table", [parallel_writes_all_count],
         Create(later!(|it, cluster, spec| {
-            let before = it.routes().list(cluster).await?;
+            let before = it.routes().list_routes(cluster).await?;
             tokio::task::yield_now().await;
             let made = real(it, cluster, spec).await?;
             delete_all(it, cluster, |route| *route != made && !before.contains(route)).await?;
             Ok(made)
         }));
+    "drops an answer of a batch", [one_route_answer_each],
+        Claims(|claims| claims.routes.as_mut().unwrap().batch = 10),
+        CreateAll(later!(|it, cluster, specs| {
+            let mut answers = it.create_each(cluster, specs).await;
+            answers.retain(|answer| answer.is_ok());
+            answers
+        }));
+    "fails a batch for one bad route", [one_route_answer_each],
+        Claims(|claims| claims.routes.as_mut().unwrap().batch = 10),
+        CreateAll(later!(|it, cluster, specs| {
+            let answers = it.create_each(cluster, specs).await;
+            let failed = answers.iter().find_map(|answer| answer.as_ref().err().cloned());
+            answers.into_iter().map(|answer| failed.clone().map_or(answer, Err)).collect()
+        }));
+    "claims batches and writes one by one", [batched_routes_save_calls],
+        Claims(|claims| claims.routes.as_mut().unwrap().batch = 10);
     "claims one route too many", [route_limit_is_told],
         Config(|config| config.routes.max_routes = Some(4)),
         Claims(|claims| claims.routes.as_mut().unwrap().max_routes = Some(5));
@@ -160,13 +176,13 @@ flaws! {
             let known = it.cloud.routes(cluster.as_str()).into_iter().find(|one| one.id == route.id);
             match known.is_some_and(|known| known.blackhole) {
                 true => fails(ErrorKind::NotFound),
-                false => it.routes().delete(cluster, route).await,
+                false => it.routes().delete_route(cluster, route).await,
             }
         }));
     "deletes only as listed", [route_of_a_lost_machine_is_told],
         Delete(later!(|it, cluster, route| {
-            match it.routes().list(cluster).await?.contains(route) {
-                true => it.routes().delete(cluster, route).await,
+            match it.routes().list_routes(cluster).await?.contains(route) {
+                true => it.routes().delete_route(cluster, route).await,
                 false => Ok(()),
             }
         }));
@@ -199,5 +215,5 @@ flaws! {
             Ok(made)
         }));
     "takes an error for an empty table", [route_faults_are_told],
-        Table(later!(|it, cluster| { it.routes().list(cluster).await.or(Ok(Vec::new())) }));
+        Table(later!(|it, cluster| { it.routes().list_routes(cluster).await.or(Ok(Vec::new())) }));
 }

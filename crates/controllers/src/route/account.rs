@@ -82,9 +82,10 @@ impl Account {
         }
     }
 
-    /// How many calls the cloud can take at once.
+    /// Number of routes that the cloud can write at once.
     pub(super) fn max_parallel(&self) -> usize {
-        self.cloud.layers().capabilities().routes.as_ref().map_or(1, |routes| routes.max_parallel.max(1))
+        let routes = self.cloud.layers().capabilities().routes.as_ref();
+        routes.map_or(1, |routes| routes.max_parallel.max(1).saturating_mul(routes.batch.max(1)))
     }
 
     /// What the table says.

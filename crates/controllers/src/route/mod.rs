@@ -251,7 +251,8 @@ async fn while_passing<T>(passes: &mut JoinSet<()>, wait: impl Future<Output = T
     }
 }
 
-/// Twice as many passes as the cloud can take calls: while one pass calls the cloud, another one tells the API server.
+/// Twice as many syncs as the cloud can write routes at once: while one sync waits for the cloud, another one waits for the API
+/// server.
 // upstream: 200 calls, whatever the cloud.
 fn places(account: &Account) -> usize {
     account.max_parallel().saturating_mul(2).clamp(2, MOST_PASSES)

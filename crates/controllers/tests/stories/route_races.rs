@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bowline_cloud::{CloudProvider, Error, ErrorKind, Result, Routes};
+use bowline_cloud::{CloudProvider, Error, ErrorKind, OneRoutePerCall, Result, Routes};
 use bowline_controllers::route::Mode;
 use bowline_core::{ClusterName, IpFamily, Route, RouteSpec};
 use bowline_local::{Fault, FaultSpec};
@@ -337,16 +337,16 @@ async fn a_listing_that_fails_is_the_answer_to_all_who_waited_for_it() {
 struct Panicking(Arc<dyn CloudProvider>);
 
 #[async_trait]
-impl Routes for Panicking {
-    async fn list(&self, cluster: &ClusterName) -> Result<Vec<Route>> {
+impl OneRoutePerCall for Panicking {
+    async fn list_routes(&self, cluster: &ClusterName) -> Result<Vec<Route>> {
         self.0.routes().expect("the local cloud has routes").list(cluster).await
     }
 
-    async fn create(&self, _: &ClusterName, _: &RouteSpec) -> Result<Route> {
+    async fn create_route(&self, _: &ClusterName, _: &RouteSpec) -> Result<Route> {
         panic!("as the story has it")
     }
 
-    async fn delete(&self, _: &ClusterName, _: &Route) -> Result<()> {
+    async fn delete_route(&self, _: &ClusterName, _: &Route) -> Result<()> {
         Ok(())
     }
 }
@@ -376,20 +376,20 @@ impl Refusing {
 }
 
 #[async_trait]
-impl Routes for Refusing {
-    async fn list(&self, cluster: &ClusterName) -> Result<Vec<Route>> {
+impl OneRoutePerCall for Refusing {
+    async fn list_routes(&self, cluster: &ClusterName) -> Result<Vec<Route>> {
         self.routes().list(cluster).await
     }
 
-    async fn create(&self, cluster: &ClusterName, route: &RouteSpec) -> Result<Route> {
+    async fn create_route(&self, cluster: &ClusterName, route: &RouteSpec) -> Result<Route> {
         if self.is_over.load(Ordering::Relaxed) {
-            return self.routes().create(cluster, route).await;
+            return self.routes().create(cluster, std::slice::from_ref(route)).await.remove(0);
         }
         Err(Error::new(self.kind, "create route", "as the story has it"))
     }
 
-    async fn delete(&self, cluster: &ClusterName, route: &Route) -> Result<()> {
-        self.routes().delete(cluster, route).await
+    async fn delete_route(&self, cluster: &ClusterName, route: &Route) -> Result<()> {
+        self.routes().delete(cluster, std::slice::from_ref(route)).await.remove(0)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Routes of the cloud as the contract wants them.
 
 use async_trait::async_trait;
-use bowline_cloud::{Error, Result, Routes};
+use bowline_cloud::{Error, OneRoutePerCall, Result};
 use bowline_core::{ClusterName, InstanceRef, NodeName, ProviderId, Route, RouteSpec};
 
 use crate::LocalProvider;
@@ -13,14 +13,14 @@ const CREATE: &str = "create route";
 const DELETE: &str = "delete route";
 
 #[async_trait]
-impl Routes for LocalProvider {
-    async fn list(&self, cluster: &ClusterName) -> Result<Vec<Route>> {
+impl OneRoutePerCall for LocalProvider {
+    async fn list_routes(&self, cluster: &ClusterName) -> Result<Vec<Route>> {
         let asked = ListRoutesRequest { cluster: cluster.clone() };
         let reply = self.client.list_routes(&asked).await.map_err(|error| error.during(LIST))?;
         Ok(reply.routes.into_iter().map(|route| self.led(route)).collect())
     }
 
-    async fn create(&self, cluster: &ClusterName, route: &RouteSpec) -> Result<Route> {
+    async fn create_route(&self, cluster: &ClusterName, route: &RouteSpec) -> Result<Route> {
         let asked = CreateRouteRequest {
             cluster: cluster.clone(),
             machine: self.key_of(&machine_of(route), CREATE)?,
@@ -38,7 +38,7 @@ impl Routes for LocalProvider {
         Ok(self.led(made))
     }
 
-    async fn delete(&self, cluster: &ClusterName, route: &Route) -> Result<()> {
+    async fn delete_route(&self, cluster: &ClusterName, route: &Route) -> Result<()> {
         // An ID is never given twice, so it means the very route that was listed.
         let asked = DeleteRouteRequest { cluster: cluster.clone(), id: route.id.clone() };
         match self.client.delete_route(&asked).await {

@@ -23,12 +23,14 @@ impl Setting {
     }
 }
 
-/// With everything on, the rules for what is missing say nothing, nor do those for a limit that there is not.
-const NOTHING_MISSING: [&str; 4] = [
+/// Rules that do not apply with everything on: those for what is missing, for a limit that there is not, and for batches of
+/// routes, which this cloud does not take.
+const NOTHING_MISSING: [&str; 5] = [
     "without_name_lookup_nothing_is_claimed",
     "without_listing_it_is_unsupported",
     "without_assignment_it_is_unsupported",
     "route_limit_is_told",
+    "batched_routes_save_calls",
 ];
 
 /// What the balancers of this cloud never do, and what they have no limit for.
@@ -143,7 +145,7 @@ fn of_balancers() -> Vec<Setting> {
 /// Without a group there is nothing to say about it.
 fn without_groups() -> Setting {
     let off = |all: &mut Config| (all.load_balancers.enabled, all.routes.enabled) = (false, false);
-    Setting::but(off, &[], &[&NEVER_BALANCED[..], &["route_limit_is_told"]].concat())
+    Setting::but(off, &[], &[&NEVER_BALANCED[..], &["route_limit_is_told", "batched_routes_save_calls"]].concat())
 }
 
 /// Every switch off that leaves anything to balance.

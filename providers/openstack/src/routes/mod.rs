@@ -1,16 +1,19 @@
 //! Extra routes of one router, and allowed address pairs at the ports that they lead to.
 //!
 //! ```text
-//!  create: port of ADDRESS lets RANGE out ──► router gets RANGE via ADDRESS ──refused──► the pair goes again
-//!  delete: the pair goes ──► the route goes
+//!  create: ports of the next hops allow the CIDRs ──► router gets all routes ──refused──► one by one ──refused──► pair removed
+//!  delete: pairs removed ──► routes removed
 //!  list:   all routes of the router, each with the server whose port has the next hop
 //! ```
 //!
-//! The router's route is what is listed, so it comes last and goes last: whoever is killed in between finds the work undone,
-//! and does it again. A pair without a route harms nobody, a route without a pair leads to a port that drops what comes back: it
-//! is listed as one that leads to no address of its Node, and so made anew, with its pair.
+//! A batch reads its ports in one call, writes each port once, and writes the router once. The router is the lock of all writes:
+//! the pairs of a port and, without `extraroute-atomic`, the routes of the router are read and written as a whole.
 //!
-//! Routes carry no marks. All of the router's are listed, and those are ours whose range is one of the cluster's.
+//! The router's routes are what is listed, so they are added last and removed last: after a crash in between, the work is seen to be
+//! undone and is done again. A pair without a route is harmless. A route without a pair leads to a port that drops the replies: it is
+//! listed as one that leads to no address of its Node, and so created again, with its pair.
+//!
+//! Routes carry no marks. All routes of the router are listed; those whose CIDR is one of the cluster's are ours.
 
 mod pairs;
 mod router;
@@ -25,17 +28,27 @@ use bowline_core::{ClusterName, Route, RouteSpec, parse_cidr};
 use crate::OpenStack;
 use crate::api::network::{self, ExtraRoute, Port};
 use pairs::Pair;
-use router::Beside;
 pub(crate) use router::RouterMemory;
+use router::{Beside, Change};
 use table::Neighbours;
 
 const LIST: &str = "list routes";
 const CREATE: &str = "create route";
 const DELETE: &str = "delete route";
 
-/// So many next hops are looked up by address; with more of them, the whole networks are read. Proxies refuse a line of more
-/// than 8,000 bytes, and an address of IPv6 takes 80.
-const FEW_HOPS: usize = 50;
+/// Maximum number of next hops that are looked up by address, and so of routes in a batch; for more, the whole networks are
+/// read. Proxies refuse a line of more than 8,000 bytes, and an IPv6 address takes 80.
+pub(crate) const FEW_HOPS: usize = 50;
+
+/// A route to be written.
+#[derive(Debug, Clone)]
+struct Hop {
+    route: ExtraRoute,
+    /// ID of the server that the Node names.
+    server: Option<String>,
+    /// No port has the next hop any more, so that there is no pair to change.
+    is_lost: bool,
+}
 
 #[async_trait]
 impl Routes for OpenStack {
@@ -59,41 +72,67 @@ impl Routes for OpenStack {
         self.without_distant(routes, &beside).await
     }
 
-    async fn create(&self, _: &ClusterName, spec: &RouteSpec) -> Result<Route> {
-        let told = |error: Error| error.context("node", spec.node.as_str());
-        let server = self.server_of_spec(spec).map_err(told)?;
-        let route = wanted(spec).map_err(told)?;
-        let support = self.route_support(CREATE).await?;
-        let allowed = match support.pairs {
-            true => self.allow(&route, server.as_deref(), CREATE).await.map_err(told)?,
-            false => Pair::AsItWas,
+    async fn create(&self, _: &ClusterName, specs: &[RouteSpec]) -> Vec<Result<Route>> {
+        let (hops, failed) = split(specs.iter().map(|spec| self.wanted(spec)));
+        let written = self.write_hops(Change::Add, &hops).await;
+        let created = hops.iter().zip(written).map(|(hop, written)| written.and_then(|()| self.created(hop)));
+        let created = merged(failed, created.collect());
+        let of_spec = |(created, spec): (Result<Route>, &RouteSpec)| {
+            created.map(|route| named(route, spec)).map_err(|error| error.context("node", spec.node.as_str()))
         };
-        if let Err(error) = self.add_route(&route, support, CREATE).await {
-            // Without an answer the route may be there, and needs its pair.
-            if allowed == Pair::Added && error.kind().is_refusal() {
-                self.take_back(&route, server.as_deref()).await;
-            }
-            return Err(told(error));
-        }
-        let made = self.as_route(&route, server.as_deref());
-        made.map(|made| named(made, spec)).ok_or_else(|| told(unreadable(&route)))
+        created.into_iter().zip(specs).map(of_spec).collect()
     }
 
-    async fn delete(&self, _: &ClusterName, route: &Route) -> Result<()> {
-        let gone = table::parse_id(&route.id)?;
-        let support = self.route_support(DELETE).await?;
-        if support.pairs && !route.blackhole {
-            let server = route.provider_id.as_ref().and_then(|id| self.ids().read(id).ok());
-            self.disallow(&gone, server.as_deref(), DELETE).await?;
-        }
-        self.remove_route(&gone, support, DELETE).await
+    async fn delete(&self, _: &ClusterName, routes: &[Route]) -> Vec<Result<()>> {
+        let (hops, failed) = split(routes.iter().map(|route| self.listed_hop(route)));
+        merged(failed, self.write_hops(Change::Remove, &hops).await)
+    }
+
+    fn lock(&self, _: &ClusterName) -> Option<String> {
+        self.config.router_id.as_ref().map(|id| format!("router {id}"))
     }
 }
 
 impl OpenStack {
-    /// The server that the Node says it is.
-    fn server_of_spec(&self, spec: &RouteSpec) -> Result<Option<String>> {
-        spec.provider_id.as_ref().map(|id| self.ids().read(id)).transpose()
+    /// Writes the pairs, and then the routes whose pairs are right.
+    async fn write_hops(&self, change: Change, hops: &[Hop]) -> Vec<Result<()>> {
+        if hops.is_empty() {
+            return Vec::new();
+        }
+        let support = match self.route_support(change.operation()).await {
+            Ok(support) => support,
+            Err(error) => return hops.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let pairs = match support.pairs {
+            true => self.change_pairs(change, hops).await,
+            false => hops.iter().map(|_| Ok(Pair::AsItWas)).collect(),
+        };
+        let written = self.write_routes(change, hops, &pairs, support).await;
+        if change == Change::Add {
+            self.take_back(hops, &pairs, &written).await;
+        }
+        written
+    }
+
+    /// Returns the route that this asks for.
+    fn wanted(&self, spec: &RouteSpec) -> Result<Hop> {
+        let server = spec.provider_id.as_ref().map(|id| self.ids().read(id)).transpose()?;
+        let destination = spec.destination.trunc();
+        let Some(nexthop) = table::next_hop(&spec.node_addresses, destination) else {
+            let message = format!("no address: the node has no InternalIP of the family of {destination}");
+            return Err(Error::new(ErrorKind::InvalidConfig, CREATE, message));
+        };
+        let route = ExtraRoute { destination: destination.to_string(), nexthop: nexthop.to_owned() };
+        Ok(Hop { route, server, is_lost: false })
+    }
+
+    fn created(&self, hop: &Hop) -> Result<Route> {
+        self.as_route(&hop.route, hop.server.as_deref()).ok_or_else(|| unreadable(&hop.route))
+    }
+
+    fn listed_hop(&self, route: &Route) -> Result<Hop> {
+        let server = route.provider_id.as_ref().and_then(|id| self.ids().read(id).ok());
+        Ok(Hop { route: table::parse_id(&route.id)?, server, is_lost: route.blackhole })
     }
 
     /// Ports of these networks that have one of these addresses, and perhaps others.
@@ -146,22 +185,30 @@ fn unfit(route: Route) -> Route {
     }
 }
 
-/// The route that this asks for.
-fn wanted(spec: &RouteSpec) -> Result<ExtraRoute> {
-    let destination = spec.destination.trunc();
-    let Some(hop) = table::next_hop(&spec.node_addresses, destination) else {
-        let message = format!("no address: the node has no InternalIP of the family of {destination}");
-        return Err(Error::new(ErrorKind::InvalidConfig, CREATE, message));
-    };
-    Ok(ExtraRoute { destination: destination.to_string(), nexthop: hop.to_owned() })
-}
-
 /// A Node that does not say which server it is is known by its name.
 fn named(route: Route, spec: &RouteSpec) -> Route {
     match spec.provider_id {
         Some(_) => route,
         None => Route { node: Some(spec.node.clone()), blackhole: false, ..route },
     }
+}
+
+/// Separates the routes of a batch from those that have failed before any call.
+fn split(wanted: impl Iterator<Item = Result<Hop>>) -> (Vec<Hop>, Vec<Option<Error>>) {
+    let mut hops = Vec::new();
+    let failed = wanted.map(|wanted| wanted.map(|hop| hops.push(hop)).err()).collect();
+    (hops, failed)
+}
+
+/// Puts the answers for a batch between the failures that [`split`] has taken out.
+fn merged<T>(failed: Vec<Option<Error>>, answers: Vec<Result<T>>) -> Vec<Result<T>> {
+    let mut answers = answers.into_iter();
+    failed.into_iter().filter_map(|failed| failed.map(Err).or_else(|| answers.next())).collect()
+}
+
+/// Returns whether Neutron refuses one route or pair of a batch, rather than every call.
+fn is_about_one(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::InvalidConfig | ErrorKind::QuotaExceeded | ErrorKind::AlreadyExists)
 }
 
 fn unreadable(route: &ExtraRoute) -> Error {

@@ -1,74 +1,156 @@
-//! Allowed address pairs: a port lets out only what has its own address, unless it is told of others.
+//! Allowed address pairs: a port lets out only what has its own address, unless a pair allows more.
+
+use std::collections::{BTreeSet, HashMap};
 
 use bowline_cloud::{Error, ErrorKind, Result};
+use futures::stream::{self, StreamExt as _};
 use serde_json::json;
 
-use super::router::contended;
+use super::router::{Change, contended};
 use super::table::{self, Neighbours};
+use super::{CREATE, Hop, is_about_one};
 use crate::OpenStack;
-use crate::api::network::{self, AddressPair, ExtraRoute, Port};
+use crate::api::network::{self, AddressPair, Port};
 
-/// How often a port is read again because somebody else has changed it meanwhile.
+/// Maximum number of reads of a port that other clients keep changing.
 const ATTEMPTS: usize = 5;
 
-/// What became of a pair.
+/// Maximum number of ports that are written at once.
+const AT_ONCE: usize = 8;
+
+/// Outcome of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pair {
-    Added,
+    Changed,
     AsItWas,
 }
 
+/// Changes the pairs of a port for a route; returns whether there was anything to change.
+fn edit(change: Change, hop: &Hop, port: Option<&mut Port>) -> Result<bool> {
+    let pairs = match change {
+        Change::Add => allowed(hop, port.as_deref())?,
+        Change::Remove => disallowed(hop, port.as_deref()),
+    };
+    let changed = port.zip(pairs).map(|(port, pairs)| port.allowed_address_pairs = pairs);
+    Ok(changed.is_some())
+}
+
+/// Returns the pairs with which Pods of the route's CIDR can send through the port of its next hop, which must be the server's,
+/// if one is named; `None` if they can already.
+fn allowed(hop: &Hop, port: Option<&Port>) -> Result<Option<Vec<AddressPair>>> {
+    let port = port.ok_or_else(|| nobody(&hop.route.nexthop))?;
+    of_server(port, hop)?;
+    if port.port_security_enabled == Some(false) {
+        tracing::warn!(port = port.id, "port security is off: the port needs no allowed address pair");
+        return Ok(None);
+    }
+    Ok(table::pairs_with(&port.allowed_address_pairs, &hop.route.destination))
+}
+
+/// Reverts [`allowed`]. A port that is gone, or another server's by now, needs nothing.
+fn disallowed(hop: &Hop, port: Option<&Port>) -> Option<Vec<AddressPair>> {
+    let port = port.filter(|port| of_server(port, hop).is_ok())?;
+    table::pairs_without(&port.allowed_address_pairs, &hop.route.destination)
+}
+
+/// A route whose pair is being changed.
+struct Slot<'a> {
+    hop: &'a Hop,
+    /// Index of the port that is to be written for it.
+    port: Option<usize>,
+    outcome: Option<Result<Pair>>,
+}
+
+/// Ports by the addresses that were asked for.
+#[derive(Default)]
+struct Nearby {
+    ports: Vec<Port>,
+    by_address: HashMap<String, usize>,
+}
+
 impl OpenStack {
-    /// Lets pods of the range speak through the port of the next hop, which is to be this server's, if one is named.
-    pub(super) async fn allow(&self, route: &ExtraRoute, server: Option<&str>, operation: &str) -> Result<Pair> {
-        let _turn = self.turn(server.unwrap_or(&route.nexthop)).await;
+    /// Changes the pairs of these routes: ports are read in one call, and each is written once. Where Neutron refuses that, each
+    /// route is written by itself, so that one bad route does not fail the others.
+    pub(super) async fn change_pairs(&self, change: Change, hops: &[Hop]) -> Vec<Result<Pair>> {
+        let mut outcomes = self.change_pairs_together(change, hops).await;
+        for (hop, outcome) in hops.iter().zip(&mut outcomes).filter(|_| hops.len() > 1) {
+            if outcome.as_ref().is_err_and(is_about_one) {
+                let alone = self.change_pairs_together(change, std::slice::from_ref(hop)).await.pop();
+                *outcome = alone.unwrap_or(Ok(Pair::AsItWas));
+            }
+        }
+        outcomes
+    }
+
+    async fn change_pairs_together(&self, change: Change, hops: &[Hop]) -> Vec<Result<Pair>> {
+        let slot = |hop| Slot { hop, port: None, outcome: hop.is_lost.then_some(Ok(Pair::AsItWas)) };
+        let mut slots: Vec<Slot<'_>> = hops.iter().map(slot).collect();
         for _ in 0..ATTEMPTS {
-            let Some(port) = self.port_at(&route.nexthop, operation).await? else {
-                return Err(nobody(&route.nexthop, operation));
-            };
-            of_server(&port, server, &route.nexthop, operation)?;
-            if port.port_security_enabled == Some(false) {
-                tracing::warn!(port = port.id, "port security is off: the port needs no allowed address pair");
-                return Ok(Pair::AsItWas);
+            let mut open: Vec<_> = slots.iter_mut().filter(|slot| slot.outcome.is_none()).collect();
+            if open.is_empty() {
+                break;
             }
-            let Some(pairs) = table::pairs_with(&port.allowed_address_pairs, &route.destination) else {
-                return Ok(Pair::AsItWas);
-            };
-            if self.write_pairs(&port, &pairs, operation).await? {
-                return Ok(Pair::Added);
+            if let Err(error) = self.change_open_pairs(change, &mut open).await {
+                open.into_iter().for_each(|slot| slot.outcome = Some(Err(error.clone())));
             }
         }
-        Err(contended(operation, &route.nexthop))
+        let outcome = |slot: Slot<'_>| {
+            slot.outcome.unwrap_or_else(|| Err(contended(change.operation(), &slot.hop.route.nexthop)))
+        };
+        slots.into_iter().map(outcome).collect()
     }
 
-    /// Takes that back. A port that is gone, or somebody else's by now, needs nothing.
-    pub(super) async fn disallow(&self, route: &ExtraRoute, server: Option<&str>, operation: &str) -> Result<()> {
-        let _turn = self.turn(server.unwrap_or(&route.nexthop)).await;
-        for _ in 0..ATTEMPTS {
-            let Some(port) = self.port_at(&route.nexthop, operation).await? else { return Ok(()) };
-            if of_server(&port, server, &route.nexthop, operation).is_err() {
-                return Ok(());
+    /// Reads the ports of these routes and writes those that change. A route whose port another client has changed meanwhile
+    /// stays open.
+    async fn change_open_pairs(&self, change: Change, open: &mut [&mut Slot<'_>]) -> Result<()> {
+        let operation = change.operation();
+        let addresses: BTreeSet<&str> = open.iter().map(|slot| slot.hop.route.nexthop.as_str()).collect();
+        let mut nearby = self.ports_at(&addresses.into_iter().collect::<Vec<_>>(), operation).await?;
+        for slot in open.iter_mut() {
+            let at = nearby.by_address.get(&slot.hop.route.nexthop).copied();
+            slot.port = None;
+            match edit(change, slot.hop, at.and_then(|at| nearby.ports.get_mut(at))) {
+                Ok(true) => slot.port = at,
+                Ok(false) => slot.outcome = Some(Ok(Pair::AsItWas)),
+                Err(error) => slot.outcome = Some(Err(error)),
             }
-            let Some(pairs) = table::pairs_without(&port.allowed_address_pairs, &route.destination) else {
-                return Ok(());
+        }
+        let changed: BTreeSet<usize> = open.iter().filter_map(|slot| slot.port).collect();
+        let ports: Vec<_> = nearby.ports.into_iter().enumerate().filter(|(at, _)| changed.contains(at)).collect();
+        let write = async |(at, port): (usize, Port)| (at, self.write_pairs(&port, operation).await);
+        let written: HashMap<_, _> = stream::iter(ports).map(write).buffered(AT_ONCE).collect().await;
+        for slot in open.iter_mut() {
+            slot.outcome = match slot.port.and_then(|at| written.get(&at)) {
+                Some(Ok(true)) => Some(Ok(Pair::Changed)),
+                Some(Err(error)) => Some(Err(error.clone())),
+                Some(Ok(false)) | None => slot.outcome.take(),
             };
-            if self.write_pairs(&port, &pairs, operation).await? {
-                return Ok(());
+        }
+        Ok(())
+    }
+
+    /// Removes the pairs that were added for routes which the router has refused, as far as that works: the refusal is the error
+    /// that counts. A write without an answer may have added the route, which then needs its pair.
+    pub(super) async fn take_back(&self, hops: &[Hop], allowed: &[Result<Pair>], added: &[Result<()>]) {
+        let is_useless = |(_, (pair, added)): &(&Hop, (&Result<Pair>, &Result<()>))| {
+            matches!(pair, Ok(Pair::Changed)) && added.as_ref().is_err_and(|error| error.kind().is_refusal())
+        };
+        let refused = hops.iter().zip(allowed.iter().zip(added)).filter(is_useless);
+        let refused: Vec<Hop> = refused.map(|(hop, _)| hop.clone()).collect();
+        if refused.is_empty() {
+            return;
+        }
+        let removed = self.change_pairs(Change::Remove, &refused).await;
+        for (hop, removed) in refused.iter().zip(removed) {
+            if let Err(error) = removed {
+                tracing::warn!(%error, route = ?hop.route, "an allowed address pair stays at the port of a refused route");
             }
         }
-        Err(contended(operation, &route.nexthop))
     }
 
-    /// Takes back a pair that is of no use, as far as that works: the error that led here is what counts.
-    pub(super) async fn take_back(&self, route: &ExtraRoute, server: Option<&str>) {
-        if let Err(error) = self.disallow(route, server, "take back an allowed address pair").await {
-            tracing::warn!(%error, ?route, "an allowed address pair stays at the port, though the route was refused");
-        }
-    }
-
-    /// Writes the pairs of a port; `false` if somebody has changed the port since it was read.
-    async fn write_pairs(&self, port: &Port, pairs: &[AddressPair], operation: &str) -> Result<bool> {
-        let body = json!({ "allowed_address_pairs": pairs });
+    /// Writes the pairs of a port; `false` if another client has changed the port since it was read.
+    async fn write_pairs(&self, port: &Port, operation: &str) -> Result<bool> {
+        let body = json!({ "allowed_address_pairs": port.allowed_address_pairs });
         match network::update_port(&self.session, &port.id, &body, port.revision_number).await {
             Ok(()) => Ok(true),
             Err(error) if error.status() == Some(412) => Ok(false),
@@ -76,37 +158,60 @@ impl OpenStack {
         }
     }
 
-    /// The port of this address in the router's networks, also in one that it was connected to only now.
-    async fn port_at(&self, address: &str, operation: &str) -> Result<Option<Port>> {
+    /// Ports of these addresses in the router's networks, also in one that it was connected to only now.
+    async fn ports_at(&self, addresses: &[&str], operation: &str) -> Result<Nearby> {
         let known = self.beside_router(operation).await?;
-        if let Some(port) = self.port_in(address, &known.networks, operation).await? {
-            return Ok(Some(port));
+        let nearby = self.ports_in(addresses, &known.networks, operation).await?;
+        if nearby.by_address.len() == addresses.len() {
+            return Ok(nearby);
         }
         let now = self.look_beside_router(operation).await?;
-        if now.networks == known.networks { Ok(None) } else { self.port_in(address, &now.networks, operation).await }
+        if now.networks == known.networks {
+            Ok(nearby)
+        } else {
+            self.ports_in(addresses, &now.networks, operation).await
+        }
     }
 
-    async fn port_in(&self, address: &str, networks: &[String], operation: &str) -> Result<Option<Port>> {
-        let ports = self.ports_beside(&[address], networks, operation).await?;
-        Ok(Neighbours::new(&ports, networks).at(address).cloned())
+    async fn ports_in(&self, addresses: &[&str], networks: &[String], operation: &str) -> Result<Nearby> {
+        let ports = self.ports_beside(addresses, networks, operation).await?;
+        let neighbours = Neighbours::new(&ports, networks);
+        let mut nearby = Nearby::default();
+        for (address, port) in addresses.iter().filter_map(|address| Some((*address, neighbours.at(address)?))) {
+            nearby.add(address, port);
+        }
+        Ok(nearby)
     }
 }
 
-/// The port is this server's, as far as that can be said: one that hangs on a trunk has the trunk's name on it.
-fn of_server(port: &Port, server: Option<&str>, address: &str, operation: &str) -> Result<()> {
-    match (table::server_of(port), server) {
+impl Nearby {
+    /// A port may have several of the addresses.
+    fn add(&mut self, address: &str, port: &Port) {
+        let known = self.ports.iter().position(|known| known.id == port.id);
+        let at = known.unwrap_or(self.ports.len());
+        if known.is_none() {
+            self.ports.push(port.clone());
+        }
+        self.by_address.insert(address.to_owned(), at);
+    }
+}
+
+/// Fails if the port is known to be another server's. A subport of a trunk belongs to the trunk, not to a server.
+fn of_server(port: &Port, hop: &Hop) -> Result<()> {
+    match (table::server_of(port), &hop.server) {
         (Some(owner), Some(server)) if owner != server => {
+            let address = &hop.route.nexthop;
             let message = format!("the address {address} is that of the server {owner}, and not of {server}");
-            Err(Error::new(ErrorKind::NotFound, operation, message))
+            Err(Error::new(ErrorKind::NotFound, CREATE, message))
         }
         _ => Ok(()),
     }
 }
 
-fn nobody(address: &str, operation: &str) -> Error {
+fn nobody(address: &str) -> Error {
     let message = format!(
-        "no port in the router's networks has the address {address}, or several have: no range can be led there; connect the \
+        "no port in the router's networks has the address {address}, or several have: no route can lead there; connect the \
          router of [Route] in cloud.conf to the nodes' network"
     );
-    Error::new(ErrorKind::NotFound, operation, message)
+    Error::new(ErrorKind::NotFound, CREATE, message)
 }

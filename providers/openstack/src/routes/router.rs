@@ -1,27 +1,29 @@
 //! The router: what Neutron can do with it, what is beside it, and changing its routes.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use ipnet::IpNet;
 use serde_json::json;
 
+use super::pairs::Pair;
+use super::{Hop, is_about_one};
 use crate::OpenStack;
 use crate::api::network::{self, ExtraRoute, Port};
 
-/// What is known of the router, and whose turn it is.
+/// What is known of Neutron and the router.
 #[derive(Default)]
 pub(crate) struct RouterMemory {
     support: Mutex<Option<Support>>,
     beside: Mutex<Option<Arc<Beside>>>,
-    /// Without the atomic calls, the whole list of routes is read and written: one at a time.
-    classic: tokio::sync::Mutex<()>,
-    /// A port's pairs are read and written whole: whoever changes those of a machine holds its turn.
-    turns: Mutex<HashMap<String, Turn>>,
 }
 
-type Turn = Arc<tokio::sync::Mutex<()>>;
+/// Direction of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    Add,
+    Remove,
+}
 
 /// What Neutron can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,67 +114,82 @@ impl OpenStack {
         let subnets = network::subnets(&self.session, &query).await.map_err(|error| error.during(operation))?;
         Ok(subnets.iter().filter_map(|subnet| subnet.cidr.parse().ok()).collect())
     }
-
-    /// Waits until nobody else changes the ports of this machine.
-    pub(super) async fn turn(&self, machine: &str) -> tokio::sync::OwnedMutexGuard<()> {
-        let turn = {
-            let mut turns = self.routing.turns.lock().unwrap_or_else(PoisonError::into_inner);
-            turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-            turns.entry(machine.to_owned()).or_default().clone()
-        };
-        turn.lock_owned().await
-    }
 }
 
 // ---- writes
 
 impl OpenStack {
-    /// The router has this route from now on.
-    pub(super) async fn add_route(&self, route: &ExtraRoute, support: Support, operation: &str) -> Result<()> {
-        if support.atomic {
-            let added = network::add_routes(&self.session, self.router_id()?, std::slice::from_ref(route)).await;
-            return added.map_err(|error| error.during(operation));
-        }
-        let with = |mut routes: Vec<ExtraRoute>| {
-            let is_new = !routes.contains(route);
-            routes.push(route.clone());
-            is_new.then_some(routes)
+    /// Writes the routes whose pairs are ready; the others keep their errors.
+    pub(super) async fn write_routes(
+        &self,
+        change: Change,
+        hops: &[Hop],
+        pairs: &[Result<Pair>],
+        support: Support,
+    ) -> Vec<Result<()>> {
+        let ready = hops.iter().zip(pairs).filter(|(_, pair)| pair.is_ok()).map(|(hop, _)| hop.route.clone());
+        let mut written = self.write_each(change, &ready.collect::<Vec<_>>(), support).await.into_iter();
+        let answer = |pair: &Result<Pair>| match pair {
+            Ok(_) => written.next(),
+            Err(error) => Some(Err(error.clone())),
         };
-        self.change_routes(with, operation).await
+        pairs.iter().filter_map(answer).collect()
     }
 
-    /// The router does not have this route from now on.
-    pub(super) async fn remove_route(&self, route: &ExtraRoute, support: Support, operation: &str) -> Result<()> {
-        if support.atomic {
-            let removed = network::remove_routes(&self.session, self.router_id()?, std::slice::from_ref(route)).await;
-            return removed.map_err(|error| error.during(operation));
+    /// Writes all at once; if Neutron refuses that, one by one, so that one bad route does not fail the others.
+    async fn write_each(&self, change: Change, routes: &[ExtraRoute], support: Support) -> Vec<Result<()>> {
+        if routes.is_empty() {
+            return Vec::new();
         }
-        let without = |mut routes: Vec<ExtraRoute>| {
-            let before = routes.len();
-            routes.retain(|one| one != route);
-            (routes.len() < before).then_some(routes)
+        match self.write_at_once(change, routes, support).await {
+            Err(error) if routes.len() > 1 && is_about_one(&error) => {
+                let mut answers = Vec::with_capacity(routes.len());
+                for route in routes {
+                    answers.push(self.write_at_once(change, std::slice::from_ref(route), support).await);
+                }
+                answers
+            }
+            answer => routes.iter().map(|_| answer.clone()).collect(),
+        }
+    }
+
+    async fn write_at_once(&self, change: Change, routes: &[ExtraRoute], support: Support) -> Result<()> {
+        let (router, session) = (self.router_id()?, &self.session);
+        let written = match (support.atomic, change) {
+            (true, Change::Add) => network::add_routes(session, router, routes).await,
+            (true, Change::Remove) => network::remove_routes(session, router, routes).await,
+            (false, _) => self.rewrite_routes(router, change, routes).await,
         };
-        self.change_routes(without, operation).await
+        written.map_err(|error| error.during(change.operation()))
     }
 
     /// Reads all routes and writes them as they should be, unless they are so already.
-    async fn change_routes(
-        &self,
-        change: impl FnOnce(Vec<ExtraRoute>) -> Option<Vec<ExtraRoute>> + Send,
-        operation: &str,
-    ) -> Result<()> {
-        let router = self.router_id()?;
-        let _alone = self.routing.classic.lock().await;
-        let found = network::router(&self.session, router).await.map_err(|error| error.during(operation))?;
-        let Some(routes) = change(found.routes) else { return Ok(()) };
-        let written = network::update_router(&self.session, router, &json!({ "routes": routes })).await;
-        written.map_err(|error| error.during(operation))
+    async fn rewrite_routes(&self, router: &str, change: Change, routes: &[ExtraRoute]) -> Result<()> {
+        let before = network::router(&self.session, router).await?.routes;
+        let mut after = before.clone();
+        match change {
+            Change::Add => after.extend(routes.iter().filter(|route| !before.contains(route)).cloned()),
+            Change::Remove => after.retain(|route| !routes.contains(route)),
+        }
+        if after == before {
+            return Ok(());
+        }
+        network::update_router(&self.session, router, &json!({ "routes": after })).await
     }
 }
 
-/// Somebody else has changed a port again and again meanwhile.
+impl Change {
+    pub(super) fn operation(self) -> &'static str {
+        match self {
+            Change::Add => super::CREATE,
+            Change::Remove => super::DELETE,
+        }
+    }
+}
+
+/// Another client has changed the port between each read and write.
 pub(super) fn contended(operation: &str, port: &str) -> Error {
-    let message = format!("the port {port} was changed by somebody else each time that it was to be changed here");
+    let message = format!("another client changed the port at {port} each time before it could be written");
     Error::new(ErrorKind::Conflict, operation, message).retry(Retry::Backoff)
 }
 

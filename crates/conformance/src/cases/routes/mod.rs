@@ -1,5 +1,6 @@
 //! The cases about routes.
 
+pub(super) mod batches;
 pub(super) mod machines;
 pub(super) mod table;
 pub(super) mod trouble;

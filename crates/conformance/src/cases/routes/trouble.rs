@@ -14,15 +14,16 @@ const MANY_CALLS: u64 = 100;
 
 pub(in crate::cases) async fn route_writes_survive_every_crash(scene: &Scene) -> Verdict {
     let mut work = Routing::of(scene)?;
-    let machine = work.machine("node-1").await;
-    let spec = work.spec(1, &machine)?;
-    let unharmed = work.lead(&spec, &machine).await?;
-    let marked = unharmed.stamped;
-    work.remove(&unharmed).await?;
+    let machines = work.machines(work.room(work.caps()?.batch.clamp(1, 3))?).await;
+    let specs = (1..).zip(&machines).map(|(number, machine)| work.spec(number, machine));
+    let specs = specs.collect::<Verdict<Vec<_>>>()?;
+    let unharmed = lead_all(&work, &specs, &machines).await?;
+    let marked = unharmed.iter().all(|route| route.stamped);
+    remove_all(&work, &unharmed).await?;
     for calls in 1..MANY_CALLS {
-        let made = creation_is_repeated(&mut work, scene, (&spec, &machine), calls).await?;
-        let dropped = creation_is_given_up(&mut work, scene, (&spec, marked), calls).await?;
-        let gone = deletion_is_repeated(&mut work, scene, (&spec, &machine), calls).await?;
+        let made = creation_is_repeated(&mut work, scene, (&specs, &machines), calls).await?;
+        let dropped = creation_is_given_up(&mut work, scene, (&specs, marked), calls).await?;
+        let gone = deletion_is_repeated(&mut work, scene, (&specs, &machines), calls).await?;
         if made && dropped && gone {
             return Ok(());
         }
@@ -30,18 +31,33 @@ pub(in crate::cases) async fn route_writes_survive_every_crash(scene: &Scene) ->
     broken(format!("it takes more than {MANY_CALLS} calls"))
 }
 
-/// The Node still wants it: there is one in the end. `true` if the crash came too late to matter.
+async fn lead_all(work: &Routing<'_>, specs: &[RouteSpec], machines: &[Instance]) -> Verdict<Vec<Route>> {
+    let mut routes = Vec::with_capacity(specs.len());
+    for (spec, machine) in specs.iter().zip(machines) {
+        routes.push(work.lead(spec, machine).await?);
+    }
+    Ok(routes)
+}
+
+async fn remove_all(work: &Routing<'_>, routes: &[Route]) -> Verdict {
+    for route in routes {
+        work.remove(route).await?;
+    }
+    Ok(())
+}
+
+/// The Nodes still want them: there is one route each in the end. `true` if the crash came too late to matter.
 async fn creation_is_repeated(
     work: &mut Routing<'_>,
     scene: &Scene,
-    (spec, machine): (&RouteSpec, &Instance),
+    (specs, machines): (&[RouteSpec], &[Instance]),
     calls: u64,
 ) -> Verdict<bool> {
-    let unharmed = crashes(work, scene, calls, Write::Create(spec)).await?;
-    let route = work.lead(spec, machine).await?;
+    let unharmed = crashes(work, scene, calls, Write::Create(specs)).await?;
+    let routes = lead_all(work, specs, machines).await?;
     let table = work.table().await;
-    require(table.len() == 1, || format!("a crash after {calls} calls left more than one: {table:?}"))?;
-    work.remove(&route).await?;
+    require(table.len() == specs.len(), || format!("a crash after {calls} calls left more than one each: {table:?}"))?;
+    remove_all(work, &routes).await?;
     Ok(unharmed)
 }
 
@@ -49,10 +65,10 @@ async fn creation_is_repeated(
 async fn creation_is_given_up(
     work: &mut Routing<'_>,
     scene: &Scene,
-    (spec, marked): (&RouteSpec, bool),
+    (specs, marked): (&[RouteSpec], bool),
     calls: u64,
 ) -> Verdict<bool> {
-    let unharmed = crashes(work, scene, calls, Write::Create(spec)).await?;
+    let unharmed = crashes(work, scene, calls, Write::Create(specs)).await?;
     for route in work.list().await? {
         require(route.stamped == marked, || format!("a crash after {calls} calls left it without a mark: {route:?}"))?;
         work.remove(&route).await?;
@@ -65,12 +81,12 @@ async fn creation_is_given_up(
 async fn deletion_is_repeated(
     work: &mut Routing<'_>,
     scene: &Scene,
-    (spec, machine): (&RouteSpec, &Instance),
+    (specs, machines): (&[RouteSpec], &[Instance]),
     calls: u64,
 ) -> Verdict<bool> {
-    let route = work.lead(spec, machine).await?;
-    let unharmed = crashes(work, scene, calls, Write::Delete(&route)).await?;
-    work.remove(&route).await?;
+    let routes = lead_all(work, specs, machines).await?;
+    let unharmed = crashes(work, scene, calls, Write::Delete(&routes)).await?;
+    remove_all(work, &routes).await?;
     let left = work.table().await;
     require(left.is_empty(), || format!("a crash after {calls} calls left {left:?}"))?;
     Ok(unharmed)
@@ -78,16 +94,16 @@ async fn deletion_is_repeated(
 
 /// What is under way when the manager crashes.
 enum Write<'a> {
-    Create(&'a RouteSpec),
-    Delete(&'a Route),
+    Create(&'a [RouteSpec]),
+    Delete(&'a [Route]),
 }
 
 /// The manager crashes after so many calls and starts anew; `true` if it was done before.
 async fn crashes(work: &mut Routing<'_>, scene: &Scene, calls: u64, write: Write<'_>) -> Verdict<bool> {
     let crashed = happens(scene.bench().crash_after(Some(calls)).await, "crash after a number of calls")?;
     let came = match write {
-        Write::Create(spec) => work.attempt(spec).await?.is_ok(),
-        Write::Delete(route) => work.provider()?.delete(&work.cluster, route).await.is_ok(),
+        Write::Create(specs) => work.attempt_all(specs).await?.iter().all(Answer::is_ok),
+        Write::Delete(routes) => work.attempt_deletion(routes).await?.iter().all(Answer::is_ok),
     };
     scene.bench().crash_after(None).await;
     work.restart().await;
@@ -103,7 +119,9 @@ pub(in crate::cases) async fn route_faults_are_told(scene: &Scene) -> Verdict {
         scene.trouble(trouble).await?;
         is_told("list", trouble, kind, work.provider()?.list(&work.cluster).await)?;
         is_told("create", trouble, kind, work.attempt(&new).await?)?;
-        is_told("delete", trouble, kind, work.provider()?.delete(&work.cluster, &route).await)?;
+        for deleted in work.attempt_deletion(std::slice::from_ref(&route)).await? {
+            is_told("delete", trouble, kind, deleted)?;
+        }
         scene.mend().await;
         // Of a write whose answer makes no sense nobody knows whether it was carried out.
         if trouble != Trouble::Garbled {

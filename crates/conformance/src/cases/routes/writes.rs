@@ -132,13 +132,14 @@ pub(in crate::cases) async fn parallel_writes_all_count(scene: &Scene) -> Verdic
     let count = work.room(work.caps()?.max_parallel.min(MANY))?;
     let specs = (1..).zip(machines.iter().cycle()).take(count).map(|(number, machine)| work.spec(number, machine));
     let specs = specs.collect::<Verdict<Vec<_>>>()?;
-    let made = join_all(specs.iter().map(|spec| work.create(spec))).await;
-    let made = made.into_iter().collect::<Verdict<Vec<_>>>()?;
+    let layers = work.layers();
+    let made = join_all(specs.iter().map(|spec| layers.create_route(&work.cluster, spec))).await;
+    let made = made.into_iter().map(sound).collect::<Verdict<Vec<_>>>()?;
     for (spec, machine) in specs.iter().zip(machines.iter().cycle()) {
         work.is_there(spec, machine).await?;
     }
-    let gone = join_all(made.iter().map(|route| work.delete(route))).await;
-    gone.into_iter().collect::<Verdict<()>>()?;
+    let gone = join_all(made.iter().map(|route| layers.delete_route(&work.cluster, route))).await;
+    gone.into_iter().try_for_each(sound)?;
     work.nothing_changed_since(&[]).await
 }
 
@@ -160,6 +161,6 @@ pub(in crate::cases) async fn route_limit_is_told(scene: &Scene) -> Verdict {
     let Some(first) = made.first() else { return broken("max_routes is 0: no range could be led anywhere") };
     let again = work.create(&work.spec(0, &machine)?).await?;
     require(again.id == first.id, || format!("in a full table, {first:?} was made again as {again:?}"))?;
-    sound(work.provider()?.delete(&work.cluster, first).await)?;
+    work.delete(first).await?;
     work.lead(&over, &machine).await.map(drop)
 }
