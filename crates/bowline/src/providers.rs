@@ -3,6 +3,8 @@
 //! Nothing here calls a cloud. Whatever is wrong, with flags, with files and among the providers themselves, is told at
 //! once.
 
+mod capabilities;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,6 +46,7 @@ pub(crate) fn references() -> Vec<(String, String)> {
         list += &format!("| `{}` | {} | {} |\n", factory.name, factory.summary, links.join(", "));
     }
     files.push(("docs/reference/providers.md".to_owned(), list));
+    files.push(("docs/reference/capabilities.md".to_owned(), capabilities::page(&registry())));
     files
 }
 

@@ -1,53 +1,79 @@
-//! What a cloud can do, as data.
+//! Capabilities of a cloud, as data.
 //!
-//! Groups, one per trait; a group is `None` if the trait is. In a group, a plain noun that is a `bool` says whether
-//! something works at all, and `max_…`, `…_page`, `…_lookup` say how much of it. A limit set by configuration may lower a
-//! capability, never raise it. A capability that is claimed has a conformance case that runs because of it.
+//! There is one group per trait; a group is `None` if the trait is. In a group, a `bool` says whether something works at all,
+//! and `max_…`, `…_page`, `…_lookup` are limits; a `max_…` of `None` is no limit. Configuration and [`Facts`](crate::Facts) may
+//! lower a capability, never raise it. A capability that is claimed has a conformance case that runs because of it. The
+//! descriptions of the fields are those of the reference page.
+
+mod bound;
 
 use bowline_core::IpFamily;
+use bowline_core::annotations::INTERNAL;
 use serde::Serialize;
 
-/// What a cloud can do.
+/// Declares a group, whose fields and their descriptions are the rows of the reference page.
+macro_rules! group {
+    (
+        $(#[$about:meta])*
+        pub struct $group:ident {
+            $($(#[doc = $line:literal])+ pub $field:ident: $type:ty,)+
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, PartialEq, Serialize)]
+        pub struct $group {
+            $($(#[doc = $line])+ pub $field: $type,)+
+        }
+
+        impl $group {
+            /// Name and description of each field.
+            pub const FIELDS: &[(&str, &str)] = &[$((stringify!($field), concat!($($line,)+))),+];
+        }
+    };
+}
+
+/// Capabilities of a cloud.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Capabilities {
-    /// Telling what machines there are.
+    /// Machines can be looked up.
     pub instances: Option<InstanceCapabilities>,
-    /// Balancing load.
+    /// Services can have load balancers.
     pub load_balancers: Option<LoadBalancerCapabilities>,
-    /// Leading pod ranges to machines.
+    /// Pod CIDRs can be routed to machines.
     pub routes: Option<RouteCapabilities>,
 }
 
-/// How machines can be asked for.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct InstanceCapabilities {
-    /// How many [`find`](crate::Instances::find) takes at once; 1 for a cloud that answers one by one only.
-    pub batch_lookup: usize,
-    /// How many one page of [`list`](crate::Instances::list) holds; `None` if the cloud cannot list.
-    pub list_page: Option<usize>,
-    /// Cost of one page, in lookups of one machine. Default: `batch_lookup`, which is right where `find` is one call. Less
-    /// where `find` makes a call for each machine and saves only the calls that the machines share.
-    pub page_cost: Option<usize>,
-    /// Meaning of a machine's absence from a complete listing.
-    pub absence: Absence,
-    /// How many calls may be under way at once.
-    pub max_parallel: usize,
-    /// A machine without a known ID can be found by the node's name.
-    pub lookup_by_name: bool,
-    /// A new machine never has the ID of an old one. Not so where IDs are made of names.
-    pub unique_ids: bool,
-    /// The cloud tells a stopped machine from a running one.
-    pub shutdown_state: bool,
-    /// The cloud tells the zone and region of a machine.
-    pub zones: bool,
-    /// The cloud has further labels for nodes.
-    pub additional_labels: bool,
-    /// The provider has annotations for nodes.
-    pub additional_annotations: bool,
-    /// The cloud leads pod ranges to machines by itself, and tells which.
-    pub pod_ranges: bool,
-    /// The cloud can be told which pod range to lead to a machine.
-    pub assign_pod_ranges: bool,
+group! {
+    /// Lookups of machines.
+    pub struct InstanceCapabilities {
+        /// Maximum number of machines in one call of [`find`](crate::Instances::find); 1 for a cloud that answers one by one.
+        pub batch_lookup: usize,
+        /// Machines on one page of [`list`](crate::Instances::list); `None` if the cloud cannot list.
+        pub list_page: Option<usize>,
+        /// Cost of one page, in lookups of one machine. Default: `batch_lookup`, which is right where `find` is one call. Less
+        /// where `find` makes a call for each machine and saves only the calls that the machines share.
+        pub page_cost: Option<usize>,
+        /// Meaning of a machine's absence from a complete listing.
+        pub absence: Absence,
+        /// Maximum number of concurrent calls.
+        pub max_parallel: usize,
+        /// A machine without a known ID can be found by the Node's name.
+        pub lookup_by_name: bool,
+        /// A new machine never has the ID of an old one. Not so where IDs are made of names.
+        pub unique_ids: bool,
+        /// A stopped machine can be told from a running one.
+        pub shutdown_state: bool,
+        /// The zone and region of a machine are known.
+        pub zones: bool,
+        /// Machines have further labels for their Nodes.
+        pub additional_labels: bool,
+        /// Machines have annotations for their Nodes.
+        pub additional_annotations: bool,
+        /// The cloud assigns pod CIDRs to machines by itself, and says which.
+        pub pod_ranges: bool,
+        /// A pod CIDR can be assigned to a machine.
+        pub assign_pod_ranges: bool,
+    }
 }
 
 /// Meaning of a machine's absence from a complete listing. An empty listing, and one with a machine that could not be read,
@@ -65,86 +91,118 @@ pub enum Absence {
     ProofForNames,
 }
 
-/// What balancers can do.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct LoadBalancerCapabilities {
-    /// TCP ports.
-    pub tcp: bool,
-    /// UDP ports.
-    pub udp: bool,
-    /// SCTP ports.
-    pub sctp: bool,
-    /// TCP and UDP ports on one balancer.
-    pub mixed_protocols: bool,
-    /// Who may connect can be limited.
-    pub source_ranges: bool,
-    /// Connections of one client can stay together.
-    pub session_affinity: bool,
-    /// Only nodes with a pod of the Service get traffic.
-    pub local_traffic_policy: bool,
-    /// The client's address can be told to the backend by the PROXY protocol.
-    pub proxy_protocol: bool,
-    /// The user may choose the address.
-    pub requested_address: bool,
-    /// A leaving node keeps its connections for a while.
-    pub drain: bool,
-    /// Several Services may share one address (`bowline.dev/share-group`).
-    pub shared: bool,
-    /// Balancers that are reached from inside the cloud's network only.
-    pub internal: bool,
-    /// Silent connections can be closed after a chosen time.
-    pub idle_timeout: bool,
-    /// Path, port and interval of health checks can be chosen.
-    pub health_check_settings: bool,
-    /// A balancer that exists can become a Service's (`bowline.dev/adopt`).
-    pub adoption: bool,
-    /// A balancer can be left behind without our mark (`bowline.dev/policy: retain`).
-    pub retention: bool,
-    /// Services without node ports.
-    pub without_node_ports: bool,
-    /// Families of addresses.
-    pub ip_families: Vec<IpFamily>,
-    /// Two families on one balancer.
-    pub dual_stack: bool,
-    /// Without `dual_stack`, a Service that wants two families gets its first one; else it is refused.
-    pub first_family: bool,
-    /// Balancers are marked with the UID of their Service. Without, a new Service of the same name takes over what an old
-    /// one has left.
-    pub marks_uid: bool,
-    /// How many balancers one call of [`observe`](crate::LoadBalancers::observe) is best asked about; 0 and 1 both mean one
-    /// by one.
-    pub batch_observe: usize,
-    /// Ports per balancer.
-    pub max_ports: Option<usize>,
-    /// Machines per balancer.
-    pub max_targets: Option<usize>,
+group! {
+    /// Load balancers, of one kind or several.
+    pub struct LoadBalancerCapabilities {
+        /// Load balancers are marked with the UID of their Service. Otherwise a new Service of the same name takes over what an old
+        /// one has left.
+        pub marks_uid: bool,
+        /// Load balancers that are best observed in one call of [`observe`](crate::LoadBalancers::observe); 0 and 1 both mean one
+        /// by one.
+        pub batch_observe: usize,
+        /// Kinds of load balancers, at least one. A Service that requests no other gets the first.
+        pub kinds: Vec<LoadBalancerKind>,
+    }
 }
 
-/// What routes can do.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct RouteCapabilities {
-    /// Families of addresses.
-    pub ip_families: Vec<IpFamily>,
-    /// Routes per cluster, if there is a limit that is known. Nothing is refused because of it before the cloud is asked: what
-    /// else is in the table counts as well, and only the cloud knows that. The provider answers
-    /// [`QuotaExceeded`](crate::ErrorKind::QuotaExceeded) when the table is full.
-    pub max_routes: Option<usize>,
-    /// How many calls may be under way at once.
-    pub max_parallel: usize,
-    /// Maximum number of routes in one [`create`](crate::Routes::create) or [`delete`](crate::Routes::delete); 1 for a cloud
-    /// that writes one route per call.
-    pub batch: usize,
+group! {
+    /// One kind of load balancer: classic or network, external or internal.
+    #[derive(Default)]
+    pub struct LoadBalancerKind {
+        /// Name of the kind, in the cloud's own word; may be empty if there is one kind only.
+        pub name: &'static str,
+        /// Annotations by which a Service requests this kind; none for the first kind.
+        pub requested_by: &'static [(&'static str, &'static str)],
+        /// TCP ports.
+        pub tcp: bool,
+        /// UDP ports.
+        pub udp: bool,
+        /// SCTP ports.
+        pub sctp: bool,
+        /// Ports of several protocols on one load balancer.
+        pub mixed_protocols: bool,
+        /// Clients can be limited to source ranges.
+        pub source_ranges: bool,
+        /// Session affinity by client IP.
+        pub session_affinity: bool,
+        /// `externalTrafficPolicy: Local`: only Nodes with a ready Pod of the Service get traffic.
+        pub local_traffic_policy: bool,
+        /// The PROXY protocol passes the client's address to the backend.
+        pub proxy_protocol: bool,
+        /// The user may choose the address.
+        pub requested_address: bool,
+        /// Connections of a target that leaves are drained.
+        pub drain: bool,
+        /// Several Services may share one address (`bowline.dev/share-group`).
+        pub shared: bool,
+        /// Reachable only from inside the cloud's network (`bowline.dev/internal`).
+        pub internal: bool,
+        /// The idle timeout of connections can be set.
+        pub idle_timeout: bool,
+        /// Path, port and interval of health checks can be set.
+        pub health_check_settings: bool,
+        /// An existing load balancer can be adopted (`bowline.dev/adopt`).
+        pub adoption: bool,
+        /// A load balancer can be left behind without this cluster's mark (`bowline.dev/policy: retain`).
+        pub retention: bool,
+        /// Services without node ports.
+        pub without_node_ports: bool,
+        /// IP families.
+        pub ip_families: Vec<IpFamily>,
+        /// Two IP families on one load balancer.
+        pub dual_stack: bool,
+        /// Without `dual_stack`, a Service with two IP families gets its first one; otherwise it is refused.
+        pub first_family: bool,
+        /// Maximum number of ports per load balancer.
+        pub max_ports: Option<usize>,
+        /// Maximum number of targets per load balancer.
+        pub max_targets: Option<usize>,
+    }
 }
 
-impl Capabilities {
-    /// Has a group that `bound` lacks.
-    pub(crate) fn exceeds(&self, bound: &Capabilities) -> bool {
-        let groups = |all: &Capabilities| [all.instances.is_some(), all.load_balancers.is_some(), all.routes.is_some()];
-        groups(self).iter().zip(groups(bound)).any(|(has, may)| *has && !may)
+group! {
+    /// Routes.
+    #[derive(Default)]
+    pub struct RouteCapabilities {
+        /// IP families.
+        pub ip_families: Vec<IpFamily>,
+        /// Maximum number of routes per cluster, if the cloud has a limit that is known. Nothing is refused because of it before the
+        /// cloud is asked: what else is in the table counts as well, and only the cloud knows that. The provider answers
+        /// [`QuotaExceeded`](crate::ErrorKind::QuotaExceeded) when the table is full.
+        pub max_routes: Option<usize>,
+        /// Maximum number of concurrent calls.
+        pub max_parallel: usize,
+        /// Maximum number of routes in one [`create`](crate::Routes::create) or [`delete`](crate::Routes::delete); 1 for a cloud
+        /// that writes one route per call.
+        pub batch: usize,
     }
 }
 
 impl LoadBalancerCapabilities {
+    /// Load balancers of one kind, marked with the UID of their Service and observed one by one.
+    pub fn of(kind: LoadBalancerKind) -> LoadBalancerCapabilities {
+        LoadBalancerCapabilities { marks_uid: true, batch_observe: 1, kinds: vec![kind] }
+    }
+
+    /// The kind of this name, or the first without a name. `None` if it is not declared.
+    pub fn kind(&self, name: Option<&str>) -> Option<&LoadBalancerKind> {
+        match name {
+            Some(name) => self.kinds.iter().find(|kind| kind.name == name),
+            None => self.kinds.first(),
+        }
+    }
+}
+
+impl LoadBalancerKind {
+    /// Name of the kind that [`to_internal`](LoadBalancerKind::to_internal) returns.
+    pub const INTERNAL: &str = "internal";
+
+    /// The internal twin of an external kind, which a Service requests by `bowline.dev/internal`.
+    pub fn to_internal(&self) -> LoadBalancerKind {
+        let requested_by = &[(INTERNAL.key, "true")];
+        LoadBalancerKind { name: LoadBalancerKind::INTERNAL, requested_by, internal: true, ..self.clone() }
+    }
+
     /// Of the families that a Service wants, only the first one counts.
     pub fn serves_first_family(&self) -> bool {
         self.first_family && !self.dual_stack
@@ -152,7 +210,7 @@ impl LoadBalancerCapabilities {
 }
 
 impl Default for InstanceCapabilities {
-    /// The least that is of use: one by one, by ID.
+    /// The least that is of use: lookups one by one, by ID.
     fn default() -> InstanceCapabilities {
         InstanceCapabilities {
             batch_lookup: 1,

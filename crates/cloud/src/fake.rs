@@ -70,12 +70,15 @@ impl Fake {
         };
         let families = vec![IpFamily::IPv4];
         let routes = RouteCapabilities { ip_families: families.clone(), max_routes: None, max_parallel: 2, batch: 1 };
-        let balancers = LoadBalancerCapabilities { tcp: true, ip_families: families, ..Default::default() };
+        let kind = LoadBalancerKind { tcp: true, ip_families: families, ..LoadBalancerKind::default() };
         Fake {
             info: ProviderInfo { name: name.to_owned(), id_prefixes: vec![name.to_owned()] },
             capabilities: Capabilities {
                 instances: Some(instances),
-                load_balancers: Some(balancers),
+                load_balancers: Some(LoadBalancerCapabilities {
+                    marks_uid: false,
+                    ..LoadBalancerCapabilities::of(kind)
+                }),
                 routes: Some(routes),
             },
             machines: Mutex::default(),

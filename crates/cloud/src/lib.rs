@@ -48,7 +48,9 @@ mod start;
 mod sync_metrics;
 
 pub use calls::{Call, CallPolicy, Calls, Effect};
-pub use capabilities::{Absence, Capabilities, InstanceCapabilities, LoadBalancerCapabilities, RouteCapabilities};
+pub use capabilities::{
+    Absence, Capabilities, InstanceCapabilities, LoadBalancerCapabilities, LoadBalancerKind, RouteCapabilities,
+};
 pub use clouds::{Cloud, Clouds, Indexed, Nobody, Sighting};
 pub use error::{Error, ErrorKind, Result, Retry, Seen};
 pub use instances::{Freshness, Identity, InstancePage, Instances, OneByOne, PageToken};

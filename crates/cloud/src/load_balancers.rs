@@ -116,6 +116,8 @@ pub enum Applied<S = Opaque> {
 ///   `AlreadyExists`.
 /// - `a_group_shares_an_address`: Services of a share group have one address, which stays until the last one goes.
 /// - `a_group_has_a_port_once`: a port that another of the group has is `AlreadyExists`.
+/// - `kind_is_as_declared`: a Service that requests a kind by its annotations gets that kind; one that requests none, the first.
+/// - `kind_changes`: the load balancer of a Service that requests another kind becomes one of that kind.
 /// - `unclaimed_is_refused_without_a_call`: what is not claimed, or is beyond a limit, is `Unsupported` before any call.
 ///
 /// About owners:
@@ -160,6 +162,13 @@ pub trait LoadBalancers: Send + Sync {
     ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
         let _ = annotations;
         Ok(common)
+    }
+
+    /// Kind of the load balancer that this Service requests, one of [`kinds`](crate::LoadBalancerCapabilities::kinds); `None` is the
+    /// first of them. Pure. It decides what the Service may ask for.
+    fn kind(&self, wish: &LoadBalancerWish) -> Option<&'static str> {
+        let _ = wish;
+        None
     }
 
     /// What the cloud has for these; `None` if nothing at all is left or was ever made. Half-built counts as something. What

@@ -45,8 +45,8 @@ pub struct Finding {
 /// - `start_may_come_again`: [`start`](CloudProvider::start) succeeds any number of times, with the same [`Facts`], and writes
 ///   nothing.
 /// - `start_tells_why_it_fails`: refused credentials, refused permissions and a cloud that is down are errors of their own kinds.
-/// - `facts_only_lower_capabilities`: [`Facts::capabilities`] has no group that [`capabilities`](CloudProvider::capabilities)
-///   lacks.
+/// - `facts_only_lower_capabilities`: nothing in [`Facts::capabilities`] goes beyond
+///   [`capabilities`](CloudProvider::capabilities): no group, no kind, no limit.
 /// - `check_asks_the_cloud`: [`check`](CloudProvider::check) passes on a sound cloud and fails if credentials or rights are
 ///   refused.
 /// - `foreign_404_is_no_answer`: an answer 404 whose body is not the cloud's own (a proxy, a wrong endpoint) is an error in

@@ -6,7 +6,7 @@ use bowline_config::{ConfigFile, Environment, Problems};
 use bowline_core::ClusterName;
 use bowline_runtime::Metric;
 
-use crate::{Calls, CloudProvider};
+use crate::{Calls, Capabilities, CloudProvider};
 
 /// What a provider is made from.
 #[derive(Debug)]
@@ -59,6 +59,8 @@ pub struct Factory {
     pub template: &'static str,
     /// Where installations that are there already keep it; `None` puts it beside the manager's own files.
     pub place: Option<ConfigPlace>,
+    /// Capabilities where the configuration allows everything; they are on the reference page of the capabilities.
+    pub capabilities: fn() -> Capabilities,
     /// Metrics of this kind alone, as declared; they are on the reference page of the metrics.
     pub metrics: &'static [Metric],
     /// Reference pages of this kind, generated from its declarations.
@@ -84,7 +86,16 @@ impl Factory {
         template: &'static str,
         build: impl Fn(&BuildContext<'_>) -> Result<Arc<dyn CloudProvider>, Problems> + Send + Sync + 'static,
     ) -> Factory {
-        Factory { name, summary, template, place: None, metrics: &[], references: &[], build: Box::new(build) }
+        Factory {
+            name,
+            summary,
+            template,
+            place: None,
+            capabilities: Capabilities::default,
+            metrics: &[],
+            references: &[],
+            build: Box::new(build),
+        }
     }
 
     /// Path of this reference page in the repository.

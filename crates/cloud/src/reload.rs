@@ -257,6 +257,10 @@ impl LoadBalancers for Reloading {
         }
     }
 
+    fn kind(&self, wish: &LoadBalancerWish) -> Option<&'static str> {
+        self.current().load_balancers()?.kind(wish)
+    }
+
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
         match self.current().load_balancers() {
             Some(balancers) => balancers.observe(wishes).await,

@@ -202,8 +202,11 @@ impl Starter {
             return Err(Error::new(ErrorKind::InvalidConfig, "start", message));
         }
         let claimed = self.provider.capabilities();
-        if facts.capabilities.as_ref().is_some_and(|left| left.exceeds(claimed)) {
-            let message = "the cloud is said to do more than the provider's configuration claims";
+        if let Some(path) = facts.capabilities.as_ref().and_then(|left| left.beyond(claimed)) {
+            let message = format!(
+                "the provider reports a capability that goes beyond what its configuration allows: {path}. This is a bug of the \
+                 provider"
+            );
             return Err(Error::new(ErrorKind::Unexpected, "start", message));
         }
         Ok(facts)
@@ -315,6 +318,6 @@ mod tests {
         let higher = Facts { capabilities: Some(fake.capabilities.clone()), ..Facts::default() };
         fake.capabilities.routes = None;
         let error = layered(fake.knowing(higher), false).start().await.unwrap_err();
-        assert!(error.message().contains("more than the provider's configuration claims"), "{error}");
+        assert!(error.message().contains("goes beyond what its configuration allows: routes"), "{error}");
     }
 }

@@ -13,9 +13,10 @@ mod wishes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bowline_cloud::layers::capability::check_load_balancer;
+use bowline_cloud::layers::capability::{check_load_balancer, requested_kind};
 use bowline_cloud::{
-    Applied, CloudProvider, Error, ErrorKind, LoadBalancerCapabilities, LoadBalancers, Result as Answer,
+    Applied, CloudProvider, Error, ErrorKind, LoadBalancerCapabilities, LoadBalancerKind, LoadBalancers,
+    Result as Answer,
 };
 use bowline_core::{
     Address, AddressType, Instance, LoadBalancerState, LoadBalancerWish, NodeName, Plan, Step, TargetNode,
@@ -69,9 +70,15 @@ impl<'a> Balancing<'a> {
         self.scene
     }
 
-    pub(crate) fn caps(&self) -> Verdict<&LoadBalancerCapabilities> {
+    pub(crate) fn group(&self) -> Verdict<&LoadBalancerCapabilities> {
         let caps = self.provider.capabilities().load_balancers.as_ref();
         caps.map_or_else(|| broken("it has no capabilities for load balancers any more"), Ok)
+    }
+
+    /// Capabilities of the kind of load balancer that the case is about.
+    pub(crate) fn caps(&self) -> Verdict<&LoadBalancerKind> {
+        let kind = self.group()?.kind(self.scene.kind());
+        kind.map_or_else(|| broken(format!("it has no load balancers of kind {:?} any more", self.scene.kind())), Ok)
     }
 
     pub(crate) fn provider(&self) -> Verdict<&dyn LoadBalancers> {
@@ -112,7 +119,13 @@ impl<'a> Balancing<'a> {
 
     /// Whether the layers let this wish through.
     pub(crate) fn check(&self, wish: &LoadBalancerWish) -> Verdict<Answer<()>> {
-        Ok(check_load_balancer(&self.provider.info().name, wish, self.caps()?))
+        let name = &self.provider.info().name;
+        Ok(self.requested_kind(wish)?.and_then(|kind| check_load_balancer(name, wish, kind)))
+    }
+
+    /// The kind of load balancer that this Service requests.
+    pub(crate) fn requested_kind(&self, wish: &LoadBalancerWish) -> Verdict<Answer<&LoadBalancerKind>> {
+        Ok(requested_kind(&self.provider.info().name, self.provider()?, wish, self.group()?))
     }
 
     /// Looks at one.

@@ -2,111 +2,152 @@
 
 use std::fmt;
 
-use bowline_cloud::{Capabilities, InstanceCapabilities, LoadBalancerCapabilities, RouteCapabilities};
+use bowline_cloud::{
+    Capabilities, InstanceCapabilities, LoadBalancerCapabilities, LoadBalancerKind, RouteCapabilities,
+};
 use bowline_core::IpFamily;
 
 /// What a provider may have or not have as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Group {
-    /// Telling what machines there are.
+    /// Lookups of machines.
     Instances,
-    /// Balancing load.
+    /// Load balancers.
     LoadBalancers,
-    /// Leading pod ranges to machines.
+    /// Routes.
     Routes,
 }
 
-/// Something a provider may claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Capability {
-    /// It tells what machines there are.
-    Instances,
-    /// It looks up several at once.
-    BatchLookup,
-    /// It lists them all.
-    Listing,
-    /// It takes several calls at once.
-    Parallel,
-    /// It finds a machine by the node's name.
-    LookupByName,
-    /// It gives no ID twice.
-    UniqueIds,
-    /// It tells a stopped machine from a running one.
-    ShutdownState,
-    /// It tells zone and region.
-    Zones,
-    /// It has further labels for nodes.
-    AdditionalLabels,
-    /// It has annotations for nodes.
-    AdditionalAnnotations,
-    /// It leads pod ranges to machines by itself, and tells which.
-    PodRanges,
-    /// It can be told which pod range to lead to a machine.
-    AssignPodRanges,
-    /// It balances load.
-    LoadBalancers,
-    /// TCP ports.
-    Tcp,
-    /// UDP ports.
-    Udp,
-    /// SCTP ports.
-    Sctp,
-    /// Several protocols on one balancer.
-    MixedProtocols,
-    /// Who may connect can be limited.
-    SourceRanges,
-    /// Connections of one client can stay together.
-    SessionAffinity,
-    /// Only nodes with a pod of the Service get traffic.
-    LocalTrafficPolicy,
-    /// Backends can be told the client's address by the PROXY protocol.
-    ProxyProtocol,
-    /// The user may choose the address.
-    RequestedAddress,
-    /// A leaving node keeps its connections for a while.
-    Drain,
-    /// Several Services may share one address.
-    Shared,
-    /// Balancers that are reached from inside the cloud's network only.
-    Internal,
-    /// Silent connections can be closed after a chosen time.
-    IdleTimeout,
-    /// Path, port and interval of health checks can be chosen.
-    HealthCheckSettings,
-    /// A balancer that exists can become a Service's.
-    Adoption,
-    /// A balancer can be left behind without our mark.
-    Retention,
-    /// Services without node ports.
-    WithoutNodePorts,
-    /// IPv4 addresses.
-    Ipv4,
-    /// IPv6 addresses.
-    Ipv6,
-    /// Two families on one balancer.
-    DualStack,
-    /// A Service that wants two families gets its first one.
-    FirstFamily,
-    /// Balancers are marked with the UID of their Service.
-    UidMarks,
-    /// It looks at several balancers at once.
-    BatchObserve,
-    /// It says how many ports a balancer may have.
-    MaxPorts,
-    /// It says how many machines a balancer may have.
-    MaxTargets,
-    /// It leads pod ranges to machines as it is told.
-    Routes,
-    /// IPv4 pod ranges.
-    RouteIpv4,
-    /// IPv6 pod ranges.
-    RouteIpv6,
-    /// It says how many routes a cluster may have.
-    MaxRoutes,
-    /// It takes several calls about routes at once.
-    ParallelRoutes,
-    /// It writes several routes at once.
-    BatchRoutes,
+/// Declares the capabilities: the group, the struct that claims them, and for each its name and whether it is claimed.
+macro_rules! capabilities {
+    ($($group:ident in $claims:ident { $($name:ident: $text:literal = $is_claimed:expr;)+ })+) => {
+        /// Something a provider may claim.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Capability {
+            $($(#[doc = $text] $name,)+)+
+        }
+
+        impl Capability {
+            /// All of them.
+            pub const ALL: &[Capability] = &[$($(Capability::$name),+),+];
+
+            /// The group that it belongs to.
+            pub fn group(self) -> Group {
+                match self {
+                    $($(Capability::$name)|+ => Group::$group,)+
+                }
+            }
+
+            /// Whether it is claimed, by load balancers of this kind if it is about those.
+            pub(crate) fn is_claimed_with(self, capabilities: &Capabilities, kind: Option<&LoadBalancerKind>) -> bool {
+                let claims = Claims { capabilities, kind };
+                match self {
+                    $($(Capability::$name => {
+                        let is_claimed: fn(&$claims) -> bool = $is_claimed;
+                        AsClaims::<$claims>::claims(&claims).is_some_and(is_claimed)
+                    })+)+
+                }
+            }
+        }
+
+        impl fmt::Display for Capability {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $($(Capability::$name => $text,)+)+
+                })
+            }
+        }
+    };
+}
+
+capabilities! {
+    Instances in InstanceCapabilities {
+        Instances: "instances" = |_| true;
+        BatchLookup: "batch lookup" = |all| all.batch_lookup > 1;
+        Listing: "listing" = |all| all.list_page.is_some();
+        Parallel: "parallel calls" = |all| all.max_parallel > 1;
+        LookupByName: "lookup by name" = |all| all.lookup_by_name;
+        UniqueIds: "unique IDs" = |all| all.unique_ids;
+        ShutdownState: "shutdown state" = |all| all.shutdown_state;
+        Zones: "zones" = |all| all.zones;
+        AdditionalLabels: "additional labels" = |all| all.additional_labels;
+        AdditionalAnnotations: "additional annotations" = |all| all.additional_annotations;
+        PodRanges: "pod ranges" = |all| all.pod_ranges;
+        AssignPodRanges: "assignment of pod ranges" = |all| all.assign_pod_ranges;
+    }
+    LoadBalancers in LoadBalancerCapabilities {
+        LoadBalancers: "load balancers" = |_| true;
+        UidMarks: "marks with the UID" = |all| all.marks_uid;
+        BatchObserve: "batch observation" = |all| all.batch_observe > 1;
+        Kinds: "several kinds of load balancers" = |all| all.kinds.len() > 1;
+    }
+    LoadBalancers in LoadBalancerKind {
+        Tcp: "TCP" = |kind| kind.tcp;
+        Udp: "UDP" = |kind| kind.udp;
+        Sctp: "SCTP" = |kind| kind.sctp;
+        MixedProtocols: "mixed protocols" = |kind| kind.mixed_protocols;
+        SourceRanges: "source ranges" = |kind| kind.source_ranges;
+        SessionAffinity: "session affinity" = |kind| kind.session_affinity;
+        LocalTrafficPolicy: "local traffic policy" = |kind| kind.local_traffic_policy;
+        ProxyProtocol: "PROXY protocol" = |kind| kind.proxy_protocol;
+        RequestedAddress: "requested address" = |kind| kind.requested_address;
+        Drain: "draining" = |kind| kind.drain;
+        Shared: "sharing" = |kind| kind.shared;
+        Internal: "internal balancers" = |kind| kind.internal;
+        IdleTimeout: "idle timeout" = |kind| kind.idle_timeout;
+        HealthCheckSettings: "health check settings" = |kind| kind.health_check_settings;
+        Adoption: "adoption" = |kind| kind.adoption;
+        Retention: "retention" = |kind| kind.retention;
+        WithoutNodePorts: "balancing without node ports" = |kind| kind.without_node_ports;
+        Ipv4: "IPv4" = |kind| kind.ip_families.contains(&IpFamily::IPv4);
+        Ipv6: "IPv6" = |kind| kind.ip_families.contains(&IpFamily::IPv6);
+        DualStack: "dual stack" = |kind| kind.dual_stack;
+        FirstFamily: "first of two families" = |kind| kind.serves_first_family();
+        MaxPorts: "limit of ports" = |kind| kind.max_ports.is_some();
+        MaxTargets: "limit of targets" = |kind| kind.max_targets.is_some();
+    }
+    Routes in RouteCapabilities {
+        Routes: "routes" = |_| true;
+        RouteIpv4: "IPv4 routes" = |all| all.ip_families.contains(&IpFamily::IPv4);
+        RouteIpv6: "IPv6 routes" = |all| all.ip_families.contains(&IpFamily::IPv6);
+        MaxRoutes: "limit of routes" = |all| all.max_routes.is_some();
+        ParallelRoutes: "parallel calls about routes" = |all| all.max_parallel > 1;
+        BatchRoutes: "batches of routes" = |all| all.batch > 1;
+    }
+}
+
+/// What a provider claims, with the kind of load balancer that a case is about.
+struct Claims<'a> {
+    capabilities: &'a Capabilities,
+    kind: Option<&'a LoadBalancerKind>,
+}
+
+trait AsClaims<T> {
+    fn claims(&self) -> Option<&T>;
+}
+
+impl AsClaims<InstanceCapabilities> for Claims<'_> {
+    fn claims(&self) -> Option<&InstanceCapabilities> {
+        self.capabilities.instances.as_ref()
+    }
+}
+
+impl AsClaims<LoadBalancerCapabilities> for Claims<'_> {
+    fn claims(&self) -> Option<&LoadBalancerCapabilities> {
+        self.capabilities.load_balancers.as_ref()
+    }
+}
+
+impl AsClaims<LoadBalancerKind> for Claims<'_> {
+    fn claims(&self) -> Option<&LoadBalancerKind> {
+        self.kind
+    }
+}
+
+impl AsClaims<RouteCapabilities> for Claims<'_> {
+    fn claims(&self) -> Option<&RouteCapabilities> {
+        self.capabilities.routes.as_ref()
+    }
 }
 
 /// What a case asks of a provider before it runs.
@@ -119,134 +160,17 @@ pub enum Need {
 }
 
 impl Capability {
-    /// All of them.
-    pub const ALL: [Capability; 44] = [
-        Capability::Instances,
-        Capability::BatchLookup,
-        Capability::Listing,
-        Capability::Parallel,
-        Capability::LookupByName,
-        Capability::UniqueIds,
-        Capability::ShutdownState,
-        Capability::Zones,
-        Capability::AdditionalLabels,
-        Capability::AdditionalAnnotations,
-        Capability::PodRanges,
-        Capability::AssignPodRanges,
-        Capability::LoadBalancers,
-        Capability::Tcp,
-        Capability::Udp,
-        Capability::Sctp,
-        Capability::MixedProtocols,
-        Capability::SourceRanges,
-        Capability::SessionAffinity,
-        Capability::LocalTrafficPolicy,
-        Capability::ProxyProtocol,
-        Capability::RequestedAddress,
-        Capability::Drain,
-        Capability::Shared,
-        Capability::Internal,
-        Capability::IdleTimeout,
-        Capability::HealthCheckSettings,
-        Capability::Adoption,
-        Capability::Retention,
-        Capability::WithoutNodePorts,
-        Capability::Ipv4,
-        Capability::Ipv6,
-        Capability::DualStack,
-        Capability::FirstFamily,
-        Capability::UidMarks,
-        Capability::BatchObserve,
-        Capability::MaxPorts,
-        Capability::MaxTargets,
-        Capability::Routes,
-        Capability::RouteIpv4,
-        Capability::RouteIpv6,
-        Capability::MaxRoutes,
-        Capability::ParallelRoutes,
-        Capability::BatchRoutes,
-    ];
-
-    /// What it belongs to.
-    pub fn group(self) -> Group {
-        match self {
-            before if before < Capability::LoadBalancers => Group::Instances,
-            before if before < Capability::Routes => Group::LoadBalancers,
-            _ => Group::Routes,
-        }
-    }
-
-    /// Whether it is claimed.
+    /// Whether it is claimed, by any kind of load balancer if it is about those.
     pub fn is_claimed(self, capabilities: &Capabilities) -> bool {
-        let machines = capabilities.instances.as_ref().and_then(|numbers| self.of_machines(numbers));
-        let balancers = capabilities.load_balancers.as_ref().and_then(|numbers| self.of_balancers(numbers));
-        let routes = capabilities.routes.as_ref().and_then(|numbers| self.of_routes(numbers));
-        machines.or(balancers).or(routes).unwrap_or(false)
+        kinds(capabilities).into_iter().any(|kind| self.is_claimed_with(capabilities, kind))
     }
+}
 
-    /// Whether it is in there; `None` if it belongs to another group.
-    fn of_machines(self, instances: &InstanceCapabilities) -> Option<bool> {
-        Some(match self {
-            Capability::Instances => true,
-            Capability::BatchLookup => instances.batch_lookup > 1,
-            Capability::Listing => instances.list_page.is_some(),
-            Capability::Parallel => instances.max_parallel > 1,
-            Capability::LookupByName => instances.lookup_by_name,
-            Capability::UniqueIds => instances.unique_ids,
-            Capability::ShutdownState => instances.shutdown_state,
-            Capability::Zones => instances.zones,
-            Capability::AdditionalLabels => instances.additional_labels,
-            Capability::AdditionalAnnotations => instances.additional_annotations,
-            Capability::PodRanges => instances.pod_ranges,
-            Capability::AssignPodRanges => instances.assign_pod_ranges,
-            _ => return None,
-        })
-    }
-
-    /// Whether it is in there; `None` if it belongs to another group.
-    fn of_balancers(self, balancers: &LoadBalancerCapabilities) -> Option<bool> {
-        Some(match self {
-            Capability::LoadBalancers => true,
-            Capability::Tcp => balancers.tcp,
-            Capability::Udp => balancers.udp,
-            Capability::Sctp => balancers.sctp,
-            Capability::MixedProtocols => balancers.mixed_protocols,
-            Capability::SourceRanges => balancers.source_ranges,
-            Capability::SessionAffinity => balancers.session_affinity,
-            Capability::LocalTrafficPolicy => balancers.local_traffic_policy,
-            Capability::ProxyProtocol => balancers.proxy_protocol,
-            Capability::RequestedAddress => balancers.requested_address,
-            Capability::Drain => balancers.drain,
-            Capability::Shared => balancers.shared,
-            Capability::Internal => balancers.internal,
-            Capability::IdleTimeout => balancers.idle_timeout,
-            Capability::HealthCheckSettings => balancers.health_check_settings,
-            Capability::Adoption => balancers.adoption,
-            Capability::Retention => balancers.retention,
-            Capability::WithoutNodePorts => balancers.without_node_ports,
-            Capability::Ipv4 => balancers.ip_families.contains(&IpFamily::IPv4),
-            Capability::Ipv6 => balancers.ip_families.contains(&IpFamily::IPv6),
-            Capability::DualStack => balancers.dual_stack,
-            Capability::FirstFamily => balancers.serves_first_family(),
-            Capability::UidMarks => balancers.marks_uid,
-            Capability::BatchObserve => balancers.batch_observe > 1,
-            Capability::MaxPorts => balancers.max_ports.is_some(),
-            Capability::MaxTargets => balancers.max_targets.is_some(),
-            _ => return None,
-        })
-    }
-
-    /// Whether it is in there; `None` if it belongs to another group.
-    fn of_routes(self, routes: &RouteCapabilities) -> Option<bool> {
-        Some(match self {
-            Capability::Routes => true,
-            Capability::RouteIpv4 => routes.ip_families.contains(&IpFamily::IPv4),
-            Capability::RouteIpv6 => routes.ip_families.contains(&IpFamily::IPv6),
-            Capability::MaxRoutes => routes.max_routes.is_some(),
-            Capability::ParallelRoutes => routes.max_parallel > 1,
-            Capability::BatchRoutes => routes.batch > 1,
-            _ => return None,
-        })
+/// The kinds of load balancers; one that is none without load balancers.
+fn kinds(capabilities: &Capabilities) -> Vec<Option<&LoadBalancerKind>> {
+    match &capabilities.load_balancers {
+        Some(balancers) if !balancers.kinds.is_empty() => balancers.kinds.iter().map(Some).collect(),
+        _ => vec![None],
     }
 }
 
@@ -265,13 +189,32 @@ impl Group {
 }
 
 impl Need {
-    /// Whether a case that needs this runs.
-    pub fn is_met(self, capabilities: &Capabilities) -> bool {
+    /// Whether a case that needs this runs with load balancers of this kind.
+    fn is_met(self, capabilities: &Capabilities, kind: Option<&LoadBalancerKind>) -> bool {
         match self {
-            Need::Has(capability) => capability.is_claimed(capabilities),
+            Need::Has(capability) => capability.is_claimed_with(capabilities, kind),
             Need::Lacks(capability) => {
-                capability.group().is_claimed(capabilities) && !capability.is_claimed(capabilities)
+                capability.group().is_claimed(capabilities) && !capability.is_claimed_with(capabilities, kind)
             }
+        }
+    }
+
+    /// The kinds of load balancers that meet all these needs; or, if none does, the first need that the first does not meet.
+    pub(crate) fn kinds_that_meet<'a>(
+        needs: &[Need],
+        capabilities: &'a Capabilities,
+    ) -> Result<Vec<Option<&'a LoadBalancerKind>>, Need> {
+        let unmet =
+            |kind: Option<&LoadBalancerKind>| needs.iter().copied().find(|need| !need.is_met(capabilities, kind));
+        let mut kinds = kinds(capabilities);
+        let first = kinds.first().copied().flatten();
+        if !needs.iter().any(|need| need.group() == Group::LoadBalancers) {
+            kinds.truncate(1);
+        }
+        kinds.retain(|kind| unmet(*kind).is_none());
+        match unmet(first) {
+            Some(need) if kinds.is_empty() => Err(need),
+            _ => Ok(kinds),
         }
     }
 
@@ -280,57 +223,6 @@ impl Need {
         match self {
             Need::Has(capability) | Need::Lacks(capability) => capability.group(),
         }
-    }
-}
-
-impl fmt::Display for Capability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Capability::Instances => "instances",
-            Capability::BatchLookup => "batch lookup",
-            Capability::Listing => "listing",
-            Capability::Parallel => "parallel calls",
-            Capability::LookupByName => "lookup by name",
-            Capability::UniqueIds => "unique IDs",
-            Capability::ShutdownState => "shutdown state",
-            Capability::Zones => "zones",
-            Capability::AdditionalLabels => "additional labels",
-            Capability::AdditionalAnnotations => "additional annotations",
-            Capability::PodRanges => "pod ranges",
-            Capability::AssignPodRanges => "assignment of pod ranges",
-            Capability::LoadBalancers => "load balancers",
-            Capability::Tcp => "TCP",
-            Capability::Udp => "UDP",
-            Capability::Sctp => "SCTP",
-            Capability::MixedProtocols => "mixed protocols",
-            Capability::SourceRanges => "source ranges",
-            Capability::SessionAffinity => "session affinity",
-            Capability::LocalTrafficPolicy => "local traffic policy",
-            Capability::ProxyProtocol => "PROXY protocol",
-            Capability::RequestedAddress => "requested address",
-            Capability::Drain => "draining",
-            Capability::Shared => "sharing",
-            Capability::Internal => "internal balancers",
-            Capability::IdleTimeout => "idle timeout",
-            Capability::HealthCheckSettings => "health check settings",
-            Capability::Adoption => "adoption",
-            Capability::Retention => "retention",
-            Capability::WithoutNodePorts => "balancing without node ports",
-            Capability::Ipv4 => "IPv4",
-            Capability::Ipv6 => "IPv6",
-            Capability::DualStack => "dual stack",
-            Capability::FirstFamily => "first of two families",
-            Capability::UidMarks => "marks with the UID",
-            Capability::BatchObserve => "batch observation",
-            Capability::MaxPorts => "limit of ports",
-            Capability::MaxTargets => "limit of targets",
-            Capability::Routes => "routes",
-            Capability::RouteIpv4 => "IPv4 routes",
-            Capability::RouteIpv6 => "IPv6 routes",
-            Capability::MaxRoutes => "limit of routes",
-            Capability::ParallelRoutes => "parallel calls about routes",
-            Capability::BatchRoutes => "batches of routes",
-        })
     }
 }
 

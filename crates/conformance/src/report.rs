@@ -92,7 +92,7 @@ impl Report {
     }
 
     fn unproven(&self) -> impl Iterator<Item = Complaint> {
-        let claimed = Capability::ALL.into_iter().filter(|capability| capability.is_claimed(&self.capabilities));
+        let claimed = Capability::ALL.iter().copied().filter(|capability| capability.is_claimed(&self.capabilities));
         claimed.filter(|capability| !self.is_proven(*capability)).map(Complaint::Unproven)
     }
 

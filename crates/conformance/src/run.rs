@@ -3,9 +3,11 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 
+use bowline_cloud::Capabilities;
 use futures::FutureExt;
 
 use crate::bench::Bench;
+use crate::capability::Need;
 use crate::cases::{Case, cases};
 use crate::report::{Outcome, Report};
 use crate::scene::{Scene, Stop};
@@ -19,11 +21,7 @@ where
     let first = bench().await.provider();
     let mut outcomes = Vec::with_capacity(cases().len());
     for case in cases() {
-        let outcome = match case.unmet(first.capabilities()) {
-            Some(need) => Outcome::Skipped(need),
-            None => run_case(case, Scene::new(bench().await)).await,
-        };
-        outcomes.push((case.name, outcome));
+        outcomes.push((case.name, run_kinds(case, first.capabilities(), &bench).await));
     }
     Report::new(first.info().name.clone(), first.capabilities().clone(), outcomes)
 }
@@ -35,11 +33,37 @@ where
     B: Future<Output = Box<dyn Bench>>,
 {
     let case = cases().iter().find(|known| known.name == case)?;
-    let scene = Scene::new(bench().await);
-    Some(match case.unmet(scene.provider().capabilities()) {
-        Some(need) => Outcome::Skipped(need),
-        None => run_case(case, scene).await,
-    })
+    let first = bench().await.provider();
+    Some(run_kinds(case, first.capabilities(), &bench).await)
+}
+
+/// Runs a case about load balancers once for each kind that meets its needs, up to the first that does not pass; any other case
+/// once.
+async fn run_kinds<F, B>(case: &Case, capabilities: &Capabilities, bench: &F) -> Outcome
+where
+    F: Fn() -> B,
+    B: Future<Output = Box<dyn Bench>>,
+{
+    let kinds = match Need::kinds_that_meet(case.needs, capabilities) {
+        Ok(kinds) => kinds,
+        Err(need) => return Outcome::Skipped(need),
+    };
+    for kind in kinds {
+        let kind = kind.map(|kind| kind.name);
+        match run_case(case, Scene::new(bench().await, kind)).await {
+            Outcome::Passed => {}
+            Outcome::Failed(why) => return Outcome::Failed(with_kind(kind, why)),
+            outcome => return outcome,
+        }
+    }
+    Outcome::Passed
+}
+
+fn with_kind(kind: Option<&str>, why: String) -> String {
+    match kind {
+        Some(kind) if !kind.is_empty() => format!("{why} (load balancers of kind {kind})"),
+        _ => why,
+    }
 }
 
 async fn run_case(case: &Case, scene: Scene) -> Outcome {

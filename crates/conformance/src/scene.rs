@@ -25,6 +25,7 @@ pub enum Stop {
 pub struct Scene {
     bench: Box<dyn Bench>,
     provider: Arc<dyn CloudProvider>,
+    kind: Option<&'static str>,
 }
 
 /// The provider breaks the rule, because of this.
@@ -53,9 +54,14 @@ pub(crate) fn of(instance: &Instance) -> InstanceRef {
 }
 
 impl Scene {
-    pub(crate) fn new(bench: Box<dyn Bench>) -> Scene {
+    pub(crate) fn new(bench: Box<dyn Bench>, kind: Option<&'static str>) -> Scene {
         let provider = bench.provider();
-        Scene { bench, provider }
+        Scene { bench, provider, kind }
+    }
+
+    /// Kind of load balancer that the case is about; `None` is the first.
+    pub(crate) fn kind(&self) -> Option<&'static str> {
+        self.kind
     }
 
     pub(crate) fn provider(&self) -> &dyn CloudProvider {

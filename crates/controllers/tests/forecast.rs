@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{
     Applied, Capabilities, CloudProvider, Clouds, Error, ErrorKind, InstanceCapabilities, Instances,
-    LoadBalancerCapabilities, LoadBalancers, OneByOne, ProviderInfo, Result, Seen,
+    LoadBalancerCapabilities, LoadBalancerKind, LoadBalancers, OneByOne, ProviderInfo, Result, Seen,
 };
 use bowline_controllers::forecast::{Forecast, Item, RemarkKind, Snapshot, forecast};
 use bowline_controllers::manager::ManagerOptions;
@@ -51,11 +51,8 @@ struct Provider {
 impl Provider {
     fn new(harbour: Harbour) -> Provider {
         let info = ProviderInfo { name: "harbour".to_owned(), id_prefixes: vec!["harbour".to_owned()] };
-        let balancers = LoadBalancerCapabilities {
-            tcp: true,
-            ip_families: vec![IpFamily::IPv4],
-            ..LoadBalancerCapabilities::default()
-        };
+        let kind = LoadBalancerKind { tcp: true, ip_families: vec![IpFamily::IPv4], ..LoadBalancerKind::default() };
+        let balancers = LoadBalancerCapabilities { marks_uid: false, ..LoadBalancerCapabilities::of(kind) };
         let capabilities = Capabilities {
             instances: Some(InstanceCapabilities { lookup_by_name: true, ..InstanceCapabilities::default() }),
             load_balancers: (!harbour.without_balancers).then_some(balancers),

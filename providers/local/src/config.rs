@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bowline_cloud::{LoadBalancerCapabilities, RouteCapabilities};
+use bowline_cloud::{LoadBalancerCapabilities, LoadBalancerKind, RouteCapabilities};
 use bowline_config::table::{Format, Key, Section, Table, Unknown, keys};
 use bowline_config::{ConfigFile, Environment, Problems, Secret};
 use bowline_core::IpFamily;
@@ -126,9 +126,19 @@ fn family_mistake(section: &'static str, key: Key, families: &[IpFamily]) -> Opt
 }
 
 impl LoadBalancerConfig {
-    /// What this leaves of what the cloud can do; `None` if nothing.
+    /// Capabilities that this leaves; `None` if load balancers are disabled.
     pub(crate) fn capabilities(&self) -> Option<LoadBalancerCapabilities> {
-        self.enabled.then(|| LoadBalancerCapabilities {
+        let external = self.external();
+        let internal = self.internal.then(|| external.to_internal());
+        let kinds = [external].into_iter().chain(internal).collect();
+        let batch_observe = self.batch_observe.max(1);
+        self.enabled.then_some(LoadBalancerCapabilities { marks_uid: true, batch_observe, kinds })
+    }
+
+    fn external(&self) -> LoadBalancerKind {
+        LoadBalancerKind {
+            name: "external",
+            requested_by: &[],
             tcp: self.tcp,
             udp: self.udp,
             sctp: false,
@@ -140,21 +150,19 @@ impl LoadBalancerConfig {
             requested_address: self.requested_address,
             drain: self.drain,
             shared: self.shared,
-            internal: self.internal,
+            internal: false,
             idle_timeout: self.idle_timeout,
             health_check_settings: self.health_check_settings,
             adoption: self.adoption,
             retention: self.retention,
-            // The balancers of this cloud connect to their targets, and without a node port there is nothing to connect to.
+            // Load balancers of this cloud connect to their targets; without a node port there is nothing to connect to.
             without_node_ports: false,
             ip_families: self.ip_families.clone(),
             dual_stack: self.dual_stack && self.ip_families.len() > 1,
             first_family: false,
-            marks_uid: true,
-            batch_observe: self.batch_observe.max(1),
             max_ports: self.max_ports,
             max_targets: self.max_targets,
-        })
+        }
     }
 
     /// The keys whose values make no sense, and what would be right.
@@ -357,8 +365,12 @@ mod tests {
         assert_eq!(read("loadBalancers: {enabled: false}").unwrap().load_balancers.capabilities(), None);
         let limits = "loadBalancers:\n  maxPorts: 3\n  maxTargets: 4\n  batchObserve: 5\n  ipFamilies: [IPv6]\n";
         let left = read(limits).unwrap().load_balancers.capabilities().unwrap();
-        assert_eq!((left.max_ports, left.max_targets, left.batch_observe), (Some(3), Some(4), 5));
-        assert_eq!((left.ip_families.as_slice(), left.dual_stack), (&[IpFamily::IPv6][..], false));
+        assert_eq!(left.batch_observe, 5);
+        assert_eq!(left.kinds.iter().map(|kind| kind.name).collect::<Vec<_>>(), ["external", "internal"]);
+        for kind in left.kinds {
+            assert_eq!((kind.max_ports, kind.max_targets), (Some(3), Some(4)));
+            assert_eq!((kind.ip_families.as_slice(), kind.dual_stack), (&[IpFamily::IPv6][..], false));
+        }
     }
 
     #[test]

@@ -161,7 +161,8 @@ pub fn factory() -> Factory {
         // The endpoint was checked when the configuration was read; the default one is right.
         Ok(provider.map_err(|error| Problem::flag("cloud-config", error.to_string()))?.of_cluster(context))
     };
-    Factory { references: REFERENCES, ..Factory::new(NAME, SUMMARY, Config::TEMPLATE, build) }
+    let capabilities = || capabilities(&Config { pod_ranges: true, ..Config::default() });
+    Factory { capabilities, references: REFERENCES, ..Factory::new(NAME, SUMMARY, Config::TEMPLATE, build) }
 }
 
 /// The kind `local`, for a cloud in this process.

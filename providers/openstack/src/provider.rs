@@ -6,8 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bowline_cloud::{
     Absence, BuildContext, Calls, Capabilities, CloudProvider, ConfigPlace, Factory, Facts, Finding,
-    InstanceCapabilities, Instances, LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Quota, Reference, Result,
-    RouteCapabilities, Routes, SyncMetrics,
+    InstanceCapabilities, Instances, LoadBalancerCapabilities, LoadBalancerKind, LoadBalancers, ProviderInfo, Quota,
+    Reference, Result, RouteCapabilities, Routes, SyncMetrics,
 };
 use bowline_config::{Problem, Problems};
 use bowline_core::{IpFamily, ProviderId};
@@ -59,6 +59,7 @@ pub fn factory() -> Factory {
     };
     Factory {
         place: Some(PLACE),
+        capabilities: all_capabilities,
         metrics: METRICS,
         references: REFERENCES,
         ..Factory::new(NAME, "OpenStack, with Octavia", TEMPLATE, build)
@@ -99,7 +100,7 @@ impl OpenStack {
         let info = ProviderInfo { name: NAME.to_owned(), id_prefixes: vec![NAME.to_owned()] };
         let capabilities = Capabilities {
             instances: Some(instance_capabilities(config.regional)),
-            load_balancers: config.load_balancer.enabled.then(load_balancer_capabilities),
+            load_balancers: config.load_balancer.enabled.then(|| load_balancer_capabilities(&config)),
             routes: config.router_id.as_ref().map(|_| route_capabilities()),
         };
         let session = Session::new(http, calls, &config.global, &user_agent(user_agents), metrics.clone());
@@ -145,8 +146,29 @@ fn instance_capabilities(regional: bool) -> InstanceCapabilities {
     }
 }
 
-fn load_balancer_capabilities() -> LoadBalancerCapabilities {
-    LoadBalancerCapabilities {
+fn all_capabilities() -> Capabilities {
+    Capabilities {
+        instances: Some(instance_capabilities(false)),
+        load_balancers: Some(load_balancer_capabilities(&Config::default())),
+        routes: Some(route_capabilities()),
+    }
+}
+
+/// Load balancers with a floating IP and those without are two kinds. Octavia's names tell the Service, not its UID.
+fn load_balancer_capabilities(config: &Config) -> LoadBalancerCapabilities {
+    let external = external_load_balancers();
+    let internal = external.to_internal();
+    let kinds = match config.load_balancer.internal {
+        true => vec![LoadBalancerKind { requested_by: &[], ..internal }],
+        false => vec![external, internal],
+    };
+    LoadBalancerCapabilities { marks_uid: false, batch_observe: 100, kinds }
+}
+
+fn external_load_balancers() -> LoadBalancerKind {
+    LoadBalancerKind {
+        name: "external",
+        requested_by: &[],
         tcp: true,
         udp: true,
         sctp: true,
@@ -158,7 +180,7 @@ fn load_balancer_capabilities() -> LoadBalancerCapabilities {
         requested_address: true,
         drain: false,
         shared: false,
-        internal: true,
+        internal: false,
         idle_timeout: true,
         health_check_settings: true,
         adoption: true,
@@ -167,8 +189,6 @@ fn load_balancer_capabilities() -> LoadBalancerCapabilities {
         ip_families: vec![IpFamily::IPv4, IpFamily::IPv6],
         dual_stack: false,
         first_family: true,
-        marks_uid: false,
-        batch_observe: 100,
         max_ports: None,
         max_targets: None,
     }

@@ -11,20 +11,40 @@ use bowline_core::annotations::{
 };
 use bowline_core::{IpFamily, LoadBalancerSpec, LoadBalancerWish, Protocol, RouteSpec, SessionAffinity, TrafficPolicy};
 
-use crate::{Error, ErrorKind, LoadBalancerCapabilities, Result, RouteCapabilities};
+use crate::{Error, ErrorKind, LoadBalancerCapabilities, LoadBalancerKind, LoadBalancers, Result, RouteCapabilities};
 
-/// Whether `provider` can do all that is wished; else an error of the kind `Unsupported` that names each field and each
-/// annotation. To remove a balancer is always possible; to leave it behind without our mark is not.
-pub fn check_load_balancer(provider: &str, wish: &LoadBalancerWish, caps: &LoadBalancerCapabilities) -> Result<()> {
+/// The kind of load balancer that a Service requests; an error if the cloud does not have it.
+pub fn requested_kind<'a>(
+    provider: &str,
+    balancers: &dyn LoadBalancers,
+    wish: &LoadBalancerWish,
+    caps: &'a LoadBalancerCapabilities,
+) -> Result<&'a LoadBalancerKind> {
+    let name = balancers.kind(wish);
+    caps.kind(name).ok_or_else(|| {
+        let names: Vec<_> = caps.kinds.iter().map(|kind| kind.name).collect();
+        let message =
+            format!("{provider} has no load balancers of kind {}, only {}", name.unwrap_or_default(), names.join(", "));
+        unsupported(wish, message)
+    })
+}
+
+/// Checks that load balancers of this kind can do all that the Service asks for; otherwise an error of kind `Unsupported` names
+/// each field and each annotation. Removing a load balancer is always possible; leaving it behind without a mark is not.
+pub fn check_load_balancer(provider: &str, wish: &LoadBalancerWish, caps: &LoadBalancerKind) -> Result<()> {
     let mut refused = wish.spec.as_deref().map(|spec| balancer(spec, &wish.settings, caps)).unwrap_or_default();
     let retained = wish.settings.policy == DeletionPolicy::Retain && !caps.retention;
     refuse(&mut refused, retained, || format!("{POLICY}: retain"));
     if refused.is_empty() {
         return Ok(());
     }
+    let kind = if caps.name.is_empty() { String::new() } else { format!(" with {} load balancers", caps.name) };
+    Err(unsupported(wish, format!("{provider} cannot do this{kind}: {}", refused.join("; "))))
+}
+
+fn unsupported(wish: &LoadBalancerWish, message: String) -> Error {
     let service = format!("{}/{}", wish.key.namespace, wish.key.service);
-    let message = format!("{provider} cannot do this: {}", refused.join("; "));
-    Err(Error::new(ErrorKind::Unsupported, "plan load balancer", message).context("service", service))
+    Error::new(ErrorKind::Unsupported, "plan load balancer", message).context("service", service)
 }
 
 /// Whether `provider` can lead traffic to this range.
@@ -38,12 +58,12 @@ pub fn check_route(provider: &str, route: &RouteSpec, caps: &RouteCapabilities) 
 }
 
 /// All that makes up a balancer.
-fn balancer(spec: &LoadBalancerSpec, wished: &LoadBalancerSettings, caps: &LoadBalancerCapabilities) -> Vec<String> {
+fn balancer(spec: &LoadBalancerSpec, wished: &LoadBalancerSettings, caps: &LoadBalancerKind) -> Vec<String> {
     let families = families(&spec.ip_families, caps);
     [ports(spec, caps), families, limits(spec, caps), fields(spec, wished, caps), settings(wished, caps)].concat()
 }
 
-fn ports(spec: &LoadBalancerSpec, caps: &LoadBalancerCapabilities) -> Vec<String> {
+fn ports(spec: &LoadBalancerSpec, caps: &LoadBalancerKind) -> Vec<String> {
     let protocols: BTreeSet<Protocol> = spec.ports.iter().map(|port| port.protocol).collect();
     let mut refused = Vec::new();
     for protocol in &protocols {
@@ -61,7 +81,7 @@ fn ports(spec: &LoadBalancerSpec, caps: &LoadBalancerCapabilities) -> Vec<String
     refused
 }
 
-fn families(wanted: &[IpFamily], caps: &LoadBalancerCapabilities) -> Vec<String> {
+fn families(wanted: &[IpFamily], caps: &LoadBalancerKind) -> Vec<String> {
     let mut refused = Vec::new();
     let served = if caps.serves_first_family() { 1 } else { wanted.len() };
     for family in wanted.iter().take(served) {
@@ -72,7 +92,7 @@ fn families(wanted: &[IpFamily], caps: &LoadBalancerCapabilities) -> Vec<String>
     refused
 }
 
-fn limits(spec: &LoadBalancerSpec, caps: &LoadBalancerCapabilities) -> Vec<String> {
+fn limits(spec: &LoadBalancerSpec, caps: &LoadBalancerKind) -> Vec<String> {
     let mut refused = Vec::new();
     let counts = [("spec.ports", spec.ports.len(), caps.max_ports), ("nodes", spec.targets.len(), caps.max_targets)];
     for (field, count, most) in counts {
@@ -83,7 +103,7 @@ fn limits(spec: &LoadBalancerSpec, caps: &LoadBalancerCapabilities) -> Vec<Strin
     refused
 }
 
-fn fields(spec: &LoadBalancerSpec, settings: &LoadBalancerSettings, caps: &LoadBalancerCapabilities) -> Vec<String> {
+fn fields(spec: &LoadBalancerSpec, settings: &LoadBalancerSettings, caps: &LoadBalancerKind) -> Vec<String> {
     let mut refused = Vec::new();
     let ranges = !spec.source_ranges.is_empty() && !caps.source_ranges;
     let is_annotated = settings.source_ranges.as_ref() == Some(&spec.source_ranges);
@@ -100,7 +120,7 @@ fn fields(spec: &LoadBalancerSpec, settings: &LoadBalancerSettings, caps: &LoadB
 }
 
 /// The annotations that a balancer is made by.
-fn settings(settings: &LoadBalancerSettings, caps: &LoadBalancerCapabilities) -> Vec<String> {
+fn settings(settings: &LoadBalancerSettings, caps: &LoadBalancerKind) -> Vec<String> {
     let checks = caps.health_check_settings;
     let wishes = [
         (INTERNAL.key, settings.internal, caps.internal),
@@ -132,8 +152,8 @@ mod tests {
     use super::*;
 
     /// Enough for a plain balancer.
-    fn plain() -> LoadBalancerCapabilities {
-        LoadBalancerCapabilities { tcp: true, ip_families: vec![IpFamily::IPv4], ..Default::default() }
+    fn plain() -> LoadBalancerKind {
+        LoadBalancerKind { tcp: true, ip_families: vec![IpFamily::IPv4], ..Default::default() }
     }
 
     fn with(wish: LoadBalancerWish, annotated: &[(&str, &str)]) -> LoadBalancerWish {
@@ -141,7 +161,7 @@ mod tests {
         LoadBalancerWish { settings: Arc::new(annotations::read(&annotated).unwrap()), ..wish }
     }
 
-    fn refused(wish: &LoadBalancerWish, caps: &LoadBalancerCapabilities) -> Option<String> {
+    fn refused(wish: &LoadBalancerWish, caps: &LoadBalancerKind) -> Option<String> {
         let error = check_load_balancer("c", wish, caps).err()?;
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         Some(error.to_string())
@@ -151,7 +171,7 @@ mod tests {
         Some(format!("plan load balancer: c cannot do this: {what} (service=default/web)"))
     }
 
-    type Grant = fn(&mut LoadBalancerCapabilities);
+    type Grant = fn(&mut LoadBalancerKind);
 
     #[test]
     fn an_annotation_is_refused_by_its_name_unless_the_cloud_can_do_it() {
@@ -197,7 +217,7 @@ mod tests {
         assert_eq!(refused(&over, &plain()), None);
         let wish = with(over, &[(INTERNAL.key, "true"), (POLICY.key, "retain")]);
         assert_eq!(refused(&wish, &plain()), said("bowline.dev/policy: retain"));
-        assert_eq!(refused(&wish, &LoadBalancerCapabilities { retention: true, ..plain() }), None);
+        assert_eq!(refused(&wish, &LoadBalancerKind { retention: true, ..plain() }), None);
     }
 
     #[test]
@@ -219,6 +239,6 @@ mod tests {
         assert_eq!(refused(&wished(&field), &plain()), said("spec.loadBalancerSourceRanges"));
         let everybody = annotated(service("default/web"), &[(SOURCE_RANGES.key, "0.0.0.0/0")]);
         assert_eq!(refused(&wished(&everybody), &plain()), None);
-        assert_eq!(refused(&wished(&field), &LoadBalancerCapabilities { source_ranges: true, ..plain() }), None);
+        assert_eq!(refused(&wished(&field), &LoadBalancerKind { source_ranges: true, ..plain() }), None);
     }
 }

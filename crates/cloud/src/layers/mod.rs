@@ -284,15 +284,17 @@ impl Layered {
 
     /// Whether the cloud can do all that is wished, as far as that can be said without asking it.
     pub fn check_load_balancer(&self, wish: &LoadBalancerWish) -> Result<()> {
-        let (_, capabilities) = self.load_balancers(Operation::PlanLoadBalancer)?;
-        capability::check_load_balancer(&self.info().name, wish, capabilities)
+        let (balancers, capabilities) = self.load_balancers(Operation::PlanLoadBalancer)?;
+        let provider = &self.info().name;
+        let kind = capability::requested_kind(provider, balancers, wish, capabilities)?;
+        capability::check_load_balancer(provider, wish, kind)
     }
 
     /// How to get from `state` to what is wished. What the cloud cannot do is an error of the kind `Unsupported` that names
     /// all of it. Makes no call.
     pub fn plan_load_balancer(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
-        let (balancers, capabilities) = self.load_balancers(Operation::PlanLoadBalancer)?;
-        capability::check_load_balancer(&self.info().name, wish, capabilities)?;
+        self.check_load_balancer(wish)?;
+        let (balancers, _) = self.load_balancers(Operation::PlanLoadBalancer)?;
         if let Some(operation) = state.and_then(|state| state.pending.as_ref()) {
             return Err(self.operations.running(&wish.key, operation, &Operation::PlanLoadBalancer.to_string()));
         }

@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::Absence;
 use crate::fake::{Call, Fake, named, told, with_id};
+use crate::{Absence, LoadBalancerKind};
 
 const MINUTE: Freshness = Freshness::Within(Duration::from_secs(60));
 
@@ -582,7 +582,7 @@ fn greedy() -> LoadBalancerSpec {
 #[test]
 fn all_wishes_that_the_cloud_cannot_fulfil_are_refused_at_once_by_field() {
     let (max_ports, max_targets) = (Some(1), Some(1));
-    let nothing = LoadBalancerCapabilities { max_ports, max_targets, ..Default::default() };
+    let nothing = LoadBalancerKind { max_ports, max_targets, ..Default::default() };
     let error = capability::check_load_balancer("c", &wish(Some(greedy())), &nothing).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert_eq!(
@@ -598,7 +598,7 @@ fn all_wishes_that_the_cloud_cannot_fulfil_are_refused_at_once_by_field() {
 
 #[test]
 fn a_cloud_that_can_do_it_all_refuses_nothing() {
-    let all = LoadBalancerCapabilities {
+    let all = LoadBalancerKind {
         tcp: true,
         udp: true,
         sctp: true,

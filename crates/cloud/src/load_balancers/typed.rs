@@ -34,6 +34,12 @@ pub trait TypedLoadBalancers: Send + Sync {
         Ok(common)
     }
 
+    /// See [`LoadBalancers::kind`].
+    fn kind(&self, wish: &LoadBalancerWish) -> Option<&'static str> {
+        let _ = wish;
+        None
+    }
+
     /// See [`LoadBalancers::observe`].
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState<Self::State>>>>;
 
@@ -61,6 +67,10 @@ impl<T: TypedLoadBalancers> LoadBalancers for T {
         common: LoadBalancerSettings,
     ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
         TypedLoadBalancers::settings(self, annotations, common)
+    }
+
+    fn kind(&self, wish: &LoadBalancerWish) -> Option<&'static str> {
+        TypedLoadBalancers::kind(self, wish)
     }
 
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {

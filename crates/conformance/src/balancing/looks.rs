@@ -147,7 +147,8 @@ fn health_check_is_as_wished(seen: &SeenBalancer, wish: &LoadBalancerWish, spec:
 
 fn settings_are_as_wished(seen: &SeenBalancer, wish: &LoadBalancerWish) -> Verdict {
     same("versions of the PROXY protocol", seen.proxy_protocol, wish.settings.proxy_protocol)?;
-    same("sides that it is reached from (internal)", seen.internal, wish.settings.internal)?;
+    let internal = seen.internal.unwrap_or(wish.settings.internal);
+    same("sides that it is reached from (internal)", internal, wish.settings.internal)?;
     let timeout = wish.settings.idle_timeout;
     require(timeout.is_none() || seen.idle_timeout == timeout, || {
         format!("silent connections are closed after {:?}, and {timeout:?} is wished", seen.idle_timeout)

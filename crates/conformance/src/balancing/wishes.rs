@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_core::annotations::LoadBalancerSettings;
+use bowline_cloud::LoadBalancerKind;
+use bowline_core::annotations::{self, LoadBalancerSettings};
 use bowline_core::{
     HealthCheck, IpFamily, LoadBalancerKey, LoadBalancerSpec, LoadBalancerWish, PortSpec, Protocol, SessionAffinity,
     TargetNode, TrafficPolicy,
@@ -85,10 +86,25 @@ impl Balancing<'_> {
             traffic_policy: TrafficPolicy::Cluster,
             health_check: None,
         };
+        self.requesting(service, caps, spec)
+    }
+
+    /// A Service that requests this kind of load balancer by its annotations.
+    pub(crate) fn requesting(
+        &self,
+        service: &str,
+        kind: &LoadBalancerKind,
+        spec: LoadBalancerSpec,
+    ) -> Verdict<LoadBalancerWish> {
+        let annotations: BTreeMap<_, _> =
+            kind.requested_by.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let provider = self.provider()?;
+        let settings = annotations::read(&annotations).and_then(|common| provider.settings(&annotations, common));
+        let settings = settings.or_else(|mistakes| broken(format!("its own annotations are refused: {mistakes:?}")))?;
         Ok(LoadBalancerWish {
             key: key(service),
-            annotations: Arc::default(),
-            settings: Arc::default(),
+            annotations: Arc::new(annotations),
+            settings: Arc::new(settings),
             spec: Some(Arc::new(spec)),
         })
     }

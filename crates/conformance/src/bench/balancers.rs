@@ -52,8 +52,8 @@ pub struct SeenBalancer {
     pub proxy_protocol: Option<ProxyProtocol>,
     /// After which a silent connection is closed, if somebody chose.
     pub idle_timeout: Option<Duration>,
-    /// It is reached from inside the cloud's network only.
-    pub internal: bool,
+    /// Reachable only from inside the cloud's network; `None` where internal and external ones look the same.
+    pub internal: Option<bool>,
 }
 
 /// A port that a balancer listens on.
@@ -119,8 +119,9 @@ pub trait BalancerBench: Send + Sync {
     /// the listing that the provider reads has no pages.
     fn list_page(&self) -> Option<usize>;
 
-    /// An address that a user may ask for, of the kind that clients outside reach. `None` if this cloud lets nobody choose.
-    async fn free_address(&self) -> Option<IpAddr> {
+    /// An address that a Service may request for a load balancer of this kind; `None` if the cloud does not let users choose.
+    async fn free_address(&self, kind: Option<&str>) -> Option<IpAddr> {
+        let _ = kind;
         None
     }
 

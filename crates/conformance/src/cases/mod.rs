@@ -15,10 +15,10 @@ use futures::future::BoxFuture;
 
 use crate::capability::Capability::{
     AdditionalAnnotations, AdditionalLabels, Adoption, AssignPodRanges, BatchLookup, BatchObserve, BatchRoutes, Drain,
-    DualStack, FirstFamily, HealthCheckSettings, IdleTimeout, Instances, Internal, Ipv4, Ipv6, Listing, LoadBalancers,
-    LocalTrafficPolicy, LookupByName, MaxPorts, MaxRoutes, MaxTargets, MixedProtocols, Parallel, ParallelRoutes,
-    PodRanges, ProxyProtocol, RequestedAddress, Retention, RouteIpv4, RouteIpv6, Routes, Sctp, SessionAffinity, Shared,
-    ShutdownState, SourceRanges, Tcp, Udp, UidMarks, UniqueIds, WithoutNodePorts, Zones,
+    DualStack, FirstFamily, HealthCheckSettings, IdleTimeout, Instances, Internal, Ipv4, Ipv6, Kinds, Listing,
+    LoadBalancers, LocalTrafficPolicy, LookupByName, MaxPorts, MaxRoutes, MaxTargets, MixedProtocols, Parallel,
+    ParallelRoutes, PodRanges, ProxyProtocol, RequestedAddress, Retention, RouteIpv4, RouteIpv6, Routes, Sctp,
+    SessionAffinity, Shared, ShutdownState, SourceRanges, Tcp, Udp, UidMarks, UniqueIds, WithoutNodePorts, Zones,
 };
 use crate::capability::Need::{self, Has, Lacks};
 use crate::scene::{Scene, Verdict};
@@ -33,9 +33,9 @@ pub struct Case {
 }
 
 impl Case {
-    /// The first need that these capabilities do not meet.
+    /// A need that these capabilities do not meet, with no kind of load balancer.
     pub fn unmet(&self, capabilities: &Capabilities) -> Option<Need> {
-        self.needs.iter().copied().find(|need| !need.is_met(capabilities))
+        Need::kinds_that_meet(self.needs, capabilities).err()
     }
 }
 
@@ -123,6 +123,8 @@ static CASES: &[Case] = &[
     case!(balancers::life::half_built_is_deleted, [Has(LoadBalancers)]),
     case!(balancers::life::half_deleted_is_rebuilt, [Has(LoadBalancers)]),
     case!(balancers::life::gone_is_deleted, [Has(LoadBalancers)]),
+    case!(balancers::kinds::kind_is_as_declared, [Has(LoadBalancers)]),
+    case!(balancers::kinds::kind_changes, [Has(Kinds)]),
     case!(balancers::ports::ports_follow_the_service, [Has(LoadBalancers)]),
     case!(balancers::ports::port_names_change_nothing, [Has(LoadBalancers)]),
     case!(balancers::ports::tcp_is_balanced, [Has(Tcp)]),

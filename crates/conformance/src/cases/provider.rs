@@ -16,10 +16,14 @@ pub(super) async fn capabilities_match_traits(scene: &Scene) -> Verdict {
         require(claimed == there, || format!("{what}: claimed is {claimed}, handed out is {there}"))?;
     }
     if let Some(balancers) = &capabilities.load_balancers {
-        let protocols = balancers.tcp || balancers.udp || balancers.sctp;
-        require(protocols, || "it claims no protocol, so no Service could have a balancer".to_owned())?;
-        let families = !balancers.ip_families.is_empty();
-        require(families, || "it claims no family of addresses, so no Service could have a balancer".to_owned())?;
+        require(!balancers.kinds.is_empty(), || "it claims load balancers, and no kind of them".to_owned())?;
+        for kind in &balancers.kinds {
+            let protocols = kind.tcp || kind.udp || kind.sctp;
+            let families = !kind.ip_families.is_empty();
+            require(protocols && families, || {
+                format!("no Service could have this: no protocol or no family: {kind:?}")
+            })?;
+        }
     }
     if let Some(routes) = &capabilities.routes {
         let families = !routes.ip_families.is_empty();
@@ -68,16 +72,8 @@ pub(super) async fn start_tells_why_it_fails(scene: &Scene) -> Verdict {
 
 pub(super) async fn facts_only_lower_capabilities(scene: &Scene) -> Verdict {
     let facts = start(scene.provider()).await?;
-    let (claimed, Some(left)) = (scene.provider().capabilities(), facts.capabilities) else { return Ok(()) };
-    let table = [
-        ("instances", claimed.instances.is_some(), left.instances.is_some()),
-        ("load balancers", claimed.load_balancers.is_some(), left.load_balancers.is_some()),
-        ("routes", claimed.routes.is_some(), left.routes.is_some()),
-    ];
-    for (what, claimed, left) in table {
-        require(claimed || !left, || format!("{what}: not claimed, and yet left by the facts"))?;
-    }
-    Ok(())
+    let beyond = facts.capabilities.and_then(|left| left.beyond(scene.provider().capabilities()));
+    require(beyond.is_none(), || format!("not claimed, and yet in the facts: {beyond:?}"))
 }
 
 pub(super) async fn check_asks_the_cloud(scene: &Scene) -> Verdict {

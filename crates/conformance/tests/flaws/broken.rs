@@ -14,7 +14,7 @@ use bowline_cloud::{
     Applied, Capabilities, CloudProvider, ClusterSnapshot, Error, ErrorKind, Facts, Identity, InstancePage, Instances,
     LoadBalancers, LoopOutcome, OneRoutePerCall, PageToken, ProviderInfo, ProviderLoop, Result, Routes,
 };
-use bowline_core::annotations::LoadBalancerSettings;
+use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{
     ClusterName, Instance, InstanceRef, InstanceState, IpFamily, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState,
     LoadBalancerWish, Operation, Plan, Progress, ProviderId, Route, RouteSpec, Step,
@@ -66,6 +66,8 @@ pub(crate) enum Break {
     Key(fn(&Broken, &mut LoadBalancerKey)),
     Settings(fn(&Broken, &mut LoadBalancerSettings)),
     Spec(fn(&Broken, &LoadBalancerKey, &mut LoadBalancerSpec)),
+    /// The kind of load balancer that a Service requests.
+    Kind(fn(Option<&'static str>) -> Option<&'static str>),
     Observe(for<'a> fn(&'a Broken, &'a [LoadBalancerWish]) -> BoxFuture<'a, States>),
     Keys(for<'a> fn(&'a Broken, &'a ClusterName) -> BoxFuture<'a, Result<Vec<LoadBalancerKey>>>),
     Plan(fn(&Broken, &LoadBalancerWish, Option<&LoadBalancerState>, Result<Plan>) -> Result<Plan>),
@@ -371,6 +373,19 @@ impl Instances for Broken {
 
 #[async_trait]
 impl LoadBalancers for Broken {
+    fn settings(
+        &self,
+        annotations: &BTreeMap<String, String>,
+        common: LoadBalancerSettings,
+    ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
+        self.balancers().settings(annotations, common)
+    }
+
+    fn kind(&self, wish: &LoadBalancerWish) -> Option<&'static str> {
+        let kind = self.balancers().kind(wish);
+        hook!(self.flaw, Kind).map_or(kind, |edit| edit(kind))
+    }
+
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
         let wishes: Vec<_> = wishes.iter().map(|wish| self.wish(wish)).collect();
         let states = call!(self, Observe(&wishes), self.balancers().observe(&wishes));

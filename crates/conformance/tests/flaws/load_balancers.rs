@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancerCapabilities, Result};
+use bowline_cloud::{Applied, Capabilities, Error, ErrorKind, LoadBalancerCapabilities, LoadBalancerKind, Result};
 use bowline_core::annotations::DeletionPolicy;
 use bowline_core::{
     IpFamily, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Notice, Plan, Protocol, SessionAffinity, Step,
@@ -10,11 +10,23 @@ use bowline_core::{
 };
 use futures::FutureExt;
 
-use crate::broken::Break::{Apply, Claims, Key, Keys, Observe, Plan as Planned, Settings, Spec};
+use crate::broken::Break::{Apply, Claims, Key, Keys, Kind, Observe, Plan as Planned, Settings, Spec};
 use crate::broken::{Broken, Flaw, fails, flaws, later};
 
-fn claims(claims: &mut bowline_cloud::Capabilities) -> &mut LoadBalancerCapabilities {
+fn group(claims: &mut Capabilities) -> &mut LoadBalancerCapabilities {
     claims.load_balancers.as_mut().unwrap()
+}
+
+/// Claims of the first kind of load balancer.
+fn claims(claims: &mut Capabilities) -> &mut LoadBalancerKind {
+    group(claims).kinds.first_mut().unwrap()
+}
+
+/// Nothing is done if the Service requests another kind than before.
+fn kept(it: &Broken, wish: &LoadBalancerWish, plan: Result<Plan>) -> Result<Plan> {
+    let is_other = |last: &LoadBalancerWish| last.settings.internal != wish.settings.internal;
+    let changes = wish.spec.is_some() && it.memory().wishes.get(&wish.key.uid).is_some_and(is_other);
+    if changes { Ok(Plan::default()) } else { plan }
 }
 
 fn gone(wish: &LoadBalancerWish) -> LoadBalancerWish {
@@ -219,6 +231,8 @@ flaws! {
             spec.health_check = spec.health_check.take().or_else(|| last?.health_check.clone());
         });
     "speaks no PROXY protocol", [proxy_protocol_is_spoken], Settings(|_, settings| settings.proxy_protocol = None);
+    "knows one kind", [kind_is_as_declared], Kind(|_| None);
+    "keeps the kind", [kind_changes], Planned(|it, wish, _, plan| kept(it, wish, plan));
     "ignores internal", [internal_stays_inside], Settings(|_, settings| settings.internal = false);
     "ignores the idle timeout", [idle_timeout_is_set], Settings(|_, settings| settings.idle_timeout = None);
     "ignores health check settings", [health_check_is_as_chosen],
@@ -262,7 +276,7 @@ flaws! {
             *key = named.unwrap_or_else(|| key.clone());
         });
     "marks the UID and does not claim it", [without_uid_marks_the_name_is_the_owner],
-        Claims(|all| claims(all).marks_uid = false);
+        Claims(|all| group(all).marks_uid = false);
     "takes over by name", [clash_names_the_owner], Planned(|it, wish, _, plan| trampled(it, wish, plan));
     "plans without looking for a clash", [clash_is_found_by_plan],
         Planned(|it, wish, _, plan| match plan {

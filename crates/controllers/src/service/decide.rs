@@ -57,9 +57,10 @@ pub(crate) fn targets(
     service::targets(nodes, rules, settings.target_nodes.as_ref(), is_local, drains, before)
 }
 
-/// Whether the load balancers of this cloud let connections end before a target goes.
+/// Whether any load balancers of this cloud drain connections before a target goes. Other kinds leave such a target out.
 pub(crate) fn can_drain(cloud: &Cloud) -> bool {
-    cloud.layers().capabilities().load_balancers.as_ref().is_some_and(|balancers| balancers.drain)
+    let kinds = cloud.layers().capabilities().load_balancers.iter().flat_map(|balancers| &balancers.kinds);
+    kinds.into_iter().any(|kind| kind.drain)
 }
 
 /// What the annotations of a Service with this reading say in the words that all clouds share, its own cloud's included; or

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bowline_cloud::{Applied, Error, ErrorKind, Result, TypedLoadBalancers};
+use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancerKind, Result, TypedLoadBalancers};
 use bowline_core::{
     ClusterName, Ingress, IpMode, LoadBalancerKey, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Operation,
     Pacing, Plan, PortStatus, Progress,
@@ -56,6 +56,10 @@ type State = LoadBalancerState<Observation>;
 impl TypedLoadBalancers for LocalProvider {
     type State = Observation;
     type Change = Payload;
+
+    fn kind(&self, wish: &LoadBalancerWish) -> Option<&'static str> {
+        wish.settings.internal.then_some(LoadBalancerKind::INTERNAL)
+    }
 
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<State>>> {
         if wishes.is_empty() {

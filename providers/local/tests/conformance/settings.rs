@@ -175,7 +175,7 @@ fn least() -> LoadBalancerConfig {
     }
 }
 
-const LEAST_SKIPPED: [&str; 22] = [
+const LEAST_SKIPPED: [&str; 23] = [
     "observing_many_saves_calls",
     "udp_is_balanced",
     "protocol_changes",
@@ -186,6 +186,7 @@ const LEAST_SKIPPED: [&str; 22] = [
     "local_policy_asks_the_node",
     "proxy_protocol_is_spoken",
     "internal_stays_inside",
+    "kind_changes",
     "idle_timeout_is_set",
     "health_check_is_as_chosen",
     "ipv6_address_is_given",

@@ -29,7 +29,7 @@ mod waiting;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use bowline_cloud::{Applied, Error, ErrorKind, Result, TypedLoadBalancers};
+use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancerKind, Result, TypedLoadBalancers};
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan};
 use futures::try_join;
@@ -96,6 +96,10 @@ impl TypedLoadBalancers for OpenStack {
         common: LoadBalancerSettings,
     ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
         Ok(settings::common_settings(&self.config, &TABLE.reader(annotations), common))
+    }
+
+    fn kind(&self, wish: &LoadBalancerWish) -> Option<&'static str> {
+        wish.settings.internal.then_some(LoadBalancerKind::INTERNAL)
     }
 
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState<Observation>>>> {

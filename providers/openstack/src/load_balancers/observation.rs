@@ -146,11 +146,13 @@ impl Security {
 }
 
 /// Where things are.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Places {
     pub(crate) vip_network_id: String,
     pub(crate) vip_subnet_id: String,
     pub(crate) member_subnet_id: String,
+    /// The port that has the VIP which the Service requests for a new load balancer.
+    pub(crate) vip_holder: Option<Port>,
 }
 
 impl Places {

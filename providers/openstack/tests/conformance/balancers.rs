@@ -1,9 +1,10 @@
 //! Hands for balancers: what the simulated Octavia and Neutron have.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use async_trait::async_trait;
+use bowline_cloud::LoadBalancerKind;
 use bowline_conformance::{BalancerBench, ForeignBalancer, Hand, SeenBalancer, SeenResource};
 use bowline_core::LoadBalancerKey;
 use bowline_openstack_simulator::{Kind, Work};
@@ -11,6 +12,9 @@ use serde_json::{Value, json};
 
 use super::cloud::SimulatedBench;
 use super::looks::{Everything, mark, text};
+
+/// Address in the subnet of the machines, which an internal load balancer may request.
+const VIP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 40, 77));
 
 impl SimulatedBench {
     fn all(&self, kind: Kind) -> Vec<Value> {
@@ -66,16 +70,24 @@ impl BalancerBench for SimulatedBench {
         let name = foreign.owner.as_ref().map_or_else(|| foreign.name.clone(), mark);
         let below = json!({"name": "p", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"});
         let listener = json!({"protocol": "TCP", "protocol_port": 443, "tags": tags, "default_pool": below});
-        let balancer = json!({"name": name, "tags": tags, "listeners": [listener], "vip_subnet_id": self.places.v4});
+        let mut balancer =
+            json!({"name": name, "tags": tags, "listeners": [listener], "vip_subnet_id": self.places.v4});
+        let vip = foreign.address.filter(|address| *address == VIP);
+        if let Some(vip) = vip {
+            balancer["vip_address"] = json!(vip);
+        }
         let id = self.cloud.add_balancer(balancer)?;
-        if let Some(address) = foreign.address {
+        if let Some(address) = foreign.address.filter(|_| vip.is_none()) {
             self.lead(address, &id);
         }
         self.resources().await.into_iter().find(|one| one.kind == "loadbalancer" && one.id == id)
     }
 
-    async fn free_address(&self) -> Option<IpAddr> {
-        // Only who has a floating IP may ask for its address.
+    async fn free_address(&self, kind: Option<&str>) -> Option<IpAddr> {
+        if kind == Some(LoadBalancerKind::INTERNAL) {
+            return Some(VIP);
+        }
+        // A floating IP can be requested only by a project that has it.
         let address: IpAddr = [203, 0, 113, 77].into();
         let ip = json!({"floating_network_id": self.fixture.external_network, "floating_ip_address": address});
         self.cloud.add(Kind::FloatingIp, ip);

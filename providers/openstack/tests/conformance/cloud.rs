@@ -25,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) enum Setting {
     /// Everything on.
     Everything,
+    /// The same where all load balancers are internal (`internal-lb`).
+    InternalOnly,
     /// Neither balancers nor routes.
     MachinesOnly,
     /// Routes, and no balancers.
@@ -167,7 +169,7 @@ fn provider(
     fixture: &Fixture,
     places: &Places,
 ) -> Arc<dyn CloudProvider> {
-    let everything = setting == Setting::Everything;
+    let internal = setting == Setting::InternalOnly;
     let (id, secret) = (fixture.application_credential.clone(), fixture.application_secret.as_str().into());
     let global = Global {
         auth_url: auth_url.to_owned(),
@@ -180,7 +182,8 @@ fn provider(
     let floating_network_id = fixture.external_network.clone();
     let load_balancer = LoadBalancer {
         places: Class { floating_network_id, ..Class::default() },
-        enabled: everything,
+        enabled: internal || setting == Setting::Everything,
+        internal,
         create_monitor: true,
         manage_security_groups: true,
         ..LoadBalancer::default()

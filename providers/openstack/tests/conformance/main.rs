@@ -21,9 +21,10 @@ async fn the_provider_conforms_in_process() {
     check(&run(|| async { Box::new(SimulatedBench::in_process(Setting::Everything)) as Box<dyn Bench> }).await);
 }
 
+/// With one of the two kinds of load balancers: HTTP is the same for both.
 #[tokio::test]
 async fn the_provider_conforms_over_http() {
-    check(&run(|| async { Box::new(SimulatedBench::over_http(Setting::Everything).await) as Box<dyn Bench> }).await);
+    check(&run(|| async { Box::new(SimulatedBench::over_http(Setting::InternalOnly).await) as Box<dyn Bench> }).await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -186,8 +186,8 @@ impl Everything {
                 .as_u64()
                 .filter(|millis| *millis != USUAL_TIMEOUT)
                 .map(Duration::from_millis),
-            // An IPv6 address is the same on both sides.
-            internal: inside.is_ipv4() && floating.is_none(),
+            // There are no floating IPs for IPv6: an internal load balancer looks like an external one.
+            internal: inside.is_ipv4().then_some(floating.is_none()),
         })
     }
 

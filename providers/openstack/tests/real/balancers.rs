@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use async_trait::async_trait;
+use bowline_cloud::LoadBalancerKind;
 use bowline_conformance::{BalancerBench, ForeignBalancer, Hand, SeenBalancer, SeenResource};
 use bowline_core::LoadBalancerKey;
 use http::Method;
@@ -78,8 +79,11 @@ impl BalancerBench for RealBench {
         self.resources().await.into_iter().find(|one| one.kind == "loadbalancer" && one.id == id)
     }
 
-    async fn free_address(&self) -> Option<IpAddr> {
-        // Only who has a floating IP may ask for its address.
+    async fn free_address(&self, kind: Option<&str>) -> Option<IpAddr> {
+        if kind == Some(LoadBalancerKind::INTERNAL) {
+            return None;
+        }
+        // A floating IP can be requested only by a project that has it.
         let ip = json!({"floatingip": {"floating_network_id": self.project.cloud.id("external_network")}});
         let made = self.project.cloud.post(Network, "/floatingips", ip).await;
         text(&made["floatingip"]["floating_ip_address"]).parse().ok()

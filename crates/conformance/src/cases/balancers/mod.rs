@@ -1,5 +1,6 @@
 //! Rules about balancers.
 
+pub(super) mod kinds;
 pub(super) mod life;
 pub(super) mod notes;
 pub(super) mod owners;

@@ -15,7 +15,7 @@ pub(in crate::cases) async fn one_state_each(scene: &Scene) -> Verdict {
     let (a_state, b_state) = (work.fulfil(&a).await?, work.fulfil(&b).await?);
     // Not the same when read backwards, in no order that a cloud would have, one of them twice.
     let asked = [b.clone(), gone(&a), gone(&never), b, a, never];
-    let (size, mut states) = (work.caps()?.batch_observe.max(1), Vec::new());
+    let (size, mut states) = (work.group()?.batch_observe.max(1), Vec::new());
     for batch in asked.chunks(size) {
         let answers = work.provider()?.observe(batch).await;
         require(answers.len() == batch.len(), || format!("{} answers to {} wishes", answers.len(), batch.len()))?;
@@ -41,7 +41,7 @@ pub(in crate::cases) async fn one_state_each(scene: &Scene) -> Verdict {
 pub(in crate::cases) async fn observing_many_saves_calls(scene: &Scene) -> Verdict {
     let work = Balancing::of(scene)?;
     let nodes = [work.node("node-1").await];
-    let size = work.caps()?.batch_observe.min(MANY);
+    let size = work.group()?.batch_observe.min(MANY);
     let mut wishes: Vec<LoadBalancerWish> = Vec::new();
     for number in 0..size {
         wishes.push(work.wish(&format!("web-{number}"), &nodes)?);

@@ -98,8 +98,7 @@ pub(in crate::cases) async fn dual_stack_has_both(scene: &Scene) -> Verdict {
 }
 
 pub(in crate::cases) async fn first_family_is_served(scene: &Scene) -> Verdict {
-    let served = scene.provider().capabilities().load_balancers.as_ref().map(|caps| caps.ip_families.clone());
-    for family in served.unwrap_or_default() {
+    for family in Balancing::of(scene)?.caps()?.ip_families.clone() {
         let other = if family == IpFamily::IPv4 { IpFamily::IPv6 } else { IpFamily::IPv4 };
         families(scene, &[family, other]).await?;
     }
@@ -115,7 +114,7 @@ async fn families(scene: &Scene, families: &[IpFamily]) -> Verdict {
 
 pub(in crate::cases) async fn requested_address_is_given(scene: &Scene) -> Verdict {
     let work = Balancing::of(scene)?;
-    let Some(address) = work.hands().free_address().await else {
+    let Some(address) = work.hands().free_address(scene.kind()).await else {
         return Err(Stop::BenchCannot("name an address to ask for".to_owned()));
     };
     let plain = plain(&work).await?;
@@ -195,14 +194,15 @@ pub(in crate::cases) async fn a_group_has_a_port_once(scene: &Scene) -> Verdict 
 pub(in crate::cases) async fn unclaimed_is_refused_without_a_call(scene: &Scene) -> Verdict {
     let work = Balancing::of(scene)?;
     let plain = plain(&work).await?;
-    let capabilities = scene.provider().capabilities();
+    let (capabilities, kind) = (scene.provider().capabilities(), work.caps()?);
     let before = work.calls().await?;
     for (capability, wish) in unclaimed(&work, &plain)? {
+        let is_claimed = |capability: Capability| capability.is_claimed_with(capabilities, Some(kind));
         let is_served = |capability: Capability| match capability {
-            Capability::DualStack if Capability::FirstFamily.is_claimed(capabilities) => true,
-            capability => capability.is_claimed(capabilities),
+            Capability::DualStack if is_claimed(Capability::FirstFamily) => true,
+            capability => is_claimed(capability),
         };
-        if capability.is_some_and(is_served) {
+        if capability.is_some_and(is_served) || work.requested_kind(&wish)?.is_ok_and(|other| other.name != kind.name) {
             continue;
         }
         let what = capability.map_or("more than the limit".to_owned(), |capability| capability.to_string());

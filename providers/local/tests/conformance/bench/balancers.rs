@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bowline_cloud::LoadBalancerKind;
 use bowline_conformance::{
     BalancerBench, ForeignBalancer, Hand, SeenBalancer, SeenHealthCheck, SeenListener, SeenResource, SeenTarget,
 };
@@ -47,12 +48,13 @@ impl BalancerBench for LocalBench {
 
     async fn put_foreign(&self, foreign: &ForeignBalancer) -> Option<SeenResource> {
         let listener = Listener { protocol: Protocol::Tcp, port: 443, node_port: 30443 };
+        let internal = foreign.address.is_some_and(|ip| records().internal_pool.iter().any(|net| net.contains(&ip)));
         let new = NewBalancer {
             name: foreign.name.clone(),
             owner: foreign.owner.clone(),
             ip: foreign.address,
             families: self.config.load_balancers.ip_families.iter().copied().take(1).collect(),
-            settings: BalancerSettings { listeners: vec![listener], ..BalancerSettings::default() },
+            settings: BalancerSettings { internal, listeners: vec![listener], ..BalancerSettings::default() },
             ..NewBalancer::default()
         };
         Some(balancer_resource(self.cloud.add_balancer(new).ok()?))
@@ -62,9 +64,16 @@ impl BalancerBench for LocalBench {
         Some(self.cloud.page_size())
     }
 
-    async fn free_address(&self) -> Option<IpAddr> {
+    async fn free_address(&self, kind: Option<&str>) -> Option<IpAddr> {
         let v4 = self.config.load_balancers.ip_families.contains(&IpFamily::IPv4);
-        Some(if v4 { [127, 0, 40, 77].into() } else { "fd00:1::77".parse().unwrap() })
+        let is_internal = kind == Some(LoadBalancerKind::INTERNAL);
+        let address = match (v4, is_internal) {
+            (true, false) => "127.0.40.77",
+            (true, true) => "127.0.48.77",
+            (false, false) => "fd00:1::77",
+            (false, true) => "fd00:2::77",
+        };
+        address.parse().ok()
     }
 
     async fn writes(&self) -> Option<u64> {
@@ -125,6 +134,6 @@ fn seen(balancer: Balancer) -> SeenBalancer {
         health_check,
         proxy_protocol: settings.proxy_protocol,
         idle_timeout: settings.idle_timeout_millis.map(Duration::from_millis),
-        internal: settings.internal,
+        internal: Some(settings.internal),
     }
 }

@@ -104,10 +104,13 @@ impl Observer<'_> {
             return Ok(State { pending, ..status::of_service(self.config, &settings, seen) });
         }
         let put_off = PutOff { allowed: balancer.is_some() };
-        let (places, ((), certificate)) = try_join!(
+        let (mut places, ((), certificate)) = try_join!(
             self.places(sight, spec, &settings),
             put_off.unless_done(CERTIFICATE, || self.check_certificate(&settings))
         )?;
+        if found == Found::Nothing {
+            places.vip_holder = self.vip_holder(spec, &settings, &places).await?;
+        }
         let ((listeners, pools), strays, ((floating, notices), no_floating), (security, no_security)) = try_join!(
             self.parts(sight, balancer, MembersOf::Service(marks.names)),
             self.strays(sight, &marks.names, &found),

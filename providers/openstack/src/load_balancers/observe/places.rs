@@ -9,6 +9,7 @@ use super::super::settings::Settings;
 use super::sight::Sight;
 use super::{OBSERVE, Observer, told};
 use crate::api::key_manager;
+use crate::api::network::{self, Port};
 
 impl Observer<'_> {
     /// What is configured; where nothing is, the subnet of the first node.
@@ -28,6 +29,27 @@ impl Observer<'_> {
             None => return Err(nowhere("no node has an address and a provider ID".to_owned())),
         };
         Ok(settings.places.with(detected.as_deref()))
+    }
+
+    /// The port that has the VIP which a new load balancer is to get, if the Service requests one. Octavia would answer with a fault
+    /// of the server, which says nothing of what to do.
+    pub(super) async fn vip_holder(
+        &self,
+        spec: &LoadBalancerSpec,
+        settings: &Settings,
+        places: &Places,
+    ) -> Result<Option<Port>> {
+        let Some(address) = settings.vip_address(spec).filter(|_| settings.places.vip_port_id.is_empty()) else {
+            return Ok(None);
+        };
+        let query = [("fixed_ips", format!("ip_address={address}"))];
+        let query = query.each_ref().map(|(key, value)| (*key, value.as_str()));
+        let ports = network::ports(self.session, &query).await.map_err(told)?;
+        let is_there = |port: &Port| {
+            let is_in_subnet = port.fixed_ips.iter().any(|ip| ip.subnet_id == places.vip_subnet_id);
+            is_in_subnet || port.network_id == places.vip_network_id
+        };
+        Ok(ports.into_iter().find(is_there))
     }
 
     /// Through the ports of the node's own server: the same address may be in use in another network of the project.

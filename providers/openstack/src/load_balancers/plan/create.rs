@@ -1,15 +1,16 @@
 //! A new balancer: one request with all that hangs on it. Providers that cannot take that get one thing after the other.
 
-use bowline_cloud::Result;
+use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use bowline_core::{FieldChange, PortSpec, Verb};
 use serde_json::{Map, Value};
 
 use super::super::change::Change;
 use super::super::names::Part;
-use super::{Context, Draft, field, listeners, members, monitors, pools};
+use super::{Context, Draft, PLAN, field, listeners, members, monitors, pools};
 
 pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
     listeners::check_ports(context)?;
+    check_vip(context)?;
     let serial = context.config.load_balancer.serial;
     let mut body = balancer(context);
     let mut changes = described(context, &body);
@@ -25,6 +26,16 @@ pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
     // Nobody waits for what is not there yet.
     draft.push(None, Verb::Create, "load balancer", &context.names.balancer(), changes, change);
     if serial { listeners::steps(context, draft) } else { Ok(()) }
+}
+
+fn check_vip(context: &Context<'_>) -> Result<()> {
+    let Some(port) = &context.seen.places.vip_holder else { return Ok(()) };
+    let address = context.spec.requested_address.as_deref().unwrap_or_default();
+    let message = format!(
+        "the address {address} is not available: the port {} has it; request another in spec.loadBalancerIP, or delete the port",
+        port.id
+    );
+    Err(Error::new(ErrorKind::AlreadyExists, PLAN, message).retry(Retry::Backoff))
 }
 
 /// The balancer alone. What is empty is left out.
@@ -51,10 +62,7 @@ fn balancer(context: &Context<'_>) -> Map<String, Value> {
     } else {
         put("vip_port_id", &settings.places.vip_port_id);
     }
-    // The address of an external balancer for IPv4 is that of its floating IP.
-    if settings.internal || settings.is_ipv6(None) {
-        put("vip_address", context.spec.requested_address.as_deref().unwrap_or_default());
-    }
+    put("vip_address", settings.vip_address(context.spec).unwrap_or_default());
     if features.tags {
         body.insert("tags".to_owned(), Value::from(vec![context.names.balancer()]));
     }

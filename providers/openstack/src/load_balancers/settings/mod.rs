@@ -164,6 +164,12 @@ impl Settings {
         balancer.map_or(self.family == Some(IpFamily::IPv6), LoadBalancer::has_ipv6_vip)
     }
 
+    /// VIP that the Service requests for a new load balancer. An external one for IPv4 is reached by its floating IP instead.
+    pub(crate) fn vip_address<'a>(&self, spec: &'a LoadBalancerSpec) -> Option<&'a str> {
+        let requested = spec.requested_address.as_deref().filter(|address| !address.is_empty());
+        requested.filter(|_| self.internal || self.is_ipv6(None))
+    }
+
     /// Who may connect to addresses of these families, as Octavia wants it told: everybody of the Service's own family, or else of
     /// the first one, where nobody is kept out.
     pub(crate) fn allowed_cidrs(&self, families: &[IpFamily]) -> BTreeSet<IpNet> {

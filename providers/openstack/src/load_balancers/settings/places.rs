@@ -91,6 +91,7 @@ impl PlacesWish {
             vip_network_id: self.vip_network_id.clone(),
             vip_subnet_id: or_detected(&self.vip_subnet_id),
             member_subnet_id: or_detected(&self.member_subnet_id),
+            vip_holder: None,
         }
     }
 }

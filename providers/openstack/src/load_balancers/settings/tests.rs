@@ -40,7 +40,8 @@ fn placed(own: &[(&str, &str)], of_class: &[(&str, &str)], annotated: &[(&str, &
 }
 
 fn places(scene: &Scene, detected: Option<&str>) -> [String; 3] {
-    let Places { vip_network_id, vip_subnet_id, member_subnet_id } = scene.settings().unwrap().places.with(detected);
+    let Places { vip_network_id, vip_subnet_id, member_subnet_id, .. } =
+        scene.settings().unwrap().places.with(detected);
     [vip_network_id, vip_subnet_id, member_subnet_id]
 }
 

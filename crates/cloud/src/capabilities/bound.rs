@@ -1,0 +1,107 @@
+//! Capabilities as a bound for others: what is learned from the cloud may lower what the configuration allows, not raise it.
+
+use serde_json::Value;
+
+use super::Capabilities;
+
+impl Capabilities {
+    /// The first capability, by its path, that goes beyond `bound`: `load_balancers.kinds.internal.udp`.
+    pub fn beyond(&self, bound: &Capabilities) -> Option<String> {
+        // Capabilities are plain structs, which always have a JSON form.
+        let (claimed, bound) = (serde_json::to_value(self).ok()?, serde_json::to_value(bound).ok()?);
+        beyond("", &claimed, &bound)
+    }
+}
+
+fn beyond(path: &str, claimed: &Value, bound: &Value) -> Option<String> {
+    let field = path.rsplit('.').next().unwrap_or_default();
+    let is_beyond = match (claimed, bound) {
+        (Value::Object(claimed), Value::Object(_)) => {
+            return claimed.iter().find_map(|(field, value)| beyond(&join(path, field), value, &bound[field]));
+        }
+        (Value::Array(claimed), Value::Array(bound)) if field == "kinds" => return kinds_beyond(path, claimed, bound),
+        (Value::Array(claimed), Value::Array(bound)) => claimed.iter().any(|one| !bound.contains(one)),
+        (Value::Bool(claimed), Value::Bool(bound)) => *claimed && !bound,
+        (Value::Number(claimed), Value::Number(bound)) => claimed.as_u64() > bound.as_u64(),
+        // A maximum that is left out is no limit; anything else that is left out is not there.
+        (Value::Null, bound) => field.starts_with("max_") && !bound.is_null(),
+        (_, Value::Null) => !field.starts_with("max_"),
+        (claimed, bound) => claimed != bound,
+    };
+    is_beyond.then(|| path.to_owned())
+}
+
+fn kinds_beyond(path: &str, claimed: &[Value], bound: &[Value]) -> Option<String> {
+    claimed.iter().find_map(|kind| {
+        let path = join(path, kind["name"].as_str().unwrap_or_default());
+        match bound.iter().find(|other| other["name"] == kind["name"]) {
+            Some(other) => beyond(&path, kind, other),
+            None => Some(path),
+        }
+    })
+}
+
+fn join(path: &str, field: &str) -> String {
+    if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use bowline_core::IpFamily;
+
+    use super::*;
+    use crate::{InstanceCapabilities, LoadBalancerCapabilities, LoadBalancerKind, RouteCapabilities};
+
+    fn bound() -> Capabilities {
+        let internal =
+            LoadBalancerKind { name: "internal", tcp: true, max_ports: Some(10), ..LoadBalancerKind::default() };
+        let external = LoadBalancerKind { name: "external", udp: true, ..internal.clone() };
+        let kinds = vec![external, internal];
+        Capabilities {
+            instances: Some(InstanceCapabilities { list_page: Some(100), ..InstanceCapabilities::default() }),
+            load_balancers: Some(LoadBalancerCapabilities { marks_uid: true, batch_observe: 5, kinds }),
+            routes: None,
+        }
+    }
+
+    type Change = fn(&mut Capabilities);
+
+    fn changed(change: Change) -> Option<String> {
+        let mut claimed = bound();
+        change(&mut claimed);
+        claimed.beyond(&bound())
+    }
+
+    fn kinds(claimed: &mut Capabilities) -> &mut Vec<LoadBalancerKind> {
+        &mut claimed.load_balancers.as_mut().unwrap().kinds
+    }
+
+    #[test]
+    fn less_of_everything_is_within_the_bound() {
+        let lower: [Change; 6] = [
+            |_| (),
+            |claimed| *claimed = Capabilities::default(),
+            |claimed| claimed.instances.as_mut().unwrap().list_page = None,
+            |claimed| claimed.load_balancers.as_mut().unwrap().batch_observe = 1,
+            |claimed| drop(kinds(claimed).remove(0)),
+            |claimed| (kinds(claimed)[0].udp, kinds(claimed)[1].max_ports) = (false, Some(9)),
+        ];
+        assert!(lower.into_iter().all(|change| changed(change).is_none()));
+    }
+
+    #[test]
+    fn more_of_anything_is_named_by_its_path() {
+        let higher: [(Change, &str); 7] = [
+            (|claimed| claimed.routes = Some(RouteCapabilities::default()), "routes"),
+            (|claimed| claimed.instances.as_mut().unwrap().batch_lookup = 2, "instances.batch_lookup"),
+            (|claimed| claimed.instances.as_mut().unwrap().zones = true, "instances.zones"),
+            (|claimed| kinds(claimed)[1].udp = true, "load_balancers.kinds.internal.udp"),
+            (|claimed| kinds(claimed)[0].max_ports = None, "load_balancers.kinds.external.max_ports"),
+            (|claimed| kinds(claimed)[0].name = "other", "load_balancers.kinds.other"),
+            (|claimed| kinds(claimed)[0].ip_families.push(IpFamily::IPv6), "load_balancers.kinds.external.ip_families"),
+        ];
+        for (change, path) in higher {
+            assert_eq!(changed(change).as_deref(), Some(path));
+        }
+    }
+}
