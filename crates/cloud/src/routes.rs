@@ -59,7 +59,8 @@ pub trait Routes: Send + Sync {
     async fn delete(&self, cluster: &ClusterName, routes: &[Route]) -> Vec<Result<()>>;
 
     /// Name of the shared object that writes of this cluster's routes read and write as a whole: a router, a route table. The
-    /// layers run writes with the same lock one after the other. Default: none, which lets `max_parallel` writes run at once.
+    /// layers run writes with the same lock one after the other, and not while a load balancer plan with that
+    /// [lock](bowline_core::Plan::locks) is applied. Default: none, which lets `max_parallel` writes run at once.
     fn lock(&self, cluster: &ClusterName) -> Option<String> {
         let _ = cluster;
         None

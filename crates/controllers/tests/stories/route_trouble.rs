@@ -1,13 +1,18 @@
-//! Routes when something fails, answers get lost, or the list of Nodes is not to be believed.
+//! Routes when something fails, answers get lost, or the list of Nodes is not to be believed; and routes written in batches.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use bowline_cloud::{CloudProvider, Result, Routes};
 use bowline_controllers::route::Mode;
+use bowline_core::{ClusterName, Route, RouteSpec};
 use bowline_local::{Fault, FaultSpec};
 use serde_json::json;
 
 use crate::routes::{REFRESH, WHILE, network};
 use crate::world::World;
+use crate::wrappers::Wrapped;
 
 const BROKEN: Fault = Fault::Failing(500);
 
@@ -324,4 +329,65 @@ async fn whatever_comes_goes_and_fails_in_the_end_exactly_the_nodes_that_are_the
         }
         world.stop().await;
     }
+}
+
+/// Writes routes in batches under a lock, and records their sizes.
+struct InBatches {
+    inner: Arc<dyn CloudProvider>,
+    sizes: Arc<Mutex<Vec<usize>>>,
+    writing: tokio::sync::Mutex<()>,
+}
+
+impl InBatches {
+    fn routes(&self) -> &dyn Routes {
+        self.inner.routes().expect("the local cloud has routes")
+    }
+
+    /// One call that takes its time. Fails if another one is under way.
+    async fn call(&self, size: usize) {
+        let _alone = self.writing.try_lock().expect("writes with one lock do not overlap");
+        self.sizes.lock().unwrap().push(size);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+#[async_trait]
+impl Routes for InBatches {
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<Route>> {
+        self.routes().list(cluster).await
+    }
+
+    async fn create(&self, cluster: &ClusterName, routes: &[RouteSpec]) -> Vec<Result<Route>> {
+        self.call(routes.len()).await;
+        self.routes().create(cluster, routes).await
+    }
+
+    async fn delete(&self, cluster: &ClusterName, routes: &[Route]) -> Vec<Result<()>> {
+        self.call(routes.len()).await;
+        self.routes().delete(cluster, routes).await
+    }
+
+    fn lock(&self, _: &ClusterName) -> Option<String> {
+        Some("router".to_owned())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_of_many_nodes_are_written_in_batches_that_do_not_overlap() {
+    let names: Vec<_> = (0..60).map(|number| format!("n{number}")).collect();
+    let mut world = World::with_routes(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let sizes = Arc::new(Mutex::new(Vec::new()));
+    let recorded = sizes.clone();
+    world.wrap = Box::new(move |inner| {
+        let (sizes, writing) = (recorded.clone(), tokio::sync::Mutex::default());
+        Wrapped::batches(inner.clone(), InBatches { inner, sizes, writing }, 20)
+    });
+    for (number, name) in names.iter().enumerate() {
+        world.join_with_ranges(name, &[&format!("10.120.{number}.0/24")]).await;
+    }
+    world.start();
+    for name in &names {
+        world.reachable(name).await;
+    }
+    assert_eq!(*sizes.lock().unwrap(), [20; 3]);
 }

@@ -16,6 +16,7 @@ use bowline_core::{
 /// A provider of which one part is another one's, as whatever stands between it and the story has it.
 pub(crate) struct Wrapped {
     inner: Arc<dyn CloudProvider>,
+    capabilities: Capabilities,
     instances: Option<Box<dyn Instances>>,
     balancers: Option<Box<dyn LoadBalancers>>,
     routes: Option<Box<dyn Routes>>,
@@ -23,36 +24,36 @@ pub(crate) struct Wrapped {
 }
 
 impl Wrapped {
+    fn new(inner: Arc<dyn CloudProvider>) -> Wrapped {
+        let capabilities = inner.capabilities().clone();
+        Wrapped { inner, capabilities, instances: None, balancers: None, routes: None, loops: Vec::new() }
+    }
+
     /// With other machines.
     pub(crate) fn instances(inner: Arc<dyn CloudProvider>, instances: impl Instances + 'static) -> Arc<Wrapped> {
-        Arc::new(Wrapped {
-            inner,
-            instances: Some(Box::new(instances)),
-            balancers: None,
-            routes: None,
-            loops: Vec::new(),
-        })
+        Arc::new(Wrapped { instances: Some(Box::new(instances)), ..Wrapped::new(inner) })
     }
 
     /// With other balancers.
     pub(crate) fn balancers(inner: Arc<dyn CloudProvider>, balancers: impl LoadBalancers + 'static) -> Arc<Wrapped> {
-        Arc::new(Wrapped {
-            inner,
-            instances: None,
-            balancers: Some(Box::new(balancers)),
-            routes: None,
-            loops: Vec::new(),
-        })
+        Arc::new(Wrapped { balancers: Some(Box::new(balancers)), ..Wrapped::new(inner) })
     }
 
     /// With other routes.
     pub(crate) fn routes(inner: Arc<dyn CloudProvider>, routes: impl Routes + 'static) -> Arc<Wrapped> {
-        Arc::new(Wrapped { inner, instances: None, balancers: None, routes: Some(Box::new(routes)), loops: Vec::new() })
+        Arc::new(Wrapped { routes: Some(Box::new(routes)), ..Wrapped::new(inner) })
+    }
+
+    /// With other routes, which are written this many at once.
+    pub(crate) fn batches(inner: Arc<dyn CloudProvider>, routes: impl Routes + 'static, batch: usize) -> Arc<Wrapped> {
+        let mut wrapped = Wrapped { routes: Some(Box::new(routes)), ..Wrapped::new(inner) };
+        wrapped.capabilities.routes.iter_mut().for_each(|routes| routes.batch = batch);
+        Arc::new(wrapped)
     }
 
     /// With these loops.
     pub(crate) fn loops(inner: Arc<dyn CloudProvider>, loops: Vec<Arc<dyn ProviderLoop>>) -> Arc<Wrapped> {
-        Arc::new(Wrapped { inner, instances: None, balancers: None, routes: None, loops })
+        Arc::new(Wrapped { loops, ..Wrapped::new(inner) })
     }
 }
 
@@ -63,7 +64,7 @@ impl CloudProvider for Wrapped {
     }
 
     fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
+        &self.capabilities
     }
 
     fn instances(&self) -> Option<&dyn Instances> {
