@@ -81,8 +81,17 @@ impl Error {
     }
 
     /// The request was sent and its outcome is unknown: the cloud may have executed it, or may still do so.
-    pub fn unanswered(mut self) -> Error {
-        Arc::make_mut(&mut self.0).unanswered = true;
+    pub fn unanswered(self) -> Error {
+        self.set_unanswered(true)
+    }
+
+    /// Marks the outcome of the call as known: the cloud has answered, whatever the HTTP status is.
+    pub fn answered(self) -> Error {
+        self.set_unanswered(false)
+    }
+
+    fn set_unanswered(mut self, unanswered: bool) -> Error {
+        Arc::make_mut(&mut self.0).unanswered = unanswered;
         self
     }
 

@@ -97,9 +97,11 @@ impl<'a> Refusal<'a> {
         self.with_facts(error)
     }
 
-    /// An error of this kind with the usual message.
+    /// An error of this kind with the usual message. Whether the call has an outcome is as the status says: where the body shows
+    /// that the cloud itself has answered, and not a gateway, add [`answered`](Error::answered).
     pub fn to_error_of(&self, kind: ErrorKind) -> Error {
-        self.with_facts(Error::new(kind, self.name, self.message()))
+        let error = Error::new(kind, self.name, self.message());
+        self.with_facts(if self.to_error().is_unanswered() { error.unanswered() } else { error })
     }
 
     /// Call, status and body. A redirect is not followed: it would take the credentials elsewhere.

@@ -291,6 +291,23 @@ impl ErrorDecoder for Codes {
 }
 
 #[tokio::test(start_paused = true)]
+async fn only_a_decoder_that_says_so_gives_a_fault_of_a_gateway_an_outcome() {
+    struct Known(bool);
+    impl ErrorDecoder for Known {
+        fn decode(&self, refusal: &Refusal<'_>) -> Error {
+            let error = refusal.to_error_of(ErrorKind::QuotaExceeded);
+            if self.0 { error.answered() } else { error }
+        }
+    }
+    for (is_answered, status, is_unanswered) in [(false, 502, true), (true, 502, false), (false, 403, false)] {
+        let cloud = Cloud::answering([answer(status, "full")]);
+        let api = cloud.api().errors(Known(is_answered));
+        let error = api.call("server_create", Method::POST, &["servers"]).send().await.unwrap_err();
+        assert_eq!((error.kind(), error.is_unanswered()), (ErrorKind::QuotaExceeded, is_unanswered), "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cloud_decodes_its_own_errors() {
     let cloud = Cloud::answering([
         answer(403, r#"{"code": "quota"}"#),

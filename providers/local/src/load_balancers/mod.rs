@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancerKind, Result, TypedLoadBalancers};
+use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancerKind, PageGuard, Result, TypedLoadBalancers};
 use bowline_core::{
     ClusterName, Ingress, IpMode, LoadBalancerKey, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Operation,
     Pacing, Plan, PortStatus, Progress,
@@ -80,19 +80,15 @@ impl TypedLoadBalancers for LocalProvider {
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
         let mut request = OwnersRequest { cluster: cluster.clone(), after: None, limit: None };
-        let mut owners = Vec::new();
+        let (mut owners, mut guard) = (Vec::new(), PageGuard::default());
         loop {
             let page = self.client.owners(&request).await.map_err(|error| error.during(LIST))?;
-            // A page without an owner leads nowhere, whatever it says of more; else it would be read for ever.
-            let last = page.owners.last().cloned();
-            if last.is_some() && last == request.after {
-                return Err(garbled(LIST, "the listing runs in a circle"));
-            }
+            let next = page.owners.last().filter(|_| page.more).cloned();
+            let new = page.owners.len();
             owners.extend(page.owners);
-            if !page.more || last.is_none() {
-                return Ok(owners);
-            }
-            request.after = last;
+            let Some(last) = next else { return Ok(owners) };
+            guard.on(&format!("{last:?}"), new).map_err(|why| garbled(LIST, &format!("the list {why}")))?;
+            request.after = Some(last);
         }
     }
 

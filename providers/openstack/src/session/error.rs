@@ -23,7 +23,7 @@ impl ErrorDecoder for Faults {
             _ => error.retry(Retry::Backoff),
         };
         // A service that answers with a fault, whatever its status, has ended the call; a gateway in front of it knows nothing.
-        if refusal.status() >= 500 && is_foreign { error.unanswered() } else { error }
+        if refusal.status() >= 500 && is_foreign { error.unanswered() } else { error.answered() }
     }
 
     fn tls_advice(&self) -> &'static str {
