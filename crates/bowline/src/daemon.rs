@@ -14,7 +14,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::{Cloud, Clouds};
+use bowline_cloud::Clouds;
 use bowline_config::Problems;
 use bowline_controllers::Gate;
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
@@ -94,7 +94,7 @@ impl Prepared {
         let credentials = credentials.and(front.reviewers());
         tasks.spawn("serving", front.serve(pages, shutdown.clone()));
         tracing::info!(version = env!("CARGO_PKG_VERSION"), clouds = ?names(&clouds), "starting");
-        tasks.spawn("start of clouds", start(clouds.clone(), shutdown.clone()));
+        tasks.spawn("start of clouds", start(clouds.clone(), client.clone(), shutdown.clone()));
         tasks.spawn("memory", settle(shutdown.clone()));
         let renewals = Renewals::register(&metrics)?;
         tasks.spawn("credentials", credentials.watch(renewals, board.clone(), shutdown.clone()));
@@ -158,8 +158,8 @@ fn pages(settings: &Settings, board: &Board, metrics: &prometheus::Registry, log
 }
 
 /// Starts each cloud, a standby's too, so that the one that leads next need not wait for them.
-async fn start(clouds: Clouds, shutdown: Shutdown) -> Result<(), Infallible> {
-    shutdown.or(join_all(clouds.iter().map(Cloud::keep_starting))).await;
+async fn start(clouds: Clouds, client: kube::Client, shutdown: Shutdown) -> Result<(), Infallible> {
+    shutdown.or(join_all(clouds.iter().map(|cloud| bowline_controllers::start(cloud, &client)))).await;
     shutdown.requested().await;
     Ok(())
 }

@@ -76,6 +76,7 @@ pub(crate) async fn run(args: &OrphansArgs) -> anyhow::Result<ExitCode> {
     let Reached { providers, client, .. } =
         Reached::new(&reach, &prometheus::Registry::new(), problems, |_, _| ()).await?;
     let clouds = Clouds::around(providers, &reach.layers, &prometheus::Registry::new());
+    bowline_controllers::secrets::read(&clouds, &client).await;
     clouds.start().await;
     let cluster = Cluster::new(client);
     let mut findings = find(&clouds, &cluster, &reach.cluster, &ranges, max_share).await?;

@@ -14,6 +14,7 @@ use bowline_cloud::layers::LayerOptions;
 use bowline_config::Problems;
 use bowline_controllers::forecast::{self, Forecast, Snapshot, Summary};
 use bowline_controllers::manager::ManagerOptions;
+use bowline_controllers::secrets;
 use bowline_core::lifecycle::Moment;
 use bowline_kube::Cluster;
 use bowline_runtime::Clock;
@@ -58,6 +59,7 @@ async fn made(args: &PlanArgs) -> anyhow::Result<Forecast> {
     // Nothing here applies anything; if something did, the layers and the gate for calls would not let it through.
     let layers = LayerOptions { dry_run: true, ..reach.layers };
     let clouds = Clouds::around(providers, &layers, &prometheus::Registry::new());
+    secrets::read(&clouds, &client).await;
     let snapshot = snapshot(&Cluster::new(client), &options).await?;
     clouds.start().await;
     let clock = Clock::system();

@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use bowline_cloud::{CloudProvider, SecretRef};
 use bowline_controllers::manager::ManagerOptions;
-use bowline_controllers::{Rights, node, node_ipam, node_lifecycle, provider_loops, route, service};
-use bowline_kube::{LeaseOptions, Right, Scope, WATCH_NODES, WATCH_SERVICES, account_rights};
+use bowline_controllers::{Rights, node, node_ipam, node_lifecycle, provider_loops, route, secrets, service};
+use bowline_kube::{LeaseOptions, Right, Scope, WATCH_NODES, WATCH_SERVICES, account_rights, secret_right};
 
 use crate::settings::{Election, Settings};
 
@@ -50,16 +52,19 @@ pub(crate) struct Surroundings {
     pub(crate) leases: Vec<LeaseOptions>,
     /// What the HTTPS server asks the API server about its clients.
     pub(crate) serving: Vec<Right>,
+    /// Secrets that providers need.
+    pub(crate) secrets: Vec<SecretRef>,
     /// Each controller has a service account of its own.
     pub(crate) own_accounts: bool,
 }
 
 impl Surroundings {
-    /// Those of a manager with these settings.
-    pub(crate) fn of(settings: &Settings) -> Surroundings {
+    /// Those of a manager with these settings and providers.
+    pub(crate) fn of(settings: &Settings, providers: &[Arc<dyn CloudProvider>]) -> Surroundings {
         Surroundings {
             leases: settings.election.iter().flat_map(leases).collect(),
             serving: if settings.serving.https.is_some() { serving(settings) } else { Vec::new() },
+            secrets: providers.iter().flat_map(|provider| provider.secrets()).collect(),
             own_accounts: settings.own_credentials,
         }
     }
@@ -97,6 +102,7 @@ pub(crate) fn of_process(manager: &ManagerOptions, surroundings: &Surroundings) 
         rights.extend(account_rights(&controllers.controllers.keys().copied().collect::<Vec<_>>()));
     }
     rights.extend(surroundings.serving.iter().cloned());
+    rights.extend(secrets::rights(surroundings.secrets.iter().cloned()));
     rights.extend(surroundings.leases.iter().flat_map(LeaseOptions::rights));
     let everywhere: Vec<Right> = rights.iter().filter(|right| right.scope == Scope::Cluster).cloned().collect();
     rights.retain(|right| right.scope == Scope::Cluster || !everywhere.iter().any(|wide| includes(wide, right)));
@@ -189,7 +195,8 @@ What the manager asks of the API server, by what has to be switched on for it. `
 of what is switched on; where the last column says something, the manager does without that right, and `bowline check` warns. \
 Without `--use-service-account-credentials` all of them belong to the service account of the process; \
 with it, those of a controller belong to the account that is named beside it, which API servers grant them to by themselves. \
-The providers know no Kubernetes and need no rights in it; what they need in their cloud is in their own documentation.
+The providers know no Kubernetes and need no rights in it, except that the configuration of some names Secrets, each of which is \
+read by its name; what they need in their cloud is in their own documentation.
 
 | who | account | API group | resource | verbs | where | why | without it |
 |---|---|---|---|---|---|---|---|
@@ -209,6 +216,7 @@ pub(crate) fn reference() -> String {
         (provider_loops::NAME, provider_loops::CLIENT, provider_loops::RIGHTS.to_vec()),
         process("`--leader-elect`", LeaseOptions::default().rights()),
         process("`--secure-port`", vec![REVIEW_TOKENS, REVIEW_ACCESS, READ_AUTHORITIES]),
+        process("a cloud that names Secrets", vec![secret_right("NAMESPACE", "NAME")]),
         process("`--use-service-account-credentials`", account_rights(&BOOTSTRAPPED.map(|(client, _)| client))),
     ];
     let rows = parts.iter().flat_map(|(part, account, rights)| rights.iter().map(|right| row(part, account, right)));
@@ -252,6 +260,17 @@ mod tests {
         };
         assert!(events(false).into_iter().all(|is_everywhere| is_everywhere));
         assert_eq!(events(true), [false], "the process itself tells only of its lease");
+    }
+
+    #[test]
+    fn a_secret_is_asked_for_by_its_name_with_accounts_of_their_own_too() {
+        let secret = SecretRef { namespace: "vault".to_owned(), name: "acme".to_owned() };
+        for own_accounts in [false, true] {
+            let surroundings = Surroundings { own_accounts, secrets: vec![secret.clone()], ..Surroundings::default() };
+            let asked = of_everybody(&ManagerOptions::default(), &surroundings);
+            let of_secrets: Vec<_> = asked.into_iter().filter(|(_, right)| right.resource == "secrets").collect();
+            assert_eq!(of_secrets, [(None, secret_right("vault", "acme"))]);
+        }
     }
 
     #[test]

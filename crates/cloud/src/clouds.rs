@@ -16,7 +16,7 @@ use futures::stream::{self, FuturesUnordered, Stream, StreamExt as _};
 use tokio::sync::watch;
 
 use crate::layers::{LayerOptions, Layered};
-use crate::{CloudProvider, Error, ErrorKind, Freshness, ProviderInfo, Readiness, Result};
+use crate::{CloudProvider, Error, ErrorKind, Freshness, ProviderInfo, Readiness, Result, SecretData, SecretRef};
 
 /// The providers of this process, in their configured order.
 #[derive(Clone)]
@@ -241,6 +241,21 @@ impl Cloud {
     /// Attempts to start until that succeeds.
     pub async fn keep_starting(&self) {
         self.layered.starter().keep_starting().await;
+    }
+
+    /// Secrets that its provider needs.
+    pub fn secrets(&self) -> Vec<SecretRef> {
+        self.layered.starter().secrets()
+    }
+
+    /// Gives the contents of a Secret, or the reason why it cannot be read, to its provider.
+    pub async fn deliver_secret(&self, secret: &SecretRef, data: Result<Option<SecretData>>) {
+        self.layered.deliver_secret(secret, data).await;
+    }
+
+    /// Waits until no other task follows its Secrets.
+    pub async fn follow_secrets(&self) -> impl Drop + Send {
+        self.layered.starter().follow_secrets().await
     }
 
     /// How far it has started, and each change of that.

@@ -52,6 +52,9 @@ pub(crate) struct Fake {
     pub(crate) lists_in_brief: AtomicBool,
     /// [`Routes::lock`].
     pub(crate) route_lock: Mutex<Option<String>>,
+    /// Secrets that it needs, and the tokens that it got from them.
+    secrets: Vec<SecretRef>,
+    tokens: Mutex<Vec<String>>,
     facts: Facts,
     /// How the next starts end: with an error, or after a while.
     start_faults: Mutex<VecDeque<Result<Duration>>>,
@@ -95,12 +98,24 @@ impl Fake {
             unread: AtomicUsize::new(0),
             lists_in_brief: AtomicBool::new(false),
             route_lock: Mutex::default(),
+            secrets: Vec::new(),
+            tokens: Mutex::default(),
             facts: Facts::default(),
             start_faults: Mutex::default(),
             starts: AtomicUsize::new(0),
             at_once: AtomicUsize::new(0),
             most_at_once: AtomicUsize::new(0),
         }
+    }
+
+    /// Needs the token in this Secret.
+    pub(crate) fn needing(mut self, secret: &str) -> Fake {
+        self.secrets.extend(SecretRef::parse(secret));
+        self
+    }
+
+    pub(crate) fn tokens(&self) -> Vec<String> {
+        self.tokens.lock().unwrap().clone()
     }
 
     /// Learns this at its start.
@@ -364,6 +379,16 @@ impl CloudProvider for Fake {
 
     fn routes(&self) -> Option<&dyn Routes> {
         self.capabilities.routes.is_some().then_some(self)
+    }
+
+    fn secrets(&self) -> Vec<SecretRef> {
+        self.secrets.clone()
+    }
+
+    async fn on_secret(&self, _: &SecretRef, data: Option<&SecretData>) -> Result<()> {
+        let token = SecretData::required(data)?.text("token")?;
+        self.tokens.lock().unwrap().push(token.reveal().to_owned());
+        Ok(())
     }
 
     async fn start(&self) -> Result<Facts> {

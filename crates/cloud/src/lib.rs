@@ -44,6 +44,7 @@ mod provider;
 mod registry;
 mod reload;
 mod routes;
+mod secrets;
 mod start;
 mod sync_metrics;
 
@@ -62,6 +63,7 @@ pub use provider::{CloudProvider, Finding, ProviderInfo, Quota};
 pub use registry::{Build, BuildContext, ConfigPlace, Factory, Reference, Registry, Surroundings};
 pub use reload::Reloading;
 pub use routes::{OneRoutePerCall, Routes};
+pub use secrets::{SecretData, SecretRef};
 pub use start::{Facts, Readiness};
 pub use sync_metrics::{SyncMetricNames, SyncMetrics, SyncPurpose, share};
 

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bowline_core::ProviderId;
 
-use crate::{Calls, Capabilities, Facts, Instances, LoadBalancers, ProviderLoop, Result, Routes, SyncMetrics};
+use crate::{
+    Calls, Capabilities, Facts, Instances, LoadBalancers, ProviderLoop, Result, Routes, SecretData, SecretRef,
+    SyncMetrics,
+};
 
 /// What a provider is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +57,10 @@ pub struct Finding {
 /// - `failed_calls_are_not_repeated`: a call that failed, or was throttled, is not made again by the provider. Only a new login
 ///   after refused credentials is its own matter.
 /// - `secrets_stay_secret`: no error, state, plan or notice shows a password, token or key.
+/// - `secrets_are_declared`: [`secrets`](CloudProvider::secrets) has no name twice, and is the same each time.
+/// - `bad_secret_is_refused`: a Secret without the expected keys, or with values that cannot be used, is an error of
+///   [`on_secret`](CloudProvider::on_secret) that shows none of its values, and leaves the last good values in use.
+/// - `rotated_secret_is_used`: calls after [`on_secret`](CloudProvider::on_secret) use the new values.
 /// - `no_call_blocks_the_thread`: a call waits without keeping its thread.
 #[async_trait]
 pub trait CloudProvider: Send + Sync {
@@ -95,6 +102,21 @@ pub trait CloudProvider: Send + Sync {
     /// provider is made anew.
     fn files(&self) -> Vec<PathBuf> {
         Vec::new()
+    }
+
+    /// Kubernetes Secrets that it needs beside its configuration, as far as the configuration names some. Cheap and pure. Each is
+    /// watched by its name, and is given to [`on_secret`](CloudProvider::on_secret) before [`start`](CloudProvider::start) is
+    /// first called.
+    fn secrets(&self) -> Vec<SecretRef> {
+        Vec::new()
+    }
+
+    /// Takes the contents of a Secret: once before the first start, and after every change. `None` is a Secret that does not
+    /// exist. Until it has succeeded once for each Secret the cloud is not ready, with the error as the cause; an error after that
+    /// is logged, and the last good values stay in use. It makes no call.
+    async fn on_secret(&self, secret: &SecretRef, data: Option<&SecretData>) -> Result<()> {
+        let _ = (secret, data);
+        Ok(())
     }
 
     /// Metrics that syncs of its load balancers are counted in, beside those of the controller.

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -28,7 +28,7 @@ use ipnet::IpNet;
 
 use crate::{
     Applied, Calls, Capabilities, CloudProvider, Error, ErrorKind, Facts, Finding, Identity, InstancePage, Instances,
-    LoadBalancers, PageToken, ProviderInfo, ProviderLoop, Quota, Result, Routes, SyncMetrics,
+    LoadBalancers, PageToken, ProviderInfo, ProviderLoop, Quota, Result, Routes, SecretData, SecretRef, SyncMetrics,
 };
 
 /// How long a new configuration has to show that it works.
@@ -46,6 +46,8 @@ pub struct Reloading {
     current: RwLock<Arc<dyn CloudProvider>>,
     /// Of the first start that succeeded.
     facts: OnceLock<Facts>,
+    /// Last contents of each Secret, for a provider that is rebuilt.
+    secrets: Mutex<BTreeMap<SecretRef, Option<SecretData>>>,
     rebuild: Box<Rebuild>,
 }
 
@@ -66,6 +68,7 @@ impl Reloading {
             made_from,
             current: RwLock::new(current),
             facts: OnceLock::new(),
+            secrets: Mutex::default(),
             rebuild: Box::new(rebuild),
         })
     }
@@ -82,6 +85,7 @@ impl Reloading {
             () if info.id_prefixes != old.id_prefixes => Some("the prefix of its provider IDs"),
             () if *new.capabilities() != self.capabilities => Some("what it can do"),
             () if declared(new) != declared(&*self.current()) => Some("its background loops"),
+            () if new.secrets() != self.current().secrets() => Some("the Secrets that it needs"),
             () => None,
         }
     }
@@ -97,6 +101,10 @@ impl Reloading {
         }
     }
 
+    fn delivered(&self) -> BTreeMap<SecretRef, Option<SecretData>> {
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     async fn renewed(&self) -> std::result::Result<Arc<dyn CloudProvider>, String> {
         let new = (self.rebuild)().map_err(|problems| problems.to_string())?;
         let restart = |what| Err(format!("the configuration changes {what}; restart the manager to use it"));
@@ -104,6 +112,10 @@ impl Reloading {
             return restart(what);
         }
         let tried = async {
+            let secrets = self.delivered();
+            for (secret, data) in &secrets {
+                new.on_secret(secret, data.as_ref()).await?;
+            }
             let facts = new.start().await?;
             new.check().await.map(|()| facts)
         };
@@ -174,6 +186,16 @@ impl CloudProvider for Reloading {
 
     fn loops(&self) -> Vec<Arc<dyn ProviderLoop>> {
         self.current().loops()
+    }
+
+    fn secrets(&self) -> Vec<SecretRef> {
+        self.current().secrets()
+    }
+
+    async fn on_secret(&self, secret: &SecretRef, data: Option<&SecretData>) -> Result<()> {
+        self.current().on_secret(secret, data).await?;
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).insert(secret.clone(), data.cloned());
+        Ok(())
     }
 
     fn files(&self) -> Vec<PathBuf> {
@@ -312,8 +334,6 @@ impl Routes for Reloading {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use bowline_config::Problem;
 
     use super::*;
@@ -375,6 +395,23 @@ mod tests {
         assert!(knows(&provider, "old").await && !knows(&provider, "new").await);
         provider.renew().await.unwrap();
         assert!(knows(&provider, "new").await && refused.starts() == 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rebuilt_provider_gets_its_secrets_before_it_starts_and_must_name_the_same() {
+        let (provider, configured) = reloading(Fake::new("a").needing("x/one"));
+        let secret = SecretRef::parse("x/one").unwrap();
+        for token in ["first", "second"] {
+            let data = SecretData::from_iter([("token", token)]);
+            provider.on_secret(&secret, Some(&data)).await.unwrap();
+        }
+        assert!(provider.on_secret(&secret, None).await.is_err(), "it is not remembered either");
+        let new = Arc::new(Fake::new("a").needing("x/one"));
+        *configured.lock().unwrap() = Ok(new.clone());
+        provider.renew().await.unwrap();
+        assert_eq!((new.tokens(), new.starts()), (vec!["second".to_owned()], 1));
+        *configured.lock().unwrap() = Ok(Arc::new(Fake::new("a").needing("x/other")));
+        assert!(provider.renew().await.unwrap_err().contains("changes the Secrets that it needs"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Each cloud starts by itself: a start that fails or hangs is retried for as long as it takes, shows on `/readyz` and
-//! `/statusz`, and is no concern of other clouds. Until it succeeded, whatever asks this cloud fails with `Unavailable` and the
+//! `/statusz`, and is no concern of other clouds. A provider that needs [Secrets](crate::SecretRef) gets them first. Until it succeeded, whatever asks this cloud fails with `Unavailable` and the
 //! cause.
 
 use std::collections::BTreeMap;
@@ -17,10 +17,11 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, MutexGuard, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::{Capabilities, CloudProvider, Error, ErrorKind, Result, Retry};
+use crate::secrets::Deliveries;
+use crate::{Capabilities, CloudProvider, Error, ErrorKind, Result, Retry, SecretData, SecretRef};
 
 /// Time limit of one attempt.
 const ATTEMPT: Duration = Duration::from_secs(30);
@@ -72,6 +73,10 @@ pub(crate) struct Starter {
     state: watch::Sender<Readiness>,
     has_begun: AtomicBool,
     failures: AtomicU32,
+    /// Answers of the API server about the Secrets that the provider needs.
+    secrets: watch::Sender<Deliveries>,
+    /// Held by the task that follows them.
+    followed: Mutex<()>,
     /// Held by the attempt under way.
     attempt: Mutex<()>,
     /// Held by the task that retries.
@@ -82,6 +87,8 @@ impl Starter {
     pub(crate) fn new(name: &str, provider: Arc<dyn CloudProvider>, requires_cluster_id: bool) -> Arc<Starter> {
         Arc::new(Starter {
             name: name.into(),
+            secrets: watch::channel(Deliveries::of(provider.secrets())).0,
+            followed: Mutex::default(),
             provider,
             requires_cluster_id,
             facts: OnceLock::new(),
@@ -120,6 +127,10 @@ impl Starter {
         if self.facts.get().is_some() {
             return Ok(());
         }
+        if let Err(error) = self.secrets_delivered().await {
+            self.settle(Err(error));
+            return self.check();
+        }
         let start = timeout(ATTEMPT, AssertUnwindSafe(self.provider.start()).catch_unwind());
         let started = match start.await {
             Ok(Ok(started)) => started.and_then(|facts| self.vetted(facts)),
@@ -131,6 +142,47 @@ impl Starter {
         };
         self.settle(started);
         self.check()
+    }
+
+    /// Secrets that the provider needs.
+    pub(crate) fn secrets(&self) -> Vec<SecretRef> {
+        self.provider.secrets()
+    }
+
+    /// Fails unless each Secret was delivered. An API server that has not answered yet is waited for as long as a cloud is.
+    async fn secrets_delivered(&self) -> Result<()> {
+        let mut secrets = self.secrets.subscribe();
+        let _ = timeout(ATTEMPT, secrets.wait_for(Deliveries::are_answered)).await;
+        self.secrets.borrow().check()
+    }
+
+    /// Gives the contents of a Secret, or the reason why it cannot be read, to the provider; and starts the provider if it was
+    /// waiting for this.
+    pub(crate) async fn deliver(&self, secret: &SecretRef, data: Result<Option<SecretData>>) {
+        let answer = match &data {
+            Err(error) => Err(error.clone()),
+            Ok(data) => {
+                let taken = AssertUnwindSafe(self.provider.on_secret(secret, data.as_ref())).catch_unwind().await;
+                let panicked =
+                    |_| Error::new(ErrorKind::Unexpected, "read the Secret", "the provider panicked; the log has more");
+                taken.map_err(panicked).flatten()
+            }
+        };
+        let (mut is_news, outcome) = (false, answer.clone());
+        self.secrets.send_modify(|deliveries| is_news = deliveries.record(secret, answer));
+        match outcome {
+            Ok(()) => tracing::info!(cloud = &*self.name, %secret, "the Secret was read"),
+            Err(error) if is_news => tracing::warn!(cloud = &*self.name, %secret, %error, "the Secret cannot be used"),
+            Err(_) => {}
+        }
+        if self.facts.get().is_none() && self.secrets.borrow().check().is_ok() {
+            let _ = self.start().await;
+        }
+    }
+
+    /// Waits until no other task follows the Secrets of this provider.
+    pub(crate) async fn follow_secrets(&self) -> MutexGuard<'_, ()> {
+        self.followed.lock().await
     }
 
     /// Attempts until it has started. Of several callers, one does.
@@ -145,11 +197,13 @@ impl Starter {
     }
 
     pub(crate) fn status(&self) -> Value {
+        let secrets = self.secrets.borrow().status();
         let Some(facts) = self.facts.get() else {
             let why = self.check().err().map(|error| error.message().to_owned());
-            return json!({"ready": false, "reason": why});
+            return json!({"ready": false, "reason": why, "secrets": secrets});
         };
-        json!({"ready": true, "region": facts.region, "clusterId": facts.cluster_id, "details": facts.details})
+        let (region, details) = (&facts.region, &facts.details);
+        json!({"ready": true, "region": region, "clusterId": facts.cluster_id, "details": details, "secrets": secrets})
     }
 
     /// Fails unless the cloud has started, with the cause and the time until the next attempt.
@@ -272,6 +326,34 @@ mod tests {
         layered.start().await.unwrap();
         assert!(found(&layered).await.unwrap());
         assert!(layered.health().is_ok() && layered.status()["ready"] == json!(true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cloud_starts_at_once_when_the_last_of_its_secrets_is_there_and_not_before() {
+        let fake = Arc::new(Fake::new("a").needing("x/one").needing("x/two"));
+        let clouds = Clouds::around([fake.clone() as _], &LayerOptions::default(), &prometheus::Registry::new());
+        let cloud = clouds.iter().next().unwrap().clone();
+        let starting = tokio::spawn({
+            let cloud = cloud.clone();
+            async move { cloud.keep_starting().await }
+        });
+        let [one, two] = ["x/one", "x/two"].map(|name| SecretRef::parse(name).unwrap());
+        let good = || Ok(Some(SecretData::from_iter([("token", "swordfish")])));
+        cloud.deliver_secret(&one, good()).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert!(matches!(&*cloud.readiness().borrow(), Readiness::Starting), "the API server has not answered");
+        cloud.deliver_secret(&two, Ok(None)).await;
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        let health = cloud.part().health().unwrap_err();
+        assert!(health.contains("x/two") && health.contains("does not exist"), "{health}");
+        assert_eq!(fake.starts(), 0);
+        let begin = Instant::now();
+        cloud.deliver_secret(&two, good()).await;
+        assert!(cloud.part().health().is_ok() && begin.elapsed().is_zero() && fake.starts() == 1);
+        starting.await.unwrap();
+        cloud.deliver_secret(&two, Ok(None)).await;
+        assert!(cloud.part().health().is_ok(), "the last good values stay in use");
+        assert!(!cloud.part().status().to_string().contains("swordfish"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 mod balancers;
 mod loops;
 mod routes;
+mod secrets;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ pub use balancers::{
 };
 pub use loops::LoopBench;
 pub use routes::{ForeignRoute, RouteBench, SeenRoute};
+pub use secrets::SecretBench;
 
 /// A machine that the suite wants to exist. What else a machine has (its type, zone, labels, …) the bench makes up; where
 /// the provider claims that the cloud tells it, it must not be empty.
@@ -93,6 +95,11 @@ pub trait Bench: Send + Sync {
 
     /// Controls for background loops; a provider that has loops has to bring some.
     fn loops(&self) -> Option<&dyn LoopBench> {
+        None
+    }
+
+    /// Controls for Secrets; a provider that names some has to bring them.
+    fn secret_store(&self) -> Option<&dyn SecretBench> {
         None
     }
 

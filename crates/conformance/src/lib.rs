@@ -25,8 +25,8 @@ mod run;
 mod scene;
 
 pub use bench::{
-    BalancerBench, Bench, ForeignBalancer, ForeignRoute, Hand, LoopBench, RouteBench, SeenBalancer, SeenHealthCheck,
-    SeenListener, SeenResource, SeenRoute, SeenTarget, Trouble, WantedMachine,
+    BalancerBench, Bench, ForeignBalancer, ForeignRoute, Hand, LoopBench, RouteBench, SecretBench, SeenBalancer,
+    SeenHealthCheck, SeenListener, SeenResource, SeenRoute, SeenTarget, Trouble, WantedMachine,
 };
 pub use capability::{Capability, Group, Need};
 pub use cases::{Case, cases};

@@ -46,9 +46,15 @@ impl<'a> Routing<'a> {
     }
 
     /// The layers around the provider, which run writes with a lock one after the other.
-    pub(crate) fn layers(&self) -> Layered {
+    pub(crate) async fn layers(&self) -> Layered {
         let (options, registry) = (LayerOptions::default(), prometheus::Registry::new());
-        Layered::new(Arc::clone(&self.provider), &self.provider.info().name, &options, &registry)
+        let layers = Layered::new(Arc::clone(&self.provider), &self.provider.info().name, &options, &registry);
+        if let Some(store) = self.scene.bench().secret_store() {
+            for secret in self.provider.secrets() {
+                layers.deliver_secret(&secret, Ok(Some(store.contents(&secret).await))).await;
+            }
+        }
+        layers
     }
 
     /// At most `wanted` routes: as many as the cloud has room for.

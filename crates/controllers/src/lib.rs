@@ -26,6 +26,7 @@ mod panics;
 pub mod provider_loops;
 mod rights;
 pub mod route;
+pub mod secrets;
 pub mod service;
 mod spans;
 mod start;
@@ -38,6 +39,7 @@ use bowline_runtime::{Board, Clock, Metric, QueueMetrics};
 pub use activity::RunningControllers;
 pub use gate::Gate;
 pub use rights::Rights;
+pub use start::start;
 
 /// What every controller works with.
 #[derive(Clone)]

@@ -176,7 +176,8 @@ pub async fn run(surroundings: Surroundings, options: ManagerOptions, shutdown: 
     }
     let Crew { mut tasks, working, .. } = crew;
     let source = context.events.source(start::COMPONENT);
-    tasks.spawn("start of clouds", endless(start::run(context.clouds.clone(), source, lease, shutdown.clone())));
+    let start = start::run(context.clouds.clone(), client.clone(), source, lease, shutdown.clone());
+    tasks.spawn("start of clouds", endless(start));
     tasks.spawn("watch of nodes", endless(watch_nodes(client, context.nodes.clone(), shutdown.clone())));
     tasks.spawn("events", endless(outlast(working, shutdown.clone(), write_events)));
     Ok(tasks.run(options.patience).await?)

@@ -1,18 +1,32 @@
-//! Starting the clouds: each by itself, for as long as it takes, with an Event when one cannot be served and when it can.
+//! Starting the clouds: each by itself, for as long as it takes, with the Secrets that its provider needs, and with an Event when
+//! one cannot be served and when it can.
 
 use bowline_cloud::{Cloud, Clouds, Readiness};
 use bowline_kube::{EventSource, EventType, ObjectRef};
 use bowline_runtime::Shutdown;
 use futures::future::{join, join_all};
 
+use crate::secrets;
+
 /// Component of the Events.
 pub(crate) const COMPONENT: &str = "cloud-controller-manager";
 
 /// Runs until shutdown is requested. Events are about `object`: the Lease of the manager, where its leader announces itself.
-pub(crate) async fn run(clouds: Clouds, events: EventSource, object: ObjectRef, shutdown: Shutdown) {
-    let starts = clouds.iter().map(|cloud| join(cloud.keep_starting(), report(cloud, &events, &object)));
+pub(crate) async fn run(
+    clouds: Clouds,
+    client: kube::Client,
+    events: EventSource,
+    object: ObjectRef,
+    shutdown: Shutdown,
+) {
+    let starts = clouds.iter().map(|cloud| join(start(cloud, &client), report(cloud, &events, &object)));
     shutdown.or(join_all(starts)).await;
     shutdown.requested().await;
+}
+
+/// Starts a cloud, for as long as it takes, and follows its Secrets from then on.
+pub async fn start(cloud: &Cloud, client: &kube::Client) {
+    join(cloud.keep_starting(), secrets::follow(cloud, client)).await;
 }
 
 /// Emits an Event for each cause of failure, and one once the cloud is ready after that.

@@ -3,6 +3,7 @@
 //! ```text
 //!  watch (list, watch, again after a cut or a 410) ──► Store<Node>, Store<Service> ──► Change, to every listener, in order
 //!  NodeChange, addresses, labels, taints, deletion, ServiceChange ──► Cluster: targeted patches (W-1 to W-10)
+//!  watch of one Secret by its name ──► its values, for a provider that names it
 //!  EventSource ──► EventSink: deduplicated, combined, filtered (EV-1 to EV-5) ──► core/v1 Events
 //! ```
 //!
@@ -23,6 +24,7 @@ mod lease;
 mod preflight;
 mod rest;
 mod rights;
+mod secret;
 mod store;
 mod told;
 mod watch;
@@ -39,6 +41,7 @@ pub use lease::{ElectionMetrics, Elector, Held, Identity, LeaseOptions, LeaseOpt
 pub use preflight::{Preflight, SeenLease, SeenNode, SeenService, Server, Unreached, Unseen, Writer};
 pub use rest::RestMetrics;
 pub use rights::{Right, Role, Rule, Scope, roles};
+pub use secret::{SecretValues, Unreadable, secret_right, watch_secret};
 pub use store::{Change, Store, Stored, WatchMetrics};
 pub use watch::{WATCH_NODES, WATCH_SERVICES, watch_nodes, watch_services};
 

@@ -32,9 +32,9 @@ use crate::wire::{Wire, WireNode, WireService};
 /// Objects per page. A page is in memory as text while it is parsed, and a Node is easily 20 kB of text.
 const PAGE: u32 = 250;
 /// The wait after the first failure; it doubles.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest wait: when the API server is back, nodes should not wait long for us.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A watch that was not refused for this long after a list holds, even if nothing has happened in it yet.
 const HOLDS_AFTER: Duration = Duration::from_secs(5);
 /// A watch that held for this long was fine, even if nothing happened in it.
@@ -262,7 +262,7 @@ impl Outage {
 }
 
 /// What is wrong, and what to do if that is known.
-fn cause(error: &watcher::Error) -> String {
+pub(crate) fn cause(error: &watcher::Error) -> String {
     use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
     let status = match error {
         WatchError(status) => status,

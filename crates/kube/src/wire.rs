@@ -38,6 +38,8 @@ macro_rules! core_resource {
     };
 }
 
+pub(crate) use core_resource;
+
 mod node;
 mod service;
 mod shapes;

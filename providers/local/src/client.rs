@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Calls, Effect, Error, ErrorKind, PageGuard, Result};
-use bowline_config::Secret;
-use bowline_http::{Api, Bearer, CallBuilder, Client as HttpClient, Options, Proxies, Roots, Tls};
+use bowline_http::{Api, CallBuilder, Client as HttpClient, Options, Proxies, Roots, Tls};
 use http::{Method, Uri};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,6 +23,7 @@ use crate::error::{Refusals, garbled};
 use crate::faults::FaultSpec;
 use crate::kernel::RouteProblem;
 use crate::routes::{NewRoute, RouteRecord};
+use crate::token::Token;
 
 /// How long a call may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -80,25 +80,24 @@ impl Endpoint {
 
 impl Client {
     /// For a cloud in this process.
-    pub(crate) fn in_process(cloud: LocalCloud, calls: &Calls) -> Client {
+    pub(crate) fn in_process(cloud: LocalCloud, token: &Token, calls: &Calls) -> Client {
         let handler = move |request| {
             let cloud = cloud.clone();
             async move { Ok(api::answer(&cloud, request).await) }
         };
-        Client::new(&HttpClient::in_process(Arc::new(handler), PATIENCE), calls, IN_PROCESS)
+        Client::new(&HttpClient::in_process(Arc::new(handler), PATIENCE), token, calls, IN_PROCESS)
     }
 
     /// For a cloud that listens there and knows us by this token.
-    pub(crate) fn over_http(endpoint: &Endpoint, token: Option<&Secret>, calls: &Calls) -> Result<Client> {
-        let client = Client::new(&endpoint.client()?, calls, &endpoint.0);
-        let Some(token) = token else { return Ok(client) };
-        let Client { instances, balancers, routes } = client;
-        let with_token = |api: Api| Ok::<_, Error>(api.authorize(Bearer::new(token)?));
-        Ok(Client { instances: with_token(instances)?, balancers: with_token(balancers)?, routes: with_token(routes)? })
+    pub(crate) fn over_http(endpoint: &Endpoint, token: &Token, calls: &Calls) -> Result<Client> {
+        Ok(Client::new(&endpoint.client()?, token, calls, &endpoint.0))
     }
 
-    fn new(client: &HttpClient, calls: &Calls, base: &str) -> Client {
-        let api = |service| Api::new(client.clone(), calls, service).base(base).errors(Refusals);
+    fn new(client: &HttpClient, token: &Token, calls: &Calls, base: &str) -> Client {
+        let api = |service| {
+            let api = Api::new(client.clone(), calls, service).base(base).errors(Refusals);
+            api.authorize(token.clone())
+        };
         Client { instances: api("instances"), balancers: api("balancers"), routes: api("routes") }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bowline_cloud::{LoadBalancerCapabilities, LoadBalancerKind, RouteCapabilities};
+use bowline_cloud::{LoadBalancerCapabilities, LoadBalancerKind, RouteCapabilities, SecretRef};
 use bowline_config::table::{Format, Key, Section, Table, Unknown, keys};
 use bowline_config::{ConfigFile, Environment, Problems, Secret};
 use bowline_core::IpFamily;
@@ -21,6 +21,8 @@ keys! {
             "What the cloud knows its users by (`bowline cloud --token-file`), if it asks.";
         token_file: Option<PathBuf> = "tokenFile", "",
             "The same in a file of its own, whose last line break does not count. It is read when the provider is built.";
+        token_secret: Option<String> = "tokenSecret", "",
+            "The same in the key `token` of a Kubernetes Secret, `NAMESPACE/NAME`. A change of the Secret is followed.";
         id_prefix: String = "idPrefix", "local",
             "What its provider IDs start with: two local clouds in one cluster need two.";
         listing: bool = "listing", "true", "Whether `list` is offered.";
@@ -244,6 +246,16 @@ endpoint: http://127.0.0.1:7480
         if self.token.is_some() && self.token_file.is_some() {
             return Some(("", key, "is given beside token; one of them is enough".to_owned()));
         }
+        if let Some(secret) = &self.token_secret {
+            let key = Config::token_secret;
+            if self.token.is_some() || self.token_file.is_some() {
+                return Some(("", key, "is given beside token or tokenFile; one of them is enough".to_owned()));
+            }
+            return match SecretRef::parse(secret) {
+                None => Some(("", key, format!("{secret:?} is no name of a Secret; kube-system/local-cloud is one"))),
+                Some(_) => None,
+            };
+        }
         match self.credential() {
             Err(error) => Some(("", key, format!("cannot be read ({error}); name a file with the token in it"))),
             Ok(Some(token)) if !is_bearer(token.reveal()) => {
@@ -279,7 +291,7 @@ endpoint: http://127.0.0.1:7480
 }
 
 /// Whether this can be sent as a bearer token (RFC 6750).
-fn is_bearer(token: &str) -> bool {
+pub(crate) fn is_bearer(token: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
     !token.is_empty() && token.bytes().all(fits)
 }
@@ -342,6 +354,8 @@ mod tests {
         for (problems, says, line) in [
             (both, "one of them is enough", 2),
             (gone, "cannot be read", 1),
+            (read("token: s3cr3t\ntokenSecret: a/b\n").unwrap_err(), "one of them is enough", 2),
+            (read("tokenSecret: local-cloud\n").unwrap_err(), "is no name of a Secret", 1),
             (read("token: 's3 cr3t'\n").unwrap_err(), "is no token", 1),
             (read("token: ''\n").unwrap_err(), "is no token", 1),
             (read("token: [s3cr3t]\n").unwrap_err(), "a text is wanted", 1),

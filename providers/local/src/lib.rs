@@ -31,6 +31,7 @@ mod routes;
 mod server;
 mod snapshot;
 mod tags;
+mod token;
 mod workload;
 
 pub use api::{BalancerView, FaultInForce};

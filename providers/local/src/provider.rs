@@ -6,13 +6,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bowline_cloud::{
     Absence, BuildContext, Calls, Capabilities, CloudProvider, Error, ErrorKind, Factory, Facts, InstanceCapabilities,
-    Instances, LoadBalancers, ProviderInfo, ProviderLoop, Reference, Result, Routes,
+    Instances, LoadBalancers, ProviderInfo, ProviderLoop, Reference, Result, Routes, SecretData, SecretRef,
 };
 use bowline_config::{Problem, Problems};
 
 use crate::api::FindRequest;
 use crate::client::{Client, Endpoint};
 use crate::tags::Tags;
+use crate::token::Token;
 use crate::{Config, LocalCloud};
 
 const NAME: &str = "local";
@@ -27,6 +28,7 @@ pub struct LocalProvider {
     capabilities: Capabilities,
     pub(crate) config: Config,
     pub(crate) client: Arc<Client>,
+    token: Token,
     calls: Calls,
 }
 
@@ -43,7 +45,8 @@ impl LocalProvider {
         config.page_size = config.page_size.min(cloud.page_size());
         config.load_balancers.batch_observe = config.load_balancers.batch_observe.min(cloud.page_size());
         config.routes.max_routes = [config.routes.limit(), cloud.max_routes()].into_iter().flatten().min();
-        LocalProvider::new(Client::in_process(cloud, calls), config, calls)
+        let token = Token::default();
+        LocalProvider::new(Client::in_process(cloud, &token, calls), token, config, calls)
     }
 
     /// For a cloud behind HTTP, at the configured endpoint.
@@ -54,16 +57,19 @@ impl LocalProvider {
     /// The same, past the gate `calls`.
     pub fn over_http_past(config: &Config, calls: &Calls) -> Result<LocalProvider> {
         let endpoint = Endpoint::parse(&config.endpoint).map_err(|error| error.during("read the configuration"))?;
-        let token = config.credential().map_err(|error| unreadable(&error))?;
-        let client = Client::over_http(&endpoint, token.as_ref(), calls)?;
-        Ok(LocalProvider::new(client, config.clone(), calls))
+        let token = Token::default();
+        if let Some(configured) = config.credential().map_err(|error| unreadable(&error))? {
+            token.set(&configured)?;
+        }
+        let client = Client::over_http(&endpoint, &token, calls)?;
+        Ok(LocalProvider::new(client, token, config.clone(), calls))
     }
 
-    fn new(client: Client, config: Config, calls: &Calls) -> LocalProvider {
+    fn new(client: Client, token: Token, config: Config, calls: &Calls) -> LocalProvider {
         let info = ProviderInfo { name: NAME.to_owned(), id_prefixes: vec![config.id_prefix.clone()] };
         let capabilities = capabilities(&config);
         let client = Arc::new(client);
-        LocalProvider { info, cluster_id: None, capabilities, config, client, calls: calls.clone() }
+        LocalProvider { info, cluster_id: None, capabilities, config, client, token, calls: calls.clone() }
     }
 
     /// The same, marking what it makes as this cluster's.
@@ -137,6 +143,14 @@ impl CloudProvider for LocalProvider {
 
     fn calls(&self) -> Option<Calls> {
         Some(self.calls.clone())
+    }
+
+    fn secrets(&self) -> Vec<SecretRef> {
+        self.config.token_secret.as_deref().and_then(SecretRef::parse).into_iter().collect()
+    }
+
+    async fn on_secret(&self, _: &SecretRef, data: Option<&SecretData>) -> Result<()> {
+        self.token.set(&SecretData::required(data)?.text("token")?)
     }
 
     fn files(&self) -> Vec<PathBuf> {

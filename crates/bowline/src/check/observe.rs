@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds, Freshness};
 use bowline_config::{Problem, Problems};
+use bowline_controllers::secrets;
 use bowline_controllers::service::DefaultCloud;
 use bowline_core::InstanceRef;
 use bowline_kube::{Access, ConnectError, LeaseOptions, Preflight, Right, SeenNode};
@@ -30,6 +31,9 @@ pub(super) async fn observe(args: &ManagerArgs) -> Observed {
     reach::narrow(&mut settings.manager, &clouds.providers);
     let access = open(&settings, &mut problems).await;
     let mut observed = Observed { manager: manager(args, &settings, &clouds), ..Observed::default() };
+    if let Some(access) = &access {
+        secrets::read(&clouds.clouds, &access.client()).await;
+    }
     observed.clouds = clouds.check().await;
     if let Some(access) = access {
         cluster(&Preflight::new(access), &settings, &lease(args), &clouds, &mut observed).await;
@@ -66,7 +70,7 @@ async fn cluster(
     if !is_reached {
         return;
     }
-    observed.reviews = reviews(preflight, settings).await;
+    observed.reviews = reviews(preflight, settings, &clouds.providers).await;
     observed.nodes = Some(match preflight.nodes().await {
         Ok(nodes) => Ok(clouds.sightings(nodes).await),
         Err(unseen) => Err(unseen),
@@ -78,8 +82,8 @@ async fn cluster(
 }
 
 /// Asks about every right that the manager would use, under the name that it would use it under.
-async fn reviews(preflight: &Preflight, settings: &Settings) -> Vec<Review> {
-    let asked = rights::of_everybody(&settings.manager, &Surroundings::of(settings));
+async fn reviews(preflight: &Preflight, settings: &Settings, providers: &[Arc<dyn CloudProvider>]) -> Vec<Review> {
+    let asked = rights::of_everybody(&settings.manager, &Surroundings::of(settings, providers));
     let asked = asked.into_iter().flat_map(|(who, right)| {
         let verbs = right.verbs;
         verbs.iter().map(move |verb| (who, right.clone(), *verb))

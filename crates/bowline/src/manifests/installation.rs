@@ -104,7 +104,7 @@ impl Installation {
             flags: flags(&arguments, &files),
             secrets: secrets(files),
             serving: serving(&settings),
-            surroundings: Surroundings::of(&settings),
+            surroundings: Surroundings::of(&settings, &providers),
             manager: settings.manager,
             remarks,
         })

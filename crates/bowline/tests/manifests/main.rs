@@ -287,6 +287,26 @@ async fn leases_in_another_namespace_have_a_role_there_and_authorities_are_read_
 }
 
 #[tokio::test]
+async fn a_secret_that_the_configuration_names_may_be_read_and_no_other_one() {
+    let scratch = Scratch::new("manifests-secret");
+    let file = scratch.file("cloud.yaml", "tokenSecret: vault/local-cloud\n");
+    let file = file.to_str().unwrap();
+    let server = server().await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vault"}});
+    post(&server, &namespace, namespace.to_string()).await;
+    let objects = create(&server, &manifests(&["--cloud-config", file])).await;
+    let role = objects.iter().find(|object| object["kind"] == "Role" && object["metadata"]["namespace"] == "vault");
+    let rule = json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["local-cloud"], "verbs": ["list", "watch"]});
+    assert_eq!(role.unwrap()["rules"], json!([rule]));
+    let client = account(&server, "kube-system");
+    assert!(may(&client, "watch secrets vault/local-cloud").await);
+    for what in ["watch secrets vault/other", "watch secrets vault/", "get secrets vault/local-cloud"] {
+        assert!(!may(&client, what).await, "{what}");
+    }
+    assert!(!manifests(&[]).contains("secrets"), "only a cloud that names Secrets may read some");
+}
+
+#[tokio::test]
 async fn who_works_alone_is_gone_before_the_next_one_comes() {
     let alone = ["--kind", "Deployment", "--replicas", "1", "--leader-elect=false"];
     let objects = create(&server().await, &manifests(&alone)).await;

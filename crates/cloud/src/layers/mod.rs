@@ -49,7 +49,7 @@ use crate::layers::routes::RouteWriter;
 use crate::start::Starter;
 use crate::{
     Applied, Calls, Capabilities, CloudProvider, Error, ErrorKind, Facts, Freshness, LoadBalancerCapabilities,
-    LoadBalancers, Locks, ProviderInfo, Result, RouteCapabilities, Routes, SyncPurpose,
+    LoadBalancers, Locks, ProviderInfo, Result, RouteCapabilities, Routes, SecretData, SecretRef, SyncPurpose,
 };
 
 /// How the layers are set. What concerns single calls is in [`CallPolicy`](crate::CallPolicy).
@@ -154,6 +154,12 @@ impl Layered {
     /// Starts the provider, unless it has started.
     pub async fn start(&self) -> Result<()> {
         self.starter.start().await
+    }
+
+    /// Gives the contents of a Secret, or the reason why it cannot be read, to the provider; starts the provider if it was waiting
+    /// for this.
+    pub async fn deliver_secret(&self, secret: &SecretRef, data: Result<Option<SecretData>>) {
+        self.starter.deliver(secret, data).await;
     }
 
     pub(crate) fn starter(&self) -> &Arc<Starter> {

@@ -8,6 +8,7 @@ mod loops;
 mod pod_ranges;
 mod provider;
 mod routes;
+mod secrets;
 mod trouble;
 
 use bowline_cloud::Capabilities;
@@ -65,6 +66,9 @@ static CASES: &[Case] = &[
     case!(habits::failed_calls_are_not_repeated, []),
     case!(habits::secrets_stay_secret, []),
     case!(habits::no_call_blocks_the_thread, []),
+    case!(secrets::secrets_are_declared, []),
+    case!(secrets::bad_secret_is_refused, []),
+    case!(secrets::rotated_secret_is_used, []),
     case!(loops::loops_are_declared, []),
     case!(loops::loops_follow_the_cluster, []),
     case!(loops::loops_are_repeatable, []),

@@ -12,7 +12,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bowline_cloud::{
     Applied, Capabilities, CloudProvider, ClusterSnapshot, Error, ErrorKind, Facts, Identity, InstancePage, Instances,
-    LoadBalancers, LoopOutcome, OneRoutePerCall, PageToken, ProviderInfo, ProviderLoop, Result, Routes,
+    LoadBalancers, LoopOutcome, OneRoutePerCall, PageToken, ProviderInfo, ProviderLoop, Result, Routes, SecretData,
+    SecretRef,
 };
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{
@@ -59,6 +60,8 @@ pub(crate) enum Break {
     Instance(fn(&mut Instance)),
     List(for<'a> fn(&'a Broken, Option<&'a PageToken>) -> BoxFuture<'a, Result<InstancePage>>),
     Assign(for<'a> fn(&'a Broken, &'a InstanceRef, IpNet) -> BoxFuture<'a, Result<()>>),
+    Secrets(fn(&mut Vec<SecretRef>)),
+    OnSecret(for<'a> fn(&'a Broken, &'a SecretRef, Option<&'a SecretData>) -> BoxFuture<'a, Result<()>>),
     /// Every declaration of the loops.
     Declared(fn(&Broken, &mut Vec<Arc<dyn ProviderLoop>>)),
     Sync(for<'a> fn(&'a Broken, &'a ClusterSnapshot) -> BoxFuture<'a, Result<LoopOutcome>>),
@@ -173,6 +176,11 @@ impl Broken {
     /// The only loop of the real provider.
     pub(crate) fn tags(&self) -> Arc<dyn ProviderLoop> {
         self.real.loops().remove(0)
+    }
+
+    /// Gives a Secret to the real provider.
+    pub(crate) async fn deliver(&self, secret: &SecretRef, data: Option<&SecretData>) -> Result<()> {
+        self.real.on_secret(secret, data).await
     }
 
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -294,6 +302,18 @@ impl CloudProvider for Broken {
 
     fn routes(&self) -> Option<&dyn Routes> {
         self.real.routes().map(|_| self as &dyn Routes)
+    }
+
+    fn secrets(&self) -> Vec<SecretRef> {
+        let mut secrets = self.real.secrets();
+        if let Some(edit) = hook!(self.flaw, Secrets) {
+            edit(&mut secrets);
+        }
+        secrets
+    }
+
+    async fn on_secret(&self, secret: &SecretRef, data: Option<&SecretData>) -> Result<()> {
+        call!(self, OnSecret(secret, data), self.deliver(secret, data))
     }
 
     fn loops(&self) -> Vec<Arc<dyn ProviderLoop>> {

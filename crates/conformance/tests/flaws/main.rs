@@ -9,6 +9,7 @@ mod instances;
 mod load_balancers;
 mod loops;
 mod routes;
+mod secrets;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use instances::SOUND;
 const UNBREAKABLE: [&str; 1] = ["unclaimed_is_refused_without_a_call"];
 
 fn flaws() -> impl Iterator<Item = &'static Flaw> {
-    instances::FLAWS.iter().chain(load_balancers::FLAWS).chain(routes::FLAWS).chain(loops::FLAWS)
+    instances::FLAWS.iter().chain(load_balancers::FLAWS).chain(routes::FLAWS).chain(loops::FLAWS).chain(secrets::FLAWS)
 }
 
 /// A configuration with everything on.
@@ -83,6 +84,11 @@ async fn each_flaw_in_routes_is_caught_by_the_case_for_it() {
 #[tokio::test]
 async fn each_flaw_in_loops_is_caught_by_the_case_for_it() {
     assert_eq!(uncaught(loops::FLAWS).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn each_flaw_in_secrets_is_caught_by_the_case_for_it() {
+    assert_eq!(uncaught(secrets::FLAWS).await, [""; 0]);
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod rights;
 mod route_races;
 mod route_trouble;
 mod routes;
+mod secrets;
 mod service_crashes;
 mod service_nodes;
 mod service_order;

@@ -29,7 +29,7 @@ fn boxed(bench: LocalBench) -> Box<dyn Bench> {
 #[tokio::test]
 async fn the_provider_conforms_in_process() {
     for setting in settings() {
-        let bench = || async { boxed(LocalBench::in_process(LocalBench::cloud(), setting.config.clone())) };
+        let bench = || async { boxed(LocalBench::with_secret(setting.config.clone())) };
         check(&run(bench).await, &setting);
     }
 }

@@ -132,7 +132,7 @@ pub(in crate::cases) async fn parallel_writes_all_count(scene: &Scene) -> Verdic
     let count = work.room(work.caps()?.max_parallel.min(MANY))?;
     let specs = (1..).zip(machines.iter().cycle()).take(count).map(|(number, machine)| work.spec(number, machine));
     let specs = specs.collect::<Verdict<Vec<_>>>()?;
-    let layers = work.layers();
+    let layers = work.layers().await;
     let made = join_all(specs.iter().map(|spec| layers.create_route(&work.cluster, spec))).await;
     let made = made.into_iter().map(sound).collect::<Verdict<Vec<_>>>()?;
     for (spec, machine) in specs.iter().zip(machines.iter().cycle()) {

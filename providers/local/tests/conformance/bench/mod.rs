@@ -4,6 +4,7 @@
 mod balancers;
 mod loops;
 mod routes;
+mod secrets;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,13 +12,14 @@ use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
 use bowline_cloud::CloudProvider;
-use bowline_conformance::{BalancerBench, Bench, Hand, LoopBench, RouteBench, Trouble, WantedMachine};
+use bowline_conformance::{BalancerBench, Bench, Hand, LoopBench, RouteBench, SecretBench, Trouble, WantedMachine};
 use bowline_core::{Address, AddressType, Instance, ProviderId};
 use bowline_local::{
     CloudOptions, Config, Fault, FaultSpec, LocalCloud, LocalProvider, Machine, NewMachine, Server, serve,
 };
 
 pub(crate) use balancers::records;
+use secrets::TokenFile;
 
 /// The token that the provider shows the cloud, where it shows one.
 pub(crate) const SECRET: &str = "swordfish-of-the-bench";
@@ -39,14 +41,11 @@ pub(crate) struct LocalBench {
     /// It is late in showing what was made.
     late: AtomicBool,
     server: Option<Server>,
+    /// Tokens that the cloud accepts, where they come from a Secret.
+    tokens: Option<TokenFile>,
 }
 
 impl LocalBench {
-    /// An empty cloud with small pages.
-    pub(crate) fn cloud() -> LocalCloud {
-        LocalBench::open(None)
-    }
-
     fn open(token_file: Option<PathBuf>) -> LocalCloud {
         let options = CloudOptions { page_size: 7, balancers: records(), token_file, ..CloudOptions::default() };
         LocalCloud::open(options).unwrap()
@@ -55,14 +54,25 @@ impl LocalBench {
     /// A cloud in this process.
     pub(crate) fn in_process(cloud: LocalCloud, config: Config) -> LocalBench {
         let provider = Arc::new(LocalProvider::in_process(cloud.clone(), &config));
-        LocalBench { cloud, provider, config, wrap: None, can: true, late: AtomicBool::default(), server: None }
+        let late = AtomicBool::default();
+        LocalBench { cloud, provider, config, wrap: None, can: true, late, server: None, tokens: None }
+    }
+
+    /// An empty cloud with small pages in this process, which accepts a token that stands in a Secret.
+    pub(crate) fn with_secret(mut config: Config) -> LocalBench {
+        let tokens = TokenFile::new();
+        config.token_secret = Some("kube-system/local-cloud".to_owned());
+        let local = LocalBench::in_process(LocalBench::open(Some(tokens.path.clone())), config);
+        tokens.deliver_to(&*local.provider);
+        LocalBench { tokens: Some(tokens), ..local }
     }
 
     /// The same with something around the provider.
     pub(crate) fn wrapped(config: Config, wrap: Wrap) -> LocalBench {
-        let local = LocalBench::in_process(LocalBench::cloud(), config);
-        let provider = wrap(LocalProvider::in_process(local.cloud.clone(), &local.config), &local.cloud);
-        LocalBench { provider, wrap: Some(wrap), ..local }
+        let mut local = LocalBench::with_secret(config);
+        local.wrap = Some(wrap);
+        local.provider = local.made();
+        local
     }
 
     /// A cloud behind HTTP.
@@ -77,7 +87,23 @@ impl LocalBench {
         config.load_balancers.batch_observe = config.load_balancers.batch_observe.min(7);
         let provider = Arc::new(LocalProvider::over_http(&config).unwrap());
         let late = AtomicBool::default();
-        LocalBench { cloud, provider, config, wrap: None, can: true, late, server: Some(server) }
+        LocalBench { cloud, provider, config, wrap: None, can: true, late, server: Some(server), tokens: None }
+    }
+
+    /// A new provider of the configuration.
+    fn made(&self) -> Arc<dyn CloudProvider> {
+        let provider = match self.server {
+            None => LocalProvider::in_process(self.cloud.clone(), &self.config),
+            Some(_) => LocalProvider::over_http(&self.config).unwrap(),
+        };
+        let provider = match &self.wrap {
+            None => Arc::new(provider),
+            Some(wrap) => wrap(provider, &self.cloud),
+        };
+        if let Some(tokens) = &self.tokens {
+            tokens.deliver_to(&*provider);
+        }
+        provider
     }
 
     /// What the provider should say of a machine, as far as it is configured to.
@@ -124,18 +150,11 @@ impl Bench for LocalBench {
     }
 
     async fn restarted(&self) -> Arc<dyn CloudProvider> {
-        let provider = match self.server {
-            None => LocalProvider::in_process(self.cloud.clone(), &self.config),
-            Some(_) => LocalProvider::over_http(&self.config).unwrap(),
-        };
-        match &self.wrap {
-            None => Arc::new(provider),
-            Some(wrap) => wrap(provider, &self.cloud),
-        }
+        self.made()
     }
 
     fn secrets(&self) -> Vec<String> {
-        vec![SECRET.to_owned()]
+        vec![SECRET.to_owned(), secrets::ROTATED.to_owned()]
     }
 
     fn balancers(&self) -> Option<&dyn BalancerBench> {
@@ -148,6 +167,10 @@ impl Bench for LocalBench {
 
     fn loops(&self) -> Option<&dyn LoopBench> {
         Some(self)
+    }
+
+    fn secret_store(&self) -> Option<&dyn SecretBench> {
+        self.tokens.as_ref().map(|tokens| tokens as &dyn SecretBench)
     }
 
     async fn add(&self, machine: &WantedMachine) -> Instance {

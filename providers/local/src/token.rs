@@ -1,0 +1,43 @@
+//! The token that calls carry: from the configuration, or from a Secret, whose contents may change.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use async_trait::async_trait;
+use bowline_cloud::{Error, ErrorKind, Result};
+use bowline_config::Secret;
+use bowline_http::{Authorize, Bearer};
+use bytes::Bytes;
+use http::Request;
+
+use crate::config::is_bearer;
+
+/// The token of all calls; none before it is set. Clones are the same token.
+#[derive(Clone, Default)]
+pub(crate) struct Token(Arc<RwLock<Option<Arc<Bearer>>>>);
+
+impl Token {
+    /// Replaces the token, for all calls from now on.
+    pub(crate) fn set(&self, token: &Secret) -> Result<()> {
+        if !is_bearer(token.reveal()) {
+            let message = "it is no token: it must be one word of letters, digits and -._~+/=";
+            return Err(Error::new(ErrorKind::InvalidConfig, "read the token", message));
+        }
+        let bearer = Arc::new(Bearer::new(token)?);
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(bearer);
+        Ok(())
+    }
+
+    fn get(&self) -> Option<Arc<Bearer>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[async_trait]
+impl Authorize for Token {
+    async fn authorize(&self, request: &mut Request<Bytes>) -> Result<()> {
+        match self.get() {
+            Some(bearer) => bearer.authorize(request).await,
+            None => Ok(()),
+        }
+    }
+}
