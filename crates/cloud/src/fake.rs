@@ -332,7 +332,7 @@ impl LoadBalancers for Fake {
         Ok(Plan::of(vec![Step::new(Verb::Create, "pool", "p", vec![], Opaque::default())]))
     }
 
-    async fn apply(&self, _: &LoadBalancerKey, _: &Step) -> Result<Applied> {
+    async fn apply(&self, _: &LoadBalancerKey, _: &Step, _: Option<&Opaque>) -> Result<Applied> {
         self.call(Call::Other("apply"), || Applied::Done).await
     }
 }

@@ -24,8 +24,8 @@ pub enum Applied<S = Opaque> {
     /// It is done; what the cloud has now must be observed, and whatever comes of that, the Service's annotations are to say
     /// this from now on. It is what a balancer can be found by if all else goes wrong.
     Noted(BTreeMap<String, String>),
-    /// It is written, and the cloud is at work on it. The next step waits until a [poll](LoadBalancers::poll) says that the
-    /// operation has ended.
+    /// It is written, and the cloud is at work on it. The next step that is not [independent](Step::independent) is applied once a
+    /// [poll](LoadBalancers::poll) says that the operation has ended.
     Started(Operation),
 }
 
@@ -190,12 +190,14 @@ pub trait LoadBalancers: Send + Sync {
     ///
     /// What the cloud has for this balancer afterwards, if its answer tells all of it: then nobody need ask. `None` if it
     /// does not.
-    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied>;
+    ///
+    /// `polled` is what the last [poll](LoadBalancers::poll) returned, if an operation has ended right before this step.
+    async fn apply(&self, key: &LoadBalancerKey, step: &Step, polled: Option<&Opaque>) -> Result<Applied>;
 
     /// Whether an operation that a step has [started](Applied::Started) has ended. One that has failed is an error. A provider
     /// that starts none need not implement it.
     async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<Progress> {
         let _ = (key, operation);
-        Ok(Progress::Done)
+        Ok(Progress::Done(Opaque::default()))
     }
 }

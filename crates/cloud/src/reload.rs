@@ -298,8 +298,8 @@ impl LoadBalancers for Reloading {
         self.current().load_balancers().ok_or_else(|| lacking("plan a load balancer"))?.plan(wish, state)
     }
 
-    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
-        self.current().load_balancers().ok_or_else(|| lacking("change a load balancer"))?.apply(key, step).await
+    async fn apply(&self, key: &LoadBalancerKey, step: &Step, polled: Option<&Opaque>) -> Result<Applied> {
+        self.current().load_balancers().ok_or_else(|| lacking("change a load balancer"))?.apply(key, step, polled).await
     }
 
     async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<Progress> {

@@ -263,7 +263,7 @@ impl<'a> Balancing<'a> {
     /// Carries out one step, if the cloud does so at once.
     pub(crate) async fn apply_once(&self, wish: &LoadBalancerWish, step: &Step) -> Answer<Applied> {
         let missing = || Error::new(ErrorKind::Unsupported, "apply", "it hands out no LoadBalancers");
-        self.provider.load_balancers().ok_or_else(missing)?.apply(&wish.key, step).await
+        self.provider.load_balancers().ok_or_else(missing)?.apply(&wish.key, step, None).await
     }
 
     /// Carries out all that is planned, in a sound cloud; what is noted on the way.

@@ -93,7 +93,7 @@ impl Probe {
                 probed(state.unwrap_or_else(|| Err(missing())))
             }
             (Probe::Keys(cluster), _, Some(balancers), _) => probed(balancers.list(cluster).await),
-            (Probe::Apply(key, step), _, Some(balancers), _) => probed(balancers.apply(key, step).await),
+            (Probe::Apply(key, step), _, Some(balancers), _) => probed(balancers.apply(key, step, None).await),
             (Probe::Table(cluster), .., Some(routes)) => probed(routes.list(cluster).await),
             (Probe::Create(cluster, spec), .., Some(routes)) => {
                 let created = routes.create(cluster, std::slice::from_ref(spec)).await.pop();

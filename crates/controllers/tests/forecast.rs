@@ -170,7 +170,7 @@ impl LoadBalancers for Provider {
         })
     }
 
-    async fn apply(&self, _: &LoadBalancerKey, _: &Step) -> Result<Applied> {
+    async fn apply(&self, _: &LoadBalancerKey, _: &Step, _: Option<&Opaque>) -> Result<Applied> {
         self.harbour.writes.fetch_add(1, Ordering::Relaxed);
         Ok(Applied::Done)
     }

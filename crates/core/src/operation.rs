@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::Opaque;
+
 /// An operation that a cloud is still at work on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operation {
@@ -31,10 +33,11 @@ pub struct Pacing {
 }
 
 /// Whether an operation has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    /// It has ended, with success: one that has failed is an error.
-    Done,
+#[derive(Debug, Clone, PartialEq)]
+pub enum Progress<P = Opaque> {
+    /// It has ended. The value is passed to the next step, so that it need not read again what the poll has read. An operation that
+    /// has failed is an error, unless the next step can decide better what to do about it.
+    Done(P),
     /// The cloud is still at work on it.
     Running,
 }

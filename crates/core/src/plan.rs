@@ -63,6 +63,11 @@ pub struct Step<C = Opaque> {
     pub changes: Vec<FieldChange>,
     /// The plan goes on if the cloud refuses this step: the reason of the warning that is emitted then.
     pub dispensable: Option<String>,
+    /// No operation that an earlier step of the plan has started needs to end before this step.
+    pub independent: bool,
+    /// For a creation: the cloud refuses a second thing of its kind, so it may be tried again although the outcome of an
+    /// earlier attempt is unknown.
+    pub repeatable: bool,
     /// What the provider needs to apply it.
     pub payload: C,
 }
@@ -119,13 +124,14 @@ impl<C> Step<C> {
         changes: Vec<FieldChange>,
         payload: C,
     ) -> Step<C> {
-        Step { verb, kind: kind.into(), name: name.into(), changes, dispensable: None, payload }
+        let (kind, name) = (kind.into(), name.into());
+        Step { verb, kind, name, changes, dispensable: None, independent: false, repeatable: false, payload }
     }
 
     /// The same step with its payload made into another.
     pub fn map<D>(self, into: impl FnOnce(C) -> D) -> Step<D> {
-        let Step { verb, kind, name, changes, dispensable, payload } = self;
-        Step { verb, kind, name, changes, dispensable, payload: into(payload) }
+        let Step { verb, kind, name, changes, dispensable, independent, repeatable, payload } = self;
+        Step { verb, kind, name, changes, dispensable, independent, repeatable, payload: into(payload) }
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use bowline_cloud::layers::Operations;
 use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancers, Result, Retry};
-use bowline_core::{LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Operation, Plan, Progress, Step};
+use bowline_core::{LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque, Operation, Plan, Progress, Step};
 
 use crate::service::Service;
 use crate::simulator::Simulator;
@@ -105,17 +105,27 @@ impl<'a> Driver<'a> {
         Err(endless("plan", "there is never a plan"))
     }
 
-    /// Applies one step, as often as the cloud is at work.
-    pub async fn apply(&self, desired: &mut impl Desired, step: &Step) -> Result<()> {
+    /// Applies one step, as often as the cloud is at work; the operation that it has started.
+    pub async fn apply(&self, desired: &mut impl Desired, step: &Step) -> Result<Option<Operation>> {
+        self.apply_polled(desired, step, None).await
+    }
+
+    async fn apply_polled(
+        &self,
+        desired: &mut impl Desired,
+        step: &Step,
+        polled: Option<&Opaque>,
+    ) -> Result<Option<Operation>> {
         let key = desired.wish().key;
-        for _ in 0..ATTEMPTS {
-            match self.operations.paced(&key, self.load_balancers.apply(&key, step).await) {
+        for attempt in 0..ATTEMPTS {
+            let polled = polled.filter(|_| attempt == 0);
+            match self.operations.paced(&key, self.load_balancers.apply(&key, step, polled).await) {
                 Ok(Applied::Noted(annotations)) => {
                     desired.annotate(annotations);
-                    return Ok(());
+                    return Ok(None);
                 }
-                Ok(Applied::Started(operation)) => return self.poll(&key, &operation).await,
-                Ok(_) => return Ok(()),
+                Ok(Applied::Started(operation)) => return Ok(Some(operation)),
+                Ok(_) => return Ok(None),
                 Err(error) => self.pause.pause(error).await?,
             }
         }
@@ -123,10 +133,13 @@ impl<'a> Driver<'a> {
     }
 
     /// Polls an operation until it has ended.
-    async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<()> {
+    async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<Opaque> {
         for _ in 0..ATTEMPTS {
             match self.load_balancers.poll(key, operation).await? {
-                Progress::Done => return Ok(()),
+                Progress::Done(polled) => {
+                    self.operations.ended(key);
+                    return Ok(polled);
+                }
                 Progress::Running => self.pause.pause(self.operations.running(key, operation, "poll")).await?,
             }
         }
@@ -135,12 +148,23 @@ impl<'a> Driver<'a> {
 
     /// Applies the steps of a plan; the reasons of those that were left out. Fails with the plan's first problem.
     pub async fn apply_all(&self, desired: &mut impl Desired, plan: &Plan) -> Result<Vec<String>> {
-        let mut left_out = Vec::new();
+        let (mut left_out, mut pending): (Vec<String>, Vec<Operation>) = Default::default();
         for step in &plan.steps {
-            match self.apply(desired, step).await {
-                Err(error) if error.leaves_out(step) => left_out.extend(step.dispensable.clone()),
-                applied => applied?,
+            let mut polled = None;
+            for operation in pending.extract_if(.., |_| !step.independent) {
+                polled = Some(self.poll(&desired.wish().key, &operation).await?);
             }
+            match self.apply_polled(desired, step, polled.as_ref()).await {
+                Err(error) if error.leaves_out(step) => left_out.extend(step.dispensable.clone()),
+                started => {
+                    let started = started?;
+                    pending.retain(|earlier| started.as_ref().is_none_or(|started| started.id != earlier.id));
+                    pending.extend(started);
+                }
+            }
+        }
+        for operation in pending.iter().filter(|operation| !operation.observable) {
+            self.poll(&desired.wish().key, operation).await?;
         }
         match plan.problems.first() {
             Some(problem) => Err(problem.clone().into()),

@@ -385,7 +385,7 @@ async fn load_balancers_with_15000_targets_are_made_and_observed_in_answers_of_b
     let provider = LocalProvider::over_http(&config).unwrap();
     let wishes = ["a/a", "a/b", "a/c", "a/d", "a/e"].map(|service| large_wish(service, 15_000));
     for step in provider.plan(&wishes[0], None).unwrap().steps {
-        provider.apply(&wishes[0].key, &step).await.unwrap();
+        provider.apply(&wishes[0].key, &step, None).await.unwrap();
     }
     let made = cloud.balancers().remove(0);
     assert_eq!(made.targets.len(), 15_000);

@@ -47,7 +47,7 @@ impl World {
         let plan = self.plan(wish).await?;
         let mut last = None;
         for step in &plan.steps {
-            last = Some(self.provider.apply(&wish.key, step).await?);
+            last = Some(self.provider.apply(&wish.key, step, None).await?);
         }
         let calls: Vec<_> = self.cloud.calls().into_iter().filter(|(kind, _)| kind != "observe-balancers").collect();
         assert_eq!(self.cloud.writes(), plan.steps.len() as u64, "one writing call for each step: {plan}");
@@ -333,8 +333,8 @@ async fn a_plan_that_was_made_before_somebody_came_is_refused_by_the_cloud() {
     let wish = web();
     let plan = world.plan(&wish).await.unwrap();
     world.cloud.add_balancer(foreign("auidofweb")).unwrap();
-    world.provider.apply(&wish.key, &plan.steps[0]).await.unwrap();
-    let error = world.provider.apply(&wish.key, &plan.steps[1]).await.unwrap_err();
+    world.provider.apply(&wish.key, &plan.steps[0], None).await.unwrap();
+    let error = world.provider.apply(&wish.key, &plan.steps[1], None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
     assert_eq!(world.plan(&wish).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
     world.converge(&gone(&wish)).await.unwrap();
@@ -379,11 +379,11 @@ async fn a_step_that_was_carried_out_may_come_again() {
         let plan = world.plan(&wish).await.unwrap();
         assert!(!plan.is_empty());
         for step in &plan.steps {
-            world.provider.apply(&wish.key, step).await.unwrap();
-            world.provider.apply(&wish.key, step).await.unwrap();
+            world.provider.apply(&wish.key, step, None).await.unwrap();
+            world.provider.apply(&wish.key, step, None).await.unwrap();
         }
         for step in &plan.steps {
-            let again = world.provider.apply(&wish.key, step).await;
+            let again = world.provider.apply(&wish.key, step, None).await;
             let gone_meanwhile = matches!(&again, Err(error) if error.kind() == ErrorKind::AlreadyExists);
             assert!(again.is_ok() || gone_meanwhile, "{step}: {again:?}");
         }
@@ -417,7 +417,7 @@ async fn while_the_cloud_is_at_work_there_is_no_plan() {
     let world = World::with(BalancerOptions { work_time, ..BalancerOptions::default() });
     let wish = web();
     let plan = world.plan(&wish).await.unwrap();
-    let half = world.provider.apply(&wish.key, &plan.steps[0]).await.unwrap();
+    let half = world.provider.apply(&wish.key, &plan.steps[0], None).await.unwrap();
     let Applied::Started(operation) = half else { panic!("{half:?}") };
     assert_eq!(world.provider.poll(&wish.key, &operation).await.unwrap(), Progress::Running);
     let state = world.provider.observe(std::slice::from_ref(&wish)).await.remove(0).unwrap().unwrap();
@@ -430,16 +430,16 @@ async fn while_the_cloud_is_at_work_there_is_no_plan() {
         assert_eq!(told(world.plan(wish).await.unwrap_err()), rest);
         assert_eq!(world.provider.plan(wish, Some(&state)).unwrap_err().kind(), ErrorKind::InProgress);
     }
-    assert_eq!(told(world.provider.apply(&wish.key, &plan.steps[1]).await.unwrap_err()), rest);
+    assert_eq!(told(world.provider.apply(&wish.key, &plan.steps[1], None).await.unwrap_err()), rest);
     assert!(!world.plan(&wish_of("shop/other")).await.unwrap().is_empty(), "others need not wait");
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(world.provider.poll(&wish.key, &operation).await.unwrap(), Progress::Done);
-    world.provider.apply(&wish.key, &plan.steps[1]).await.unwrap();
+    assert_eq!(world.provider.poll(&wish.key, &operation).await.unwrap(), Progress::Done(Opaque::new(())));
+    world.provider.apply(&wish.key, &plan.steps[1], None).await.unwrap();
     tokio::time::sleep(work_time).await;
     let later = changed(&wish, |spec| drop(spec.targets.edit(Vec::pop)));
     let plan = world.plan(&later).await.unwrap();
-    world.provider.apply(&wish.key, &plan.steps[0]).await.unwrap();
-    let error = world.provider.apply(&wish.key, &plan.steps[0]).await.unwrap_err();
+    world.provider.apply(&wish.key, &plan.steps[0], None).await.unwrap();
+    let error = world.provider.apply(&wish.key, &plan.steps[0], None).await.unwrap_err();
     assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::InProgress, Retry::After(work_time)));
     tokio::time::sleep(work_time).await;
     assert!(world.plan(&later).await.unwrap().is_empty());
@@ -468,7 +468,7 @@ async fn faults_strike_every_call() {
             let listed = world.provider.list(&wish.key.cluster).await.unwrap_err();
             assert_eq!((listed.kind(), listed.retry_advice()), (kind, retry), "{fault:?}");
         }
-        let applied = world.provider.apply(&wish.key, &plan.steps[0]).await.unwrap_err();
+        let applied = world.provider.apply(&wish.key, &plan.steps[0], None).await.unwrap_err();
         assert_eq!((applied.kind(), applied.retry_advice()), (kind, retry), "{fault:?}");
         world.cloud.repair_all();
         world.converge(&wish).await.unwrap();
@@ -508,7 +508,7 @@ async fn a_cloud_that_does_not_show_what_was_just_made_gets_nothing_twice() {
         let plan = world.plan(&wish).await.unwrap();
         assert_eq!(plan.steps.len(), 2, "it still looks as if there were nothing");
         for step in &plan.steps {
-            world.provider.apply(&wish.key, step).await.unwrap();
+            world.provider.apply(&wish.key, step, None).await.unwrap();
         }
     }
     world.cloud.repair_all();
@@ -530,12 +530,12 @@ async fn a_plan_for_what_the_cloud_cannot_do_is_refused() {
     assert_eq!(world.provider.plan(&web(), Some(&state)).unwrap_err().kind(), ErrorKind::Unexpected);
     let mut step = world.plan(&web()).await.unwrap().steps.remove(0);
     assert_eq!(
-        world.provider.apply(&wish_of("shop/x").key, &step).await.unwrap_err().kind(),
+        world.provider.apply(&wish_of("shop/x").key, &step, None).await.unwrap_err().kind(),
         ErrorKind::Unexpected,
         "another's step"
     );
     step.payload = Opaque::default();
-    assert_eq!(world.provider.apply(&web().key, &step).await.unwrap_err().kind(), ErrorKind::Unexpected);
+    assert_eq!(world.provider.apply(&web().key, &step, None).await.unwrap_err().kind(), ErrorKind::Unexpected);
     assert!(world.is_empty());
 }
 

@@ -57,7 +57,7 @@ async fn swept(orphan: &Orphan) -> Outcome {
 async fn round(orphan: &Orphan) -> Result<bool, Error> {
     let Some(plan) = plan(&orphan.cloud, &orphan.key).await? else { return Ok(true) };
     for step in &plan.steps {
-        match orphan.cloud.layers().apply_load_balancer(&orphan.key, step).await {
+        match orphan.cloud.layers().apply_load_balancer(&orphan.key, step, None).await {
             Err(error) if error.leaves_out(step) => {}
             applied => drop(applied?),
         }

@@ -27,8 +27,8 @@ use std::time::Duration;
 
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{
-    ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, Progress,
-    ProviderId, Route, RouteSpec, Step,
+    ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque, Plan,
+    Progress, ProviderId, Route, RouteSpec, Step,
 };
 
 use bowline_runtime::Part;
@@ -312,27 +312,32 @@ impl Layered {
     }
 
     /// Carries out one step. In a dry run nothing is done, and nothing is known afterwards.
-    pub async fn apply_load_balancer(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
+    pub async fn apply_load_balancer(
+        &self,
+        key: &LoadBalancerKey,
+        step: &Step,
+        polled: Option<&Opaque>,
+    ) -> Result<Applied> {
         const OPERATION: Operation = Operation::ApplyLoadBalancer;
         let wish = async {
             let (balancers, _) = self.load_balancers(OPERATION)?;
             if self.skips(OPERATION, step) {
                 return Ok(Applied::Done);
             }
-            self.operations.paced(key, self.places.run(OPERATION, balancers.apply(key, step)).await)
+            self.operations.paced(key, self.places.run(OPERATION, balancers.apply(key, step, polled)).await)
         };
         self.observed(OPERATION, wish).await
     }
 
-    /// Succeeds if the operation that a step has started has ended. While it has not, that is an `InProgress` error that says
+    /// Succeeds if the operation that a step has started has ended, with what the next step may use. While it has not, that is an `InProgress` error that says
     /// when to poll again; after its deadline, an `Unavailable` one.
-    pub async fn poll_load_balancer(&self, key: &LoadBalancerKey, started: &bowline_core::Operation) -> Result<()> {
+    pub async fn poll_load_balancer(&self, key: &LoadBalancerKey, started: &bowline_core::Operation) -> Result<Opaque> {
         const OPERATION: Operation = Operation::PollLoadBalancer;
         let question = async {
             let (balancers, _) = self.load_balancers(OPERATION)?;
             let polled = self.places.run(OPERATION, balancers.poll(key, started)).await;
             let ended = polled.and_then(|progress| match progress {
-                Progress::Done => Ok(()),
+                Progress::Done(polled) => Ok(polled),
                 Progress::Running => Err(Error::pending(started.clone(), OPERATION.to_string())),
             });
             self.operations.paced(key, ended)

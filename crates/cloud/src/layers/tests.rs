@@ -640,7 +640,7 @@ fn route(range: &str) -> (RouteSpec, Route) {
 async fn write_everything(layers: &Layered) {
     let plan = layers.plan_load_balancer(&wish(Some(plain())), None).unwrap();
     assert_eq!(plan.steps[0].verb, Verb::Create);
-    layers.apply_load_balancer(&key(), &plan.steps[0]).await.unwrap();
+    layers.apply_load_balancer(&key(), &plan.steps[0], None).await.unwrap();
     let (spec, route) = route("10.1.0.0/24");
     layers.create_route(&"k".into(), &spec).await.unwrap();
     layers.delete_route(&"k".into(), &route).await.unwrap();
@@ -874,7 +874,7 @@ fn every_question_may_be_moved_to_a_task() {
     movable(layers.observe_load_balancers(&wishes));
     movable(layers.observe_load_balancer(&wishes[0]));
     movable(layers.list_load_balancers(&cluster));
-    movable(layers.apply_load_balancer(&key, &step));
+    movable(layers.apply_load_balancer(&key, &step, None));
     movable(layers.list_routes(&cluster));
     movable(layers.create_route(&cluster, &spec));
     movable(layers.delete_route(&cluster, &old));

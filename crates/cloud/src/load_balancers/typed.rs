@@ -14,6 +14,7 @@ use super::{Applied, LoadBalancers};
 use crate::{Error, ErrorKind, Result};
 
 const PLAN: &str = "plan load balancer";
+const APPLY: &str = "apply load balancer";
 
 /// What a provider implements to have [`LoadBalancers`], whose rules are the rules of these methods: the same contract, in
 /// which states and steps carry types of the provider.
@@ -23,6 +24,8 @@ pub trait TypedLoadBalancers: Send + Sync {
     type State: Any + Debug + Clone + PartialEq + Send + Sync;
     /// What a step needs to be applied.
     type Change: Any + Debug + Clone + PartialEq + Send + Sync;
+    /// What a poll has read and the next step may use; `()` if that is nothing.
+    type Polled: Any + Debug + Clone + PartialEq + Default + Send + Sync;
 
     /// See [`LoadBalancers::settings`].
     fn settings(
@@ -50,12 +53,17 @@ pub trait TypedLoadBalancers: Send + Sync {
     fn plan(&self, wish: &LoadBalancerWish, state: Option<&Self::State>) -> Result<Plan<Self::Change>>;
 
     /// See [`LoadBalancers::apply`].
-    async fn apply(&self, key: &LoadBalancerKey, change: &Self::Change) -> Result<Applied<Self::State>>;
+    async fn apply(
+        &self,
+        key: &LoadBalancerKey,
+        change: &Self::Change,
+        polled: Option<&Self::Polled>,
+    ) -> Result<Applied<Self::State>>;
 
     /// See [`LoadBalancers::poll`].
-    async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<Progress> {
+    async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<Progress<Self::Polled>> {
         let _ = (key, operation);
-        Ok(Progress::Done)
+        Ok(Progress::Done(Self::Polled::default()))
     }
 }
 
@@ -92,9 +100,10 @@ impl<T: TypedLoadBalancers> LoadBalancers for T {
         Ok(Plan { steps, notices, problems, locks })
     }
 
-    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
-        let change = known("apply load balancer", &step.payload)?;
-        Ok(match TypedLoadBalancers::apply(self, key, change).await? {
+    async fn apply(&self, key: &LoadBalancerKey, step: &Step, polled: Option<&Opaque>) -> Result<Applied> {
+        let change = known(APPLY, &step.payload)?;
+        let polled = polled.map(|polled| known(APPLY, polled)).transpose()?;
+        Ok(match TypedLoadBalancers::apply(self, key, change, polled).await? {
             Applied::Done => Applied::Done,
             Applied::Seen(state) => Applied::Seen(erased(state)),
             Applied::Noted(annotations) => Applied::Noted(annotations),
@@ -103,7 +112,10 @@ impl<T: TypedLoadBalancers> LoadBalancers for T {
     }
 
     async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<Progress> {
-        TypedLoadBalancers::poll(self, key, operation).await
+        Ok(match TypedLoadBalancers::poll(self, key, operation).await? {
+            Progress::Running => Progress::Running,
+            Progress::Done(polled) => Progress::Done(Opaque::new(polled)),
+        })
     }
 }
 

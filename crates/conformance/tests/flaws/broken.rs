@@ -18,7 +18,7 @@ use bowline_cloud::{
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{
     ClusterName, Instance, InstanceRef, InstanceState, IpFamily, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState,
-    LoadBalancerWish, Operation, Plan, Progress, ProviderId, Route, RouteSpec, Step,
+    LoadBalancerWish, Opaque, Operation, Plan, Progress, ProviderId, Route, RouteSpec, Step,
 };
 use bowline_local::{Balancer, Config, LocalCloud, LocalProvider, NewBalancer};
 use futures::future::BoxFuture;
@@ -429,9 +429,9 @@ impl LoadBalancers for Broken {
         self.error(plan)
     }
 
-    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
+    async fn apply(&self, key: &LoadBalancerKey, step: &Step, polled: Option<&Opaque>) -> Result<Applied> {
         let key = self.key(key);
-        self.error(call!(self, Apply(&key, step), self.balancers().apply(&key, step)))
+        self.error(call!(self, Apply(&key, step), self.balancers().apply(&key, step, polled)))
     }
 
     async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<Progress> {

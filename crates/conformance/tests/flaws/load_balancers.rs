@@ -56,7 +56,7 @@ fn trampled(it: &Broken, wish: &LoadBalancerWish, plan: Result<Plan>) -> Result<
 }
 
 async fn real(it: &Broken, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
-    it.balancers().apply(key, step).await
+    it.balancers().apply(key, step, None).await
 }
 
 /// A second call after the first: if it fails, something is left behind.

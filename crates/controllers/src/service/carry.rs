@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bowline_cloud::{Applied, Cloud, Error, ErrorKind, Moment};
-use bowline_core::{LoadBalancerState, LoadBalancerWish, Step};
+use bowline_core::{LoadBalancerState, LoadBalancerWish, Opaque, Step};
 use bowline_runtime::Priority;
 use tokio::time::Instant;
 
@@ -147,12 +147,18 @@ impl Pass<'_> {
             if self.shutdown.is_requested() {
                 return Err(stopping());
             }
-            if let Err(error) = poll(cloud, sight).await {
-                steps.push_front(step);
-                return Err(leave(sight, steps, error, job));
-            }
+            let polled = match step.independent {
+                true => None,
+                false => match poll(cloud, sight).await {
+                    Ok(polled) => polled,
+                    Err(error) => {
+                        steps.push_front(step);
+                        return Err(leave(sight, steps, error, job));
+                    }
+                },
+            };
             tell(cloud, &step, std::mem::take(&mut sight.is_rest));
-            match cloud.layers().apply_load_balancer(&sight.wish.key, &step).await {
+            match cloud.layers().apply_load_balancer(&sight.wish.key, &step, polled.as_ref()).await {
                 Ok(applied) => last = applied_one(sight, applied, job),
                 Err(error) if error.leaves_out(&step) => job.refuse(step, &error),
                 Err(error) if job.observes_after(&step, &error) => {
@@ -167,20 +173,22 @@ impl Pass<'_> {
             }
             self.shared.queue.got_on();
         }
-        if sight.pending.as_ref().is_some_and(|operation| !operation.observable) {
+        sight.pending.retain(|operation| !operation.observable);
+        if !sight.pending.is_empty() {
             poll(cloud, sight).await.map_err(|error| leave(sight, steps, error, job))?;
         }
         Ok(last)
     }
 }
 
-/// Succeeds if no operation of an earlier step is under way any more.
-async fn poll(cloud: &Cloud, sight: &mut Sight) -> Result<(), Error> {
-    if let Some(operation) = &sight.pending {
-        cloud.layers().poll_load_balancer(&sight.wish.key, operation).await?;
-        sight.pending = None;
+/// Succeeds if no operation of an earlier step is under way any more, with what the last poll returned.
+async fn poll(cloud: &Cloud, sight: &mut Sight) -> Result<Option<Opaque>, Error> {
+    let mut polled = None;
+    while let Some(operation) = sight.pending.first() {
+        polled = Some(cloud.layers().poll_load_balancer(&sight.wish.key, operation).await?);
+        sight.pending.remove(0);
     }
-    Ok(())
+    Ok(polled)
 }
 
 /// Records what came of a step.
@@ -188,7 +196,11 @@ fn applied_one(sight: &mut Sight, applied: Applied, job: &mut Job) -> Applied {
     job.changed = true;
     match &applied {
         Applied::Noted(annotations) => job.note(&sight.wish, annotations),
-        Applied::Started(operation) => sight.pending = Some(operation.clone()),
+        Applied::Started(operation) => {
+            // A later operation on the same thing ends after the earlier one.
+            sight.pending.retain(|earlier| earlier.id != operation.id);
+            sight.pending.push(operation.clone());
+        }
         Applied::Done | Applied::Seen(_) => {}
     }
     applied
@@ -214,7 +226,7 @@ fn plan(
         job.note(&wish, &state.annotations);
     }
     let plan = job.take_in(cloud.layers().plan_load_balancer(&wish, state.as_ref())?);
-    Ok(Sight { wish, state, plan, pending: None, at, observed, planned: at, is_rest: false })
+    Ok(Sight { wish, state, plan, pending: Vec::new(), at, observed, planned: at, is_rest: false })
 }
 
 /// A step that the cloud was too busy for before is told once.

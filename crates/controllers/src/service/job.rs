@@ -22,8 +22,8 @@ pub(super) struct Sight {
     pub(super) wish: LoadBalancerWish,
     pub(super) state: Option<LoadBalancerState>,
     pub(super) plan: Plan,
-    /// What an earlier step has begun, and has to end before the next one.
-    pub(super) pending: Option<Operation>,
+    /// Operations that earlier steps have started, and that have to end before the next step that is not independent.
+    pub(super) pending: Vec<Operation>,
     /// When the cloud was looked at, or an earlier pass was gone on with.
     pub(super) at: Instant,
     /// The moment before the observation, among the releases of locks.
@@ -37,7 +37,7 @@ pub(super) struct Sight {
 impl Sight {
     /// Nothing is to be done, and nothing is waited for.
     pub(super) fn is_done(&self) -> bool {
-        self.plan.is_empty() && self.pending.is_none()
+        self.plan.is_empty() && self.pending.is_empty()
     }
 }
 
@@ -45,7 +45,7 @@ impl Sight {
 struct Rest {
     wish: LoadBalancerWish,
     plan: Plan,
-    pending: Option<Operation>,
+    pending: Vec<Operation>,
     planned: Instant,
 }
 
@@ -150,7 +150,7 @@ impl Job {
     pub(super) fn rest(&mut self, wish: &LoadBalancerWish) -> Option<Sight> {
         let rest = self.rest.take()?;
         // An operation has a deadline of its own.
-        let is_fresh = rest.pending.is_some() || rest.planned.elapsed() < LASTS;
+        let is_fresh = !rest.pending.is_empty() || rest.planned.elapsed() < LASTS;
         let is_fit = rest.wish == *wish && is_fresh;
         let Rest { wish, plan, pending, planned } = Some(rest).filter(|_| is_fit)?;
         let observed = self.cloud.layers().locks().now();

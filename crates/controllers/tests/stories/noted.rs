@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bowline_cloud::{Applied, CloudProvider, LoadBalancers, Result};
-use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan, Step};
+use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque, Plan, Step};
 
 use crate::wrappers::{Wrapped, balancers_of};
 
@@ -41,7 +41,7 @@ impl LoadBalancers for Noted {
         balancers_of(&self.inner).plan(wish, state)
     }
 
-    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
+    async fn apply(&self, key: &LoadBalancerKey, step: &Step, polled: Option<&Opaque>) -> Result<Applied> {
         let at_once = self.notes.at_once.fetch_add(1, Ordering::SeqCst) + 1;
         self.notes.most_at_once.fetch_max(at_once, Ordering::SeqCst);
         // Services of a group are about one balancer: told by the group here, by the UID otherwise.
@@ -57,7 +57,7 @@ impl LoadBalancers for Noted {
         }
         let service = format!("{}/{}", key.namespace, key.service);
         self.notes.steps.lock().unwrap().push((service, step.to_string()));
-        let applied = balancers_of(&self.inner).apply(key, step).await;
+        let applied = balancers_of(&self.inner).apply(key, step, polled).await;
         *self.notes.busy.lock().unwrap().entry(balancer).or_default() -= 1;
         self.notes.at_once.fetch_sub(1, Ordering::SeqCst);
         applied

@@ -239,7 +239,7 @@ impl LoadBalancers for Provider {
         Ok(Plan { notices, locks, ..Plan::of(steps) })
     }
 
-    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
+    async fn apply(&self, key: &LoadBalancerKey, step: &Step, _: Option<&Opaque>) -> Result<Applied> {
         let call_takes = self.yard.inside().call_takes;
         tokio::time::sleep(call_takes).await;
         let mut inside = self.yard.inside();

@@ -9,8 +9,8 @@ use bowline_cloud::{
     Result, Routes, Seen,
 };
 use bowline_core::{
-    ClusterName, Instance, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan,
-    ProviderId, Step,
+    ClusterName, Instance, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque,
+    Plan, ProviderId, Step,
 };
 
 /// A provider of which one part is another one's, as whatever stands between it and the story has it.
@@ -201,9 +201,9 @@ impl LoadBalancers for Steered {
         balancers_of(&self.inner).plan(wish, state)
     }
 
-    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
+    async fn apply(&self, key: &LoadBalancerKey, step: &Step, polled: Option<&Opaque>) -> Result<Applied> {
         self.check("apply")?;
-        balancers_of(&self.inner).apply(key, step).await
+        balancers_of(&self.inner).apply(key, step, polled).await
     }
 }
 
@@ -224,7 +224,7 @@ impl LoadBalancers for Forgetful {
         Ok(Plan::default())
     }
 
-    async fn apply(&self, _: &LoadBalancerKey, _: &Step) -> Result<Applied> {
+    async fn apply(&self, _: &LoadBalancerKey, _: &Step, _: Option<&Opaque>) -> Result<Applied> {
         Ok(Applied::Done)
     }
 }
@@ -263,8 +263,8 @@ impl LoadBalancers for Ailing {
         balancers_of(&self.inner).plan(wish, state)
     }
 
-    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
-        balancers_of(&self.inner).apply(key, step).await?;
+    async fn apply(&self, key: &LoadBalancerKey, step: &Step, polled: Option<&Opaque>) -> Result<Applied> {
+        balancers_of(&self.inner).apply(key, step, polled).await?;
         Ok(Applied::Done)
     }
 }
@@ -298,8 +298,8 @@ impl LoadBalancers for Hanging {
         balancers_of(&self.inner).plan(wish, state)
     }
 
-    async fn apply(&self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
+    async fn apply(&self, key: &LoadBalancerKey, step: &Step, polled: Option<&Opaque>) -> Result<Applied> {
         self.hangs.clone().wait_for(|hangs| !hangs).await.expect("the story lasts longer than its manager");
-        balancers_of(&self.inner).apply(key, step).await
+        balancers_of(&self.inner).apply(key, step, polled).await
     }
 }

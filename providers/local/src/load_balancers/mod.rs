@@ -56,6 +56,7 @@ type State = LoadBalancerState<Observation>;
 impl TypedLoadBalancers for LocalProvider {
     type State = Observation;
     type Change = Payload;
+    type Polled = ();
 
     fn kind(&self, wish: &LoadBalancerWish) -> Option<&'static str> {
         wish.settings.internal.then_some(LoadBalancerKind::INTERNAL)
@@ -98,7 +99,7 @@ impl TypedLoadBalancers for LocalProvider {
         plan::plan(wish, seen, TargetRules { prefix: id_prefix, drain: load_balancers.drain })
     }
 
-    async fn apply(&self, key: &LoadBalancerKey, payload: &Payload) -> Result<Applied<Observation>> {
+    async fn apply(&self, key: &LoadBalancerKey, payload: &Payload, _: Option<&()>) -> Result<Applied<Observation>> {
         if payload.asking.key != *key {
             let message =
                 format!("the step is for the Service {}/{}", payload.asking.key.namespace, payload.asking.key.service);
@@ -119,13 +120,13 @@ impl TypedLoadBalancers for LocalProvider {
         }
     }
 
-    async fn poll(&self, key: &LoadBalancerKey, _: &Operation) -> Result<Progress> {
+    async fn poll(&self, key: &LoadBalancerKey, _: &Operation) -> Result<Progress<()>> {
         let wish =
             LoadBalancerWish { key: key.clone(), annotations: Arc::default(), settings: Arc::default(), spec: None };
         let asking = wanted::asking(&wish).map_err(|error| error.explain(OBSERVE))?;
         let found = self.found(&FindBalancersRequest { asking: vec![asking] }).await?;
         let is_busy = found.iter().any(|seen| seen.busy_millis.is_some());
-        Ok(if is_busy { Progress::Running } else { Progress::Done })
+        Ok(if is_busy { Progress::Running } else { Progress::Done(()) })
     }
 }
 

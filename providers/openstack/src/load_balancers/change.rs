@@ -3,12 +3,24 @@
 
 use serde_json::Value;
 
+use crate::api::octavia::LoadBalancer;
+
 /// What a step needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Payload {
     /// The balancer that must be at rest before the call; `None` before it exists, and for calls that do not touch Octavia.
     pub(crate) balancer: Option<BalancerRef>,
+    /// No earlier step of the plan writes to that load balancer: it was at rest when the plan was made.
+    pub(crate) is_first: bool,
     pub(crate) change: Change,
+}
+
+/// A load balancer that Octavia has finished to work on, as a poll has read it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Polled {
+    pub(crate) id: String,
+    /// `None` if it is gone.
+    pub(crate) balancer: Option<LoadBalancer>,
 }
 
 /// Which balancer.

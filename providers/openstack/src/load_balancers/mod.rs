@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancerKind, Result, TypedLoadBalancers};
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
-use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Plan};
+use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Operation, Plan, Progress};
 use futures::try_join;
 use tokio::sync::OnceCell;
 
@@ -40,7 +40,7 @@ use crate::{Config, OpenStack};
 
 use annotations::TABLE;
 use apply::Writer;
-use change::Payload;
+use change::{Payload, Polled};
 use observation::{Features, Observation};
 use observe::{OBSERVE, Observer};
 use waiting::Waiting;
@@ -64,6 +64,10 @@ impl Memory {
 }
 
 impl OpenStack {
+    fn writer<'a>(&'a self, polled: Option<&'a Polled>) -> Writer<'a> {
+        Writer { session: &self.session, waiting: &self.balancers.waiting, polled }
+    }
+
     /// What this Octavia can do. One that refuses to list its versions, or leads elsewhere, or lists something else, is one of which
     /// nothing is expected: often a gateway passes on nothing but what is below the version. One that does not answer is an error, or
     /// else a balancer would be made that is open to everybody.
@@ -89,6 +93,7 @@ impl OpenStack {
 impl TypedLoadBalancers for OpenStack {
     type State = Observation;
     type Change = Payload;
+    type Polled = Polled;
 
     fn settings(
         &self,
@@ -130,7 +135,16 @@ impl TypedLoadBalancers for OpenStack {
         }
     }
 
-    async fn apply(&self, _: &LoadBalancerKey, payload: &Payload) -> Result<Applied<Observation>> {
-        Writer { session: &self.session, waiting: &self.balancers.waiting }.write(payload.clone()).await
+    async fn apply(
+        &self,
+        _: &LoadBalancerKey,
+        payload: &Payload,
+        polled: Option<&Polled>,
+    ) -> Result<Applied<Observation>> {
+        self.writer(polled).write(payload.clone()).await
+    }
+
+    async fn poll(&self, _: &LoadBalancerKey, operation: &Operation) -> Result<Progress<Polled>> {
+        self.writer(None).poll(operation).await
     }
 }

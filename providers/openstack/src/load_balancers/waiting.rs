@@ -1,14 +1,14 @@
-//! Load balancers at work. Octavia changes nothing of a load balancer while it is at work on an earlier change: it is an
-//! [`Operation`], which the framework polls after 1 s, 1.2 s, 1.44 s … 10 s, up to its deadline.
+//! Octavia at work. It accepts no change of a load balancer while it is at work on an earlier one: that is an [`Operation`], which the
+//! framework polls after 1 s, 1.2 s, 1.44 s … 10 s, up to its deadline.
 //!
-//! Remembered here is which load balancers this process has made or changed and not seen at rest since. That is of this process
-//! alone and saves calls; a new process finds all in the cloud.
+//! Remembered here are the load balancers that this process has created and not yet seen ACTIVE. One of them that goes to ERROR is
+//! discarded, and one that no listing shows yet is looked up by its ID. A new process finds all others in the cloud.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bowline_cloud::{Error, ErrorKind, Result, Retry};
+use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::{Operation, Pacing};
 
 use super::asked::{Asked, Wanted};
@@ -29,78 +29,53 @@ pub(crate) const ERROR: &str = "ERROR";
 pub(crate) const DELETED: &str = "DELETED";
 /// Going.
 pub(crate) const PENDING_DELETE: &str = "PENDING_DELETE";
+/// Being created.
+pub(crate) const PENDING_CREATE: &str = "PENDING_CREATE";
+/// Being changed.
+pub(crate) const PENDING_UPDATE: &str = "PENDING_UPDATE";
 
-/// What this process knows of balancers that are not at rest.
+/// Load balancers that this process has created and not yet seen ACTIVE.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     /// Those that have no ID yet, and security groups.
     pub(crate) asked: Asked,
     steps: u32,
-    busy: Mutex<HashMap<String, Busy>>,
-}
-
-/// One of them.
-#[derive(Debug, Default)]
-struct Busy {
-    /// This process changed it, and has not seen it at rest since.
-    written: bool,
-    /// This process made it, and has not seen it in service yet.
-    fresh: bool,
-    /// The name that it was made with or first seen with.
-    name: String,
+    /// IDs by name.
+    created: Mutex<HashMap<String, String>>,
 }
 
 impl Waiting {
-    /// With the patience of this many looks of upstream's.
+    /// With a deadline for operations as long as this many of upstream's polls take.
     pub(crate) fn new(steps: u32) -> Waiting {
-        Waiting { asked: Asked::default(), steps, busy: Mutex::default() }
+        Waiting { asked: Asked::default(), steps, created: Mutex::default() }
     }
 
-    /// A balancer of this name was made by this process.
-    pub(crate) fn made(&self, name: &str, id: &str) {
-        self.with(id, |busy| (busy.fresh, busy.written, busy.name) = (true, true, name.to_owned()));
+    /// Records a load balancer that this process has created.
+    pub(crate) fn created(&self, name: &str, id: &str) {
+        self.all().insert(name.to_owned(), id.to_owned());
     }
 
-    /// It is there: perhaps because this process asked for it and never had an answer.
+    /// It exists: perhaps because this process asked for it and never had an answer.
     pub(crate) fn found(&self, balancer: &LoadBalancer) {
         if self.asked.came(&Wanted::Balancer(balancer.name.clone())) {
-            self.made(&balancer.name, &balancer.id);
+            self.created(&balancer.name, &balancer.id);
         }
     }
 
-    /// The ID of the balancer that this process made with this name, and that may not be in a listing yet.
-    pub(crate) fn made_as(&self, name: &str) -> Option<String> {
-        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        busy.iter().find(|(_, known)| known.fresh && known.name == name).map(|(id, _)| id.clone())
+    /// ID of the load balancer that this process has created with this name, and that may not be in a listing yet.
+    pub(crate) fn created_as(&self, name: &str) -> Option<String> {
+        self.all().get(name).cloned()
     }
 
-    /// It was changed by this process, and so is at work.
-    pub(crate) fn wrote(&self, id: &str) {
-        self.with(id, |busy| busy.written = true);
-    }
-
-    /// It may be at work on what this process changed.
-    pub(crate) fn is_written(&self, id: &str) -> bool {
-        self.peek(id, |busy| busy.written)
-    }
-
-    /// This process made it, and has not seen it in service yet: if it fails, nobody misses it.
+    /// This process created it and has not seen it ACTIVE yet, so no client uses it.
     pub(crate) fn is_fresh(&self, id: &str) -> bool {
-        self.peek(id, |busy| busy.fresh)
+        self.all().values().any(|created| created == id)
     }
 
-    /// It was looked at.
+    /// Records that it was read.
     pub(crate) fn saw(&self, balancer: &LoadBalancer) {
-        match balancer.provisioning_status.as_str() {
-            ACTIVE => self.forget(&balancer.id),
-            status => {
-                let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-                let Some(known) = busy.get_mut(&balancer.id) else { return };
-                known.written &= status != ERROR;
-                if known.name.is_empty() {
-                    known.name.clone_from(&balancer.name);
-                }
-            }
+        if balancer.provisioning_status == ACTIVE {
+            self.forget(&balancer.id);
         }
     }
 
@@ -108,9 +83,10 @@ impl Waiting {
     pub(crate) fn operation(&self, balancer: &LoadBalancer) -> Option<Operation> {
         let LoadBalancer { id, name, provisioning_status: status, .. } = balancer;
         let further = if status == PENDING_DELETE { FURTHER_LOOKS_AT_DELETION } else { 0 };
+        let which = if name.is_empty() { id.clone() } else { format!("{name} ({id})") };
         balancer.is_at_work().then(|| Operation {
             id: id.clone(),
-            what: format!("load balancer {name} ({id}) is not ACTIVE but {status}"),
+            what: format!("load balancer {which} is not ACTIVE but {status}"),
             advice: "Octavia may be stuck, which its workers' logs tell; it is looked at again from time to time"
                 .to_owned(),
             pacing: PACING,
@@ -119,23 +95,18 @@ impl Waiting {
         })
     }
 
-    /// It is gone, or all that was remembered of it no longer counts.
+    /// It is gone or in service.
     pub(crate) fn forget(&self, id: &str) {
-        self.busy.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.all().retain(|_, created| created != id);
     }
 
-    /// None of this name is there any more.
+    /// None of this name exists any more.
     pub(crate) fn forget_named(&self, name: &str) {
-        self.busy.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, known| known.name != name);
+        self.all().remove(name);
     }
 
-    fn with<T>(&self, id: &str, act: impl FnOnce(&mut Busy) -> T) -> T {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        act(busy.entry(id.to_owned()).or_default())
-    }
-
-    fn peek(&self, id: &str, ask: impl FnOnce(&Busy) -> bool) -> bool {
-        self.busy.lock().unwrap_or_else(PoisonError::into_inner).get(id).is_some_and(ask)
+    fn all(&self) -> MutexGuard<'_, HashMap<String, String>> {
+        self.created.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -146,29 +117,23 @@ fn patience(looks: u32) -> Duration {
     Duration::from_secs_f64(total.clamp(0.0, LONGEST_PATIENCE.as_secs_f64()))
 }
 
-/// An error unless the load balancer can be changed now.
+/// An error if the load balancer has failed. One that Octavia is at work on never gets here: its state names the operation.
 pub(crate) fn check_at_rest(operation: &str, balancer: &LoadBalancer) -> Result<()> {
     let LoadBalancer { id, name, provisioning_status: status, .. } = balancer;
-    match status.as_str() {
-        ACTIVE => Ok(()),
-        ERROR => Err(Error::new(
-            ErrorKind::Unavailable,
-            operation,
-            format!(
-                "load balancer {name} ({id}) is not ACTIVE, its provisioning status is ERROR: Octavia's log says why; it is \
-                 left alone until it is repaired (openstack loadbalancer failover) or deleted"
-            ),
-        )),
-        status => {
-            let message = format!("load balancer {name} ({id}) is not ACTIVE but {status}");
-            Err(Error::new(ErrorKind::InProgress, operation, message).retry(Retry::After(PACING.first)))
-        }
+    if status == ACTIVE {
+        return Ok(());
     }
+    let message = format!(
+        "load balancer {name} ({id}) is not ACTIVE, its provisioning status is {status}: Octavia's log says why; it is left alone \
+         until it is repaired (openstack loadbalancer failover) or deleted"
+    );
+    Err(Error::new(ErrorKind::Unavailable, operation, message))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bowline_cloud::Retry;
 
     fn balancer(status: &str) -> LoadBalancer {
         LoadBalancer { id: "b1".to_owned(), provisioning_status: status.to_owned(), ..LoadBalancer::default() }
@@ -184,36 +149,29 @@ mod tests {
         assert!([ACTIVE, ERROR].iter().all(|status| Waiting::new(23).operation(&balancer(status)).is_none()));
     }
 
-    #[tokio::test]
-    async fn what_is_remembered_of_a_balancer_goes_when_it_is_at_rest() {
+    #[test]
+    fn a_created_load_balancer_is_remembered_until_it_is_active_or_gone() {
         let waiting = Waiting::new(23);
-        waiting.made("web", "b1");
-        assert_eq!((waiting.made_as("web").as_deref(), waiting.made_as("other")), (Some("b1"), None));
-        waiting.wrote("b2");
-        assert!(
-            waiting.is_fresh("b1") && waiting.is_written("b1") && waiting.is_written("b2") && !waiting.is_fresh("b2")
-        );
+        waiting.created("web", "b1");
+        assert_eq!((waiting.created_as("web").as_deref(), waiting.created_as("other")), (Some("b1"), None));
         waiting.saw(&balancer(ERROR));
-        assert!(waiting.is_fresh("b1") && !waiting.is_written("b1"));
+        waiting.saw(&balancer(PENDING_CREATE));
+        waiting.forget("b2");
+        waiting.forget_named("other");
+        assert!(waiting.is_fresh("b1") && !waiting.is_fresh("b2"));
         waiting.saw(&balancer(ACTIVE));
         assert!(!waiting.is_fresh("b1"));
-        waiting.forget("b2");
-        assert!(waiting.busy.lock().unwrap().is_empty());
-        waiting.wrote("b1");
-        waiting.saw(&LoadBalancer { name: "web".to_owned(), ..balancer(PENDING_DELETE) });
-        waiting.forget_named("other");
-        assert!(waiting.is_written("b1"));
-        waiting.forget_named("web");
-        assert!(waiting.busy.lock().unwrap().is_empty());
+        for forget in [|waiting: &Waiting| waiting.forget("b1"), |waiting: &Waiting| waiting.forget_named("web")] {
+            waiting.created("web", "b1");
+            forget(&waiting);
+            assert_eq!(waiting.created_as("web"), None);
+        }
     }
 
     #[test]
-    fn case_152_and_153_only_an_active_balancer_may_be_changed() {
-        let outcome = |status| check_at_rest("plan a balancer", &balancer(status));
-        assert!(outcome(ACTIVE).is_ok());
-        let error = outcome(ERROR).unwrap_err();
+    fn case_152_a_load_balancer_that_has_failed_is_not_changed() {
+        assert!(check_at_rest("plan a balancer", &balancer(ACTIVE)).is_ok());
+        let error = check_at_rest("plan a balancer", &balancer(ERROR)).unwrap_err();
         assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::Unavailable, Retry::Backoff));
-        let busy = outcome("PENDING_UPDATE").unwrap_err();
-        assert_eq!((busy.kind(), busy.retry_advice()), (ErrorKind::InProgress, Retry::After(Duration::from_secs(1))));
     }
 }

@@ -99,7 +99,7 @@ async fn about_to_share(world: &World) -> (Service, Service) {
 async fn half_shared(world: &World) -> (Service, Service) {
     let (a, mut b) = about_to_share(world).await;
     let (_, plan) = world.look(&mut b, true).await.unwrap();
-    world.provider.apply(&b.key, &plan.steps[0]).await.unwrap();
+    world.provider.apply(&b.key, &plan.steps[0], None).await.unwrap();
     (a, b)
 }
 

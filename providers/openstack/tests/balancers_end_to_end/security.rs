@@ -296,7 +296,7 @@ async fn a_port_that_two_services_change_at_once_has_the_groups_of_both() {
     let (_, second) = world.look(&mut other, true).await.unwrap();
     for (service, plan) in [(&one, &first), (&other, &second)] {
         for step in &plan.steps {
-            world.provider.apply(&service.key, step).await.unwrap();
+            world.provider.apply(&service.key, step, None).await.unwrap();
         }
     }
     let groups: Vec<_> = world.groups().iter().map(|group| text(group, "id").to_owned()).collect();

@@ -314,11 +314,11 @@ async fn a_creation_with_an_unclear_end_is_not_repeated_while_it_may_come_yet() 
         let create = &plan.steps[0];
         // As the layers do, which try again at once.
         for kind in [ErrorKind::Unavailable, ErrorKind::Conflict, ErrorKind::InProgress, ErrorKind::InProgress] {
-            let error = world.provider.apply(&web.key, create).await.unwrap_err();
+            let error = world.provider.apply(&web.key, create, None).await.unwrap_err();
             assert_eq!(error.kind(), kind, "{fault:?}: {error}");
         }
         tokio::time::sleep(Duration::from_secs(90)).await;
-        world.provider.apply(&web.key, create).await.unwrap_err();
+        world.provider.apply(&web.key, create, None).await.unwrap_err();
         world.cloud.add_balancer(world.sent("POST loadbalancers")["loadbalancer"].clone()).unwrap();
         world.ensure(&mut web).await.unwrap();
         assert_eq!((posts(&world, "loadbalancers"), world.count(Kind::LoadBalancer)), (1, 1), "{fault:?}");
@@ -366,10 +366,10 @@ async fn a_creation_that_is_given_up_before_its_end_is_not_repeated_either() {
     world.cloud.inject(FaultSpec::always(Fault::Hanging).on(Method::POST, "loadbalancers").times(1));
     let mut web = world.service();
     let (_, plan) = world.look(&mut web, true).await.unwrap();
-    let applied = world.provider.apply(&web.key, &plan.steps[0]);
+    let applied = world.provider.apply(&web.key, &plan.steps[0], None);
     assert!(tokio::time::timeout(Duration::from_secs(1), applied).await.is_err());
     for kind in [ErrorKind::Conflict, ErrorKind::InProgress] {
-        assert_eq!(world.provider.apply(&web.key, &plan.steps[0]).await.unwrap_err().kind(), kind);
+        assert_eq!(world.provider.apply(&web.key, &plan.steps[0], None).await.unwrap_err().kind(), kind);
     }
     // One that fails before it was ever in service is the manager's own, and goes.
     let id = world.cloud.add_balancer(world.sent("POST loadbalancers")["loadbalancer"].clone()).unwrap();
@@ -527,7 +527,7 @@ async fn a_new_balancer_that_no_listing_shows_yet_is_not_made_twice() {
     let (_, plan) = world.look(&mut web, true).await.unwrap();
     world.cloud.freeze_view(true);
     for _ in 0..2 {
-        world.provider.apply(&web.key, &plan.steps[0]).await.unwrap();
+        world.provider.apply(&web.key, &plan.steps[0], None).await.unwrap();
     }
     world.cloud.freeze_view(false);
     world.ensure(&mut web).await.unwrap();

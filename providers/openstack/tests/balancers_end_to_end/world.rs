@@ -153,7 +153,7 @@ impl World {
 
     /// One step, until it is applied.
     pub(crate) async fn apply(&self, service: &mut Service, step: &bowline_core::Step) -> Result<(), Error> {
-        self.driver().apply(&mut Desired { world: self, service, wanted: true }, step).await
+        self.driver().apply(&mut Desired { world: self, service, wanted: true }, step).await.map(drop)
     }
 
     pub(crate) fn wish(&self, service: &Service, wanted: bool) -> LoadBalancerWish {

@@ -226,7 +226,7 @@ async fn all_errors(
     let errors = [
         ("observe", work.observe(wish).await?.err()),
         ("list", provider.list(&wish.key.cluster).await.err()),
-        ("apply", provider.apply(&wish.key, step).await.err()),
+        ("apply", provider.apply(&wish.key, step, None).await.err()),
     ];
     work.scene().mend().await;
     let told = |(what, error): (&'static str, Option<Error>)| match error {

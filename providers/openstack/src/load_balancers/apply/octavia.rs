@@ -1,6 +1,7 @@
 //! What is written to Octavia. After each call the balancer is at work.
 
 use bowline_cloud::{Error, ErrorKind, Result};
+use bowline_core::Operation;
 use serde_json::{Value, json};
 
 use super::{APPLY, Writer, misplaced, text, told, with};
@@ -8,6 +9,7 @@ use crate::api::octavia::{self as api, Listener, LoadBalancer, Member, Pool};
 use crate::load_balancers::asked::Wanted;
 use crate::load_balancers::change::{Change, ListenerRef, PoolRef, Retag};
 use crate::load_balancers::plan::check_room;
+use crate::load_balancers::waiting::PENDING_CREATE;
 
 impl Writer<'_> {
     pub(super) async fn write_to_octavia(&self, id: &str, seen: Option<&LoadBalancer>, change: Change) -> Result<()> {
@@ -65,19 +67,19 @@ impl Writer<'_> {
 
     /// Octavia makes any number of balancers of a name, so whether this one was made already has to be asked, and for a while
     /// nobody may know.
-    pub(super) async fn create_balancer(&self, body: &Value) -> Result<()> {
+    pub(super) async fn create_balancer(&self, body: &Value) -> Result<Option<Operation>> {
         let name = text(body, "name");
-        if self.waiting.made_as(name).is_some() {
-            return Ok(());
+        if let Some(id) = self.waiting.created_as(name) {
+            return Ok(self.started(&id, name.to_owned(), PENDING_CREATE));
         }
         if let Some(there) = self.named(name).await?.first() {
             self.waiting.found(there);
-            return Ok(());
+            return Ok(self.started(&there.id, name.to_owned(), PENDING_CREATE));
         }
         let asking = self.waiting.asked.ask(APPLY, Wanted::Balancer(name.to_owned()))?;
         let made = asking.answered(api::create_load_balancer(self.session, body).await).map_err(told)?;
-        self.waiting.made(name, &made.id);
-        Ok(())
+        self.waiting.created(name, &made.id);
+        Ok(self.started(&made.id, name.to_owned(), PENDING_CREATE))
     }
 
     async fn delete_balancer(&self, id: &str, cascade: bool) -> Result<()> {

@@ -91,7 +91,7 @@ impl Observer<'_> {
             return Ok(found);
         }
         // What was made a moment ago may not be in a listing yet.
-        if let Some(id) = self.waiting.made_as(&name) {
+        if let Some(id) = self.waiting.created_as(&name) {
             let made = self.identified(sight, &id).await?;
             if let Some(made) = made.filter(&counts) {
                 return Ok(self.one(made, false));

@@ -9,6 +9,8 @@ use super::super::change::{BalancerRef, Change, Payload};
 pub(super) struct Draft {
     /// The balancer of steps that are about one.
     pub(super) balancer: Option<BalancerRef>,
+    /// Load balancers that the steps so far write to.
+    written: Vec<BalancerRef>,
     plan: Plan<Payload>,
 }
 
@@ -29,7 +31,13 @@ impl Draft {
         changes: Vec<FieldChange>,
         change: Change,
     ) {
-        self.plan.steps.push(Step::new(verb, kind, name, changes, Payload { balancer, change }));
+        let creates = matches!(change, Change::CreateLoadBalancer { .. }).then(|| BalancerRef::Name(name.to_owned()));
+        let is_first = !balancer.iter().any(|balancer| self.written.contains(balancer));
+        self.written.extend(balancer.iter().filter(|_| change.is_of_octavia()).cloned().chain(creates));
+        // Octavia and Neutron create any number of these with one name. They refuse a second one of all others.
+        let repeatable = !matches!(change, Change::CreateLoadBalancer { .. } | Change::CreateSecurityGroup { .. });
+        let step = Step::new(verb, kind, name, changes, Payload { balancer, is_first, change });
+        self.plan.steps.push(Step { independent: is_first, repeatable, ..step });
     }
 
     /// Fails the sync with these once all steps are applied.
