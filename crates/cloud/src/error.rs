@@ -95,6 +95,12 @@ impl Error {
         self
     }
 
+    /// The error is that of a read before the request, so the outcome is known: nothing was executed.
+    pub fn executed_nothing(mut self) -> Error {
+        Arc::make_mut(&mut self.0).unanswered = false;
+        self
+    }
+
     /// With another name for what was being done.
     pub fn during(mut self, operation: impl Into<String>) -> Error {
         Arc::make_mut(&mut self.0).operation = operation.into();

@@ -148,6 +148,8 @@ pub enum Applied<S = Opaque> {
 /// - `balancer_errors_have_a_kind`: refused credentials, refused rights, throttling, a broken cloud and a garbled answer
 ///   are told apart.
 /// - `balancer_throttling_carries_its_delay`: the delay that the cloud asks for is passed on as advice.
+/// - `unanswered_create_makes_no_double`: if the answer to a creation is lost, the error says that its outcome is unknown
+///   ([`Error::is_unanswered`](crate::Error::is_unanswered)), and the next plan continues with what was created.
 /// - `late_listing_makes_no_double`: what was made and is not shown yet is not made again.
 /// - `services_at_once_have_their_own`: Services that are worked on at the same time do not get in each other's way.
 #[async_trait]

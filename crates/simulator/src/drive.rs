@@ -4,9 +4,10 @@
 //! until there is nothing left to do. [`Simulator::crashing`] ends the manager after a number of calls.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use bowline_cloud::layers::Operations;
+use bowline_cloud::layers::{Operations, Unanswered};
 use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancers, Result, Retry};
 use bowline_core::{LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque, Operation, Plan, Progress, Step};
 
@@ -60,6 +61,7 @@ pub struct Driver<'a> {
     load_balancers: &'a dyn LoadBalancers,
     pause: &'a dyn Pause,
     operations: Operations,
+    unanswered: Arc<Unanswered>,
     rounds: usize,
 }
 
@@ -75,7 +77,18 @@ pub struct Settled {
 impl<'a> Driver<'a> {
     /// With at most six plans for one change.
     pub fn new(load_balancers: &'a dyn LoadBalancers) -> Driver<'a> {
-        Driver { load_balancers, pause: &AsAdvised, operations: Operations::default(), rounds: 6 }
+        Driver {
+            load_balancers,
+            pause: &AsAdvised,
+            operations: Operations::default(),
+            unanswered: Arc::default(),
+            rounds: 6,
+        }
+    }
+
+    /// Shares what is known of creations without an answer with other drivers of the same process.
+    pub fn remembering(self, unanswered: &Arc<Unanswered>) -> Driver<'a> {
+        Driver { unanswered: Arc::clone(unanswered), ..self }
     }
 
     /// Waits in another way.
@@ -97,7 +110,8 @@ impl<'a> Driver<'a> {
                 desired.annotate(state.annotations.clone());
             }
             let wish = desired.wish();
-            match self.operations.paced(&wish.key, self.load_balancers.plan(&wish, state.as_ref())) {
+            let plan = self.operations.paced(&wish.key, self.load_balancers.plan(&wish, state.as_ref()));
+            match plan.and_then(|plan| self.unanswered.check_plan(&wish, &plan).map(|()| plan)) {
                 Ok(plan) => return Ok((state, plan)),
                 Err(error) => self.pause.pause(error).await?,
             }
@@ -119,7 +133,10 @@ impl<'a> Driver<'a> {
         let key = desired.wish().key;
         for attempt in 0..ATTEMPTS {
             let polled = polled.filter(|_| attempt == 0);
-            match self.operations.paced(&key, self.load_balancers.apply(&key, step, polled).await) {
+            // While an earlier attempt is open, only an observation helps.
+            let attempt = self.unanswered.begin(&key, step)?;
+            let applied = attempt.ended(self.load_balancers.apply(&key, step, polled).await);
+            match self.operations.paced(&key, applied) {
                 Ok(Applied::Noted(annotations)) => {
                     desired.annotate(annotations);
                     return Ok(None);
@@ -174,8 +191,8 @@ impl<'a> Driver<'a> {
 
     /// Does all that a manager does until the load balancer is as desired.
     pub async fn settle(&self, desired: &mut impl Desired) -> Result<Settled> {
-        let mut notices = Vec::new();
-        for _ in 0..self.rounds {
+        let (mut notices, mut rounds) = (Vec::new(), 0);
+        while rounds < self.rounds {
             let (state, plan) = self.plan(desired).await?;
             notices.extend(plan.notices.iter().map(|notice| notice.reason.clone()));
             if plan.is_empty() {
@@ -183,7 +200,15 @@ impl<'a> Driver<'a> {
                 notices.dedup();
                 return Ok(Settled { state, notices });
             }
-            notices.extend(self.apply_all(desired, &plan).await?);
+            match self.apply_all(desired, &plan).await {
+                Err(error) if error.is_unanswered() && error.kind() == ErrorKind::InProgress => {
+                    self.pause.pause(error).await?;
+                }
+                applied => {
+                    notices.extend(applied?);
+                    rounds += 1;
+                }
+            }
         }
         let (_, plan) = self.plan(desired).await?;
         Err(endless("settle", &format!("after {} plans there is still something to do: {plan}", self.rounds)))

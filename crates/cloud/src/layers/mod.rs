@@ -19,6 +19,7 @@ mod read;
 mod routes;
 #[cfg(test)]
 mod tests;
+mod unanswered;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -37,6 +38,7 @@ use serde_json::{Value, json};
 
 pub use crate::layers::observe::METRICS;
 pub use crate::layers::operations::Operations;
+pub use crate::layers::unanswered::{Attempt, Unanswered};
 
 use crate::layers::balancers::Observer;
 use crate::layers::cache::Cache;
@@ -79,6 +81,7 @@ pub struct Layered {
     balancers: Arc<Observer>,
     routes: Arc<RouteWriter>,
     operations: Operations,
+    unanswered: Unanswered,
     locks: Locks,
     places: Arc<Places>,
     calls: Calls,
@@ -112,6 +115,7 @@ impl Layered {
             balancers,
             routes,
             operations: Operations::default(),
+            unanswered: Unanswered::default(),
             locks,
             places,
             calls,
@@ -305,6 +309,7 @@ impl Layered {
             return Err(self.operations.running(&wish.key, operation, &Operation::PlanLoadBalancer.to_string()));
         }
         let plan = self.operations.paced(&wish.key, balancers.plan(wish, state))?;
+        self.unanswered.check_plan(wish, &plan)?;
         if !plan.is_empty() {
             self.dry_run.print(self.metrics.provider(), Operation::PlanLoadBalancer, &plan);
         }
@@ -324,7 +329,9 @@ impl Layered {
             if self.skips(OPERATION, step) {
                 return Ok(Applied::Done);
             }
-            self.operations.paced(key, self.places.run(OPERATION, balancers.apply(key, step, polled)).await)
+            let attempt = self.unanswered.begin(key, step)?;
+            let applied = self.places.run(OPERATION, balancers.apply(key, step, polled)).await;
+            self.operations.paced(key, attempt.ended(applied))
         };
         self.observed(OPERATION, wish).await
     }

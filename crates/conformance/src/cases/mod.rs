@@ -178,6 +178,7 @@ static CASES: &[Case] = &[
     case!(balancers::trouble::failed_observation_is_no_answer, [Has(LoadBalancers)]),
     case!(balancers::trouble::balancer_errors_have_a_kind, [Has(LoadBalancers)]),
     case!(balancers::trouble::balancer_throttling_carries_its_delay, [Has(LoadBalancers)]),
+    case!(balancers::trouble::unanswered_create_makes_no_double, [Has(LoadBalancers)]),
     case!(balancers::trouble::late_listing_makes_no_double, [Has(LoadBalancers)]),
     case!(balancers::trouble::services_at_once_have_their_own, [Has(LoadBalancers)]),
     case!(routes::table::only_ours, [Has(Routes)]),

@@ -10,7 +10,9 @@ use bowline_core::{
 };
 use futures::FutureExt;
 
-use crate::broken::Break::{Apply, Claims, Key, Keys, Kind, Observe, Plan as Planned, Settings, Spec};
+use crate::broken::Break::{
+    Apply, Claims, Error as Failure, Key, Keys, Kind, Observe, Plan as Planned, Settings, Spec,
+};
 use crate::broken::{Broken, Flaw, fails, flaws, later};
 
 fn group(claims: &mut Capabilities) -> &mut LoadBalancerCapabilities {
@@ -331,6 +333,8 @@ flaws! {
         });
     "takes the mark off first", [deletion_survives_every_crash],
         Apply(later!(|it, key, step| { in_two_calls(it, key, step).await }));
+    "takes a lost answer for a failure", [unanswered_create_makes_no_double],
+        Failure(|error| Error::new(error.kind(), error.operation(), error.message()).retry(error.retry_advice()));
     "makes what is not shown again", [late_listing_makes_no_double],
         Apply(later!(|it, key, step| {
             if step.verb == Verb::Create && it.balancer(key).is_some() {

@@ -206,9 +206,10 @@ fn applied_one(sight: &mut Sight, applied: Applied, job: &mut Job) -> Applied {
     applied
 }
 
-/// These steps are left; a later pass goes on with them if the cloud is only at work.
+/// These steps are left; a later pass goes on with them if the cloud is only at work. If it may have created something without an
+/// answer, only an observation shows what is left.
 fn leave(sight: &Sight, steps: VecDeque<Step>, error: Error, job: &mut Job) -> Error {
-    if error.kind() == ErrorKind::InProgress {
+    if error.kind() == ErrorKind::InProgress && !error.is_unanswered() {
         job.leave(sight, steps.into());
     }
     error

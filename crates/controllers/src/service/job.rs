@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::{Cloud, Error, Guard, Moment};
+use bowline_cloud::{Cloud, Error, ErrorKind, Guard, Moment};
 use bowline_core::{
     LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Notice, Operation, Plan, ServiceKey, Step, Verb,
 };
@@ -108,7 +108,9 @@ impl Job {
     /// Whether to observe the cloud in place of failing: the step creates something, and the outcome of its call is unknown.
     /// Once only, so that a cloud which answers no write does not occupy the worker.
     pub(super) fn observes_after(&mut self, step: &Step, error: &Error) -> bool {
-        let is_unclear = step.verb == Verb::Create && error.is_unanswered();
+        // An error of one of these kinds says that an earlier attempt is still open, after an observation.
+        let is_known = matches!(error.kind(), ErrorKind::InProgress | ErrorKind::Conflict);
+        let is_unclear = step.verb == Verb::Create && error.is_unanswered() && !is_known;
         is_unclear && !std::mem::replace(&mut self.has_looked_for_unanswered, true)
     }
 

@@ -58,7 +58,9 @@ fn locks(wish: &LoadBalancerWish) -> BTreeSet<String> {
 impl Steps {
     fn push(&mut self, verb: Verb, kind: &str, name: &str, changes: Vec<FieldChange>, change: Change) {
         let payload = Payload { asking: self.asking.clone(), change, ip_mode: self.ip_mode };
-        self.plan.steps.push(Step::new(verb, kind, name, changes, payload));
+        // The cloud gives the same owner the same thing again.
+        let step = Step { repeatable: true, ..Step::new(verb, kind, name, changes, payload) };
+        self.plan.steps.push(step);
     }
 
     // ---- making and changing

@@ -8,7 +8,6 @@
 
 mod annotations;
 mod apply;
-mod asked;
 mod balancer;
 mod change;
 mod features;

@@ -11,7 +11,6 @@ use std::time::Duration;
 use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::{Operation, Pacing};
 
-use super::asked::{Asked, Wanted};
 use crate::api::octavia::LoadBalancer;
 
 /// The longest pause is ours; upstream's pauses grow on, and so keep people waiting for what is long done.
@@ -37,45 +36,41 @@ pub(crate) const PENDING_UPDATE: &str = "PENDING_UPDATE";
 /// Load balancers that this process has created and not yet seen ACTIVE.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    /// Those that have no ID yet, and security groups.
-    pub(crate) asked: Asked,
     steps: u32,
-    /// IDs by name.
-    created: Mutex<HashMap<String, String>>,
+    /// IDs by name; `None` while the request for it has no answer.
+    created: Mutex<HashMap<String, Option<String>>>,
 }
 
 impl Waiting {
     /// With a deadline for operations as long as this many of upstream's polls take.
     pub(crate) fn new(steps: u32) -> Waiting {
-        Waiting { asked: Asked::default(), steps, created: Mutex::default() }
+        Waiting { steps, created: Mutex::default() }
+    }
+
+    /// Records that this process creates a load balancer. It is called before the request, because that may be dropped.
+    pub(crate) fn creates(&self, name: &str) {
+        self.all().insert(name.to_owned(), None);
     }
 
     /// Records a load balancer that this process has created.
     pub(crate) fn created(&self, name: &str, id: &str) {
-        self.all().insert(name.to_owned(), id.to_owned());
-    }
-
-    /// It exists: perhaps because this process asked for it and never had an answer.
-    pub(crate) fn found(&self, balancer: &LoadBalancer) {
-        if self.asked.came(&Wanted::Balancer(balancer.name.clone())) {
-            self.created(&balancer.name, &balancer.id);
-        }
+        self.all().insert(name.to_owned(), Some(id.to_owned()));
     }
 
     /// ID of the load balancer that this process has created with this name, and that may not be in a listing yet.
     pub(crate) fn created_as(&self, name: &str) -> Option<String> {
-        self.all().get(name).cloned()
+        self.all().get(name).cloned().flatten()
     }
 
     /// This process created it and has not seen it ACTIVE yet, so no client uses it.
-    pub(crate) fn is_fresh(&self, id: &str) -> bool {
-        self.all().values().any(|created| created == id)
+    pub(crate) fn is_fresh(&self, balancer: &LoadBalancer) -> bool {
+        self.all().iter().any(|created| is_same(created, balancer))
     }
 
     /// Records that it was read.
     pub(crate) fn saw(&self, balancer: &LoadBalancer) {
         if balancer.provisioning_status == ACTIVE {
-            self.forget(&balancer.id);
+            self.all().retain(|name, id| !is_same((name, id), balancer));
         }
     }
 
@@ -97,7 +92,7 @@ impl Waiting {
 
     /// It is gone or in service.
     pub(crate) fn forget(&self, id: &str) {
-        self.all().retain(|_, created| created != id);
+        self.all().retain(|_, created| created.as_deref() != Some(id));
     }
 
     /// None of this name exists any more.
@@ -105,9 +100,14 @@ impl Waiting {
         self.all().remove(name);
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<String, String>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Option<String>>> {
         self.created.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// It is the one that was created with this name, as far as its ID is known.
+fn is_same((name, id): (&String, &Option<String>), balancer: &LoadBalancer) -> bool {
+    id.as_ref().map_or(*name == balancer.name, |id| *id == balancer.id)
 }
 
 /// How long upstream waits with this many looks, each pause longer than the one before.
@@ -158,9 +158,14 @@ mod tests {
         waiting.saw(&balancer(PENDING_CREATE));
         waiting.forget("b2");
         waiting.forget_named("other");
-        assert!(waiting.is_fresh("b1") && !waiting.is_fresh("b2"));
+        let other = LoadBalancer { id: "b2".to_owned(), name: "web".to_owned(), ..balancer(ACTIVE) };
+        assert!(waiting.is_fresh(&balancer(ERROR)) && !waiting.is_fresh(&other));
         waiting.saw(&balancer(ACTIVE));
-        assert!(!waiting.is_fresh("b1"));
+        assert!(!waiting.is_fresh(&balancer(ERROR)));
+        waiting.creates("web");
+        assert!(waiting.is_fresh(&other) && waiting.created_as("web").is_none(), "it may be the one without an answer");
+        waiting.saw(&other);
+        assert!(!waiting.is_fresh(&other));
         for forget in [|waiting: &Waiting| waiting.forget("b1"), |waiting: &Waiting| waiting.forget_named("web")] {
             waiting.created("web", "b1");
             forget(&waiting);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_cloud::layers::Unanswered;
 use bowline_cloud::{Error, LoadBalancers};
 use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings};
 use bowline_core::{
@@ -27,6 +28,7 @@ pub(crate) struct World {
     pub(crate) cloud: Simulator,
     pub(crate) provider: OpenStack,
     config: Config,
+    unanswered: Arc<Unanswered>,
     pub(crate) nodes: Vec<TargetNode>,
     _golden: Golden,
 }
@@ -62,12 +64,14 @@ impl World {
         change(&mut config, &cloud);
         let nodes = ["node-1", "node-2"].iter().map(|name| add_node(&cloud, name)).collect();
         let golden = cloud.golden(JOURNALS, Detail::Exact);
-        World { provider: provider(&config, &cloud), config, cloud, nodes, _golden: golden }
+        let unanswered = Arc::default();
+        World { provider: provider(&config, &cloud), config, unanswered, cloud, nodes, _golden: golden }
     }
 
     /// A new process in the same cloud, which remembers nothing.
     pub(crate) fn restart(&mut self) {
         self.provider = provider(&self.config, &self.cloud);
+        self.unanswered = Arc::default();
     }
 
     /// The same with another configuration.
@@ -124,7 +128,7 @@ impl World {
     }
 
     fn driver(&self) -> Driver<'_> {
-        Driver::new(&self.provider)
+        Driver::new(&self.provider).remembering(&self.unanswered)
     }
 
     /// One plan, applied once: the reasons of all steps that were left out.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bowline_cloud::{Error, Retry};
-use bowline_core::LoadBalancerWish;
 use bowline_core::annotations::DeletionPolicy;
+use bowline_core::{LoadBalancerWish, Step, Verb};
 use futures::future::join_all;
 
-use crate::balancing::{Balancing, gone, happens, set};
+use crate::balancing::{Balancing, Steps, gone, happens, set};
 use crate::bench::{ForeignBalancer, Trouble};
 use crate::cases::trouble::visible_troubles;
 use crate::scene::{Scene, Stop, Verdict, broken, require};
@@ -16,6 +16,8 @@ use crate::scene::{Scene, Stop, Verdict, broken, require};
 const MANY_CALLS: u64 = 500;
 /// Enough to drop a call at each of its waits, in a simulator of the same process.
 const MANY_POLLS: usize = 24;
+/// No plan has more steps.
+const MANY_STEPS: usize = 100;
 const NINE: Duration = Duration::from_secs(9);
 
 pub(in crate::cases) async fn creation_survives_every_crash(scene: &Scene) -> Verdict {
@@ -244,6 +246,49 @@ pub(in crate::cases) async fn balancer_throttling_carries_its_delay(scene: &Scen
         require(advice == Retry::After(NINE), || format!("{what}: the cloud said {NINE:?}, the advice is {advice:?}"))?;
     }
     work.fulfil(&wish).await.map(drop)
+}
+
+pub(in crate::cases) async fn unanswered_create_makes_no_double(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    can_crash(&work).await?;
+    let nodes = [work.node("node-1").await, work.node("node-2").await];
+    let before = work.resources().await;
+    let wish = work.everything("web", &nodes)?;
+    work.fulfil(&wish).await?;
+    let shape = work.shape(&wish.key).await;
+    work.remove(&wish).await?;
+    for done in 0..MANY_STEPS {
+        let is_whole = work.go(&wish, Steps(done)).await?;
+        if let Some(step) = work.plan(&wish).await?.steps.first().filter(|step| step.verb == Verb::Create) {
+            lose_the_answer(&work, &wish, step).await?;
+        }
+        work.fulfil(&wish).await?;
+        let built = work.shape(&wish.key).await;
+        require(built == shape, || format!("an answer was lost after {done} steps, and there is {built:?}"))?;
+        work.remove(&wish).await?;
+        work.nothing_changed_since(&before).await?;
+        if is_whole {
+            return Ok(());
+        }
+    }
+    broken(format!("it takes more than {MANY_STEPS} steps"))
+}
+
+/// The cloud executes the step, and its answer is lost.
+async fn lose_the_answer(work: &Balancing<'_>, wish: &LoadBalancerWish, step: &Step) -> Verdict {
+    for calls in 1..MANY_CALLS {
+        let before = work.writes().await?;
+        happens(work.scene().bench().crash_after(Some(calls)).await, "crash")?;
+        let applied = work.apply_once(wish, step).await;
+        happens(work.scene().bench().crash_after(None).await, "crash")?;
+        if work.writes().await? > before {
+            let is_told = applied.as_ref().err().is_none_or(Error::is_unanswered);
+            return require(is_told, || {
+                format!("the outcome of a call is unknown, and the error does not say so: {applied:?}")
+            });
+        }
+    }
+    broken(format!("nothing is written: {step}"))
 }
 
 pub(in crate::cases) async fn late_listing_makes_no_double(scene: &Scene) -> Verdict {

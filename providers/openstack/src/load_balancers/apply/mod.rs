@@ -118,7 +118,7 @@ impl Writer<'_> {
     /// Whether a load balancer as it is now can be changed.
     async fn look(&self, balancer: Box<LoadBalancer>, change: &Change) -> Result<Look> {
         let id = &balancer.id;
-        let is_fresh = self.waiting.is_fresh(id);
+        let is_fresh = self.waiting.is_fresh(&balancer);
         self.waiting.saw(&balancer);
         match balancer.provisioning_status.as_str() {
             ACTIVE => Ok(Look::Rest(balancer)),

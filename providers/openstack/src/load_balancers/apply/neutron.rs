@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use super::{APPLY, Writer, misplaced, text, told, with};
 use crate::api::network::{self as api, FloatingIp, SecurityGroup};
 use crate::api::octavia::{self, LoadBalancer};
-use crate::load_balancers::asked::Wanted;
 use crate::load_balancers::change::{Change, GroupRef, SeenPort, Sole};
 use crate::load_balancers::plan::taken;
 
@@ -136,17 +135,13 @@ impl Writer<'_> {
 
     // ---- security groups
 
-    /// Neutron makes any number of groups of a name, so whether this one was made already has to be asked, and for a while nobody
-    /// may know.
+    /// Neutron creates any number of groups with one name, so the step lists them first.
     async fn create_group(&self, body: &Value) -> Result<()> {
-        let name = text(body, "name");
-        let (asked, wanted) = (&self.waiting.asked, Wanted::SecurityGroup(name.to_owned()));
-        if !self.groups_like(name, text(body, "description")).await?.is_empty() {
-            asked.came(&wanted);
-            return Ok(());
+        let listed = self.groups_like(text(body, "name"), text(body, "description")).await;
+        match listed.map_err(Error::executed_nothing)?.is_empty() {
+            true => api::create_security_group(self.session, body).await.map(drop).map_err(told),
+            false => Ok(()),
         }
-        let asking = asked.ask(APPLY, wanted)?;
-        asking.answered(api::create_security_group(self.session, body).await).map(drop).map_err(told)
     }
 
     async fn create_rule(&self, group: &GroupRef, body: Value) -> Result<()> {

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::{APPLY, Writer, misplaced, text, told, with};
 use crate::api::octavia::{self as api, Listener, LoadBalancer, Member, Pool};
-use crate::load_balancers::asked::Wanted;
 use crate::load_balancers::change::{Change, ListenerRef, PoolRef, Retag};
 use crate::load_balancers::plan::check_room;
 use crate::load_balancers::waiting::PENDING_CREATE;
@@ -65,19 +64,21 @@ impl Writer<'_> {
 
     // ---- the balancer itself
 
-    /// Octavia makes any number of balancers of a name, so whether this one was made already has to be asked, and for a while
-    /// nobody may know.
+    /// Octavia creates any number of load balancers with one name, so the step lists them first.
     pub(super) async fn create_balancer(&self, body: &Value) -> Result<Option<Operation>> {
         let name = text(body, "name");
         if let Some(id) = self.waiting.created_as(name) {
             return Ok(self.started(&id, name.to_owned(), PENDING_CREATE));
         }
-        if let Some(there) = self.named(name).await?.first() {
-            self.waiting.found(there);
+        if let Some(there) = self.named(name).await.map_err(Error::executed_nothing)?.first() {
             return Ok(self.started(&there.id, name.to_owned(), PENDING_CREATE));
         }
-        let asking = self.waiting.asked.ask(APPLY, Wanted::Balancer(name.to_owned()))?;
-        let made = asking.answered(api::create_load_balancer(self.session, body).await).map_err(told)?;
+        self.waiting.creates(name);
+        let made = api::create_load_balancer(self.session, body).await.map_err(told).inspect_err(|error| {
+            if !error.is_unanswered() {
+                self.waiting.forget_named(name);
+            }
+        })?;
         self.waiting.created(name, &made.id);
         Ok(self.started(&made.id, name.to_owned(), PENDING_CREATE))
     }

@@ -37,7 +37,7 @@ impl Observer<'_> {
             return Ok(found.map_or_else(|| Found::Missing(id.to_owned()), by_id));
         }
         let named =
-            self.named(sight, &marks.names, |balancer| !balancer.is_leaving() || self.waiting.is_fresh(&balancer.id));
+            self.named(sight, &marks.names, |balancer| !balancer.is_leaving() || self.waiting.is_fresh(balancer));
         match (named.await?, marks.adopt) {
             (Found::Nothing, Some(adopt)) => self.adoptee(sight, adopt).await,
             (found, _) => Ok(found),
@@ -145,8 +145,7 @@ impl Observer<'_> {
     }
 
     fn one(&self, balancer: LoadBalancer, by_id: bool) -> Found {
-        self.waiting.found(&balancer);
-        let fresh = self.waiting.is_fresh(&balancer.id);
+        let fresh = self.waiting.is_fresh(&balancer);
         Found::One { balancer: Box::new(balancer), by_id, adopted: false, fresh }
     }
 }

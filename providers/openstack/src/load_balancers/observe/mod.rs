@@ -26,7 +26,6 @@ use futures::{StreamExt as _, stream, try_join};
 use tokio::time::{Instant, sleep};
 
 use super::annotations::{LOAD_BALANCER_ID, TABLE};
-use super::asked::Wanted;
 use super::names::Names;
 use super::observation::{Features, Found, Observation, Problems, SeenPool};
 use super::plan::{CERTIFICATE, FLOATING_IP, GROUP};
@@ -142,7 +141,6 @@ impl Observer<'_> {
         )?;
         let features = self.features_with(balancer, &listeners, &pools);
         let seen = Observation { features, found, listeners, pools, floating, security, ..Observation::default() };
-        self.check_nothing_comes(&names, &seen)?;
         Ok(status::of_removal(self.config, wish, seen))
     }
 }
@@ -161,19 +159,6 @@ impl Observer<'_> {
             }
             (Err(_), None) => Features::default(),
         }
-    }
-
-    /// Where nothing is left, something may come yet that was asked for a moment ago; nobody would look after it any more.
-    fn check_nothing_comes(&self, names: &Names<'_>, seen: &Observation) -> Result<()> {
-        let asked = &self.waiting.asked;
-        for group in &seen.security.groups {
-            asked.came(&Wanted::SecurityGroup(group.name.clone()));
-        }
-        if !seen.is_nothing() {
-            return Ok(());
-        }
-        asked.check(OBSERVE, &Wanted::Balancer(names.balancer()))?;
-        asked.check(OBSERVE, &Wanted::SecurityGroup(names.security_group()))
     }
 }
 
