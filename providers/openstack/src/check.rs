@@ -141,7 +141,7 @@ impl OpenStack {
 
     async fn look_at_routes(&self) -> Vec<Finding> {
         let Some(id) = &self.config.router_id else { return Vec::new() };
-        let router = network::router(&self.session, id).await;
+        let router = network::ROUTERS.get(&self.session, id).await;
         let router = told(router.map(|router| format!("it has {} routes", router.routes.len())), "look for the router");
         let extensions = network::extensions(&self.session).await;
         let has_routes = extensions.map(|all| all.iter().any(|one| one.alias.starts_with("extraroute")));
@@ -184,8 +184,8 @@ impl OpenStack {
 
     /// The network that balancers find where none is named.
     async fn detected_network(&self) -> std::result::Result<Option<Network>, Error> {
-        for network in network::networks(&self.session, &[("router:external", "true")]).await? {
-            let visible = network::subnets(&self.session, &[("network_id", &network.id)]).await?;
+        for network in network::NETWORKS.list(&self.session, &[("router:external", "true")]).await? {
+            let visible = network::SUBNETS.list(&self.session, &[("network_id", &network.id)]).await?;
             if network.external && network.serves_ipv4(&visible) {
                 return Ok(Some(network));
             }
@@ -196,13 +196,13 @@ impl OpenStack {
     async fn look_at_place(&self, section: String, class: &Class) -> Vec<Finding> {
         let mut findings = Vec::new();
         if !class.network_id.is_empty() {
-            let network = network::network(&self.session, &class.network_id).await;
+            let network = network::NETWORKS.get(&self.session, &class.network_id).await;
             let found = network.map(|network| format!("it is {:?}", network.name));
             findings.push(finding(format!("network-id in {section}"), told(found, "look for the network")));
         }
         for (key, id) in [("subnet-id", &class.subnet_id), ("member-subnet-id", &class.member_subnet_id)] {
             if !id.is_empty() {
-                let subnet = network::subnet(&self.session, id).await;
+                let subnet = network::SUBNETS.get(&self.session, id).await;
                 let found = subnet.map(|subnet| format!("it is {:?}, {}", subnet.name, subnet.cidr));
                 findings.push(finding(format!("{key} in {section}"), told(found, "look for the subnet")));
             }
@@ -215,7 +215,7 @@ impl OpenStack {
         let mut findings = Vec::new();
         let (network_id, subnet_id) = (&class.floating_network_id, &class.floating_subnet.id);
         if !network_id.is_empty() {
-            let network = told(network::network(&self.session, network_id).await, "look for the network");
+            let network = told(network::NETWORKS.get(&self.session, network_id).await, "look for the network");
             let outcome = network.and_then(|network| match network.external {
                 true => Ok(format!("it is {:?}, and external", network.name)),
                 false => Err(wrong(format!("the network {:?} is not external (router:external)", network.name))),
@@ -230,7 +230,7 @@ impl OpenStack {
     }
 
     async fn look_at_floating_subnet(&self, network_id: &str, id: &str) -> Result<String> {
-        match network::subnet(&self.session, id).await {
+        match network::SUBNETS.get(&self.session, id).await {
             Ok(subnet) if network_id.is_empty() || subnet.network_id == network_id => {
                 Ok(format!("it is {:?}, {}", subnet.name, subnet.cidr))
             }
@@ -246,8 +246,8 @@ impl OpenStack {
     /// Whether the network, or any external one if that is open, has this subnet.
     async fn is_hidden_in(&self, network_id: &str, subnet_id: &str) -> bool {
         let networks = match network_id {
-            "" => network::networks(&self.session, &[("router:external", "true")]).await,
-            id => network::network(&self.session, id).await.map(|network| vec![network]),
+            "" => network::NETWORKS.list(&self.session, &[("router:external", "true")]).await,
+            id => network::NETWORKS.get(&self.session, id).await.map(|network| vec![network]),
         };
         networks.is_ok_and(|all| all.iter().any(|network| network.subnets.iter().any(|subnet| subnet == subnet_id)))
     }

@@ -168,7 +168,6 @@ fn load_balancer_capabilities(config: &Config) -> LoadBalancerCapabilities {
 fn external_load_balancers() -> LoadBalancerKind {
     LoadBalancerKind {
         name: "external",
-        requested_by: &[],
         tcp: true,
         udp: true,
         sctp: true,
@@ -178,19 +177,14 @@ fn external_load_balancers() -> LoadBalancerKind {
         local_traffic_policy: true,
         proxy_protocol: true,
         requested_address: true,
-        drain: false,
-        shared: false,
-        internal: false,
         idle_timeout: true,
         health_check_settings: true,
         adoption: true,
         retention: true,
         without_node_ports: true,
         ip_families: vec![IpFamily::IPv4, IpFamily::IPv6],
-        dual_stack: false,
         first_family: true,
-        max_ports: None,
-        max_targets: None,
+        ..LoadBalancerKind::default()
     }
 }
 

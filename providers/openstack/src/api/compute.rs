@@ -7,7 +7,7 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{nullable, nullable_values, text};
+use super::{nullable, nullable_values, record, text};
 use crate::session::{Service, Session};
 
 /// A server.
@@ -35,14 +35,12 @@ pub(crate) struct Server {
     pub(crate) availability_zone: String,
 }
 
-/// An address of a server.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct ServerAddress {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) addr: String,
-    #[serde(rename = "OS-EXT-IPS:type", deserialize_with = "nullable")]
-    pub(crate) kind: String,
+record! {
+    /// An address of a server.
+    ServerAddress {
+        addr: String,
+        kind: String = "OS-EXT-IPS:type",
+    }
 }
 
 /// What a server says of its flavor: its ID, or, where a microversion is the default, its name.

@@ -1,4 +1,4 @@
-//! What the services say, and one function for each call that is made.
+//! Records of the services, and the calls that are made: collections with the usual five, and a function for each other one.
 //!
 //! Types mirror the wire and are tolerant: OpenStack's releases differ in what they leave out and what they say `null` for.
 //! Bodies are handed over without their envelope. A list has all its pages; deleting what is not there is a success.
@@ -9,17 +9,39 @@ pub(crate) mod network;
 pub(crate) mod octavia;
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 
 use bowline_cloud::Error;
 use http::Method;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::session::{Service, Session};
 
-/// A kind of resource: whose it is, what it is called in paths and envelopes, and what calls of it are counted as.
-struct Collection {
+/// Declares records. A field that is missing or `null` is empty; `= "NAME"` is its name on the wire where that is another.
+macro_rules! record {
+    ($(
+        $(#[$about:meta])*
+        $record:ident { $($(#[$meta:meta])* $field:ident: $type:ty $(= $wire:literal)?,)+ }
+    )+) => {$(
+        $(#[$about])*
+        #[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+        #[serde(default)]
+        pub(crate) struct $record {
+            $(
+                $(#[$meta])*
+                $(#[serde(rename = $wire)])?
+                #[serde(deserialize_with = "crate::api::nullable")]
+                pub(crate) $field: $type,
+            )+
+        }
+    )+};
+}
+pub(crate) use record;
+
+/// A kind of resource: its service, its name in paths and envelopes, and the names under which calls are counted.
+pub(crate) struct Collection<T> {
     service: Service,
     path: &'static str,
     one: &'static str,
@@ -29,6 +51,7 @@ struct Collection {
     create: &'static str,
     update: &'static str,
     delete: &'static str,
+    of: PhantomData<fn() -> T>,
 }
 
 /// The collection at this path, with the envelopes of one and of many, counted under names that begin like this.
@@ -44,42 +67,40 @@ macro_rules! collection {
             create: concat!($counted, "_create"),
             update: concat!($counted, "_update"),
             delete: concat!($counted, "_delete"),
+            of: std::marker::PhantomData,
         }
     };
 }
 use collection;
 
-impl Collection {
+impl<T: DeserializeOwned> Collection<T> {
     /// All that fit.
-    async fn list<T: DeserializeOwned>(&self, session: &Session, query: &[(&str, &str)]) -> Result<Vec<T>, Error> {
+    pub(crate) async fn list(&self, session: &Session, query: &[(&str, &str)]) -> Result<Vec<T>, Error> {
         session.call(self.list, self.service, Method::GET, &[self.path]).query(query).list(self.many).await
     }
 
-    async fn get<T: DeserializeOwned>(&self, session: &Session, id: &str) -> Result<T, Error> {
+    pub(crate) async fn get(&self, session: &Session, id: &str) -> Result<T, Error> {
         session.call(self.get, self.service, Method::GET, &[self.path, id]).read(self.one).await
     }
 
-    async fn create<T: DeserializeOwned>(&self, session: &Session, body: &Value) -> Result<T, Error> {
+    pub(crate) async fn create(&self, session: &Session, body: &Value) -> Result<T, Error> {
         let call = session.call(self.create, self.service, Method::POST, &[self.path]);
         call.body(self.one, body).read(self.one).await
     }
 
-    async fn update(&self, session: &Session, id: &str, body: &Value) -> Result<(), Error> {
+    pub(crate) async fn update(&self, session: &Session, id: &str, body: &Value) -> Result<(), Error> {
         let call = session.call(self.update, self.service, Method::PUT, &[self.path, id]);
         call.body(self.one, body).done().await
     }
 
-    async fn delete(&self, session: &Session, id: &str) -> Result<(), Error> {
+    pub(crate) async fn delete(&self, session: &Session, id: &str) -> Result<(), Error> {
         session.call(self.delete, self.service, Method::DELETE, &[self.path, id]).gone().await
     }
 }
 
-/// A reference to something.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Named {
-    #[serde(deserialize_with = "nullable")]
-    pub(crate) id: String,
+record! {
+    /// A reference to something.
+    Named { id: String, }
 }
 
 /// `null` is as if it were not there.

@@ -17,7 +17,7 @@ use crate::api::network::Port;
 use crate::config::Networking;
 
 /// A port that hangs on a server's trunk, with the name of its network.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TrunkPort {
     pub(crate) network: String,
     pub(crate) port: Port,

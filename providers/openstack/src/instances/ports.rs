@@ -81,7 +81,7 @@ impl OpenStack {
     /// The ports of which this attribute is one of these IDs.
     async fn with<'a>(&self, attribute: &str, ids: impl Iterator<Item = &'a str>) -> Result<Vec<Port>> {
         let query: Vec<_> = ids.map(|id| (attribute, id)).collect();
-        network::ports(&self.session, &query).await.map_err(|error| error.during("list ports"))
+        network::PORTS.list(&self.session, &query).await.map_err(|error| error.during("list ports"))
     }
 
     /// These ports with the names of their networks. What cannot be read is told in the log and left out: the server has
@@ -111,7 +111,7 @@ impl OpenStack {
         let mut names = HashMap::new();
         for chunk in ids.into_iter().collect::<Vec<_>>().chunks(IDS) {
             let query: Vec<_> = chunk.iter().map(|id| ("id", *id)).collect();
-            match network::networks(&self.session, &query).await {
+            match network::NETWORKS.list(&self.session, &query).await {
                 Ok(found) => names.extend(found.into_iter().map(|network| (network.id, network.name))),
                 Err(error) => tracing::warn!(%error, "could not read the networks of a trunk's ports"),
             }

@@ -115,10 +115,10 @@ impl TypedLoadBalancers for OpenStack {
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
         let session = &self.session;
         let listed = try_join!(
-            octavia::load_balancers(session, &[]),
-            octavia::listeners(session, &[]),
-            network::floating_ips(session, &[]),
-            network::security_groups(session, &[])
+            octavia::LOAD_BALANCERS.list(session, &[]),
+            octavia::LISTENERS.list(session, &[]),
+            network::FLOATING_IPS.list(session, &[]),
+            network::SECURITY_GROUPS.list(session, &[])
         );
         let (balancers, listeners, floating_ips, groups) = listed.map_err(|error| error.during(LIST))?;
         Ok(list::owners(cluster, &balancers, &listeners, &floating_ips, &groups))

@@ -55,7 +55,7 @@ impl Routes for OpenStack {
     async fn list(&self, _: &ClusterName) -> Result<Vec<Route>> {
         let support = self.route_support(LIST).await?;
         let router = async {
-            let router = network::router(&self.session, self.router_id()?).await;
+            let router = network::ROUTERS.get(&self.session, self.router_id()?).await;
             router.map_err(|error| error.during(LIST))
         };
         let (router, beside) = futures::try_join!(router, self.look_beside_router(LIST))?;
@@ -144,7 +144,7 @@ impl OpenStack {
         let few =
             addresses.iter().filter(|_| addresses.len() <= FEW_HOPS).map(|address| ("fixed_ips", address.as_str()));
         let query: Vec<_> = few.chain(networks.iter().map(|id| ("network_id", id.as_str()))).collect();
-        network::ports(&self.session, &query).await.map_err(|error| error.during(operation))
+        network::PORTS.list(&self.session, &query).await.map_err(|error| error.during(operation))
     }
 
     /// A route of the router in the words of the contract; `None` if its range makes no sense.

@@ -99,7 +99,7 @@ impl OpenStack {
 
     /// What the router is connected to now.
     pub(super) async fn look_beside_router(&self, operation: &str) -> Result<Arc<Beside>> {
-        let ports = network::ports(&self.session, &[("device_id", self.router_id()?)]).await;
+        let ports = network::PORTS.list(&self.session, &[("device_id", self.router_id()?)]).await;
         let beside = Arc::new(Beside::of(ports.map_err(|error| error.during(operation))?));
         *self.routing.beside.lock().unwrap_or_else(PoisonError::into_inner) = Some(beside.clone());
         Ok(beside)
@@ -111,7 +111,7 @@ impl OpenStack {
             return Ok(Vec::new());
         }
         let query: Vec<_> = beside.subnets.iter().map(|id| ("id", id.as_str())).collect();
-        let subnets = network::subnets(&self.session, &query).await.map_err(|error| error.during(operation))?;
+        let subnets = network::SUBNETS.list(&self.session, &query).await.map_err(|error| error.during(operation))?;
         Ok(subnets.iter().filter_map(|subnet| subnet.cidr.parse().ok()).collect())
     }
 }
@@ -165,7 +165,7 @@ impl OpenStack {
 
     /// Reads all routes and writes them as they should be, unless they are so already.
     async fn rewrite_routes(&self, router: &str, change: Change, routes: &[ExtraRoute]) -> Result<()> {
-        let before = network::router(&self.session, router).await?.routes;
+        let before = network::ROUTERS.get(&self.session, router).await?.routes;
         let mut after = before.clone();
         match change {
             Change::Add => after.extend(routes.iter().filter(|route| !before.contains(route)).cloned()),
@@ -174,7 +174,7 @@ impl OpenStack {
         if after == before {
             return Ok(());
         }
-        network::update_router(&self.session, router, &json!({ "routes": after })).await
+        network::ROUTERS.update(&self.session, router, &json!({ "routes": after })).await
     }
 }
 

@@ -50,7 +50,7 @@ impl Writer<'_> {
     /// Polls an operation of Octavia.
     pub(super) async fn poll(&self, operation: &Operation) -> Result<Progress<Polled>> {
         let id = operation.id.clone();
-        let balancer = match api::load_balancer(self.session, &id).await {
+        let balancer = match api::LOAD_BALANCERS.get(self.session, &id).await {
             Ok(balancer) => Some(balancer),
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error.during(POLL)),
@@ -105,7 +105,7 @@ impl Writer<'_> {
 
     /// Reads the load balancer, and whether it can be changed now.
     async fn read(&self, id: &str, change: &Change) -> Result<Look> {
-        match api::load_balancer(self.session, id).await {
+        match api::LOAD_BALANCERS.get(self.session, id).await {
             Ok(balancer) => self.look(Box::new(balancer), change).await,
             Err(error) if error.is_not_found() && change.is_farewell() => {
                 self.waiting.forget(id);
@@ -166,7 +166,7 @@ impl Writer<'_> {
 
     /// Those of this name that are there to stay.
     async fn named(&self, name: &str) -> Result<Vec<LoadBalancer>> {
-        let mut found = api::load_balancers(self.session, &[("name", name)]).await.map_err(told)?;
+        let mut found = api::LOAD_BALANCERS.list(self.session, &[("name", name)]).await.map_err(told)?;
         found.retain(|balancer| balancer.name == name && !balancer.is_leaving());
         Ok(found)
     }

@@ -31,7 +31,7 @@ impl Writer<'_> {
                 self.attach_floating_ip(&id, port.map(String::as_str).unwrap_or_default()).await
             }
             Change::DetachFloatingIp { id, port } => self.detach_floating_ip(&id, &port).await,
-            Change::UpdateFloatingIp { id, body } => api::update_floating_ip(session, &id, &body).await.map_err(told),
+            Change::UpdateFloatingIp { id, body } => api::FLOATING_IPS.update(session, &id, &body).await.map_err(told),
             Change::DeleteFloatingIp { id, port, leads_to: None } => self.delete_floating_ip(&id, &port).await,
             Change::DeleteFloatingIp { id, port, leads_to: Some(sole) } => {
                 self.check_sole(&sole).await?;
@@ -46,11 +46,13 @@ impl Writer<'_> {
         match change {
             Change::CreateSecurityGroup { body } => self.create_group(&body).await,
             Change::UpdateSecurityGroup { id, body } => {
-                api::update_security_group(session, &id, &body).await.map_err(told)
+                api::SECURITY_GROUPS.update(session, &id, &body).await.map_err(told)
             }
-            Change::DeleteSecurityGroup { id } => api::delete_security_group(session, &id).await.map_err(told),
+            Change::DeleteSecurityGroup { id } => api::SECURITY_GROUPS.delete(session, &id).await.map_err(told),
             Change::CreateSecurityGroupRule { group, body } => self.create_rule(&group, body).await,
-            Change::DeleteSecurityGroupRule { id } => api::delete_security_group_rule(session, &id).await.map_err(told),
+            Change::DeleteSecurityGroupRule { id } => {
+                api::SECURITY_GROUP_RULES.delete(session, &id).await.map_err(told)
+            }
             Change::JoinSecurityGroup { port, group } => {
                 let group = self.group_id(&group).await?;
                 self.change_groups(port, |groups| joined(groups, &group)).await
@@ -79,7 +81,7 @@ impl Writer<'_> {
     /// The inner error is a refusal, which another subnet may not have. A port has one floating IP at most, so that the second
     /// attempt is refused if the first one came through.
     async fn try_floating_ip(&self, body: &Value) -> Result<std::result::Result<(), Error>> {
-        match api::create_floating_ip(self.session, body).await {
+        match api::FLOATING_IPS.create(self.session, body).await {
             Ok(_) => Ok(Ok(())),
             Err(error) if error.status() == Some(409) && self.has_floating_ip(text(body, "port_id")).await? => {
                 Ok(Ok(()))
@@ -91,20 +93,20 @@ impl Writer<'_> {
 
     /// Neutron takes an address from whoever has it, without a word.
     async fn attach_floating_ip(&self, id: &str, port: &str) -> Result<()> {
-        let floating = api::floating_ip(self.session, id).await.map_err(told)?;
+        let floating = api::FLOATING_IPS.get(self.session, id).await.map_err(told)?;
         match floating.port_id.as_str() {
-            "" => api::update_floating_ip(self.session, id, &json!({ "port_id": port })).await.map_err(told),
+            "" => api::FLOATING_IPS.update(self.session, id, &json!({ "port_id": port })).await.map_err(told),
             there if there == port => Ok(()),
             _ => Err(taken(APPLY, &floating)),
         }
     }
 
     async fn detach_floating_ip(&self, id: &str, port: &str) -> Result<()> {
-        let floating = api::floating_ip(self.session, id).await.map_err(told)?;
+        let floating = api::FLOATING_IPS.get(self.session, id).await.map_err(told)?;
         match floating.port_id.as_str() {
             "" => Ok(()),
             there if there == port => {
-                api::update_floating_ip(self.session, id, &json!({ "port_id": null })).await.map_err(told)
+                api::FLOATING_IPS.update(self.session, id, &json!({ "port_id": null })).await.map_err(told)
             }
             _ => Err(moved(&floating)),
         }
@@ -112,7 +114,7 @@ impl Writer<'_> {
 
     /// Whoever has come to use the balancer since the plan was made is reached by its address.
     async fn check_sole(&self, sole: &Sole) -> Result<()> {
-        match octavia::load_balancer(self.session, &sole.balancer).await {
+        match octavia::LOAD_BALANCERS.get(self.session, &sole.balancer).await {
             Ok(balancer) => self.check_unshared(&balancer, &sole.tag).await,
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(told(error)),
@@ -120,16 +122,16 @@ impl Writer<'_> {
     }
 
     async fn delete_floating_ip(&self, id: &str, port: &str) -> Result<()> {
-        match api::floating_ip(self.session, id).await {
+        match api::FLOATING_IPS.get(self.session, id).await {
             Ok(floating) if !floating.port_id.is_empty() && floating.port_id != port => Err(moved(&floating)),
-            Ok(_) => api::delete_floating_ip(self.session, id).await.map_err(told),
+            Ok(_) => api::FLOATING_IPS.delete(self.session, id).await.map_err(told),
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(told(error)),
         }
     }
 
     async fn has_floating_ip(&self, port: &str) -> Result<bool> {
-        let there = api::floating_ips(self.session, &[("port_id", port)]).await.map_err(told)?;
+        let there = api::FLOATING_IPS.list(self.session, &[("port_id", port)]).await.map_err(told)?;
         Ok(!port.is_empty() && there.iter().any(|floating| floating.port_id == port))
     }
 
@@ -139,14 +141,14 @@ impl Writer<'_> {
     async fn create_group(&self, body: &Value) -> Result<()> {
         let listed = self.groups_like(text(body, "name"), text(body, "description")).await;
         match listed.map_err(Error::executed_nothing)?.is_empty() {
-            true => api::create_security_group(self.session, body).await.map(drop).map_err(told),
+            true => api::SECURITY_GROUPS.create(self.session, body).await.map(drop).map_err(told),
             false => Ok(()),
         }
     }
 
     async fn create_rule(&self, group: &GroupRef, body: Value) -> Result<()> {
         let group = self.group_id(group).await?;
-        match api::create_security_group_rule(self.session, &with(body, "security_group_id", &group)).await {
+        match api::SECURITY_GROUP_RULES.create(self.session, &with(body, "security_group_id", &group)).await {
             Ok(_) => Ok(()),
             // There is such a rule already; of quotas and the like Neutron says so in the fault.
             Err(error) if error.status() == Some(409) && error.clone().during(APPLY).kind() == ErrorKind::Conflict => {
@@ -172,7 +174,7 @@ impl Writer<'_> {
     }
 
     async fn groups_like(&self, name: &str, description: &str) -> Result<Vec<String>> {
-        let found = api::security_groups(self.session, &[("name", name)]).await.map_err(told)?;
+        let found = api::SECURITY_GROUPS.list(self.session, &[("name", name)]).await.map_err(told)?;
         let is_it = |group: &SecurityGroup| group.name == name && group.description == description;
         Ok(found.into_iter().filter(is_it).map(|group| group.id).collect())
     }
@@ -205,7 +207,7 @@ impl Writer<'_> {
 
     /// `None` if it is gone: with the machine, as a rule.
     async fn port(&self, id: &str) -> Result<Option<SeenPort>> {
-        match api::port(self.session, id).await {
+        match api::PORTS.get(self.session, id).await {
             Ok(port) => {
                 Ok(Some(SeenPort { id: port.id, groups: port.security_groups, revision: port.revision_number }))
             }

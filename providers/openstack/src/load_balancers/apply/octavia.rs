@@ -31,10 +31,10 @@ impl Writer<'_> {
             Change::UpdateListener { id: listener, body, tags } => {
                 self.update_listener(id, &listener, body, &tags).await
             }
-            Change::DeleteListener { id } => api::delete_listener(session, &id).await.map_err(told),
+            Change::DeleteListener { id } => api::LISTENERS.delete(session, &id).await.map_err(told),
             Change::CreatePool { listener, body } => self.create_pool(id, &listener, body).await,
-            Change::UpdatePool { id, body } => api::update_pool(session, &id, &body).await.map_err(told),
-            Change::DeletePool { id } => api::delete_pool(session, &id).await.map_err(told),
+            Change::UpdatePool { id, body } => api::POOLS.update(session, &id, &body).await.map_err(told),
+            Change::DeletePool { id } => api::POOLS.delete(session, &id).await.map_err(told),
             change => self.write_behind_pool(id, change).await,
         }
     }
@@ -56,8 +56,8 @@ impl Writer<'_> {
                 let pool = self.pool_id(balancer, &pool).await?;
                 self.create_monitor(&pool, body).await
             }
-            Change::UpdateMonitor { id, body } => api::update_health_monitor(session, &id, &body).await.map_err(told),
-            Change::DeleteMonitor { id } => api::delete_health_monitor(session, &id).await.map_err(told),
+            Change::UpdateMonitor { id, body } => api::HEALTH_MONITORS.update(session, &id, &body).await.map_err(told),
+            Change::DeleteMonitor { id } => api::HEALTH_MONITORS.delete(session, &id).await.map_err(told),
             change => Err(misplaced(&change)),
         }
     }
@@ -74,7 +74,7 @@ impl Writer<'_> {
             return Ok(self.started(&there.id, name.to_owned(), PENDING_CREATE));
         }
         self.waiting.creates(name);
-        let made = api::create_load_balancer(self.session, body).await.map_err(told).inspect_err(|error| {
+        let made = api::LOAD_BALANCERS.create(self.session, body).await.map_err(told).inspect_err(|error| {
             if !error.is_unanswered() {
                 self.waiting.forget_named(name);
             }
@@ -95,7 +95,7 @@ impl Writer<'_> {
     }
 
     async fn is_going(&self, id: &str) -> Result<bool> {
-        match api::load_balancer(self.session, id).await {
+        match api::LOAD_BALANCERS.get(self.session, id).await {
             Ok(balancer) => Ok(balancer.is_leaving()),
             Err(error) if error.is_not_found() => Ok(true),
             Err(error) => Err(told(error)),
@@ -106,7 +106,7 @@ impl Writer<'_> {
     async fn update_balancer(&self, id: &str, seen: Option<&LoadBalancer>, body: Value, tags: &Retag) -> Result<()> {
         let now = seen.map(|balancer| balancer.tags.as_slice()).unwrap_or_default();
         match with_tags(body, now, tags) {
-            Some(body) => api::update_load_balancer(self.session, id, &body).await.map_err(told),
+            Some(body) => api::LOAD_BALANCERS.update(self.session, id, &body).await.map_err(told),
             None => Ok(()),
         }
     }
@@ -122,14 +122,14 @@ impl Writer<'_> {
                 && there.name == text(&wanted, "name")
         };
         let is_there = async { Ok(self.listeners(balancer).await?.iter().any(is_it)) };
-        unless_so(api::create_listener(self.session, &wanted).await, is_there).await
+        unless_so(api::LISTENERS.create(self.session, &wanted).await, is_there).await
     }
 
     async fn update_listener(&self, balancer: &str, id: &str, body: Value, tags: &Retag) -> Result<()> {
         let there = if tags.is_nothing() { Vec::new() } else { self.listeners(balancer).await? };
         let now = there.into_iter().find(|listener| listener.id == id).map(|listener| listener.tags);
         match with_tags(body, &now.unwrap_or_default(), tags) {
-            Some(body) => api::update_listener(self.session, id, &body).await.map_err(told),
+            Some(body) => api::LISTENERS.update(self.session, id, &body).await.map_err(told),
             None => Ok(()),
         }
     }
@@ -139,7 +139,7 @@ impl Writer<'_> {
         let wanted = with(body, "listener_id", &listener);
         let is_it = |there: &Pool| there.protocol == text(&wanted, "protocol") && there.name == text(&wanted, "name");
         let is_there = async { Ok(self.pool_of(balancer, &listener).await?.as_ref().is_some_and(is_it)) };
-        unless_so(api::create_pool(self.session, &wanted).await, is_there).await
+        unless_so(api::POOLS.create(self.session, &wanted).await, is_there).await
     }
 
     async fn create_member(&self, pool: &str, wanted: &Value) -> Result<()> {
@@ -154,16 +154,16 @@ impl Writer<'_> {
     async fn create_monitor(&self, pool: &str, body: Value) -> Result<()> {
         let wanted = with(body, "pool_id", pool);
         let is_there = async {
-            let monitors = api::health_monitors(self.session, &[("pool_id", pool)]).await.map_err(told)?;
+            let monitors = api::HEALTH_MONITORS.list(self.session, &[("pool_id", pool)]).await.map_err(told)?;
             Ok(monitors.iter().any(|there| there.kind == text(&wanted, "type")))
         };
-        unless_so(api::create_health_monitor(self.session, &wanted).await, is_there).await
+        unless_so(api::HEALTH_MONITORS.create(self.session, &wanted).await, is_there).await
     }
 
     // ---- what earlier steps have made
 
     pub(super) async fn listeners(&self, balancer: &str) -> Result<Vec<Listener>> {
-        api::listeners(self.session, &[("loadbalancer_id", balancer)]).await.map_err(told)
+        api::LISTENERS.list(self.session, &[("loadbalancer_id", balancer)]).await.map_err(told)
     }
 
     async fn listener_id(&self, balancer: &str, listener: &ListenerRef) -> Result<String> {
@@ -186,7 +186,7 @@ impl Writer<'_> {
     }
 
     async fn pool_of(&self, balancer: &str, listener: &str) -> Result<Option<Pool>> {
-        let pools = api::pools(self.session, &[("loadbalancer_id", balancer)]).await.map_err(told)?;
+        let pools = api::POOLS.list(self.session, &[("loadbalancer_id", balancer)]).await.map_err(told)?;
         Ok(pools.into_iter().find(|pool| pool.listeners.iter().any(|served| served.id == listener)))
     }
 }

@@ -44,7 +44,7 @@ impl Observer<'_> {
         };
         let query = [("fixed_ips", format!("ip_address={address}"))];
         let query = query.each_ref().map(|(key, value)| (*key, value.as_str()));
-        let ports = network::ports(self.session, &query).await.map_err(told)?;
+        let ports = network::PORTS.list(self.session, &query).await.map_err(told)?;
         let is_there = |port: &Port| {
             let is_in_subnet = port.fixed_ips.iter().any(|ip| ip.subnet_id == places.vip_subnet_id);
             is_in_subnet || port.network_id == places.vip_network_id

@@ -103,7 +103,7 @@ impl Observer<'_> {
     async fn members_of(&self, groups: &[SecurityGroup]) -> Result<Vec<Port>> {
         let mut members: Vec<Port> = Vec::new();
         for group in groups {
-            let ports = network::ports(self.session, &[("security_groups", &group.id)]).await.map_err(told)?;
+            let ports = network::PORTS.list(self.session, &[("security_groups", &group.id)]).await.map_err(told)?;
             add_new(&mut members, ports);
         }
         Ok(members)
@@ -112,9 +112,10 @@ impl Observer<'_> {
     /// Of the only one: of several nobody knows which is meant.
     async fn rules(&self, groups: &[SecurityGroup]) -> Result<Vec<SecurityGroupRule>> {
         match groups {
-            [group] => {
-                network::security_group_rules(self.session, &[("security_group_id", &group.id)]).await.map_err(told)
-            }
+            [group] => network::SECURITY_GROUP_RULES
+                .list(self.session, &[("security_group_id", &group.id)])
+                .await
+                .map_err(told),
             _ => Ok(Vec::new()),
         }
     }

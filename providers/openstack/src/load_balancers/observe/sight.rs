@@ -76,17 +76,17 @@ impl<'a> Sight<'a> {
         let listed = self.listed.iter().flat_map(|listed| &listed.balancers).find(|balancer| balancer.id == id);
         match listed {
             Some(balancer) => Ok(Some(balancer.clone())),
-            None => unless_missing(octavia::load_balancer(self.session, id).await),
+            None => unless_missing(octavia::LOAD_BALANCERS.get(self.session, id).await),
         }
     }
 
     pub(super) async fn balancers_named(&self, name: &str) -> Outcome<Vec<LoadBalancer>> {
-        let ask = async { octavia::load_balancers(self.session, &[("name", name)]).await };
+        let ask = async { octavia::LOAD_BALANCERS.list(self.session, &[("name", name)]).await };
         self.fitting(|listed| Ok(&listed.balancers), ask, |balancer| balancer.name == name).await
     }
 
     pub(super) async fn balancers_tagged(&self, tag: &str) -> Outcome<Vec<LoadBalancer>> {
-        let ask = async { octavia::load_balancers(self.session, &[("tags", tag)]).await };
+        let ask = async { octavia::LOAD_BALANCERS.list(self.session, &[("tags", tag)]).await };
         self.fitting(|listed| Ok(&listed.balancers), ask, |balancer| has(&balancer.tags, tag)).await
     }
 
@@ -96,7 +96,7 @@ impl<'a> Sight<'a> {
         tag: &str,
         known: Option<&LoadBalancer>,
     ) -> Outcome<Vec<LoadBalancer>> {
-        let ask = async { octavia::listeners(self.session, &[("tags", tag)]).await };
+        let ask = async { octavia::LISTENERS.list(self.session, &[("tags", tag)]).await };
         let listeners = self.fitting(|listed| Ok(&listed.listeners), ask, |listener| has(&listener.tags, tag)).await?;
         let ids: BTreeSet<_> = listeners.iter().flat_map(|one| &one.loadbalancers).map(|of| of.id.as_str()).collect();
         let mut found = Vec::new();
@@ -108,7 +108,7 @@ impl<'a> Sight<'a> {
 
     pub(super) async fn listeners(&self, balancer: &str) -> Outcome<Vec<Listener>> {
         let Some(listed) = &self.listed else {
-            return octavia::listeners(self.session, &[("loadbalancer_id", balancer)]).await;
+            return octavia::LISTENERS.list(self.session, &[("loadbalancer_id", balancer)]).await;
         };
         let is_of = |listener: &&Listener| listener.loadbalancers.iter().any(|of| of.id == balancer);
         Ok(listed.listeners.iter().filter(is_of).cloned().collect())
@@ -116,7 +116,7 @@ impl<'a> Sight<'a> {
 
     pub(super) async fn pools(&self, balancer: &str) -> Outcome<Vec<Pool>> {
         let Some(listed) = &self.listed else {
-            return octavia::pools(self.session, &[("loadbalancer_id", balancer)]).await;
+            return octavia::POOLS.list(self.session, &[("loadbalancer_id", balancer)]).await;
         };
         let is_of = |pool: &&Pool| pool.loadbalancers.iter().any(|of| of.id == balancer);
         Ok(listed.pools.iter().filter(is_of).cloned().collect())
@@ -126,7 +126,7 @@ impl<'a> Sight<'a> {
     pub(super) async fn monitor(&self, id: &str) -> Outcome<HealthMonitor> {
         match self.listed.as_ref().and_then(|listed| listed.monitors.get(id)) {
             Some(monitor) => Ok(monitor.clone()),
-            None => octavia::health_monitor(self.session, id).await,
+            None => octavia::HEALTH_MONITORS.get(self.session, id).await,
         }
     }
 
@@ -148,14 +148,14 @@ impl<'a> Sight<'a> {
         value: &str,
         fits: impl Fn(&FloatingIp) -> bool,
     ) -> Outcome<Option<FloatingIp>> {
-        let ask = async { network::floating_ips(self.session, &[(field, value)]).await };
+        let ask = async { network::FLOATING_IPS.list(self.session, &[(field, value)]).await };
         let found = self.fitting(Listed::floating_ips, ask, fits).await?;
         Ok(found.into_iter().next())
     }
 
     /// Those of a description.
     pub(super) async fn floating_ips_described(&self, description: &str) -> Outcome<Vec<FloatingIp>> {
-        let ask = async { network::floating_ips(self.session, &[("description", description)]).await };
+        let ask = async { network::FLOATING_IPS.list(self.session, &[("description", description)]).await };
         self.fitting(Listed::floating_ips, ask, |floating| floating.description == description).await
     }
 
@@ -173,14 +173,14 @@ impl<'a> Sight<'a> {
         value: &str,
         fits: impl Fn(&SecurityGroup) -> bool,
     ) -> Outcome<Vec<SecurityGroup>> {
-        let ask = async { network::security_groups(self.session, &[(field, value)]).await };
+        let ask = async { network::SECURITY_GROUPS.list(self.session, &[(field, value)]).await };
         self.fitting(Listed::groups, ask, fits).await
     }
 
     /// All networks to the outside that we may see.
     pub(super) async fn external_networks(&self) -> Outcome<&[Network]> {
         let ask = || async {
-            let mut networks = network::networks(self.session, &[("router:external", "true")]).await?;
+            let mut networks = network::NETWORKS.list(self.session, &[("router:external", "true")]).await?;
             networks.retain(|network| network.external);
             Ok(networks)
         };
@@ -189,18 +189,18 @@ impl<'a> Sight<'a> {
 
     /// `None` if there is no such network, or none that we may see.
     pub(super) async fn network(&self, id: &str) -> Outcome<Option<Network>> {
-        let ask = || async { unless_missing(network::network(self.session, id).await) };
+        let ask = || async { unless_missing(network::NETWORKS.get(self.session, id).await) };
         self.networks.get(id.to_owned(), ask).await
     }
 
     /// `None` if there is no such subnet, or none that we may see.
     pub(super) async fn subnet(&self, id: &str) -> Outcome<Option<Subnet>> {
-        let ask = || async { unless_missing(network::subnet(self.session, id).await) };
+        let ask = || async { unless_missing(network::SUBNETS.get(self.session, id).await) };
         self.subnets.get(id.to_owned(), ask).await
     }
 
     pub(super) async fn subnets_of(&self, network: &str) -> Outcome<Vec<Subnet>> {
-        let ask = || async { network::subnets(self.session, &[("network_id", network)]).await };
+        let ask = || async { network::SUBNETS.list(self.session, &[("network_id", network)]).await };
         self.subnets_of.get(network.to_owned(), ask).await
     }
 
@@ -218,7 +218,7 @@ impl<'a> Sight<'a> {
 
     async fn ports_of_some(&self, servers: &[&str]) -> Outcome<Vec<Port>> {
         let query: Vec<_> = servers.iter().map(|server| ("device_id", *server)).collect();
-        let ask = || async { network::ports(self.session, &query).await };
+        let ask = || async { network::PORTS.list(self.session, &query).await };
         self.ports_of.get(servers.iter().map(|&server| server.to_owned()).collect(), ask).await
     }
 
@@ -241,12 +241,12 @@ impl<'a> Sight<'a> {
 impl Listed {
     async fn of(session: &Session) -> Outcome<Listed> {
         let (balancers, listeners, pools, monitors, floating_ips, groups) = try_join!(
-            octavia::load_balancers(session, &[]),
-            octavia::listeners(session, &[]),
-            octavia::pools(session, &[]),
-            octavia::health_monitors(session, &[]),
-            insist(|| network::floating_ips(session, &[])).map(Ok),
-            insist(|| network::security_groups(session, &[])).map(Ok)
+            octavia::LOAD_BALANCERS.list(session, &[]),
+            octavia::LISTENERS.list(session, &[]),
+            octavia::POOLS.list(session, &[]),
+            octavia::HEALTH_MONITORS.list(session, &[]),
+            insist(|| network::FLOATING_IPS.list(session, &[])).map(Ok),
+            insist(|| network::SECURITY_GROUPS.list(session, &[])).map(Ok)
         )?;
         let monitors = monitors.into_iter().map(|monitor| (monitor.id.clone(), monitor)).collect();
         Ok(Listed { balancers, listeners, pools, monitors, floating_ips, groups })

@@ -22,7 +22,7 @@ async fn case_018_a_slow_answer_is_waited_for_as_long_as_request_timeout_says() 
     for (lines, is_in_time) in [("[Metadata]\nrequest-timeout = 3m\n", true), ("", false)] {
         let cloud = Cloud::answering([slow()]);
         let provider = provider(&cloud, &format!("{GLOBAL}{lines}"));
-        let made = octavia::create_load_balancer(&provider.session, &json!({"name": "n"})).await;
+        let made = octavia::LOAD_BALANCERS.create(&provider.session, &json!({"name": "n"})).await;
         assert_eq!(made.is_ok(), is_in_time, "{made:?}");
         if let Err(error) = made {
             assert_eq!(error.message(), "POST http://octavia/v2.0/lbaas/loadbalancers: no answer within 60s");
@@ -36,7 +36,7 @@ async fn case_018_a_slow_answer_is_waited_for_as_long_as_request_timeout_says() 
 async fn bodies_have_their_envelope_and_are_otherwise_as_they_were_handed_over() {
     let cloud = Cloud::answering([Answer::new(200, ""), Answer::new(202, ""), Answer::new(200, "{}")]);
     let session = &provider(&cloud, GLOBAL).session;
-    network::update_floating_ip(session, "f", &json!({"port_id": null})).await.unwrap();
+    network::FLOATING_IPS.update(session, "f", &json!({"port_id": null})).await.unwrap();
     octavia::set_members(session, "p", &[]).await.unwrap();
     network::update_port(session, "o", &json!({"security_groups": ["g"]}), Some(7)).await.unwrap();
     let calls = cloud.calls();
@@ -57,7 +57,7 @@ async fn values_of_a_query_are_encoded() {
     let cloud = Cloud::answering([page(&[], None), Answer::new(200, json!({"ports": []}))]);
     let session = &provider(&cloud, GLOBAL).session;
     compute::servers(session, &[("name", "^n1\\.a b$")]).await.unwrap();
-    network::ports(session, &[("fixed_ips", "ip_address=10.0.0.1"), ("network_id", "n&m")]).await.unwrap();
+    network::PORTS.list(session, &[("fixed_ips", "ip_address=10.0.0.1"), ("network_id", "n&m")]).await.unwrap();
     let urls: Vec<_> = cloud.calls().into_iter().map(|asked| asked.url).collect();
     assert_eq!(
         urls,
@@ -72,7 +72,7 @@ async fn values_of_a_query_are_encoded() {
 async fn what_people_write_as_an_id_cannot_lead_elsewhere() {
     let cloud = Cloud::answering([]);
     let session = &provider(&cloud, GLOBAL).session;
-    let _ = octavia::load_balancer(session, "../../v2.0/lbaas/pools?x#y").await;
+    let _ = octavia::LOAD_BALANCERS.get(session, "../../v2.0/lbaas/pools?x#y").await;
     assert_eq!(cloud.calls()[0].url, "http://octavia/v2.0/lbaas/loadbalancers/..%2F..%2Fv2.0%2Flbaas%2Fpools%3Fx%23y");
     for id in ["", ".", ".."] {
         let error = octavia::delete_load_balancer(session, id, true).await.unwrap_err();
@@ -187,9 +187,9 @@ async fn null_is_nothing_everywhere() {
         Answer::new(200, json!({"server": server})),
     ]);
     let session = &provider(&cloud, GLOBAL).session;
-    assert_eq!(octavia::load_balancer(session, "l").await.unwrap().name, "");
-    assert!(octavia::listeners(session, &[]).await.unwrap()[0].allowed_cidrs.is_empty());
-    assert_eq!(network::port(session, "o").await.unwrap().port_security_enabled, None);
+    assert_eq!(octavia::LOAD_BALANCERS.get(session, "l").await.unwrap().name, "");
+    assert!(octavia::LISTENERS.list(session, &[]).await.unwrap()[0].allowed_cidrs.is_empty());
+    assert_eq!(network::PORTS.get(session, "o").await.unwrap().port_security_enabled, None);
     assert_eq!(compute::server(session, "s").await.unwrap().flavor.id, "2004");
 }
 
@@ -219,7 +219,7 @@ async fn a_list_is_counted_once_and_deleting_what_is_not_there_is_no_error() {
     let cloud = Cloud::answering([page(&["a"], Some("/?marker=a")), page(&[], None), gone(), gone()]);
     let session = &provider_counting(&cloud, GLOBAL, &metrics).session;
     compute::servers(session, &[]).await.unwrap();
-    octavia::delete_listener(session, "l").await.unwrap();
+    octavia::LISTENERS.delete(session, "l").await.unwrap();
     assert!(compute::server(session, "s").await.unwrap_err().is_not_found());
     assert_eq!(
         counted(&registry),
@@ -256,22 +256,22 @@ async fn each_call_is_counted_under_the_name_that_dashboards_know() {
     let body = &Value::Null;
     // What comes of them does not matter here.
     let _ = octavia::versions(session).await;
-    let _ = octavia::load_balancers(session, &[]).await;
-    let _ = octavia::create_load_balancer(session, body).await;
-    let _ = octavia::update_load_balancer(session, "i", body).await;
+    let _ = octavia::LOAD_BALANCERS.list(session, &[]).await;
+    let _ = octavia::LOAD_BALANCERS.create(session, body).await;
+    let _ = octavia::LOAD_BALANCERS.update(session, "i", body).await;
     let _ = octavia::delete_load_balancer(session, "i", false).await;
-    let _ = octavia::create_listener(session, body).await;
-    let _ = octavia::create_pool(session, body).await;
-    let _ = octavia::update_pool(session, "i", body).await;
+    let _ = octavia::LISTENERS.create(session, body).await;
+    let _ = octavia::POOLS.create(session, body).await;
+    let _ = octavia::POOLS.update(session, "i", body).await;
     let _ = octavia::members(session, "i").await;
     let _ = octavia::set_members(session, "i", &[]).await;
     let _ = octavia::create_member(session, "i", body).await;
-    let _ = octavia::create_health_monitor(session, body).await;
-    let _ = network::floating_ips(session, &[]).await;
+    let _ = octavia::HEALTH_MONITORS.create(session, body).await;
+    let _ = network::FLOATING_IPS.list(session, &[]).await;
     let _ = network::extensions(session).await;
     let _ = network::delete_port_tag(session, "i", "t").await;
     let _ = network::add_routes(session, "i", &[]).await;
-    let _ = network::create_security_group_rule(session, body).await;
+    let _ = network::SECURITY_GROUP_RULES.create(session, body).await;
     let mut names: Vec<_> = counted(&registry)
         .into_iter()
         .filter_map(|line| Some(line.strip_prefix("openstack_api_requests_total{")?.split_once('}')?.0.to_owned()))

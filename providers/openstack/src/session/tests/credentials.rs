@@ -114,7 +114,7 @@ async fn the_version_of_an_auth_url_does_not_matter_and_its_path_does() {
 #[tokio::test]
 async fn everybody_is_told_who_asks_the_last_flag_first() {
     let cloud = Cloud::answering([Answer::new(200, json!({"ports": []}))]);
-    network::ports(&provider(&cloud, GLOBAL).session, &[]).await.unwrap();
+    network::PORTS.list(&provider(&cloud, GLOBAL).session, &[]).await.unwrap();
     let version = env!("CARGO_PKG_VERSION");
     let expected = format!("the second first openstack-cloud-controller-manager/{version} bowline/{version}");
     for asked in cloud.asked() {
@@ -133,7 +133,7 @@ async fn one_token_serves_many_calls() {
     let cloud = Cloud::answering([ok(), ok(), ok()]);
     let provider = provider(&cloud, GLOBAL);
     for _ in 0..3 {
-        octavia::load_balancer(&provider.session, "l").await.unwrap();
+        octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
     }
     assert_eq!(cloud.authentications(), 1);
     assert!(cloud.calls().iter().all(|asked| asked.token == "t1"));
@@ -143,7 +143,7 @@ async fn one_token_serves_many_calls() {
 async fn many_who_find_no_token_ask_keystone_once() {
     let cloud = Cloud::answering(vec![ok(); 20]);
     let provider = provider(&cloud, GLOBAL);
-    let calls = (0..20).map(|_| octavia::load_balancer(&provider.session, "l"));
+    let calls = (0..20).map(|_| octavia::LOAD_BALANCERS.get(&provider.session, "l"));
     futures::future::try_join_all(calls).await.unwrap();
     assert_eq!((cloud.authentications(), cloud.calls().len()), (1, 20));
 }
@@ -152,14 +152,14 @@ async fn many_who_find_no_token_ask_keystone_once() {
 async fn a_token_that_is_about_to_end_is_renewed_while_it_still_serves() {
     let cloud = Cloud::answering(vec![ok(); 4]).with_life(Duration::from_secs(1000));
     let provider = provider(&cloud, GLOBAL);
-    octavia::load_balancer(&provider.session, "l").await.unwrap();
+    octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
     tokio::time::advance(Duration::from_secs(890)).await;
-    octavia::load_balancer(&provider.session, "l").await.unwrap();
+    octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
     assert_eq!(cloud.authentications(), 1, "there is time yet");
     tokio::time::advance(Duration::from_secs(20)).await;
-    octavia::load_balancer(&provider.session, "l").await.unwrap();
+    octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
     until(|| cloud.authentications() == 2).await;
-    octavia::load_balancer(&provider.session, "l").await.unwrap();
+    octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
     let tokens: Vec<_> = cloud.calls().into_iter().map(|asked| asked.token).collect();
     assert_eq!(tokens, ["t1", "t1", "t1", "t2"]);
 }
@@ -170,12 +170,12 @@ async fn a_token_that_does_not_say_when_it_was_issued_serves_until_it_is_refused
     let token = Answer::new(201, body).header("X-Subject-Token", "t1");
     let cloud = Cloud::answering(vec![ok(); 3]).refusing([token]);
     let provider = provider(&cloud, GLOBAL);
-    octavia::load_balancer(&provider.session, "l").await.unwrap();
+    octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
     tokio::time::advance(Duration::from_secs(1000)).await;
-    octavia::load_balancer(&provider.session, "l").await.unwrap();
+    octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
     assert_eq!(cloud.authentications(), 1, "what our clock says does not matter");
     let cloud = cloud.taking("t2");
-    octavia::load_balancer(&provider.session, "l").await.unwrap();
+    octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
     assert_eq!(cloud.authentications(), 2);
 }
 
@@ -197,20 +197,20 @@ async fn a_keystone_that_is_away_matters_only_when_the_token_has_ended() {
     let away = || Answer::new(503, "away");
     let cloud = Cloud::answering(vec![ok(); 20]).with_life(Duration::from_secs(1000));
     let provider = provider(&cloud, GLOBAL);
-    octavia::load_balancer(&provider.session, "l").await.unwrap();
+    octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
     let cloud = cloud.refusing([away(), away(), away(), away()]);
     tokio::time::advance(Duration::from_secs(950)).await;
-    octavia::load_balancer(&provider.session, "l").await.unwrap();
+    octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
     until(|| cloud.authentications() == 2).await;
     for _ in 0..10 {
-        octavia::load_balancer(&provider.session, "l").await.unwrap();
+        octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
     }
     assert_eq!(cloud.authentications(), 2, "it is left in peace for a while");
     tokio::time::advance(Duration::from_secs(11)).await;
-    octavia::load_balancer(&provider.session, "l").await.unwrap();
+    octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
     until(|| cloud.authentications() == 3).await;
     tokio::time::advance(Duration::from_secs(60)).await;
-    let error = octavia::load_balancer(&provider.session, "l").await.unwrap_err();
+    let error = octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap_err();
     assert_eq!(error.status(), Some(503), "{error}");
 }
 
@@ -218,7 +218,7 @@ async fn a_keystone_that_is_away_matters_only_when_the_token_has_ended() {
 async fn a_token_that_ends_in_flight_is_renewed_once_and_the_call_made_again() {
     let cloud = Cloud::answering([ok()]).taking("t2");
     let provider = provider(&cloud, GLOBAL);
-    octavia::load_balancer(&provider.session, "l").await.unwrap();
+    octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
     let tokens: Vec<_> = cloud.calls().into_iter().map(|asked| asked.token).collect();
     assert_eq!((tokens.as_slice(), cloud.authentications()), (&["t1".to_owned(), "t2".to_owned()][..], 2));
 }
@@ -227,7 +227,7 @@ async fn a_token_that_ends_in_flight_is_renewed_once_and_the_call_made_again() {
 async fn many_whose_token_ends_in_flight_ask_keystone_once() {
     let cloud = Cloud::answering(vec![ok(); 20]).taking("t2");
     let provider = provider(&cloud, GLOBAL);
-    let calls = (0..20).map(|_| octavia::load_balancer(&provider.session, "l"));
+    let calls = (0..20).map(|_| octavia::LOAD_BALANCERS.get(&provider.session, "l"));
     futures::future::try_join_all(calls).await.unwrap();
     assert_eq!(cloud.authentications(), 2);
     assert!(cloud.calls().len() <= 40, "each is made twice at most");
@@ -236,7 +236,7 @@ async fn many_whose_token_ends_in_flight_ask_keystone_once() {
 #[tokio::test(start_paused = true)]
 async fn case_029_a_second_401_is_an_error_after_one_authentication() {
     let cloud = Cloud::answering([]).taking("nobody's");
-    let error = octavia::load_balancer(&provider(&cloud, GLOBAL).session, "l").await.unwrap_err();
+    let error = octavia::LOAD_BALANCERS.get(&provider(&cloud, GLOBAL).session, "l").await.unwrap_err();
     assert_eq!(error.status(), Some(401));
     assert_eq!(error.during("get a balancer").kind(), ErrorKind::Unauthenticated);
     assert_eq!((cloud.authentications(), cloud.calls().len()), (2, 2));
@@ -247,12 +247,12 @@ async fn a_token_that_we_were_given_ends_for_good() {
     let refusal = Answer::new(404, json!({"error": {"code": 404, "message": "Could not find token"}}));
     let cloud = Cloud::answering([ok(), ok()]).with_life(Duration::from_secs(100));
     let provider = provider(&cloud, "[Global]\nauth-url = http://k:5000\ntoken = T0K3N\ntenant-id = t\n");
-    octavia::load_balancer(&provider.session, "l").await.unwrap();
+    octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
     tokio::time::advance(Duration::from_secs(95)).await;
-    octavia::load_balancer(&provider.session, "l").await.unwrap();
+    octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
     assert_eq!(cloud.authentications(), 1, "a new one would end with the old one");
     cloud.refusing([refusal]).taking("nobody's");
-    let error = octavia::load_balancer(&provider.session, "l").await.unwrap_err().during("get a balancer");
+    let error = octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap_err().during("get a balancer");
     assert_eq!(error.kind(), ErrorKind::Unauthenticated);
     assert!(error.to_string().contains("HTTP 404") && !error.to_string().contains("T0K3N"), "{error}");
 }
@@ -262,10 +262,10 @@ async fn a_cloud_that_was_away_is_used_when_it_is_back() {
     let cloud = Cloud::answering([ok()]).refusing([Answer::new(502, ""), Answer::new(401, "{}")]);
     let provider = provider(&cloud, GLOBAL);
     for kind in [ErrorKind::Unavailable, ErrorKind::Unauthenticated] {
-        let error = octavia::load_balancer(&provider.session, "l").await.unwrap_err();
+        let error = octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap_err();
         assert_eq!(error.during("get a balancer").kind(), kind);
     }
-    octavia::load_balancer(&provider.session, "l").await.unwrap();
+    octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ fn octavia_fault(words: &str) -> Value {
 
 async fn refused(answer: Answer) -> Error {
     let cloud = Cloud::answering([answer]);
-    octavia::create_load_balancer(&provider(&cloud, GLOBAL).session, &Value::Null).await.unwrap_err()
+    octavia::LOAD_BALANCERS.create(&provider(&cloud, GLOBAL).session, &Value::Null).await.unwrap_err()
 }
 
 #[tokio::test]
