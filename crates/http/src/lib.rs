@@ -20,6 +20,7 @@ mod handler;
 mod proxy;
 pub mod sign;
 mod tls;
+mod tls_files;
 mod token;
 
 pub use api::{Answer, Api, Authorize, Bearer, CallBuilder, ErrorDecoder, Page, Refusal, all_pages};
@@ -28,4 +29,5 @@ pub use failure::{Failure, TlsFailure};
 pub use handler::Handler;
 pub use proxy::{BadProxy, Proxies};
 pub use tls::{BadTls, ClientCertificate, Roots, Tls};
+pub use tls_files::{TlsFileError, TlsFiles, TlsSetting};
 pub use token::{Issued, TokenSource};

@@ -1,11 +1,27 @@
 //! The reference page, from the declaration.
 
-use super::declared::{Format, Key, Kind, Section, Table};
+use super::declared::{Format, Key, Kind, Section, Table, Unknown};
 
 impl Table {
     /// A table for each section that has keys, in Markdown.
     pub fn reference(&self) -> String {
         self.sections.iter().filter(|section| !section.keys.is_empty()).map(|section| self.page(section)).collect()
+    }
+
+    /// Rules of the file format, as a list in Markdown; empty for YAML, which has a standard.
+    pub fn syntax(&self) -> String {
+        let unknown = match self.unknown {
+            Unknown::Warn => {
+                "is ignored with a warning. Everything else that is wrong ends the program, with file, line and key"
+            }
+            Unknown::Refuse => {
+                "is an error, as is everything else that is wrong; it ends the program, with file, line and key"
+            }
+        };
+        match self.format {
+            Format::Gcfg => format!("{GCFG}- An unknown section or key {unknown}.\n"),
+            _ => String::new(),
+        }
     }
 
     fn page(&self, section: &Section) -> String {
@@ -51,3 +67,14 @@ impl Table {
         }
     }
 }
+
+const GCFG: &str = "\
+- Lines are `[Section]`, `key = value`, or empty. `#` and `;` begin comments, also behind a value.
+- Names have letters, digits and `-`, in any case. A `_` in one is an error.
+- A value with `#`, `;`, `\"` or `\\` in it, or with blanks at either end, is put in quotes; inside them, write `\\\"` and `\\\\`. \
+`password = ab#cd` is the password `ab`.
+- A bool is `true`, `yes`, `on`, `1` or their opposites; the key alone is `true`.
+- A duration has a unit: `5s`, `1m30s`, `1500ms`. `5` is an error.
+- A key that is there twice has its last value; one that may be repeated has all of them, and the key alone forgets those \
+above it.
+";

@@ -20,11 +20,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_config::{Problem, Secret};
+use bowline_http::TlsFiles;
 use ipnet::IpNet;
 
 pub use declaration::{Class, FloatingSubnet, LoadBalancer};
 pub use reference::reference;
-pub(crate) use tls::pem_text;
+pub(crate) use tls::key as tls_key;
 
 /// The store of certificates that can be asked.
 const BARBICAN: &str = "barbican";
@@ -89,7 +90,7 @@ pub struct Global {
     /// `os-endpoint-type`: `public`, `internal` or `admin`.
     pub interface: String,
     /// Whom to trust in TLS, and with which certificate.
-    pub tls: Tls,
+    pub tls: TlsFiles,
 }
 
 /// What is proven to Keystone, and how.
@@ -156,19 +157,6 @@ pub enum Scope {
     Domain(Domain),
 }
 
-/// TLS towards all services.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Tls {
-    /// `ca-file`: replaces the system's roots.
-    pub ca_file: Option<PathBuf>,
-    /// `cafilecontents`: the same as text, used without `ca-file`.
-    pub ca_text: Option<String>,
-    /// `tls-insecure = true`: nobody is checked.
-    pub insecure: bool,
-    /// `cert-file` and `key-file`, if both are there.
-    pub client: Option<(PathBuf, PathBuf)>,
-}
-
 /// How members are watched, in the units of Octavia.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MonitorTimes {
@@ -203,7 +191,7 @@ impl Default for Global {
             scope: Scope::default(),
             region: String::new(),
             interface: "public".to_owned(),
-            tls: Tls::default(),
+            tls: TlsFiles::default(),
         }
     }
 }

@@ -102,9 +102,9 @@ impl Reader<'_> {
         let place = Place { view, own: fields.clone(), clouds: &clouds, is_whole };
         clouds.fill(&mut fields);
         let tls = tls::read(&fields, clouds.verify);
-        let files = clouds.files.iter().cloned().chain(tls::files(&tls)).collect();
-        for (key, message, hint) in tls::mistakes(&tls) {
-            self.problems.push(place.problem(key, message).hint(hint));
+        let files = clouds.files.iter().cloned().chain(tls.files()).collect();
+        for error in tls.check() {
+            self.problems.push(place.problem(tls::key(error.setting), error.message).hint(error.hint));
         }
         let mut global = Global {
             auth_url: self.auth_url(&place, &fields),
