@@ -162,7 +162,8 @@ async fn it_is_the_same_where_all_is_listed_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fault_that_is_over_at_once_is_no_problem() {
-    let world = World::new();
+    let mut world = World::new();
+    world.retry();
     let mut web = world.service();
     world.ensure(&mut web).await.unwrap();
     world.cloud.inject(broken(Method::GET, "floatingips").times(1));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::layers::Unanswered;
-use bowline_cloud::{Error, LoadBalancers};
+use bowline_cloud::{CallPolicy, Calls, Error, LoadBalancers};
 use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings};
 use bowline_core::{
     Address, AddressType, HealthCheck, Ingress, IpFamily, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState,
@@ -72,6 +72,12 @@ impl World {
     pub(crate) fn restart(&mut self) {
         self.provider = provider(&self.config, &self.cloud);
         self.unanswered = Arc::default();
+    }
+
+    /// From now on, calls are repeated as the program does it.
+    pub(crate) fn retry(&mut self) {
+        let calls = Calls::new(CallPolicy::default());
+        self.provider = OpenStack::past(self.config.clone(), &self.cloud.client(Duration::from_secs(60)), &calls);
     }
 
     /// The same with another configuration.

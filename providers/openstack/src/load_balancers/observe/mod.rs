@@ -18,12 +18,9 @@ mod security;
 mod sight;
 mod strays;
 
-use std::time::Duration;
-
 use bowline_cloud::{Error, Result};
 use bowline_core::{LoadBalancerSpec, LoadBalancerWish, Operation, Problem};
 use futures::{StreamExt as _, stream, try_join};
-use tokio::time::{Instant, sleep};
 
 use super::annotations::{LOAD_BALANCER_ID, TABLE};
 use super::names::Names;
@@ -44,9 +41,6 @@ pub(super) const OBSERVE: &str = "observe balancers";
 
 /// How many wishes are looked at at the same time, and for each of them how many of its pools.
 const AT_ONCE: usize = 4;
-
-/// After this time it is asked once more.
-const MOMENT: Duration = Duration::from_millis(500);
 
 /// Looks at the cloud.
 #[derive(Clone, Copy)]
@@ -105,7 +99,7 @@ impl Observer<'_> {
         let put_off = PutOff { allowed: balancer.is_some() };
         let (mut places, ((), certificate)) = try_join!(
             self.places(sight, spec, &settings),
-            put_off.unless_done(CERTIFICATE, || self.check_certificate(&settings))
+            put_off.unless_done(CERTIFICATE, self.check_certificate(&settings))
         )?;
         if found == Found::Nothing {
             places.vip_holder = self.vip_holder(spec, &settings, &places).await?;
@@ -113,8 +107,8 @@ impl Observer<'_> {
         let ((listeners, pools), strays, ((floating, notices), no_floating), (security, no_security)) = try_join!(
             self.parts(sight, balancer, MembersOf::Service(marks.names)),
             self.strays(sight, &marks.names, &found),
-            put_off.unless_done(FLOATING_IP, || self.floating(sight, spec, &settings, balancer)),
-            put_off.unless_done(GROUP, || self.security(sight, &marks.names, spec, &settings, &places, balancer))
+            put_off.unless_done(FLOATING_IP, self.floating(sight, spec, &settings, balancer)),
+            put_off.unless_done(GROUP, self.security(sight, &marks.names, spec, &settings, &places, balancer))
         )?;
         let features = self.features_with(balancer, &listeners, &pools);
         let problems = Problems { certificate, floating: no_floating, security: no_security };
@@ -171,33 +165,16 @@ struct PutOff {
 
 impl PutOff {
     /// What came of a look. If that is an error that can be told later, there is nothing, and why.
-    async fn unless_done<T: Default, F: Future<Output = Result<T>>>(
+    async fn unless_done<T: Default>(
         self,
         subject: &str,
-        look: impl Fn() -> F,
+        look: impl Future<Output = Result<T>>,
     ) -> Result<(T, Option<Problem>)> {
-        let looked = match self.allowed {
-            true => insist(look).await,
-            false => look().await,
-        };
-        match looked {
+        match look.await {
             Ok(seen) => Ok((seen, None)),
             Err(error) if self.allowed => Ok((T::default(), Some(error.about(subject)))),
             Err(error) => Err(error),
         }
-    }
-}
-
-/// Retries once after a quick, passing failure, because a failed read is only reported here and does not fail the sync. A read that
-/// took long to fail is not repeated: it would take as long again.
-async fn insist<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> Result<T> {
-    let asked = Instant::now();
-    match ask().await {
-        Err(error) if error.kind().is_passing() && asked.elapsed() < MOMENT => {
-            sleep(MOMENT).await;
-            ask().await
-        }
-        outcome => outcome,
     }
 }
 

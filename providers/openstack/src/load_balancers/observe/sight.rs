@@ -10,7 +10,7 @@ use bowline_core::LoadBalancerWish;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream, try_join};
 use tokio::sync::OnceCell;
 
-use super::{AT_ONCE, insist};
+use super::AT_ONCE;
 use crate::api::network::{self, FloatingIp, Network, Port, SecurityGroup, Subnet};
 use crate::api::octavia::{self, HealthMonitor, Listener, LoadBalancer, Pool};
 use crate::session::Session;
@@ -245,8 +245,8 @@ impl Listed {
             octavia::LISTENERS.list(session, &[]),
             octavia::POOLS.list(session, &[]),
             octavia::HEALTH_MONITORS.list(session, &[]),
-            insist(|| network::FLOATING_IPS.list(session, &[])).map(Ok),
-            insist(|| network::SECURITY_GROUPS.list(session, &[])).map(Ok)
+            network::FLOATING_IPS.list(session, &[]).map(Ok),
+            network::SECURITY_GROUPS.list(session, &[]).map(Ok)
         )?;
         let monitors = monitors.into_iter().map(|monitor| (monitor.id.clone(), monitor)).collect();
         Ok(Listed { balancers, listeners, pools, monitors, floating_ips, groups })
