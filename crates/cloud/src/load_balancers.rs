@@ -77,6 +77,12 @@ pub enum Applied<S = Opaque> {
 /// - `remarks_can_be_told`: reasons of notices and of dispensable steps are CamelCase words, notices have a message, and
 ///   annotations have a prefix.
 /// - `in_progress_is_told`: while the cloud is at work, there is no plan and no empty plan but `InProgress`.
+/// - `pending_is_observed`: while the cloud is at work on a load balancer, its state names the operation, with an ID, words, a pause
+///   between polls and a deadline; afterwards it names none.
+/// - `started_operations_end`: a poll of an operation that a step has started says `Running` until the cloud has finished.
+/// - `busy_step_writes_nothing`: a step that finds the cloud at work writes nothing and fails with
+///   [`Error::pending`](crate::Error::pending).
+/// - `foreign_values_are_refused`: a state or step of another provider is `Unexpected`, without a call.
 /// - `nothing_left_is_nothing_to_do`: for a wish without spec and a state of `None` the plan is empty.
 /// - `type_changes_and_back`: a balancer that is removed and wished again is made again, and others do not notice.
 /// - `half_built_is_deleted`: after any number of steps of creation, deletion leaves nothing.

@@ -75,6 +75,7 @@ pub(crate) enum Break {
     Keys(for<'a> fn(&'a Broken, &'a ClusterName) -> BoxFuture<'a, Result<Vec<LoadBalancerKey>>>),
     Plan(fn(&Broken, &LoadBalancerWish, Option<&LoadBalancerState>, Result<Plan>) -> Result<Plan>),
     Apply(for<'a> fn(&'a Broken, &'a LoadBalancerKey, &'a Step) -> BoxFuture<'a, Result<Applied>>),
+    Poll(fn(Result<Progress>) -> Result<Progress>),
     /// Every route that is wanted.
     Wanted(fn(&mut RouteSpec)),
     /// Every route that is listed or created.
@@ -435,7 +436,11 @@ impl LoadBalancers for Broken {
     }
 
     async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<Progress> {
-        self.error(self.balancers().poll(&self.key(key), operation).await)
+        let progress = self.balancers().poll(&self.key(key), operation).await;
+        self.error(match hook!(self.flaw, Poll) {
+            Some(edit) => edit(progress),
+            None => progress,
+        })
     }
 }
 

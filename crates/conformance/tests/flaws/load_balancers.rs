@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use bowline_cloud::{Applied, Capabilities, Error, ErrorKind, LoadBalancerCapabilities, LoadBalancerKind, Result};
 use bowline_core::annotations::DeletionPolicy;
 use bowline_core::{
-    IpFamily, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Notice, Plan, Protocol, SessionAffinity, Step,
-    TargetSet, Verb,
+    IpFamily, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Notice, Opaque, Operation, Plan, Progress,
+    Protocol, SessionAffinity, Step, TargetSet, Verb,
 };
 use futures::FutureExt;
 
 use crate::broken::Break::{
-    Apply, Claims, Error as Failure, Key, Keys, Kind, Observe, Plan as Planned, Settings, Spec,
+    Apply, Claims, Error as Failure, Key, Keys, Kind, Observe, Plan as Planned, Poll, Settings, Spec,
 };
 use crate::broken::{Broken, Flaw, fails, flaws, later};
 
@@ -118,6 +118,43 @@ flaws! {
     "ignores work in progress", [in_progress_is_told],
         Planned(|_, _, _, plan| match plan {
             Err(error) if error.kind() == ErrorKind::InProgress => Ok(Plan::default()),
+            plan => plan,
+        });
+    "hides what is under way", [pending_is_observed],
+        Observe(later!(|it, wishes| {
+            let mut states = it.balancers().observe(wishes).await;
+            for state in states.iter_mut().flatten().flatten() {
+                state.pending = None;
+            }
+            states
+        }));
+    "never has an end", [pending_is_observed started_operations_end],
+        Observe(later!(|it, wishes| {
+            let mut states = it.balancers().observe(wishes).await;
+            for state in states.iter_mut().flatten().flatten() {
+                if let Some(pending) = &mut state.pending {
+                    pending.deadline = std::time::Duration::ZERO;
+                }
+            }
+            states
+        })),
+        Apply(later!(|it, key, step| {
+            Ok(match real(it, key, step).await? {
+                Applied::Started(operation) => {
+                    Applied::Started(Operation { deadline: std::time::Duration::ZERO, ..operation })
+                }
+                applied => applied,
+            })
+        }));
+    "ends at once", [started_operations_end], Poll(|_| Ok(Progress::Done(Opaque::default())));
+    "does not say what it waits for", [busy_step_writes_nothing],
+        Failure(|error| match error.kind() {
+            ErrorKind::InProgress => Error::new(ErrorKind::InProgress, error.operation(), error.message()),
+            _ => error,
+        });
+    "makes something of everything", [foreign_values_are_refused],
+        Planned(|it, wish, _, plan| match plan {
+            Err(error) if error.kind() == ErrorKind::Unexpected => it.balancers().plan(wish, None),
             plan => plan,
         });
     "removes nothing", [nothing_left_is_nothing_to_do],

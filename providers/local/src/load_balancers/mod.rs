@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancerKind, PageGuard, Result, TypedLoadBalancers};
+use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancerKind, PageGuard, Result, Retry, TypedLoadBalancers};
 use bowline_core::{
     ClusterName, Ingress, IpMode, LoadBalancerKey, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Operation,
     Pacing, Plan, PortStatus, Progress,
@@ -116,7 +116,12 @@ impl TypedLoadBalancers for LocalProvider {
             Err(error) if error.is_not_found() && is_farewell => Ok(Applied::Done),
             // It was there when the plan was made.
             Err(error) if error.is_not_found() => Err(Error::new(ErrorKind::Conflict, APPLY, error.message())),
-            Err(error) => Err(error.during(APPLY)),
+            Err(error) => Err(match (error.kind(), error.retry_advice()) {
+                (ErrorKind::InProgress, advice @ Retry::After(rest)) => {
+                    Error::pending(at_work(key, rest), APPLY).retry(advice)
+                }
+                _ => error.during(APPLY),
+            }),
         }
     }
 
@@ -137,15 +142,19 @@ const DEADLINE: Duration = Duration::from_secs(600);
 
 /// What the cloud is at work on. It says how long that takes, and is polled then.
 fn pending(seen: &Observation) -> Option<Operation> {
-    let rest = Duration::from_millis(seen.busy_millis?);
-    Some(Operation {
-        id: format!("{}/{}", seen.key.namespace, seen.key.service),
+    Some(at_work(&seen.key, Duration::from_millis(seen.busy_millis?)))
+}
+
+/// An operation that takes so much longer.
+fn at_work(key: &LoadBalancerKey, rest: Duration) -> Operation {
+    Operation {
+        id: format!("{}/{}", key.namespace, key.service),
         what: "the cloud is still at work on an earlier change of this balancer".to_owned(),
         advice: String::new(),
         pacing: Pacing::every(rest.min(LONGEST_PAUSE)),
         deadline: DEADLINE,
         observable: true,
-    })
+    }
 }
 
 impl LocalProvider {

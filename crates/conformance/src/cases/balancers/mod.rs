@@ -3,6 +3,7 @@
 pub(super) mod kinds;
 pub(super) mod life;
 pub(super) mod notes;
+pub(super) mod operations;
 pub(super) mod owners;
 pub(super) mod ports;
 pub(super) mod questions;
