@@ -336,8 +336,8 @@ impl Layered {
         self.observed(OPERATION, wish).await
     }
 
-    /// Succeeds if the operation that a step has started has ended, with what the next step may use. While it has not, that is an `InProgress` error that says
-    /// when to poll again; after its deadline, an `Unavailable` one.
+    /// Succeeds if the operation that a step has started has ended, with what the poll has read for the next step. While it has
+    /// not, that is an `InProgress` error that says when to poll again; after its deadline, an `Unavailable` one.
     pub async fn poll_load_balancer(&self, key: &LoadBalancerKey, started: &bowline_core::Operation) -> Result<Opaque> {
         const OPERATION: Operation = Operation::PollLoadBalancer;
         let question = async {
