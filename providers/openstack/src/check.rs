@@ -10,33 +10,11 @@ use crate::api::{compute, key_manager, network, octavia};
 use crate::config::Class;
 use crate::session::{Access, Service};
 
-/// A service that must answer.
-#[derive(Debug, Clone, Copy)]
-enum Needed {
-    Nova,
-    Neutron,
-    Octavia,
-}
-
-impl Needed {
-    fn service(self) -> Service {
-        match self {
-            Needed::Nova => Service::Compute,
-            Needed::Neutron => Service::Network,
-            Needed::Octavia => Service::LoadBalancer,
-        }
-    }
-
-    /// What is done when it is greeted.
-    fn operation(self) -> String {
-        format!("ask {} for a list", self.service().kind())
-    }
-}
-
 impl OpenStack {
-    fn needed(&self) -> Vec<Needed> {
-        let octavia = self.config.load_balancer.enabled.then_some(Needed::Octavia);
-        [Needed::Nova, Needed::Neutron].into_iter().chain(octavia).collect()
+    /// Services that must answer.
+    fn needed(&self) -> Vec<Service> {
+        let octavia = self.config.load_balancer.enabled.then_some(Service::LoadBalancer);
+        [Service::Compute, Service::Network].into_iter().chain(octavia).collect()
     }
 
     /// Says what in the configuration is not as it was meant, and does no harm.
@@ -65,19 +43,17 @@ impl OpenStack {
 
     /// Asks every service for the least.
     pub(crate) async fn ask_everyone(&self) -> Result<()> {
-        let greetings = self
-            .needed()
-            .into_iter()
-            .map(|needed| async move { self.greet(needed).await.map_err(|error| error.during(needed.operation())) });
-        try_join_all(greetings).await.map(drop)
+        try_join_all(self.needed().into_iter().map(|service| self.greet(service))).await.map(drop)
     }
 
-    async fn greet(&self, needed: Needed) -> std::result::Result<(), Error> {
-        match needed {
-            Needed::Nova => compute::answers(&self.session).await,
-            Needed::Neutron => network::answers(&self.session).await,
-            Needed::Octavia => octavia::answers(&self.session).await,
-        }
+    /// Lists one resource of a service.
+    async fn greet(&self, service: Service) -> Result<()> {
+        let answered = match service {
+            Service::Compute => compute::answers(&self.session).await,
+            Service::Network => network::answers(&self.session).await,
+            _ => octavia::answers(&self.session).await,
+        };
+        told(answered, &format!("ask {} for a list", service.kind()))
     }
 
     /// Everything that the configuration names, one after the other; of a cloud that does not let us in, that alone.
@@ -91,8 +67,8 @@ impl OpenStack {
         if self.config.load_balancer.enabled && may_only_read(&access.roles) {
             findings.push(finding("roles", Err(readers(&access.roles))));
         }
-        for needed in self.needed() {
-            findings.push(self.look_at_service(&access, needed).await);
+        for service in self.needed() {
+            findings.push(self.look_at_service(&access, service).await);
         }
         if self.config.load_balancer.enabled {
             findings.push(self.look_at_keys(&access).await);
@@ -111,14 +87,12 @@ impl OpenStack {
         findings
     }
 
-    async fn look_at_service(&self, access: &Access, needed: Needed) -> Finding {
-        let service = needed.service();
+    async fn look_at_service(&self, access: &Access, service: Service) -> Finding {
         let outcome = match access.endpoint(service) {
-            Err(error) => Err(error),
-            Ok(url) => self.greet(needed).await.map(|()| format!("{url} answers, and lets us read")),
+            Err(error) => Err(error.during(format!("ask {} for a list", service.kind()))),
+            Ok(url) => self.greet(service).await.map(|()| format!("{url} answers, and lets us read")),
         };
-        let outcome = outcome.map_err(|error| with_role(error.during(needed.operation()), service));
-        finding(endpoint_name(service), outcome)
+        finding(endpoint_name(service), outcome.map_err(|error| with_role(error, service)))
     }
 
     /// Without Barbican all is well until somebody wants TLS.
@@ -196,9 +170,9 @@ impl OpenStack {
     async fn look_at_place(&self, section: String, class: &Class) -> Vec<Finding> {
         let mut findings = Vec::new();
         if !class.network_id.is_empty() {
-            let network = network::NETWORKS.get(&self.session, &class.network_id).await;
-            let found = network.map(|network| format!("it is {:?}", network.name));
-            findings.push(finding(format!("network-id in {section}"), told(found, "look for the network")));
+            let network = told(network::NETWORKS.get(&self.session, &class.network_id).await, "look for the network");
+            let outcome = network.map(|network| format!("it is {:?}", network.name));
+            findings.push(finding(format!("network-id in {section}"), outcome));
         }
         for (key, id) in [("subnet-id", &class.subnet_id), ("member-subnet-id", &class.member_subnet_id)] {
             if !id.is_empty() {
