@@ -22,7 +22,7 @@ pub(crate) struct Wanted {
     pub(crate) config: Option<PathBuf>,
 }
 
-/// The kinds of providers in this program: one line for each feature.
+/// The kinds of providers in this program: one entry for each feature.
 pub(crate) fn registry() -> Registry {
     let registry = Registry::default();
     #[cfg(feature = "provider-local")]

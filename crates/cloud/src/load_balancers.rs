@@ -37,13 +37,13 @@ pub enum Applied<S = Opaque> {
 ///  observe(wish) ──► state ──► plan(wish, state) ──► Plan ──► apply(step) for each step, in order ──► observe again
 /// ```
 ///
-/// Nobody waits in here. A state names the operation that the cloud is at work on (`pending`), and nothing is planned until it
-/// has ended. A step that finds the cloud at work has written nothing and fails with [`Error::pending`](crate::Error::pending),
-/// or `InProgress` and advice on when to come back: it comes again then, and the rest of the plan after it, without a look in
-/// between as long as the wish is the same. A step that begins an operation returns it ([`Applied::Started`]). The framework
-/// polls at the operation's own pace, occupies no worker meanwhile, and fails the sync after the operation's deadline. After the last step, and after any other error, all is
-/// observed and planned anew. A plan may have problems beside its steps: the sync fails with the first of them once all steps
-/// are applied.
+/// No method waits for the cloud. A state names the operation that the cloud is at work on (`pending`), and nothing is planned
+/// until it has ended. A step that finds the cloud at work writes nothing and fails with
+/// [`Error::pending`](crate::Error::pending); it is applied again once the operation has ended, and the rest of the plan after it,
+/// without an observation in between as long as the desired state is the same. A step that begins an operation returns it
+/// ([`Applied::Started`]). The framework polls at the operation's own pace, occupies no worker meanwhile, and fails the sync after
+/// the operation's deadline. After the last step, and after any other error, the framework observes and plans again. A plan may have
+/// problems beside its steps: the sync fails with the first of them once all steps are applied.
 ///
 /// A plan names the things that other Services may use, too ([`Plan::locks`]). The framework applies no two plans with a common
 /// lock at the same time, and holds the locks until the plan is applied and its operations have ended. If another Service had a

@@ -89,6 +89,12 @@ flaws! {
         Keys(later!(|it, cluster| { Ok(it.balancers().list(cluster).await?.into_iter().take(7).collect()) }));
     "lists all clusters", [clusters_do_not_meet],
         Keys(later!(|it, _asked| { Ok(it.cloud.balancers().into_iter().filter_map(|one| one.owner).collect()) }));
+    "passes over its second call", [deletion_survives_every_crash],
+        Observe(later!(|it, wishes| {
+            let states = it.balancers().observe(wishes).await;
+            let is_whole = it.call().await.is_ok();
+            states.into_iter().map(|state| state.map(|state| state.filter(|_| is_whole))).collect()
+        }));
     "takes an error for nothing", [failed_observation_is_no_answer],
         Observe(later!(|it, wishes| {
             let states = it.balancers().observe(wishes).await;

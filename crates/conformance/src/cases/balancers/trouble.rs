@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bowline_cloud::{Error, Retry};
 use bowline_core::annotations::DeletionPolicy;
-use bowline_core::{LoadBalancerWish, Step, Verb};
+use bowline_core::{LoadBalancerState, LoadBalancerWish, Step, Verb};
 use futures::future::join_all;
 
 use crate::balancing::{Balancing, Steps, gone, happens, set};
@@ -146,7 +146,28 @@ async fn crashes(work: &mut Balancing<'_>, wish: &LoadBalancerWish, calls: u64) 
     scene.bench().crash_after(None).await;
     work.hands().settle().await;
     work.restart().await;
-    Ok(came?.is_ok())
+    let Ok(state) = came? else { return Ok(false) };
+    is_true(work, wish, state.as_ref(), calls).await?;
+    Ok(true)
+}
+
+/// Compares a success with the cloud: a provider that passes over a call without an answer may have seen a part only.
+async fn is_true(
+    work: &Balancing<'_>,
+    wish: &LoadBalancerWish,
+    state: Option<&LoadBalancerState>,
+    calls: u64,
+) -> Verdict {
+    match (&wish.spec, state) {
+        (None, _) => {
+            let left = work.owned(&wish.key).await;
+            require(left.is_empty(), || {
+                format!("after {calls} calls it says that nothing is left, and this is: {left:?}")
+            })
+        }
+        (Some(_), Some(state)) => work.is_as_wished(wish, state).await,
+        (Some(_), None) => broken(format!("after {calls} calls it says that all is done, and there is nothing")),
+    }
 }
 
 pub(in crate::cases) async fn a_dropped_call_is_forgotten(scene: &Scene) -> Verdict {
