@@ -28,6 +28,7 @@ pub(crate) struct RealBench {
     pub(crate) project: Arc<Project>,
     pub(crate) wire: Arc<Wire>,
     provider: Arc<Modest>,
+    kinds: usize,
 }
 
 /// The provider, with smaller numbers: a case makes as many machines as a page has, and real ones take their time.
@@ -37,10 +38,11 @@ struct Modest {
 }
 
 impl RealBench {
-    pub(crate) fn new(project: Arc<Project>) -> RealBench {
+    /// With this many kinds of load balancers: a case runs once for each, and real ones take their time.
+    pub(crate) fn new(project: Arc<Project>, kinds: usize) -> RealBench {
         let wire = Wire::new(PATIENCE);
-        let provider = provider(&project, &wire);
-        RealBench { project, wire, provider }
+        let provider = provider(&project, &wire, kinds);
+        RealBench { project, wire, provider, kinds }
     }
 
     /// The address to ask for, if nobody has it yet.
@@ -108,7 +110,7 @@ fn config(project: &Project) -> Config {
     Config::read(&Surroundings::default().context(Some(&file), &ClusterName::from("conformance"))).unwrap()
 }
 
-fn provider(project: &Project, wire: &Arc<Wire>) -> Arc<Modest> {
+fn provider(project: &Project, wire: &Arc<Wire>, kinds: usize) -> Arc<Modest> {
     let provider = OpenStack::over(config(project), wire.client(PATIENCE));
     let mut capabilities = provider.capabilities().clone();
     if let Some(instances) = &mut capabilities.instances {
@@ -119,6 +121,7 @@ fn provider(project: &Project, wire: &Arc<Wire>) -> Arc<Modest> {
     }
     if let Some(balancers) = &mut capabilities.load_balancers {
         balancers.batch_observe = 3;
+        balancers.kinds.truncate(kinds);
     }
     Arc::new(Modest { provider, capabilities })
 }
@@ -148,7 +151,7 @@ impl Bench for RealBench {
     }
 
     async fn restarted(&self) -> Arc<dyn CloudProvider> {
-        provider(&self.project, &self.wire)
+        provider(&self.project, &self.wire, self.kinds)
     }
 
     fn patience(&self) -> Duration {

@@ -71,6 +71,11 @@ fn is_long(case: &str) -> bool {
     case.ends_with("_every_crash") || many.contains(&case)
 }
 
+/// Those that need more than the first kind of load balancer.
+fn is_about_kinds(case: &str) -> bool {
+    ["internal_stays_inside", "kind_changes"].contains(&case)
+}
+
 /// Says so past the test runner's capture, in the form that the gate counts.
 fn skip(why: &str) {
     std::io::stderr().write_all(format!("\nSKIPPED: {why}\n1 skipped\n").as_bytes()).unwrap();
@@ -96,9 +101,10 @@ async fn one(case: &str, projects: &Projects, until: Option<Instant>) -> Option<
 /// Runs one case in this project, and leaves nothing in it.
 async fn attempt(case: &str, project: &Arc<Project>) -> Outcome {
     let began = Instant::now();
+    let kinds = if is_about_kinds(case) { usize::MAX } else { 1 };
     let bench = || {
         let project = project.clone();
-        async { Box::new(RealBench::new(project)) as Box<dyn Bench> }
+        async move { Box::new(RealBench::new(project, kinds)) as Box<dyn Bench> }
     };
     let outcome = run_one(case, bench).await.unwrap();
     if !matches!(outcome, Outcome::Skipped(_)) {
