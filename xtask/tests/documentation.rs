@@ -9,7 +9,7 @@ use clap::Command;
 
 /// Flags of other programs that the pages speak of.
 const OF_OTHERS: [(&str, &[&str]); 9] = [
-    ("cargo", &["bench", "release", "test", "workspace"]),
+    ("cargo", &["bench", "nocapture", "release", "test", "workspace"]),
     ("curl", &["cacert"]),
     ("docker and podman", &["file", "input"]),
     ("helm", &["reuse-values", "set", "set-file"]),

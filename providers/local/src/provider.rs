@@ -150,7 +150,7 @@ impl CloudProvider for LocalProvider {
     }
 
     async fn on_secret(&self, _: &SecretRef, data: Option<&SecretData>) -> Result<()> {
-        self.token.set(&SecretData::required(data)?.text("token")?)
+        self.token.replace(&SecretData::required(data)?.text("token")?)
     }
 
     fn files(&self) -> Vec<PathBuf> {

@@ -16,12 +16,17 @@ use crate::config::is_bearer;
 pub(crate) struct Token(Arc<RwLock<Option<Arc<Bearer>>>>);
 
 impl Token {
-    /// Replaces the token, for all calls from now on.
-    pub(crate) fn set(&self, token: &Secret) -> Result<()> {
+    /// Replaces the token by that of a Secret. One from the configuration was checked when that was read.
+    pub(crate) fn replace(&self, token: &Secret) -> Result<()> {
         if !is_bearer(token.reveal()) {
             let message = "it is no token: it must be one word of letters, digits and -._~+/=";
             return Err(Error::new(ErrorKind::InvalidConfig, "read the token", message));
         }
+        self.set(token)
+    }
+
+    /// Sets the token for all calls from now on.
+    pub(crate) fn set(&self, token: &Secret) -> Result<()> {
         let bearer = Arc::new(Bearer::new(token)?);
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(bearer);
         Ok(())
