@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Each cloud starts by itself: a start that fails or hangs is retried for as long as it takes, shows on `/readyz` and
-//! `/statusz`, and is no concern of other clouds. A provider that needs [Secrets](crate::SecretRef) gets them first. Until it succeeded, whatever asks this cloud fails with `Unavailable` and the
-//! cause.
+//! `/statusz`, and does not affect other clouds. A provider that needs [Secrets](crate::SecretRef) gets them first. Until the start
+//! has succeeded, every operation on this cloud fails with `Unavailable` and the cause.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;

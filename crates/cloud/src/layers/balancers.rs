@@ -23,7 +23,7 @@ use tokio::time::sleep;
 
 use crate::layers::operation::Operation;
 use crate::layers::places::Places;
-use crate::layers::read::into_chunks;
+use crate::layers::read::into_batches;
 use crate::{CloudProvider, Error, ErrorKind, LoadBalancers, Result};
 
 const OPERATION: Operation = Operation::ObserveLoadBalancers;
@@ -50,8 +50,6 @@ struct Gathering {
 
 struct Question {
     wish: LoadBalancerWish,
-    /// How many other wishes of the same balancer came before.
-    round: usize,
     askers: Vec<oneshot::Sender<Answer>>,
 }
 
@@ -129,9 +127,8 @@ impl Gathering {
         match equal.and_then(|at| self.questions.get_mut(*at)) {
             Some(question) => question.askers.push(sender),
             None => {
-                let round = places.len();
                 places.push(self.questions.len());
-                self.questions.push(Question { wish: wish.clone(), round, askers: vec![sender] });
+                self.questions.push(Question { wish: wish.clone(), askers: vec![sender] });
             }
         }
         receiver
@@ -139,14 +136,8 @@ impl Gathering {
 
     /// Batches of at most `size`, none with two wishes of one balancer.
     fn into_batches(self, size: usize) -> Vec<Vec<Question>> {
-        let mut rounds: Vec<Vec<Question>> = Vec::new();
-        for question in self.questions.into_iter().filter(Question::is_wanted) {
-            rounds.resize_with(rounds.len().max(question.round + 1), Vec::new);
-            if let Some(round) = rounds.get_mut(question.round) {
-                round.push(question);
-            }
-        }
-        rounds.into_iter().flat_map(|round| into_chunks(round, size)).collect()
+        let wanted = self.questions.into_iter().filter(Question::is_wanted);
+        into_batches(wanted, size, |question| question.wish.key.clone())
     }
 }
 

@@ -1,5 +1,7 @@
 //! One read of many machines: looked up in batches or found in a listing, whichever takes fewer calls.
 
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -213,8 +215,26 @@ fn has_id(state: &InstanceState) -> bool {
     state.instance().is_some_and(|instance| !instance.id.is_empty())
 }
 
+/// Batches of at most `size`, none with two items of one key: a further one of the key comes after all first ones.
+pub(crate) fn into_batches<T, K: Eq + Hash>(
+    items: impl IntoIterator<Item = T>,
+    size: usize,
+    key: impl Fn(&T) -> K,
+) -> Vec<Vec<T>> {
+    let (mut rounds, mut seen) = (Vec::<Vec<T>>::new(), HashMap::<K, usize>::new());
+    for item in items {
+        let round = seen.entry(key(&item)).or_default();
+        match rounds.get_mut(*round) {
+            Some(items) => items.push(item),
+            None => rounds.push(vec![item]),
+        }
+        *round += 1;
+    }
+    rounds.into_iter().flat_map(|round| into_chunks(round, size)).collect()
+}
+
 /// Pieces of at most `size`, in order.
-pub(crate) fn into_chunks<T>(items: Vec<T>, size: usize) -> Vec<Vec<T>> {
+fn into_chunks<T>(items: Vec<T>, size: usize) -> Vec<Vec<T>> {
     let mut chunks = Vec::with_capacity(items.len().div_ceil(size));
     let mut items = items.into_iter().peekable();
     while items.peek().is_some() {

@@ -23,7 +23,7 @@ use tokio::time::sleep;
 
 use crate::layers::operation::Operation;
 use crate::layers::places::Places;
-use crate::layers::read::into_chunks;
+use crate::layers::read::into_batches;
 use crate::{CloudProvider, Error, ErrorKind, Locks, Result, Routes};
 
 /// Writes the routes of one provider.
@@ -167,10 +167,8 @@ impl Pending {
 
     /// Batches in the order in which they are written: deletes first, because they make room in a full table.
     fn into_batches(self, size: usize) -> impl Iterator<Item = Batch> {
-        let deletes =
-            into_batches(self.deletes, size, |route| route.destination.trunc()).into_iter().map(Batch::Delete);
-        let creates =
-            into_batches(self.creates, size, |route| route.destination.trunc()).into_iter().map(Batch::Create);
+        let deletes = wanted(self.deletes, size, |route| route.destination.trunc()).into_iter().map(Batch::Delete);
+        let creates = wanted(self.creates, size, |route| route.destination.trunc()).into_iter().map(Batch::Create);
         deletes.chain(creates)
     }
 }
@@ -182,22 +180,10 @@ impl<R, A> Write<R, A> {
     }
 }
 
-/// Batches of at most `size`, none with two writes of one destination.
-fn into_batches<R, A>(
-    writes: Vec<Write<R, A>>,
-    size: usize,
-    destination: impl Fn(&R) -> IpNet,
-) -> Vec<Vec<Write<R, A>>> {
-    let (mut rounds, mut seen) = (Vec::<Vec<_>>::new(), HashMap::<_, usize>::new());
-    for write in writes.into_iter().filter(|write| !write.caller.is_closed()) {
-        let round = seen.entry(destination(&write.route)).or_default();
-        match rounds.get_mut(*round) {
-            Some(writes) => writes.push(write),
-            None => rounds.push(vec![write]),
-        }
-        *round += 1;
-    }
-    rounds.into_iter().flat_map(|round| into_chunks(round, size)).collect()
+/// Batches of the writes that a caller still waits for, none with two of one destination.
+fn wanted<R, A>(writes: Vec<Write<R, A>>, size: usize, destination: impl Fn(&R) -> IpNet) -> Vec<Vec<Write<R, A>>> {
+    let writes = writes.into_iter().filter(|write| !write.caller.is_closed());
+    into_batches(writes, size, |write| destination(&write.route))
 }
 
 fn unzip<R, A>(writes: Vec<Write<R, A>>) -> (Vec<R>, Vec<oneshot::Sender<Result<A>>>) {
