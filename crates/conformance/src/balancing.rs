@@ -25,6 +25,7 @@ use bowline_core::{
 use crate::bench::{BalancerBench, Hand, WantedMachine};
 use crate::scene::{Scene, Stop, Verdict, broken, require};
 
+pub(crate) use looks::Shape;
 pub(crate) use wishes::{annotated, change, gone, key, local, port, range, set};
 
 /// A provider that is not done after so many rounds never will be.

@@ -206,11 +206,9 @@ impl Need {
     ) -> Result<Vec<Option<&'a LoadBalancerKind>>, Need> {
         let unmet =
             |kind: Option<&LoadBalancerKind>| needs.iter().copied().find(|need| !need.is_met(capabilities, kind));
-        let mut kinds = kinds(capabilities);
+        let is_about_kinds = needs.iter().any(|need| need.group() == Group::LoadBalancers);
+        let mut kinds = if is_about_kinds { kinds(capabilities) } else { vec![None] };
         let first = kinds.first().copied().flatten();
-        if !needs.iter().any(|need| need.group() == Group::LoadBalancers) {
-            kinds.truncate(1);
-        }
         kinds.retain(|kind| unmet(*kind).is_none());
         match unmet(first) {
             Some(need) if kinds.is_empty() => Err(need),

@@ -7,7 +7,7 @@ use bowline_cloud::Capabilities;
 use futures::FutureExt;
 
 use crate::bench::Bench;
-use crate::capability::{Group, Need};
+use crate::capability::Need;
 use crate::cases::{Case, cases};
 use crate::report::{Outcome, Report};
 use crate::scene::{Scene, Stop};
@@ -48,12 +48,11 @@ where
         Ok(kinds) => kinds,
         Err(need) => return Outcome::Skipped(need),
     };
-    let is_about_kinds = case.needs.iter().any(|need| need.group() == Group::LoadBalancers);
     for kind in kinds {
         let kind = kind.map(|kind| kind.name);
         match run_case(case, Scene::new(bench().await, kind)).await {
             Outcome::Passed => {}
-            Outcome::Failed(why) => return Outcome::Failed(with_kind(kind.filter(|_| is_about_kinds), why)),
+            Outcome::Failed(why) => return Outcome::Failed(with_kind(kind, why)),
             outcome => return outcome,
         }
     }

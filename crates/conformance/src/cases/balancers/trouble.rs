@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use bowline_cloud::{Error, Retry};
 use bowline_core::annotations::DeletionPolicy;
-use bowline_core::{LoadBalancerState, LoadBalancerWish, Step, Verb};
+use bowline_core::{LoadBalancerState, LoadBalancerWish, Step, TargetNode, Verb};
 use futures::future::join_all;
 
-use crate::balancing::{Balancing, Steps, gone, happens, set};
-use crate::bench::{ForeignBalancer, Trouble};
+use crate::balancing::{Balancing, Shape, Steps, gone, happens, set};
+use crate::bench::{ForeignBalancer, SeenResource, Trouble};
 use crate::cases::trouble::visible_troubles;
 use crate::scene::{Scene, Stop, Verdict, broken, require};
 
@@ -24,18 +24,11 @@ pub(in crate::cases) async fn creation_survives_every_crash(scene: &Scene) -> Ve
     let mut work = Balancing::of(scene)?;
     can_crash(&work).await?;
     let nodes = [work.node("node-1").await, work.node("node-2").await];
-    let before = work.resources().await;
-    let wish = work.everything("web", &nodes)?;
-    work.fulfil(&wish).await?;
-    let shape = work.shape(&wish.key).await;
-    work.remove(&wish).await?;
+    let whole = Whole::of(&work, &nodes).await?;
     for calls in 1..MANY_CALLS {
-        let unharmed = crashes(&mut work, &wish, calls).await?;
-        work.fulfil(&wish).await?;
-        let built = work.shape(&wish.key).await;
-        require(built == shape, || format!("a crash after {calls} calls left {built:?} instead of {shape:?}"))?;
-        work.remove(&wish).await?;
-        work.nothing_changed_since(&before).await?;
+        let unharmed = crashes(&mut work, &whole.wish, calls).await?;
+        whole.is_built(&work, || format!("a crash after {calls} calls")).await?;
+        whole.is_removed(&work).await?;
         if unharmed {
             return Ok(());
         }
@@ -131,6 +124,38 @@ pub(in crate::cases) async fn adoption_survives_every_crash(scene: &Scene) -> Ve
     broken(format!("it takes more than {MANY_CALLS} calls"))
 }
 
+/// A Service with everything, and the load balancer that it has if nothing goes wrong.
+struct Whole {
+    wish: LoadBalancerWish,
+    shape: Shape,
+    /// The cloud without it.
+    before: Vec<SeenResource>,
+}
+
+impl Whole {
+    async fn of(work: &Balancing<'_>, nodes: &[TargetNode]) -> Verdict<Whole> {
+        let before = work.resources().await;
+        let wish = work.everything("web", nodes)?;
+        work.fulfil(&wish).await?;
+        let shape = work.shape(&wish.key).await;
+        work.remove(&wish).await?;
+        Ok(Whole { wish, shape, before })
+    }
+
+    /// It can be built whole, without doubles, after what went wrong.
+    async fn is_built(&self, work: &Balancing<'_>, wrong: impl FnOnce() -> String) -> Verdict {
+        work.fulfil(&self.wish).await?;
+        let (built, shape) = (work.shape(&self.wish.key).await, &self.shape);
+        require(built == *shape, || format!("{} left {built:?} instead of {shape:?}", wrong()))
+    }
+
+    /// It can be removed, and nothing is left.
+    async fn is_removed(&self, work: &Balancing<'_>) -> Verdict {
+        work.remove(&self.wish).await?;
+        work.nothing_changed_since(&self.before).await
+    }
+}
+
 /// Whether there is anything to show, before anything is made for it.
 async fn can_crash(work: &Balancing<'_>) -> Verdict {
     happens(work.scene().bench().crash_after(None).await, "crash after a number of calls").map(drop)
@@ -173,20 +198,13 @@ async fn is_true(
 pub(in crate::cases) async fn a_dropped_call_is_forgotten(scene: &Scene) -> Verdict {
     let work = Balancing::of(scene)?;
     let nodes = [work.node("node-1").await, work.node("node-2").await];
-    let before = work.resources().await;
-    let wish = work.everything("web", &nodes)?;
-    work.fulfil(&wish).await?;
-    let shape = work.shape(&wish.key).await;
-    work.remove(&wish).await?;
+    let whole = Whole::of(&work, &nodes).await?;
     for polls in 0..MANY_POLLS {
-        let ended = ends_within(polls, work.attempt(&wish)).await;
+        let ended = ends_within(polls, work.attempt(&whole.wish)).await;
         work.hands().settle().await;
-        work.fulfil(&wish).await?;
-        let built = work.shape(&wish.key).await;
-        require(built == shape, || format!("a call that was dropped left {built:?} instead of {shape:?}"))?;
-        ends_within(polls, work.attempt(&gone(&wish))).await;
-        work.remove(&wish).await?;
-        work.nothing_changed_since(&before).await?;
+        whole.is_built(&work, || "a call that was dropped".to_owned()).await?;
+        ends_within(polls, work.attempt(&gone(&whole.wish))).await;
+        whole.is_removed(&work).await?;
         if ended {
             break;
         }
@@ -273,21 +291,14 @@ pub(in crate::cases) async fn unanswered_create_makes_no_double(scene: &Scene) -
     let work = Balancing::of(scene)?;
     can_crash(&work).await?;
     let nodes = [work.node("node-1").await, work.node("node-2").await];
-    let before = work.resources().await;
-    let wish = work.everything("web", &nodes)?;
-    work.fulfil(&wish).await?;
-    let shape = work.shape(&wish.key).await;
-    work.remove(&wish).await?;
+    let whole = Whole::of(&work, &nodes).await?;
     for done in 0..MANY_STEPS {
-        let is_whole = work.go(&wish, Steps(done)).await?;
-        if let Some(step) = work.plan(&wish).await?.steps.first().filter(|step| step.verb == Verb::Create) {
-            lose_the_answer(&work, &wish, step).await?;
+        let is_whole = work.go(&whole.wish, Steps(done)).await?;
+        if let Some(step) = work.plan(&whole.wish).await?.steps.first().filter(|step| step.verb == Verb::Create) {
+            lose_the_answer(&work, &whole.wish, step).await?;
         }
-        work.fulfil(&wish).await?;
-        let built = work.shape(&wish.key).await;
-        require(built == shape, || format!("an answer was lost after {done} steps, and there is {built:?}"))?;
-        work.remove(&wish).await?;
-        work.nothing_changed_since(&before).await?;
+        whole.is_built(&work, || format!("an answer that was lost after {done} steps")).await?;
+        whole.is_removed(&work).await?;
         if is_whole {
             return Ok(());
         }
@@ -315,21 +326,14 @@ async fn lose_the_answer(work: &Balancing<'_>, wish: &LoadBalancerWish, step: &S
 pub(in crate::cases) async fn late_listing_makes_no_double(scene: &Scene) -> Verdict {
     let work = Balancing::of(scene)?;
     let nodes = [work.node("node-1").await, work.node("node-2").await];
-    let before = work.resources().await;
-    let wish = work.everything("web", &nodes)?;
-    work.fulfil(&wish).await?;
-    let shape = work.shape(&wish.key).await;
-    work.remove(&wish).await?;
+    let whole = Whole::of(&work, &nodes).await?;
     happens(work.hands().stale().await, "be late in showing what it has")?;
     for _ in 0..3 {
         // Whatever it says while the cloud shows nothing: in the end there is one of each.
-        hurried(&work, &wish).await?;
+        hurried(&work, &whole.wish).await?;
         work.hands().settle().await;
-        work.fulfil(&wish).await?;
-        let built = work.shape(&wish.key).await;
-        require(built == shape, || format!("what was not shown yet was made again: {built:?}, not {shape:?}"))?;
-        work.remove(&wish).await?;
-        work.nothing_changed_since(&before).await?;
+        whole.is_built(&work, || "a late listing".to_owned()).await?;
+        whole.is_removed(&work).await?;
     }
     Ok(())
 }
