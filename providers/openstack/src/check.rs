@@ -53,7 +53,7 @@ impl OpenStack {
             Service::Network => network::answers(&self.session).await,
             _ => octavia::answers(&self.session).await,
         };
-        told(answered, &format!("ask {} for a list", service.kind()))
+        told(answered, &asking(service))
     }
 
     /// Everything that the configuration names, one after the other; of a cloud that does not let us in, that alone.
@@ -89,7 +89,7 @@ impl OpenStack {
 
     async fn look_at_service(&self, access: &Access, service: Service) -> Finding {
         let outcome = match access.endpoint(service) {
-            Err(error) => Err(error.during(format!("ask {} for a list", service.kind()))),
+            Err(error) => Err(error.during(asking(service))),
             Ok(url) => self.greet(service).await.map(|()| format!("{url} answers, and lets us read")),
         };
         finding(endpoint_name(service), outcome.map_err(|error| with_role(error, service)))
@@ -311,6 +311,11 @@ fn quota(what: &str, used: usize, limit: i64) -> Option<Quota> {
 /// Whether nobody but balancers needs it.
 fn is_for_balancers(service: Service) -> bool {
     matches!(service, Service::LoadBalancer | Service::KeyManager)
+}
+
+/// Operation of a call that only shows whether the service answers.
+fn asking(service: Service) -> String {
+    format!("ask {} for a list", service.kind())
 }
 
 fn endpoint_name(service: Service) -> String {

@@ -38,7 +38,7 @@ fn edit(change: Change, hop: &Hop, port: Option<&mut Port>) -> Result<bool> {
 /// Returns the pairs with which Pods of the route's CIDR can send through the port of its next hop, which must be the server's,
 /// if one is named; `None` if they can already.
 fn allowed(hop: &Hop, port: Option<&Port>) -> Result<Option<Vec<AddressPair>>> {
-    let port = port.ok_or_else(|| nobody(&hop.route.nexthop))?;
+    let port = port.ok_or_else(|| no_port(&hop.route.nexthop))?;
     of_server(port, hop)?;
     if port.port_security_enabled == Some(false) {
         tracing::warn!(port = port.id, "port security is off: the port needs no allowed address pair");
@@ -208,7 +208,7 @@ fn of_server(port: &Port, hop: &Hop) -> Result<()> {
     }
 }
 
-fn nobody(address: &str) -> Error {
+fn no_port(address: &str) -> Error {
     let message = format!(
         "no port in the router's networks has the address {address}, or several have: no route can lead there; connect the \
          router of [Route] in cloud.conf to the nodes' network"

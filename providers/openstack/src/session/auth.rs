@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::catalog::{Catalog, Choice, Service};
-use crate::api::nullable;
+use crate::api::{nullable, record};
 use crate::config::{Credential, Domain, Global, Scope, User};
 
 /// Keystone, and the credentials that it is sent.
@@ -140,11 +140,9 @@ struct Body {
     roles: Vec<Role>,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Role {
-    #[serde(deserialize_with = "nullable")]
-    name: String,
+record! {
+    /// A role of the token.
+    Role { name: String, }
 }
 
 /// The root of Identity v3 for an `auth-url` with or without a version.

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::api::nullable;
+use crate::api::record;
 
 /// A service of the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,26 +33,12 @@ pub(crate) struct Choice {
 #[serde(transparent)]
 pub(crate) struct Catalog(Vec<Entry>);
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct Entry {
-    #[serde(rename = "type", deserialize_with = "nullable")]
-    kind: String,
-    #[serde(deserialize_with = "nullable")]
-    endpoints: Vec<Endpoint>,
-}
+record! {
+    /// A service of the catalog.
+    Entry { kind: String = "type", endpoints: Vec<Endpoint>, }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct Endpoint {
-    #[serde(deserialize_with = "nullable")]
-    interface: String,
-    #[serde(deserialize_with = "nullable")]
-    region: String,
-    #[serde(deserialize_with = "nullable")]
-    region_id: String,
-    #[serde(deserialize_with = "nullable")]
-    url: String,
+    /// An endpoint of a service.
+    Endpoint { interface: String, region: String, region_id: String, url: String, }
 }
 
 impl Service {

@@ -42,9 +42,8 @@ impl Observer<'_> {
         let Some(address) = settings.vip_address(spec).filter(|_| settings.places.vip_port_id.is_empty()) else {
             return Ok(None);
         };
-        let query = [("fixed_ips", format!("ip_address={address}"))];
-        let query = query.each_ref().map(|(key, value)| (*key, value.as_str()));
-        let ports = network::PORTS.list(self.session, &query).await.map_err(told)?;
+        let fixed_ip = format!("ip_address={address}");
+        let ports = network::PORTS.list(self.session, &[("fixed_ips", &fixed_ip)]).await.map_err(told)?;
         let is_there = |port: &Port| {
             let is_in_subnet = port.fixed_ips.iter().any(|ip| ip.subnet_id == places.vip_subnet_id);
             is_in_subnet || port.network_id == places.vip_network_id
