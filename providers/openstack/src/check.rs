@@ -2,12 +2,14 @@
 
 use bowline_cloud::{Error, ErrorKind, Finding, Quota, Result};
 use futures::future::{join_all, try_join_all};
+use serde::de::DeserializeOwned;
 
 use crate::OpenStack;
 use crate::api::key_manager::Stored;
-use crate::api::network::Network;
-use crate::api::{compute, key_manager, network, octavia};
+use crate::api::network::{NETWORKS, Network, Router, SUBNETS, Subnet};
+use crate::api::{Collection, compute, key_manager, network, octavia};
 use crate::config::Class;
+use crate::load_balancers::Sight;
 use crate::session::{Access, Service};
 
 impl OpenStack {
@@ -110,25 +112,24 @@ impl OpenStack {
             Some(stored) => key_manager::exists(&self.session, stored).await,
             None => Err(Error::new(ErrorKind::InvalidConfig, "", format!("{reference:?} is no ID"))),
         };
-        finding(what, told(outcome.map(|()| "it is there".to_owned()), "look for the certificate"))
+        finding(what, there(outcome, "look for the certificate"))
     }
 
     async fn look_at_routes(&self) -> Vec<Finding> {
-        let Some(id) = &self.config.router_id else { return Vec::new() };
-        let router = network::ROUTERS.get(&self.session, id).await;
-        let router = told(router.map(|router| format!("it has {} routes", router.routes.len())), "look for the router");
+        let id = self.config.router_id.as_deref().unwrap_or_default();
+        let described = |router: Router| Ok(format!("it has {} routes", router.routes.len()));
+        let router = self.look_for("router-id", "[Route]", &network::ROUTERS, id, described).await;
+        let Some(router) = router else { return Vec::new() };
         let extensions = network::extensions(&self.session).await;
         let has_routes = extensions.map(|all| all.iter().any(|one| one.alias.starts_with("extraroute")));
-        let extension = match told(has_routes, "list the extensions") {
-            Ok(true) => Ok("this Neutron can set routes of routers".to_owned()),
-            Ok(false) => Err(Error::new(
-                ErrorKind::Unsupported,
-                "list the extensions",
-                "this Neutron has no extension \"extraroute\", so there are no routes",
-            )),
-            Err(error) => Err(error),
-        };
-        vec![finding("router-id in [Route]", router), finding("extension extraroute", extension)]
+        let extension = told(has_routes, "list the extensions").and_then(|has_routes| match has_routes {
+            true => Ok("this Neutron can set routes of routers".to_owned()),
+            false => {
+                let message = "this Neutron has no extension \"extraroute\", so there are no routes";
+                Err(Error::new(ErrorKind::Unsupported, "list the extensions", message))
+            }
+        });
+        vec![router, finding("extension extraroute", extension)]
     }
 
     /// The networks and subnets that balancers and floating IPs are to be in.
@@ -146,7 +147,7 @@ impl OpenStack {
 
     /// Where no network is named, the first that is external and serves IPv4 has the floating IPs.
     async fn look_for_external_network(&self) -> Finding {
-        let found = told(self.detected_network().await, "list the networks");
+        let found = told(Sight::blank(&self.session).detected_network().await, "list the networks");
         let outcome = found.and_then(|found| {
             let message = "there is no external network with a subnet for IPv4, so balancers get no floating IPs unless \
                            floating-network-id names a network";
@@ -156,46 +157,19 @@ impl OpenStack {
         finding("external network", outcome)
     }
 
-    /// The network that balancers find where none is named.
-    async fn detected_network(&self) -> std::result::Result<Option<Network>, Error> {
-        for network in network::NETWORKS.list(&self.session, &[("router:external", "true")]).await? {
-            let visible = network::SUBNETS.list(&self.session, &[("network_id", &network.id)]).await?;
-            if network.external && network.serves_ipv4(&visible) {
-                return Ok(Some(network));
-            }
-        }
-        Ok(None)
-    }
-
     async fn look_at_place(&self, section: String, class: &Class) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        if !class.network_id.is_empty() {
-            let network = told(network::NETWORKS.get(&self.session, &class.network_id).await, "look for the network");
-            let outcome = network.map(|network| format!("it is {:?}", network.name));
-            findings.push(finding(format!("network-id in {section}"), outcome));
-        }
-        for (key, id) in [("subnet-id", &class.subnet_id), ("member-subnet-id", &class.member_subnet_id)] {
-            if !id.is_empty() {
-                let subnet = network::SUBNETS.get(&self.session, id).await;
-                let found = subnet.map(|subnet| format!("it is {:?}, {}", subnet.name, subnet.cidr));
-                findings.push(finding(format!("{key} in {section}"), told(found, "look for the subnet")));
-            }
-        }
-        findings.extend(self.look_at_floating(&section, class).await);
-        findings
-    }
-
-    async fn look_at_floating(&self, section: &str, class: &Class) -> Vec<Finding> {
-        let mut findings = Vec::new();
+        let named = |network: Network| Ok(format!("it is {:?}", network.name));
+        let external = |network: Network| match network.external {
+            true => Ok(format!("it is {:?}, and external", network.name)),
+            false => Err(wrong(format!("the network {:?} is not external (router:external)", network.name))),
+        };
         let (network_id, subnet_id) = (&class.floating_network_id, &class.floating_subnet.id);
-        if !network_id.is_empty() {
-            let network = told(network::NETWORKS.get(&self.session, network_id).await, "look for the network");
-            let outcome = network.and_then(|network| match network.external {
-                true => Ok(format!("it is {:?}, and external", network.name)),
-                false => Err(wrong(format!("the network {:?} is not external (router:external)", network.name))),
-            });
-            findings.push(finding(format!("floating-network-id in {section}"), outcome));
-        }
+        let mut findings = Vec::new();
+        findings.extend(self.look_for("network-id", &section, &NETWORKS, &class.network_id, named).await);
+        findings.extend(self.look_for("subnet-id", &section, &SUBNETS, &class.subnet_id, described).await);
+        findings
+            .extend(self.look_for("member-subnet-id", &section, &SUBNETS, &class.member_subnet_id, described).await);
+        findings.extend(self.look_for("floating-network-id", &section, &NETWORKS, network_id, external).await);
         if !subnet_id.is_empty() {
             let outcome = self.look_at_floating_subnet(network_id, subnet_id).await;
             findings.push(finding(format!("floating-subnet-id in {section}"), outcome));
@@ -203,11 +177,25 @@ impl OpenStack {
         findings
     }
 
+    /// Looks for a resource by the ID that a key has, if it has one.
+    async fn look_for<T: DeserializeOwned>(
+        &self,
+        key: &str,
+        section: &str,
+        all: &Collection<T>,
+        id: &str,
+        describe: impl FnOnce(T) -> Result<String>,
+    ) -> Option<Finding> {
+        if id.is_empty() {
+            return None;
+        }
+        let found = told(all.get(&self.session, id).await, &format!("look for the {}", all.resource.name));
+        Some(finding(format!("{key} in {section}"), found.and_then(describe)))
+    }
+
     async fn look_at_floating_subnet(&self, network_id: &str, id: &str) -> Result<String> {
-        match network::SUBNETS.get(&self.session, id).await {
-            Ok(subnet) if network_id.is_empty() || subnet.network_id == network_id => {
-                Ok(format!("it is {:?}, {}", subnet.name, subnet.cidr))
-            }
+        match SUBNETS.get(&self.session, id).await {
+            Ok(subnet) if network_id.is_empty() || subnet.network_id == network_id => described(subnet),
             Ok(subnet) => Err(wrong(format!("it is in the network {}, and not in {network_id}", subnet.network_id))),
             // Projects seldom see the subnets of an external network, but they see that it has them.
             Err(error) if error.is_not_found() && self.is_hidden_in(network_id, id).await => {
@@ -220,8 +208,8 @@ impl OpenStack {
     /// Whether the network, or any external one if that is open, has this subnet.
     async fn is_hidden_in(&self, network_id: &str, subnet_id: &str) -> bool {
         let networks = match network_id {
-            "" => network::NETWORKS.list(&self.session, &[("router:external", "true")]).await,
-            id => network::NETWORKS.get(&self.session, id).await.map(|network| vec![network]),
+            "" => NETWORKS.list(&self.session, &[("router:external", "true")]).await,
+            id => NETWORKS.get(&self.session, id).await.map(|network| vec![network]),
         };
         networks.is_ok_and(|all| all.iter().any(|network| network.subnets.iter().any(|subnet| subnet == subnet_id)))
     }
@@ -231,13 +219,12 @@ impl OpenStack {
         let mut findings = vec![self.look_at_provider().await];
         if !settings.flavor_id.is_empty() {
             let found = octavia::flavor_exists(&self.session, &settings.flavor_id).await;
-            let found = told(found.map(|()| "it is there".to_owned()), "look for the flavor");
-            findings.push(finding("flavor-id in [LoadBalancer]", found));
+            findings.push(finding("flavor-id in [LoadBalancer]", there(found, "look for the flavor")));
         }
         if !settings.availability_zone.is_empty() {
             let found = octavia::zone_exists(&self.session, &settings.availability_zone).await;
-            let found = told(found.map(|()| "it is there".to_owned()), "look for the availability zone");
-            findings.push(finding("availability-zone in [LoadBalancer]", found));
+            findings
+                .push(finding("availability-zone in [LoadBalancer]", there(found, "look for the availability zone")));
         }
         findings
     }
@@ -268,7 +255,7 @@ impl OpenStack {
         Ok(quotas)
     }
 
-    async fn network_limits(&self, project: &str) -> std::result::Result<Vec<Quota>, Error> {
+    async fn network_limits(&self, project: &str) -> Result<Vec<Quota>> {
         const KINDS: [(&str, &str); 4] = [
             ("floatingip", "floating IPs"),
             ("port", "ports"),
@@ -284,7 +271,7 @@ impl OpenStack {
     }
 
     /// Octavia tells limits alone, so what there is is counted, where there is a limit.
-    async fn balancer_limits(&self, project: &str) -> std::result::Result<Vec<Quota>, Error> {
+    async fn balancer_limits(&self, project: &str) -> Result<Vec<Quota>> {
         // The second name is that of older releases.
         const KINDS: [(&str, &str, &str, &str); 3] = [
             ("load_balancer", "loadbalancer", "loadbalancers", "load balancers"),
@@ -357,7 +344,15 @@ fn readers(roles: &[String]) -> Error {
     Error::new(ErrorKind::PermissionDenied, "read the token", message)
 }
 
-fn told<T>(outcome: std::result::Result<T, Error>, operation: &str) -> Result<T> {
+fn described(subnet: Subnet) -> Result<String> {
+    Ok(format!("it is {:?}, {}", subnet.name, subnet.cidr))
+}
+
+fn there(outcome: Result<()>, operation: &str) -> Result<String> {
+    told(outcome.map(|()| "it is there".to_owned()), operation)
+}
+
+fn told<T>(outcome: Result<T>, operation: &str) -> Result<T> {
     outcome.map_err(|error| error.during(operation))
 }
 

@@ -40,54 +40,52 @@ macro_rules! record {
 }
 pub(crate) use record;
 
-/// A kind of resource: its service, its name in paths and envelopes, and the names under which calls are counted.
-pub(crate) struct Collection<T> {
-    service: Service,
+/// A kind of resource that is updated and deleted by its ID: its service, its name in paths and envelopes, and the names under which
+/// calls are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Resource {
+    pub(crate) service: Service,
+    /// Name in steps of plans.
+    pub(crate) name: &'static str,
     path: &'static str,
     one: &'static str,
+    update: &'static str,
+    delete: &'static str,
+}
+
+/// All resources of a kind.
+pub(crate) struct Collection<T> {
+    pub(crate) resource: Resource,
     many: &'static str,
     list: &'static str,
     get: &'static str,
     create: &'static str,
-    update: &'static str,
-    delete: &'static str,
     of: PhantomData<fn() -> T>,
 }
 
-/// The collection at this path, with the envelopes of one and of many, counted under names that begin like this.
+/// The collection with this name, at this path, with the envelopes of one and of many, counted under names that begin like this.
 macro_rules! collection {
-    ($service:ident, $path:literal, $one:literal, $many:literal, $counted:literal) => {
+    ($service:ident, $name:literal, $path:literal, $one:literal, $many:literal, $counted:literal) => {
         $crate::api::Collection {
-            service: Service::$service,
-            path: $path,
-            one: $one,
+            resource: $crate::api::Resource {
+                service: Service::$service,
+                name: $name,
+                path: $path,
+                one: $one,
+                update: concat!($counted, "_update"),
+                delete: concat!($counted, "_delete"),
+            },
             many: $many,
             list: concat!($counted, "_list"),
             get: concat!($counted, "_get"),
             create: concat!($counted, "_create"),
-            update: concat!($counted, "_update"),
-            delete: concat!($counted, "_delete"),
             of: std::marker::PhantomData,
         }
     };
 }
 use collection;
 
-impl<T: DeserializeOwned> Collection<T> {
-    /// All that fit.
-    pub(crate) async fn list(&self, session: &Session, query: &[(&str, &str)]) -> Result<Vec<T>, Error> {
-        session.call(self.list, self.service, Method::GET, &[self.path]).query(query).list(self.many).await
-    }
-
-    pub(crate) async fn get(&self, session: &Session, id: &str) -> Result<T, Error> {
-        session.call(self.get, self.service, Method::GET, &[self.path, id]).read(self.one).await
-    }
-
-    pub(crate) async fn create(&self, session: &Session, body: &Value) -> Result<T, Error> {
-        let call = session.call(self.create, self.service, Method::POST, &[self.path]);
-        call.body(self.one, body).read(self.one).await
-    }
-
+impl Resource {
     pub(crate) async fn update(&self, session: &Session, id: &str, body: &Value) -> Result<(), Error> {
         let call = session.call(self.update, self.service, Method::PUT, &[self.path, id]);
         call.body(self.one, body).done().await
@@ -95,6 +93,32 @@ impl<T: DeserializeOwned> Collection<T> {
 
     pub(crate) async fn delete(&self, session: &Session, id: &str) -> Result<(), Error> {
         session.call(self.delete, self.service, Method::DELETE, &[self.path, id]).gone().await
+    }
+}
+
+impl<T: DeserializeOwned> Collection<T> {
+    /// All that fit.
+    pub(crate) async fn list(&self, session: &Session, query: &[(&str, &str)]) -> Result<Vec<T>, Error> {
+        let Resource { service, path, .. } = self.resource;
+        session.call(self.list, service, Method::GET, &[path]).query(query).list(self.many).await
+    }
+
+    pub(crate) async fn get(&self, session: &Session, id: &str) -> Result<T, Error> {
+        let Resource { service, path, one, .. } = self.resource;
+        session.call(self.get, service, Method::GET, &[path, id]).read(one).await
+    }
+
+    /// `None` if there is no such resource, or none that we may see.
+    pub(crate) async fn find(&self, session: &Session, id: &str) -> Result<Option<T>, Error> {
+        match self.get(session, id).await {
+            Err(error) if error.is_not_found() => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    pub(crate) async fn create(&self, session: &Session, body: &Value) -> Result<T, Error> {
+        let Resource { service, path, one, .. } = self.resource;
+        session.call(self.create, service, Method::POST, &[path]).body(one, body).read(one).await
     }
 }
 

@@ -114,16 +114,23 @@ record! {
     Extension { alias: String, }
 }
 
-pub(crate) const PORTS: Collection<Port> = collection!(Network, "ports", "port", "ports", "port");
-pub(crate) const NETWORKS: Collection<Network> = collection!(Network, "networks", "network", "networks", "network");
-pub(crate) const SUBNETS: Collection<Subnet> = collection!(Network, "subnets", "subnet", "subnets", "subnet");
+pub(crate) const PORTS: Collection<Port> = collection!(Network, "port", "ports", "port", "ports", "port");
+pub(crate) const NETWORKS: Collection<Network> =
+    collection!(Network, "network", "networks", "network", "networks", "network");
+pub(crate) const SUBNETS: Collection<Subnet> = collection!(Network, "subnet", "subnets", "subnet", "subnets", "subnet");
 pub(crate) const FLOATING_IPS: Collection<FloatingIp> =
-    collection!(Network, "floatingips", "floatingip", "floatingips", "floating_ip");
+    collection!(Network, "floating IP", "floatingips", "floatingip", "floatingips", "floating_ip");
 pub(crate) const SECURITY_GROUPS: Collection<SecurityGroup> =
-    collection!(Network, "security-groups", "security_group", "security_groups", "security_group");
-pub(crate) const SECURITY_GROUP_RULES: Collection<SecurityGroupRule> =
-    collection!(Network, "security-group-rules", "security_group_rule", "security_group_rules", "security_group_rule");
-pub(crate) const ROUTERS: Collection<Router> = collection!(Network, "routers", "router", "routers", "router");
+    collection!(Network, "security group", "security-groups", "security_group", "security_groups", "security_group");
+pub(crate) const SECURITY_GROUP_RULES: Collection<SecurityGroupRule> = collection!(
+    Network,
+    "security group rule",
+    "security-group-rules",
+    "security_group_rule",
+    "security_group_rules",
+    "security_group_rule"
+);
+pub(crate) const ROUTERS: Collection<Router> = collection!(Network, "router", "routers", "router", "routers", "router");
 
 /// Changes a port; with a revision, only if nobody has changed it since (412 otherwise).
 pub(crate) async fn update_port(session: &Session, id: &str, body: &Value, revision: Option<u64>) -> Result<(), Error> {
@@ -141,17 +148,13 @@ pub(crate) async fn extensions(session: &Session) -> Result<Vec<Extension>, Erro
     session.call("network_extension_list", Service::Network, Method::GET, &["extensions"]).list("extensions").await
 }
 
-/// Adds these routes to a router, whatever else it has.
-pub(crate) async fn add_routes(session: &Session, router: &str, routes: &[ExtraRoute]) -> Result<(), Error> {
-    change_routes(session, router, "add_extraroutes", routes).await
-}
-
-/// Takes these routes from a router, and leaves the others alone.
-pub(crate) async fn remove_routes(session: &Session, router: &str, routes: &[ExtraRoute]) -> Result<(), Error> {
-    change_routes(session, router, "remove_extraroutes", routes).await
-}
-
-async fn change_routes(session: &Session, router: &str, how: &str, routes: &[ExtraRoute]) -> Result<(), Error> {
+/// Adds these routes to a router or removes them (`add_extraroutes`, `remove_extraroutes`), and leaves the others alone.
+pub(crate) async fn change_routes(
+    session: &Session,
+    router: &str,
+    how: &str,
+    routes: &[ExtraRoute],
+) -> Result<(), Error> {
     let call = session.call("router_update", Service::Network, Method::PUT, &["routers", router, how]);
     call.body("router", &serde_json::json!({ "routes": routes })).done().await
 }

@@ -95,12 +95,19 @@ record! {
 }
 
 pub(crate) const LOAD_BALANCERS: Collection<LoadBalancer> =
-    collection!(LoadBalancer, "loadbalancers", "loadbalancer", "loadbalancers", "loadbalancer");
+    collection!(LoadBalancer, "load balancer", "loadbalancers", "loadbalancer", "loadbalancers", "loadbalancer");
 pub(crate) const LISTENERS: Collection<Listener> =
-    collection!(LoadBalancer, "listeners", "listener", "listeners", "loadbalancer_listener");
-pub(crate) const POOLS: Collection<Pool> = collection!(LoadBalancer, "pools", "pool", "pools", "loadbalancer_pool");
-pub(crate) const HEALTH_MONITORS: Collection<HealthMonitor> =
-    collection!(LoadBalancer, "healthmonitors", "healthmonitor", "healthmonitors", "loadbalancer_healthmonitor");
+    collection!(LoadBalancer, "listener", "listeners", "listener", "listeners", "loadbalancer_listener");
+pub(crate) const POOLS: Collection<Pool> =
+    collection!(LoadBalancer, "pool", "pools", "pool", "pools", "loadbalancer_pool");
+pub(crate) const HEALTH_MONITORS: Collection<HealthMonitor> = collection!(
+    LoadBalancer,
+    "health monitor",
+    "healthmonitors",
+    "healthmonitor",
+    "healthmonitors",
+    "loadbalancer_healthmonitor"
+);
 
 /// The versions that this Octavia speaks, in its order.
 pub(crate) async fn versions(session: &Session) -> Result<Vec<Version>, Error> {

@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use crate::api::Resource;
+use crate::api::network::Port;
 use crate::api::octavia::LoadBalancer;
 
 /// What a step needs.
@@ -73,24 +75,14 @@ pub(crate) enum Change {
         /// Of a Service that comes to a balancer of somebody else's.
         joins: Option<Joining>,
     },
-    UpdateListener {
+    RetagListener {
         id: String,
         body: Value,
         tags: Retag,
     },
-    DeleteListener {
-        id: String,
-    },
     CreatePool {
         listener: ListenerRef,
         body: Value,
-    },
-    UpdatePool {
-        id: String,
-        body: Value,
-    },
-    DeletePool {
-        id: String,
     },
     SetMembers {
         pool: PoolRef,
@@ -108,13 +100,6 @@ pub(crate) enum Change {
         pool: PoolRef,
         body: Value,
     },
-    UpdateMonitor {
-        id: String,
-        body: Value,
-    },
-    DeleteMonitor {
-        id: String,
-    },
     /// At the VIP port of the payload's balancer. With each of these subnets in turn until one has room; none at all leaves the
     /// choice to Neutron.
     CreateFloatingIp {
@@ -131,10 +116,6 @@ pub(crate) enum Change {
         id: String,
         port: String,
     },
-    UpdateFloatingIp {
-        id: String,
-        body: Value,
-    },
     /// Unless by then it is at another port than this one, which is empty if it is at none; and unless by then the balancer that it
     /// leads to is not one Service's alone.
     DeleteFloatingIp {
@@ -145,33 +126,34 @@ pub(crate) enum Change {
     CreateSecurityGroup {
         body: Value,
     },
-    UpdateSecurityGroup {
-        id: String,
-        body: Value,
-    },
-    DeleteSecurityGroup {
-        id: String,
-    },
     CreateSecurityGroupRule {
         group: GroupRef,
         body: Value,
     },
-    DeleteSecurityGroupRule {
-        id: String,
-    },
-    /// Adds a group to those that the port has.
+    /// Adds a group to those that the port has. Others change them, too: its revision tells whether they have since.
     JoinSecurityGroup {
-        port: SeenPort,
+        port: Box<Port>,
         group: GroupRef,
     },
     /// Takes a group from those that the port has.
     LeaveSecurityGroup {
-        port: SeenPort,
+        port: Box<Port>,
         group: String,
     },
     DeletePortTag {
         port: String,
         tag: String,
+    },
+    /// Updates a resource whatever it is like by then.
+    Update {
+        resource: Resource,
+        id: String,
+        body: Value,
+    },
+    /// Deletes a resource whatever it is like by then.
+    Delete {
+        resource: Resource,
+        id: String,
     },
 }
 
@@ -229,14 +211,6 @@ pub(crate) enum GroupRef {
         name: String,
         description: String,
     },
-}
-
-/// A port and the groups that it had when it was seen. Others change them, too: the revision tells whether they have.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SeenPort {
-    pub(crate) id: String,
-    pub(crate) groups: Vec<String>,
-    pub(crate) revision: Option<u64>,
 }
 
 #[cfg(test)]

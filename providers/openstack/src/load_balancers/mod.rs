@@ -45,6 +45,7 @@ use observe::{OBSERVE, Observer};
 use waiting::Waiting;
 
 pub(crate) use annotations::reference as annotation_reference;
+pub(crate) use observe::Sight;
 
 const LIST: &str = "list balancers";
 
@@ -107,9 +108,11 @@ impl TypedLoadBalancers for OpenStack {
     }
 
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState<Observation>>>> {
-        let (session, config, waiting) = (&self.session, &self.config, &self.balancers.waiting);
-        let features = &self.features().await;
-        Observer { session, config, waiting, features }.observe(wishes).await
+        let (config, waiting, features) = (&self.config, &self.balancers.waiting, &self.features().await);
+        match Sight::for_wishes(&self.session, wishes).await {
+            Ok(sight) => Observer { sight: &sight, config, waiting, features }.observe(wishes).await,
+            Err(error) => wishes.iter().map(|_| Err(error.clone())).collect(),
+        }
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {

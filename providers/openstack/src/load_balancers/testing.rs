@@ -177,17 +177,14 @@ impl Scene {
             Change::CreateLoadBalancer { body }
             | Change::UpdateLoadBalancer { body, .. }
             | Change::CreateListener { body, .. }
-            | Change::UpdateListener { body, .. }
+            | Change::RetagListener { body, .. }
             | Change::CreatePool { body, .. }
-            | Change::UpdatePool { body, .. }
             | Change::CreateMember { body, .. }
             | Change::CreateMonitor { body, .. }
-            | Change::UpdateMonitor { body, .. }
             | Change::CreateFloatingIp { body, .. }
-            | Change::UpdateFloatingIp { body, .. }
             | Change::CreateSecurityGroup { body }
-            | Change::UpdateSecurityGroup { body, .. }
-            | Change::CreateSecurityGroupRule { body, .. } => body.clone(),
+            | Change::CreateSecurityGroupRule { body, .. }
+            | Change::Update { body, .. } => body.clone(),
             _ => Value::Null,
         }
     }

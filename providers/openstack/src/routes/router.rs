@@ -156,8 +156,8 @@ impl OpenStack {
     async fn write_at_once(&self, change: Change, routes: &[ExtraRoute], support: Support) -> Result<()> {
         let (router, session) = (self.router_id()?, &self.session);
         let written = match (support.atomic, change) {
-            (true, Change::Add) => network::add_routes(session, router, routes).await,
-            (true, Change::Remove) => network::remove_routes(session, router, routes).await,
+            (true, Change::Add) => network::change_routes(session, router, "add_extraroutes", routes).await,
+            (true, Change::Remove) => network::change_routes(session, router, "remove_extraroutes", routes).await,
             (false, _) => self.rewrite_routes(router, change, routes).await,
         };
         written.map_err(|error| error.during(change.operation()))
@@ -174,7 +174,7 @@ impl OpenStack {
         if after == before {
             return Ok(());
         }
-        network::ROUTERS.update(&self.session, router, &json!({ "routes": after })).await
+        network::ROUTERS.resource.update(&self.session, router, &json!({ "routes": after })).await
     }
 }
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::catalog::{Catalog, Choice, Service};
-use crate::api::{nullable, record};
+use crate::api::{Named, record};
 use crate::config::{Credential, Domain, Global, Scope, User};
 
 /// Keystone, and the credentials that it is sent.
@@ -125,22 +125,16 @@ struct Received {
     token: Body,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Body {
-    #[serde(deserialize_with = "nullable")]
-    expires_at: String,
-    #[serde(deserialize_with = "nullable")]
-    issued_at: String,
-    #[serde(deserialize_with = "nullable")]
-    catalog: Catalog,
-    #[serde(deserialize_with = "nullable")]
-    project: crate::api::Named,
-    #[serde(deserialize_with = "nullable")]
-    roles: Vec<Role>,
-}
-
 record! {
+    /// A token.
+    Body {
+        expires_at: String,
+        issued_at: String,
+        catalog: Catalog,
+        project: Named,
+        roles: Vec<Role>,
+    }
+
     /// A role of the token.
     Role { name: String, }
 }

@@ -1,6 +1,6 @@
 //! Where the services are, by Keystone's catalog. Pure.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::api::record;
 
@@ -29,7 +29,7 @@ pub(crate) struct Choice {
 }
 
 /// What Keystone lists.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Catalog(Vec<Entry>);
 

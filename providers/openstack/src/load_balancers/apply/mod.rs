@@ -21,6 +21,7 @@ use super::change::{BalancerRef, Change, Payload, Polled};
 use super::observation::Observation;
 use super::plan::sharer;
 use super::waiting::{ACTIVE, ERROR, PENDING_DELETE, PENDING_UPDATE, Waiting, check_at_rest};
+use crate::api::network;
 use crate::api::octavia::{self as api, LoadBalancer};
 use crate::session::Session;
 
@@ -37,11 +38,11 @@ pub(super) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Carries out what a step says.
+    /// Applies a step.
     pub(super) async fn write(&self, payload: Payload) -> Result<Applied<Observation>> {
         let Payload { balancer, is_first, change } = payload;
         let started = match balancer {
-            None => self.write_freely(change).await?,
+            None => self.execute(&LoadBalancer::default(), change).await?,
             Some(balancer) => self.write_at_rest(&self.id_of(balancer).await?, is_first, change).await?,
         };
         Ok(started.map_or(Applied::Done, Applied::Started))
@@ -50,11 +51,7 @@ impl Writer<'_> {
     /// Polls an operation of Octavia.
     pub(super) async fn poll(&self, operation: &Operation) -> Result<Progress<Polled>> {
         let id = operation.id.clone();
-        let balancer = match api::LOAD_BALANCERS.get(self.session, &id).await {
-            Ok(balancer) => Some(balancer),
-            Err(error) if error.is_not_found() => None,
-            Err(error) => return Err(error.during(POLL)),
-        };
+        let balancer = api::LOAD_BALANCERS.find(self.session, &id).await.map_err(|error| error.during(POLL))?;
         match &balancer {
             Some(balancer) => self.waiting.saw(balancer),
             None => self.waiting.forget(&id),
@@ -63,79 +60,88 @@ impl Writer<'_> {
         Ok(if is_running { Progress::Running } else { Progress::Done(Polled { id, balancer }) })
     }
 
-    /// What needs no balancer at rest: there is none yet, or Octavia has no part in it.
-    async fn write_freely(&self, change: Change) -> Result<Option<Operation>> {
-        match change {
-            Change::CreateLoadBalancer { body } => self.create_balancer(&body).await,
-            change => self.write_to_neutron(change, None).await.map(|()| None),
-        }
-    }
-
-    /// What is done to a load balancer, or at its address. The plan's locks keep other Services from writing to it meanwhile.
+    /// Writes to a load balancer, or at its address. The plan's locks keep other Services from writing to it meanwhile.
     async fn write_at_rest(&self, id: &str, is_first: bool, change: Change) -> Result<Option<Operation>> {
-        let seen = match self.polled.filter(|polled| polled.id == id) {
-            Some(Polled { balancer: Some(balancer), .. }) => {
-                Some(self.look(Box::new(balancer.clone()), &change).await?)
-            }
-            Some(Polled { balancer: None, .. }) if change.is_farewell() => Some(Look::NothingToDo),
-            None if is_first && !change.needs_look() => None,
-            _ => Some(self.read(id, &change).await?),
+        let polled = self.polled.filter(|polled| polled.id == id);
+        let seen = match is_first && polled.is_none() && !change.needs_look() {
+            true => Some(LoadBalancer { id: id.to_owned(), ..LoadBalancer::default() }),
+            false => self.look(id, polled, &change).await?,
         };
-        let seen = match seen {
-            // There are no floating IPs of IPv6, and which family a new balancer gets is not always known before.
-            Some(Look::Rest(balancer)) if change.needs_vip() && balancer.has_ipv6_vip() => return Ok(None),
-            Some(Look::Rest(balancer)) => Some(balancer),
-            Some(Look::NothingToDo) => return Ok(None),
-            None => None,
-        };
-        if !change.is_of_octavia() {
-            return self.write_to_neutron(change, seen.as_deref()).await.map(|()| None);
-        }
+        let Some(balancer) = seen else { return Ok(None) };
         let status = if change.deletes_balancer() { PENDING_DELETE } else { PENDING_UPDATE };
-        let name = seen.as_ref().map(|balancer| balancer.name.clone()).unwrap_or_default();
-        self.write_to_octavia(id, seen.as_deref(), change).await?;
-        Ok(self.started(id, name, status))
+        let is_of_octavia = !change.needs_vip();
+        self.execute(&balancer, change).await?;
+        Ok(if is_of_octavia { self.started(balancer, status) } else { None })
     }
 
     /// The operation that a write to a load balancer has started.
-    fn started(&self, id: &str, name: String, status: &str) -> Option<Operation> {
-        let (id, provisioning_status) = (id.to_owned(), status.to_owned());
-        self.waiting.operation(&LoadBalancer { id, name, provisioning_status, ..LoadBalancer::default() })
+    fn started(&self, balancer: LoadBalancer, status: &str) -> Option<Operation> {
+        self.waiting.operation(&LoadBalancer { provisioning_status: status.to_owned(), ..balancer })
     }
 
-    /// Reads the load balancer, and whether it can be changed now.
-    async fn read(&self, id: &str, change: &Change) -> Result<Look> {
-        match api::LOAD_BALANCERS.get(self.session, id).await {
-            Ok(balancer) => self.look(Box::new(balancer), change).await,
-            Err(error) if error.is_not_found() && change.is_farewell() => {
-                self.waiting.forget(id);
-                Ok(Look::NothingToDo)
-            }
-            Err(error) => Err(told(error)),
-        }
-    }
-
-    /// Whether a load balancer as it is now can be changed.
-    async fn look(&self, balancer: Box<LoadBalancer>, change: &Change) -> Result<Look> {
-        let id = &balancer.id;
+    /// The load balancer as it is now, if it can be changed; `None` if the change is made already: it is gone, or going.
+    async fn look(&self, id: &str, polled: Option<&Polled>, change: &Change) -> Result<Option<LoadBalancer>> {
+        let balancer = match polled.map(|polled| polled.balancer.clone()) {
+            Some(Some(balancer)) => balancer,
+            Some(None) if change.is_farewell() => return Ok(None),
+            _ => match api::LOAD_BALANCERS.get(self.session, id).await {
+                Err(error) if error.is_not_found() && change.is_farewell() => {
+                    self.waiting.forget(id);
+                    return Ok(None);
+                }
+                read => read.map_err(told)?,
+            },
+        };
         let is_fresh = self.waiting.is_fresh(&balancer);
         self.waiting.saw(&balancer);
         match balancer.provisioning_status.as_str() {
-            ACTIVE => Ok(Look::Rest(balancer)),
-            ERROR if change.deletes_balancer() => Ok(Look::Rest(balancer)),
-            ERROR if is_fresh => self.discard(id).await.map(|()| Look::NothingToDo),
-            PENDING_DELETE if change.deletes_balancer() => Ok(Look::NothingToDo),
+            // There are no floating IPs of IPv6, and which family a new balancer gets is not always known before.
+            ACTIVE if change.needs_vip() && balancer.has_ipv6_vip() => Ok(None),
+            ACTIVE => Ok(Some(balancer)),
+            ERROR if change.deletes_balancer() => Ok(Some(balancer)),
+            ERROR if is_fresh => self.discard(id).await.map(|()| None),
+            PENDING_DELETE if change.deletes_balancer() => Ok(None),
             _ => match self.waiting.operation(&balancer) {
                 Some(operation) => Err(Error::pending(operation, APPLY)),
-                None => check_at_rest(APPLY, &balancer).map(|()| Look::Rest(balancer)),
+                None => check_at_rest(APPLY, &balancer).map(|()| Some(balancer)),
             },
         }
+    }
+
+    /// Makes the call. `balancer` is the payload's; if it was not read, only its ID is known.
+    async fn execute(&self, balancer: &LoadBalancer, change: Change) -> Result<Option<Operation>> {
+        let session = self.session;
+        let written = match change {
+            Change::CreateLoadBalancer { body } => return self.create_balancer(&body).await,
+            Change::UpdateLoadBalancer { body, tags } => self.update_balancer(balancer, body, &tags).await,
+            Change::DeleteLoadBalancer { cascade, tag } => self.delete_unshared(balancer, cascade, &tag).await,
+            Change::DiscardLoadBalancer => self.discard(&balancer.id).await,
+            Change::CreateListener { body, joins } => self.create_listener(balancer, joins, body).await,
+            Change::RetagListener { id, body, tags } => self.retag_listener(balancer, &id, body, &tags).await,
+            Change::CreatePool { listener, body } => self.create_pool(balancer, &listener, body).await,
+            Change::SetMembers { pool, members } => self.set_members(balancer, &pool, &members).await,
+            Change::CreateMember { pool, body } => self.create_member(balancer, &pool, &body).await,
+            Change::DeleteMember { pool, id } => api::delete_member(session, &pool, &id).await.map_err(told),
+            Change::CreateMonitor { pool, body } => self.create_monitor(balancer, &pool, body).await,
+            Change::CreateFloatingIp { body, subnets } => self.create_floating_ip(balancer, body, &subnets).await,
+            Change::AttachFloatingIp { id, port } => self.attach_floating_ip(&id, port, balancer).await,
+            Change::DetachFloatingIp { id, port } => self.detach_floating_ip(&id, &port).await,
+            Change::DeleteFloatingIp { id, port, leads_to } => self.delete_floating_ip(&id, &port, leads_to).await,
+            Change::CreateSecurityGroup { body } => self.create_group(&body).await,
+            Change::CreateSecurityGroupRule { group, body } => self.create_rule(&group, body).await,
+            Change::JoinSecurityGroup { port, group } => self.join_group(*port, &group).await,
+            Change::LeaveSecurityGroup { port, group } => self.leave_group(*port, &group).await,
+            Change::DeletePortTag { port, tag } => network::delete_port_tag(session, &port, &tag).await.map_err(told),
+            Change::Update { resource, id, body } => resource.update(session, &id, &body).await.map_err(told),
+            Change::Delete { resource, id } => resource.delete(session, &id).await.map_err(told),
+        };
+        written.map(|()| None)
     }
 
     /// Another Service may have come to use it since the plan was made, which may be minutes ago.
     async fn check_unshared(&self, balancer: &LoadBalancer, own: &str) -> Result<()> {
         let id = &balancer.id;
-        match sharer(own, balancer, &self.listeners(id).await?) {
+        match sharer(own, balancer, &self.listeners(balancer).await?) {
             None => Ok(()),
             Some(other) => {
                 let message = format!("load balancer {id} is not deleted: {other} has come to use it");
@@ -172,14 +178,6 @@ impl Writer<'_> {
     }
 }
 
-/// What a look at a balancer tells whoever wants to change it.
-enum Look {
-    /// It can be changed.
-    Rest(Box<LoadBalancer>),
-    /// It is as is wished already: gone, or going.
-    NothingToDo,
-}
-
 impl Change {
     /// It deletes the whole balancer.
     fn deletes_balancer(&self) -> bool {
@@ -188,73 +186,32 @@ impl Change {
 
     /// It takes something away: if the balancer is gone, that is gone, too.
     fn is_farewell(&self) -> bool {
-        let untags =
-            matches!(self, Change::UpdateLoadBalancer { body, tags } if *body == json!({}) && tags.add.is_empty());
-        let deletes = matches!(
-            self,
-            Change::DeleteListener { .. }
-                | Change::DeletePool { .. }
-                | Change::DeleteMember { .. }
-                | Change::DeleteMonitor { .. }
-        );
-        untags || deletes || self.deletes_balancer()
+        match self {
+            Change::UpdateLoadBalancer { body, tags } => *body == json!({}) && tags.add.is_empty(),
+            Change::Delete { .. } | Change::DeleteMember { .. } => true,
+            _ => self.deletes_balancer(),
+        }
     }
 
     /// It depends on what the balancer is like by then, whatever it was when the plan was made.
     fn needs_look(&self) -> bool {
-        let retags = matches!(self, Change::UpdateLoadBalancer { tags, .. } if !tags.is_nothing());
-        let joins = matches!(self, Change::CreateListener { joins: Some(_), .. });
-        retags || joins || self.needs_vip() || matches!(self, Change::DeleteLoadBalancer { .. })
-    }
-
-    /// It needs the balancer's port.
-    fn needs_vip(&self) -> bool {
-        matches!(self, Change::CreateFloatingIp { .. } | Change::AttachFloatingIp { .. })
-    }
-
-    pub(super) fn is_of_octavia(&self) -> bool {
         match self {
-            Change::CreateLoadBalancer { .. }
-            | Change::UpdateLoadBalancer { .. }
-            | Change::DeleteLoadBalancer { .. }
-            | Change::DiscardLoadBalancer
-            | Change::CreateListener { .. }
-            | Change::UpdateListener { .. }
-            | Change::DeleteListener { .. }
-            | Change::CreatePool { .. }
-            | Change::UpdatePool { .. }
-            | Change::DeletePool { .. }
-            | Change::SetMembers { .. }
-            | Change::CreateMember { .. }
-            | Change::DeleteMember { .. }
-            | Change::CreateMonitor { .. }
-            | Change::UpdateMonitor { .. }
-            | Change::DeleteMonitor { .. } => true,
-            Change::CreateFloatingIp { .. }
-            | Change::AttachFloatingIp { .. }
-            | Change::DetachFloatingIp { .. }
-            | Change::UpdateFloatingIp { .. }
-            | Change::DeleteFloatingIp { .. }
-            | Change::CreateSecurityGroup { .. }
-            | Change::UpdateSecurityGroup { .. }
-            | Change::DeleteSecurityGroup { .. }
-            | Change::CreateSecurityGroupRule { .. }
-            | Change::DeleteSecurityGroupRule { .. }
-            | Change::JoinSecurityGroup { .. }
-            | Change::LeaveSecurityGroup { .. }
-            | Change::DeletePortTag { .. } => false,
+            Change::UpdateLoadBalancer { tags, .. } => !tags.is_nothing(),
+            Change::CreateListener { joins, .. } => joins.is_some(),
+            Change::DeleteLoadBalancer { .. } => true,
+            _ => self.needs_vip(),
         }
+    }
+
+    /// It is written to Neutron, and needs the balancer's port. All others that are about a balancer are written to Octavia.
+    pub(super) fn needs_vip(&self) -> bool {
+        matches!(self, Change::CreateFloatingIp { .. } | Change::AttachFloatingIp { .. })
     }
 }
 
 /// In the words of the contract.
 fn told(error: Error) -> Error {
     error.during(APPLY)
-}
-
-/// A step that its kind of payload does not fit.
-fn misplaced(change: &Change) -> Error {
-    Error::new(ErrorKind::Unexpected, APPLY, format!("this step is not understood: {change:?}"))
 }
 
 /// The body with one more field.

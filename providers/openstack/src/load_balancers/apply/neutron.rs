@@ -3,10 +3,10 @@
 use bowline_cloud::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
-use super::{APPLY, Writer, misplaced, text, told, with};
-use crate::api::network::{self as api, FloatingIp, SecurityGroup};
+use super::{APPLY, Writer, text, told, with};
+use crate::api::network::{self as api, FloatingIp, Port, SecurityGroup};
 use crate::api::octavia::{self, LoadBalancer};
-use crate::load_balancers::change::{Change, GroupRef, SeenPort, Sole};
+use crate::load_balancers::change::{GroupRef, Sole};
 use crate::load_balancers::plan::taken;
 
 /// How often a change of a port is tried that others change at the same time.
@@ -15,118 +15,75 @@ const TRIES: u32 = 4;
 const PRECONDITION_FAILED: u16 = 412;
 
 impl Writer<'_> {
-    /// `seen` is the balancer whose address it is about, where the plan could not know that.
-    pub(super) async fn write_to_neutron(&self, change: Change, seen: Option<&LoadBalancer>) -> Result<()> {
-        let session = self.session;
-        match change {
-            Change::CreateFloatingIp { body, subnets } => {
-                let body = match seen {
-                    Some(balancer) => with(body, "port_id", &balancer.vip_port_id),
-                    None => body,
-                };
-                self.create_floating_ip(body, &subnets).await
-            }
-            Change::AttachFloatingIp { id, port } => {
-                let port = port.as_ref().or_else(|| seen.map(|balancer| &balancer.vip_port_id));
-                self.attach_floating_ip(&id, port.map(String::as_str).unwrap_or_default()).await
-            }
-            Change::DetachFloatingIp { id, port } => self.detach_floating_ip(&id, &port).await,
-            Change::UpdateFloatingIp { id, body } => api::FLOATING_IPS.update(session, &id, &body).await.map_err(told),
-            Change::DeleteFloatingIp { id, port, leads_to: None } => self.delete_floating_ip(&id, &port).await,
-            Change::DeleteFloatingIp { id, port, leads_to: Some(sole) } => {
-                self.check_sole(&sole).await?;
-                self.delete_floating_ip(&id, &port).await
-            }
-            change => self.write_security(change).await,
-        }
-    }
-
-    async fn write_security(&self, change: Change) -> Result<()> {
-        let session = self.session;
-        match change {
-            Change::CreateSecurityGroup { body } => self.create_group(&body).await,
-            Change::UpdateSecurityGroup { id, body } => {
-                api::SECURITY_GROUPS.update(session, &id, &body).await.map_err(told)
-            }
-            Change::DeleteSecurityGroup { id } => api::SECURITY_GROUPS.delete(session, &id).await.map_err(told),
-            Change::CreateSecurityGroupRule { group, body } => self.create_rule(&group, body).await,
-            Change::DeleteSecurityGroupRule { id } => {
-                api::SECURITY_GROUP_RULES.delete(session, &id).await.map_err(told)
-            }
-            Change::JoinSecurityGroup { port, group } => {
-                let group = self.group_id(&group).await?;
-                self.change_groups(port, |groups| joined(groups, &group)).await
-            }
-            Change::LeaveSecurityGroup { port, group } => self.change_groups(port, |groups| left(groups, &group)).await,
-            Change::DeletePortTag { port, tag } => api::delete_port_tag(session, &port, &tag).await.map_err(told),
-            change => Err(misplaced(&change)),
-        }
-    }
-
     // ---- floating IPs
 
-    /// From the first of the subnets that has one to give.
-    async fn create_floating_ip(&self, body: Value, subnets: &[String]) -> Result<()> {
-        let Some((last, others)) = subnets.split_last() else {
-            return self.try_floating_ip(&body).await?.map_err(told);
-        };
-        for subnet in others {
-            if self.try_floating_ip(&with(body.clone(), "subnet_id", subnet)).await?.is_ok() {
-                return Ok(());
+    /// From the first of the subnets that has one to give. The plan knows the port of a balancer that was there.
+    pub(super) async fn create_floating_ip(
+        &self,
+        balancer: &LoadBalancer,
+        body: Value,
+        subnets: &[String],
+    ) -> Result<()> {
+        let body = if balancer.id.is_empty() { body } else { with(body, "port_id", &balancer.vip_port_id) };
+        let bodies = subnets.iter().map(|subnet| with(body.clone(), "subnet_id", subnet));
+        let anywhere = subnets.is_empty().then(|| body.clone());
+        let mut refusal = Ok(());
+        for body in bodies.chain(anywhere) {
+            match api::FLOATING_IPS.create(self.session, &body).await {
+                Ok(_) => return Ok(()),
+                // A port has one floating IP at most, so that the second attempt is refused if the first one came through.
+                Err(error) if error.status() == Some(409) && self.has_floating_ip(text(&body, "port_id")).await? => {
+                    return Ok(());
+                }
+                // Another subnet may have one.
+                Err(error) if matches!(error.status(), Some(400 | 404 | 409)) => refusal = Err(told(error)),
+                Err(error) => return Err(told(error)),
             }
         }
-        self.try_floating_ip(&with(body, "subnet_id", last)).await?.map_err(told)
-    }
-
-    /// The inner error is a refusal, which another subnet may not have. A port has one floating IP at most, so that the second
-    /// attempt is refused if the first one came through.
-    async fn try_floating_ip(&self, body: &Value) -> Result<std::result::Result<(), Error>> {
-        match api::FLOATING_IPS.create(self.session, body).await {
-            Ok(_) => Ok(Ok(())),
-            Err(error) if error.status() == Some(409) && self.has_floating_ip(text(body, "port_id")).await? => {
-                Ok(Ok(()))
-            }
-            Err(error) if matches!(error.status(), Some(400 | 404 | 409)) => Ok(Err(error)),
-            Err(error) => Err(told(error)),
-        }
+        refusal
     }
 
     /// Neutron takes an address from whoever has it, without a word.
-    async fn attach_floating_ip(&self, id: &str, port: &str) -> Result<()> {
+    pub(super) async fn attach_floating_ip(
+        &self,
+        id: &str,
+        port: Option<String>,
+        balancer: &LoadBalancer,
+    ) -> Result<()> {
+        let port = port.unwrap_or_else(|| balancer.vip_port_id.clone());
         let floating = api::FLOATING_IPS.get(self.session, id).await.map_err(told)?;
         match floating.port_id.as_str() {
-            "" => api::FLOATING_IPS.update(self.session, id, &json!({ "port_id": port })).await.map_err(told),
+            "" => self.move_floating_ip(id, json!(port)).await,
             there if there == port => Ok(()),
             _ => Err(taken(APPLY, &floating)),
         }
     }
 
-    async fn detach_floating_ip(&self, id: &str, port: &str) -> Result<()> {
+    pub(super) async fn detach_floating_ip(&self, id: &str, port: &str) -> Result<()> {
         let floating = api::FLOATING_IPS.get(self.session, id).await.map_err(told)?;
         match floating.port_id.as_str() {
             "" => Ok(()),
-            there if there == port => {
-                api::FLOATING_IPS.update(self.session, id, &json!({ "port_id": null })).await.map_err(told)
-            }
+            there if there == port => self.move_floating_ip(id, Value::Null).await,
             _ => Err(moved(&floating)),
         }
     }
 
-    /// Whoever has come to use the balancer since the plan was made is reached by its address.
-    async fn check_sole(&self, sole: &Sole) -> Result<()> {
-        match octavia::LOAD_BALANCERS.get(self.session, &sole.balancer).await {
-            Ok(balancer) => self.check_unshared(&balancer, &sole.tag).await,
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(told(error)),
-        }
+    async fn move_floating_ip(&self, id: &str, port: Value) -> Result<()> {
+        api::FLOATING_IPS.resource.update(self.session, id, &json!({ "port_id": port })).await.map_err(told)
     }
 
-    async fn delete_floating_ip(&self, id: &str, port: &str) -> Result<()> {
-        match api::FLOATING_IPS.get(self.session, id).await {
-            Ok(floating) if !floating.port_id.is_empty() && floating.port_id != port => Err(moved(&floating)),
-            Ok(_) => api::FLOATING_IPS.delete(self.session, id).await.map_err(told),
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(told(error)),
+    /// A Service that has come to use the balancer since the plan was made is reached by its address.
+    pub(super) async fn delete_floating_ip(&self, id: &str, port: &str, leads_to: Option<Sole>) -> Result<()> {
+        if let Some(sole) = leads_to {
+            let found = octavia::LOAD_BALANCERS.find(self.session, &sole.balancer).await.map_err(told)?;
+            if let Some(balancer) = found {
+                self.check_unshared(&balancer, &sole.tag).await?;
+            }
+        }
+        match api::FLOATING_IPS.find(self.session, id).await.map_err(told)? {
+            Some(floating) if !floating.port_id.is_empty() && floating.port_id != port => Err(moved(&floating)),
+            Some(_) => api::FLOATING_IPS.resource.delete(self.session, id).await.map_err(told),
+            None => Ok(()),
         }
     }
 
@@ -138,7 +95,7 @@ impl Writer<'_> {
     // ---- security groups
 
     /// Neutron creates any number of groups with one name, so the step lists them first.
-    async fn create_group(&self, body: &Value) -> Result<()> {
+    pub(super) async fn create_group(&self, body: &Value) -> Result<()> {
         let listed = self.groups_like(text(body, "name"), text(body, "description")).await;
         match listed.map_err(Error::executed_nothing)?.is_empty() {
             true => api::SECURITY_GROUPS.create(self.session, body).await.map(drop).map_err(told),
@@ -146,7 +103,7 @@ impl Writer<'_> {
         }
     }
 
-    async fn create_rule(&self, group: &GroupRef, body: Value) -> Result<()> {
+    pub(super) async fn create_rule(&self, group: &GroupRef, body: Value) -> Result<()> {
         let group = self.group_id(group).await?;
         match api::SECURITY_GROUP_RULES.create(self.session, &with(body, "security_group_id", &group)).await {
             Ok(_) => Ok(()),
@@ -181,21 +138,29 @@ impl Writer<'_> {
 
     // ---- ports
 
+    pub(super) async fn join_group(&self, port: Port, group: &GroupRef) -> Result<()> {
+        let group = self.group_id(group).await?;
+        self.change_groups(port, |groups| joined(groups, &group)).await
+    }
+
+    pub(super) async fn leave_group(&self, port: Port, group: &str) -> Result<()> {
+        self.change_groups(port, |groups| left(groups, group)).await
+    }
+
     /// Groups are written all at once, and are of several Services: a change on the ground of what is no longer so is refused,
-    /// and decided anew.
-    async fn change_groups(&self, port: SeenPort, wanted: impl Fn(&[String]) -> Option<Vec<String>>) -> Result<()> {
+    /// and decided anew. A port that is gone has gone with its machine, as a rule.
+    async fn change_groups(&self, port: Port, wanted: impl Fn(&[String]) -> Option<Vec<String>>) -> Result<()> {
         let id = port.id.clone();
-        let mut seen = Some(port).filter(|port| port.revision.is_some());
+        let mut seen = Some(port).filter(|port| port.revision_number.is_some());
         for _ in 0..TRIES {
-            let port = match seen.take() {
-                Some(port) => port,
-                None => match self.port(&id).await? {
-                    Some(port) => port,
-                    None => return Ok(()),
-                },
+            let now = match seen.take() {
+                Some(port) => Some(port),
+                None => api::PORTS.find(self.session, &id).await.map_err(told)?,
             };
-            let Some(groups) = wanted(&port.groups) else { return Ok(()) };
-            match api::update_port(self.session, &id, &json!({ "security_groups": groups }), port.revision).await {
+            let Some(port) = now else { return Ok(()) };
+            let Some(groups) = wanted(&port.security_groups) else { return Ok(()) };
+            let body = json!({ "security_groups": groups });
+            match api::update_port(self.session, &id, &body, port.revision_number).await {
                 Err(error) if error.status() == Some(PRECONDITION_FAILED) => {}
                 Err(error) if error.is_not_found() => return Ok(()),
                 written => return written.map_err(told),
@@ -203,17 +168,6 @@ impl Writer<'_> {
         }
         let message = format!("port {id} is being changed by others all the time");
         Err(Error::new(ErrorKind::Conflict, APPLY, message))
-    }
-
-    /// `None` if it is gone: with the machine, as a rule.
-    async fn port(&self, id: &str) -> Result<Option<SeenPort>> {
-        match api::PORTS.get(self.session, id).await {
-            Ok(port) => {
-                Ok(Some(SeenPort { id: port.id, groups: port.security_groups, revision: port.revision_number }))
-            }
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(told(error)),
-        }
     }
 }
 

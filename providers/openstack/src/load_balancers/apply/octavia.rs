@@ -4,74 +4,24 @@ use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::Operation;
 use serde_json::{Value, json};
 
-use super::{APPLY, Writer, misplaced, text, told, with};
+use super::{APPLY, Writer, text, told, with};
 use crate::api::octavia::{self as api, Listener, LoadBalancer, Member, Pool};
-use crate::load_balancers::change::{Change, ListenerRef, PoolRef, Retag};
+use crate::load_balancers::change::{Joining, ListenerRef, PoolRef, Retag};
 use crate::load_balancers::plan::check_room;
 use crate::load_balancers::waiting::PENDING_CREATE;
 
 impl Writer<'_> {
-    pub(super) async fn write_to_octavia(&self, id: &str, seen: Option<&LoadBalancer>, change: Change) -> Result<()> {
-        let session = self.session;
-        match change {
-            Change::UpdateLoadBalancer { body, tags } => self.update_balancer(id, seen, body, &tags).await,
-            Change::DeleteLoadBalancer { cascade, tag } => {
-                if let Some(balancer) = seen {
-                    self.check_unshared(balancer, &tag).await?;
-                }
-                self.delete_balancer(id, cascade).await
-            }
-            Change::DiscardLoadBalancer => self.discard(id).await,
-            Change::CreateListener { body, joins } => {
-                if let Some((joining, balancer)) = joins.as_ref().zip(seen) {
-                    check_room(APPLY, joining, balancer, &self.listeners(id).await?)?;
-                }
-                self.create_listener(id, body).await
-            }
-            Change::UpdateListener { id: listener, body, tags } => {
-                self.update_listener(id, &listener, body, &tags).await
-            }
-            Change::DeleteListener { id } => api::LISTENERS.delete(session, &id).await.map_err(told),
-            Change::CreatePool { listener, body } => self.create_pool(id, &listener, body).await,
-            Change::UpdatePool { id, body } => api::POOLS.update(session, &id, &body).await.map_err(told),
-            Change::DeletePool { id } => api::POOLS.delete(session, &id).await.map_err(told),
-            change => self.write_behind_pool(id, change).await,
-        }
-    }
-
-    /// Members and monitors.
-    async fn write_behind_pool(&self, balancer: &str, change: Change) -> Result<()> {
-        let session = self.session;
-        match change {
-            Change::SetMembers { pool, members } => {
-                let pool = self.pool_id(balancer, &pool).await?;
-                api::set_members(session, &pool, &members).await.map_err(told)
-            }
-            Change::CreateMember { pool, body } => {
-                let pool = self.pool_id(balancer, &pool).await?;
-                self.create_member(&pool, &body).await
-            }
-            Change::DeleteMember { pool, id } => api::delete_member(session, &pool, &id).await.map_err(told),
-            Change::CreateMonitor { pool, body } => {
-                let pool = self.pool_id(balancer, &pool).await?;
-                self.create_monitor(&pool, body).await
-            }
-            Change::UpdateMonitor { id, body } => api::HEALTH_MONITORS.update(session, &id, &body).await.map_err(told),
-            Change::DeleteMonitor { id } => api::HEALTH_MONITORS.delete(session, &id).await.map_err(told),
-            change => Err(misplaced(&change)),
-        }
-    }
-
     // ---- the balancer itself
 
     /// Octavia creates any number of load balancers with one name, so the step lists them first.
     pub(super) async fn create_balancer(&self, body: &Value) -> Result<Option<Operation>> {
         let name = text(body, "name");
-        if let Some(id) = self.waiting.created_as(name) {
-            return Ok(self.started(&id, name.to_owned(), PENDING_CREATE));
-        }
-        if let Some(there) = self.named(name).await.map_err(Error::executed_nothing)?.first() {
-            return Ok(self.started(&there.id, name.to_owned(), PENDING_CREATE));
+        let known = match self.waiting.created_as(name) {
+            Some(id) => Some(LoadBalancer { id, name: name.to_owned(), ..LoadBalancer::default() }),
+            None => self.named(name).await.map_err(Error::executed_nothing)?.into_iter().next(),
+        };
+        if let Some(known) = known {
+            return Ok(self.started(known, PENDING_CREATE));
         }
         self.waiting.creates(name);
         let made = api::LOAD_BALANCERS.create(self.session, body).await.map_err(told).inspect_err(|error| {
@@ -80,7 +30,13 @@ impl Writer<'_> {
             }
         })?;
         self.waiting.created(name, &made.id);
-        Ok(self.started(&made.id, name.to_owned(), PENDING_CREATE))
+        Ok(self.started(LoadBalancer { name: name.to_owned(), ..made }, PENDING_CREATE))
+    }
+
+    /// Deletes a balancer that no other Service uses.
+    pub(super) async fn delete_unshared(&self, balancer: &LoadBalancer, cascade: bool, own: &str) -> Result<()> {
+        self.check_unshared(balancer, own).await?;
+        self.delete_balancer(&balancer.id, cascade).await
     }
 
     async fn delete_balancer(&self, id: &str, cascade: bool) -> Result<()> {
@@ -95,26 +51,30 @@ impl Writer<'_> {
     }
 
     async fn is_going(&self, id: &str) -> Result<bool> {
-        match api::LOAD_BALANCERS.get(self.session, id).await {
-            Ok(balancer) => Ok(balancer.is_leaving()),
-            Err(error) if error.is_not_found() => Ok(true),
-            Err(error) => Err(told(error)),
-        }
+        let found = api::LOAD_BALANCERS.find(self.session, id).await.map_err(told)?;
+        Ok(found.is_none_or(|balancer| balancer.is_leaving()))
     }
 
     /// One that is to be tagged has been looked at right before.
-    async fn update_balancer(&self, id: &str, seen: Option<&LoadBalancer>, body: Value, tags: &Retag) -> Result<()> {
-        let now = seen.map(|balancer| balancer.tags.as_slice()).unwrap_or_default();
-        match with_tags(body, now, tags) {
-            Some(body) => api::LOAD_BALANCERS.update(self.session, id, &body).await.map_err(told),
+    pub(super) async fn update_balancer(&self, balancer: &LoadBalancer, body: Value, tags: &Retag) -> Result<()> {
+        match with_tags(body, &balancer.tags, tags) {
+            Some(body) => api::LOAD_BALANCERS.resource.update(self.session, &balancer.id, &body).await.map_err(told),
             None => Ok(()),
         }
     }
 
     // ---- what hangs on it
 
-    async fn create_listener(&self, balancer: &str, body: Value) -> Result<()> {
-        let wanted = with(body, "loadbalancer_id", balancer);
+    pub(super) async fn create_listener(
+        &self,
+        balancer: &LoadBalancer,
+        joins: Option<Joining>,
+        body: Value,
+    ) -> Result<()> {
+        if let Some(joining) = joins {
+            check_room(APPLY, &joining, balancer, &self.listeners(balancer).await?)?;
+        }
+        let wanted = with(body, "loadbalancer_id", &balancer.id);
         let is_it = |there: &Listener| {
             let port = wanted.get("protocol_port").and_then(Value::as_u64);
             there.protocol == text(&wanted, "protocol")
@@ -125,16 +85,22 @@ impl Writer<'_> {
         unless_so(api::LISTENERS.create(self.session, &wanted).await, is_there).await
     }
 
-    async fn update_listener(&self, balancer: &str, id: &str, body: Value, tags: &Retag) -> Result<()> {
+    pub(super) async fn retag_listener(
+        &self,
+        balancer: &LoadBalancer,
+        id: &str,
+        body: Value,
+        tags: &Retag,
+    ) -> Result<()> {
         let there = if tags.is_nothing() { Vec::new() } else { self.listeners(balancer).await? };
         let now = there.into_iter().find(|listener| listener.id == id).map(|listener| listener.tags);
         match with_tags(body, &now.unwrap_or_default(), tags) {
-            Some(body) => api::LISTENERS.update(self.session, id, &body).await.map_err(told),
+            Some(body) => api::LISTENERS.resource.update(self.session, id, &body).await.map_err(told),
             None => Ok(()),
         }
     }
 
-    async fn create_pool(&self, balancer: &str, listener: &ListenerRef, body: Value) -> Result<()> {
+    pub(super) async fn create_pool(&self, balancer: &LoadBalancer, listener: &ListenerRef, body: Value) -> Result<()> {
         let listener = self.listener_id(balancer, listener).await?;
         let wanted = with(body, "listener_id", &listener);
         let is_it = |there: &Pool| there.protocol == text(&wanted, "protocol") && there.name == text(&wanted, "name");
@@ -142,7 +108,13 @@ impl Writer<'_> {
         unless_so(api::POOLS.create(self.session, &wanted).await, is_there).await
     }
 
-    async fn create_member(&self, pool: &str, wanted: &Value) -> Result<()> {
+    pub(super) async fn set_members(&self, balancer: &LoadBalancer, pool: &PoolRef, members: &[Value]) -> Result<()> {
+        let pool = self.pool_id(balancer, pool).await?;
+        api::set_members(self.session, &pool, members).await.map_err(told)
+    }
+
+    pub(super) async fn create_member(&self, balancer: &LoadBalancer, pool: &PoolRef, wanted: &Value) -> Result<()> {
+        let pool = &self.pool_id(balancer, pool).await?;
         let is_it = |there: &Member| {
             let port = wanted.get("protocol_port").and_then(Value::as_u64);
             there.address == text(wanted, "address") && Some(u64::from(there.protocol_port)) == port
@@ -151,7 +123,8 @@ impl Writer<'_> {
         unless_so(api::create_member(self.session, pool, wanted).await, is_there).await
     }
 
-    async fn create_monitor(&self, pool: &str, body: Value) -> Result<()> {
+    pub(super) async fn create_monitor(&self, balancer: &LoadBalancer, pool: &PoolRef, body: Value) -> Result<()> {
+        let pool = &self.pool_id(balancer, pool).await?;
         let wanted = with(body, "pool_id", pool);
         let is_there = async {
             let monitors = api::HEALTH_MONITORS.list(self.session, &[("pool_id", pool)]).await.map_err(told)?;
@@ -162,11 +135,11 @@ impl Writer<'_> {
 
     // ---- what earlier steps have made
 
-    pub(super) async fn listeners(&self, balancer: &str) -> Result<Vec<Listener>> {
-        api::LISTENERS.list(self.session, &[("loadbalancer_id", balancer)]).await.map_err(told)
+    pub(super) async fn listeners(&self, balancer: &LoadBalancer) -> Result<Vec<Listener>> {
+        api::LISTENERS.list(self.session, &[("loadbalancer_id", &balancer.id)]).await.map_err(told)
     }
 
-    async fn listener_id(&self, balancer: &str, listener: &ListenerRef) -> Result<String> {
+    async fn listener_id(&self, balancer: &LoadBalancer, listener: &ListenerRef) -> Result<String> {
         let (protocol, port) = match listener {
             ListenerRef::Id(id) => return Ok(id.clone()),
             ListenerRef::At { protocol, port } => (protocol, *port),
@@ -176,7 +149,7 @@ impl Writer<'_> {
         found.map(|there| there.id).ok_or_else(|| vanished(format!("a listener {protocol}:{port}")))
     }
 
-    async fn pool_id(&self, balancer: &str, pool: &PoolRef) -> Result<String> {
+    async fn pool_id(&self, balancer: &LoadBalancer, pool: &PoolRef) -> Result<String> {
         let listener = match pool {
             PoolRef::Id(id) => return Ok(id.clone()),
             PoolRef::Of(listener) => self.listener_id(balancer, listener).await?,
@@ -185,8 +158,8 @@ impl Writer<'_> {
         pool.map(|pool| pool.id).ok_or_else(|| vanished(format!("a pool of the listener {listener}")))
     }
 
-    async fn pool_of(&self, balancer: &str, listener: &str) -> Result<Option<Pool>> {
-        let pools = api::POOLS.list(self.session, &[("loadbalancer_id", balancer)]).await.map_err(told)?;
+    async fn pool_of(&self, balancer: &LoadBalancer, listener: &str) -> Result<Option<Pool>> {
+        let pools = api::POOLS.list(self.session, &[("loadbalancer_id", &balancer.id)]).await.map_err(told)?;
         Ok(pools.into_iter().find(|pool| pool.listeners.iter().any(|served| served.id == listener)))
     }
 }

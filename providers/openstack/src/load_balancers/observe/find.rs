@@ -11,8 +11,7 @@ use bowline_cloud::Result;
 use super::super::names::Names;
 use super::super::observation::Found;
 use super::super::waiting::DELETED;
-use super::sight::Sight;
-use super::{Observer, told};
+use super::Observer;
 use crate::api::octavia::LoadBalancer;
 
 /// What leads to a balancer.
@@ -26,9 +25,9 @@ pub(super) struct Marks<'a> {
 }
 
 impl Observer<'_> {
-    pub(super) async fn find(&self, sight: &Sight<'_>, marks: Marks<'_>) -> Result<Found> {
+    pub(super) async fn find(&self, marks: Marks<'_>) -> Result<Found> {
         if let Some(id) = marks.id {
-            let found = self.identified(sight, id).await?;
+            let found = self.identified(id).await?;
             let by_id = |found: LoadBalancer| {
                 // What has the Service's name is found by that as well.
                 let by_id = found.name != marks.names.balancer();
@@ -36,18 +35,17 @@ impl Observer<'_> {
             };
             return Ok(found.map_or_else(|| Found::Missing(id.to_owned()), by_id));
         }
-        let named =
-            self.named(sight, &marks.names, |balancer| !balancer.is_leaving() || self.waiting.is_fresh(balancer));
+        let named = self.named(&marks.names, |balancer| !balancer.is_leaving() || self.waiting.is_fresh(balancer));
         match (named.await?, marks.adopt) {
-            (Found::Nothing, Some(adopt)) => self.adoptee(sight, adopt).await,
+            (Found::Nothing, Some(adopt)) => self.adoptee(adopt).await,
             (found, _) => Ok(found),
         }
     }
 
     /// One that is going is not gone: should that fail, it has to be told to go once more.
-    pub(super) async fn find_for_removal(&self, sight: &Sight<'_>, marks: Marks<'_>) -> Result<Found> {
+    pub(super) async fn find_for_removal(&self, marks: Marks<'_>) -> Result<Found> {
         if let Some(id) = marks.id
-            && let Some(found) = self.identified(sight, id).await?
+            && let Some(found) = self.identified(id).await?
             && found.provisioning_status != DELETED
         {
             return Ok(self.one(found, true));
@@ -56,7 +54,7 @@ impl Observer<'_> {
             let counts = |balancer: &LoadBalancer| {
                 balancer.provisioning_status != DELETED && (!staying || !balancer.is_leaving())
             };
-            let found = self.named(sight, &marks.names, counts).await?;
+            let found = self.named(&marks.names, counts).await?;
             if found != Found::Nothing {
                 return Ok(found);
             }
@@ -64,14 +62,14 @@ impl Observer<'_> {
         self.waiting.forget_named(&marks.names.balancer());
         // Where nobody says whether there are tags, they are looked for.
         match self.features.as_ref().ok().is_none_or(|features| features.tags) {
-            true => self.tagged(sight, &marks.names).await,
+            true => self.tagged(&marks.names).await,
             false => Ok(Found::Nothing),
         }
     }
 
     /// What is remembered of one that is gone goes with it.
-    async fn identified(&self, sight: &Sight<'_>, id: &str) -> Result<Option<LoadBalancer>> {
-        let found = sight.balancer(id).await.map_err(told)?;
+    async fn identified(&self, id: &str) -> Result<Option<LoadBalancer>> {
+        let found = self.sight.balancer(id).await?;
         if found.is_none() {
             self.waiting.forget(id);
         }
@@ -79,45 +77,40 @@ impl Observer<'_> {
     }
 
     /// By name, or by the name of old.
-    async fn named(
-        &self,
-        sight: &Sight<'_>,
-        names: &Names<'_>,
-        counts: impl Fn(&LoadBalancer) -> bool,
-    ) -> Result<Found> {
+    async fn named(&self, names: &Names<'_>, counts: impl Fn(&LoadBalancer) -> bool) -> Result<Found> {
         let name = names.balancer();
-        let found = self.only(sight.balancers_named(&name).await.map_err(told)?, &counts);
+        let found = self.only(self.sight.balancers_named(&name).await?, &counts);
         if found != Found::Nothing {
             return Ok(found);
         }
         // What was made a moment ago may not be in a listing yet.
         if let Some(id) = self.waiting.created_as(&name) {
-            let made = self.identified(sight, &id).await?;
+            let made = self.identified(&id).await?;
             if let Some(made) = made.filter(&counts) {
                 return Ok(self.one(made, false));
             }
         }
         match names.legacy_balancer() {
-            Some(legacy) => Ok(self.only(sight.balancers_named(&legacy).await.map_err(told)?, &counts)),
+            Some(legacy) => Ok(self.only(self.sight.balancers_named(&legacy).await?, &counts)),
             None => Ok(Found::Nothing),
         }
     }
 
     /// A Service that shares a balancer with others has its tag there, whatever the balancer's name. Its listeners have it
     /// earlier, which only counts where nothing else is known of the Service any more.
-    async fn tagged(&self, sight: &Sight<'_>, names: &Names<'_>) -> Result<Found> {
+    async fn tagged(&self, names: &Names<'_>) -> Result<Found> {
         let tag = names.balancer();
-        let mut found = sight.balancers_tagged(&tag).await.map_err(told)?;
+        let mut found = self.sight.balancers_tagged(&tag).await?;
         if found.is_empty() && !names.has_uid() {
-            found = sight.balancers_with_listeners_tagged(&tag, None).await.map_err(told)?;
+            found = self.sight.balancers_with_listeners_tagged(&tag, None).await?;
         }
         Ok(self.only(found, |balancer| balancer.provisioning_status != DELETED))
     }
 
-    async fn adoptee(&self, sight: &Sight<'_>, adopt: &str) -> Result<Found> {
-        let named = sight.balancers_named(adopt).await.map_err(told)?;
+    async fn adoptee(&self, adopt: &str) -> Result<Found> {
+        let named = self.sight.balancers_named(adopt).await?;
         let found = match self.only(named, |balancer| !balancer.is_leaving()) {
-            Found::Nothing => self.by_id(sight, adopt).await?,
+            Found::Nothing => self.by_id(adopt).await?,
             found => found,
         };
         Ok(match found {
@@ -127,10 +120,10 @@ impl Observer<'_> {
     }
 
     /// A name may be no ID at all, which some services answer with 400.
-    async fn by_id(&self, sight: &Sight<'_>, id: &str) -> Result<Found> {
-        let found = match sight.balancer(id).await {
+    async fn by_id(&self, id: &str) -> Result<Found> {
+        let found = match self.sight.balancer(id).await {
             Err(error) if error.status() == Some(400) => None,
-            asked => asked.map_err(told)?,
+            asked => asked?,
         };
         let found = found.filter(|balancer| !balancer.is_leaving());
         Ok(found.map_or(Found::Nothing, |balancer| self.one(balancer, false)))

@@ -1,40 +1,35 @@
 //! The floating IP that there is, and where another one would come from.
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
-use bowline_core::{LoadBalancerSpec, Notice};
+use bowline_core::Notice;
 
 use super::super::names::Names;
 use super::super::observation::Floating;
 use super::super::settings::Settings;
 use super::super::subnets::SubnetPattern;
-use super::sight::Sight;
-use super::{OBSERVE, Observer, told};
+use super::{OBSERVE, Observer, Service};
 use crate::api::network::FloatingIp;
 use crate::api::octavia::LoadBalancer;
 
 impl Observer<'_> {
     /// Where there is one, nobody looks for another.
-    pub(super) async fn floating(
-        &self,
-        sight: &Sight<'_>,
-        spec: &LoadBalancerSpec,
-        settings: &Settings,
-        balancer: Option<&LoadBalancer>,
-    ) -> Result<(Floating, Vec<Notice>)> {
-        let mut floating = Floating { attached: self.attached(sight, balancer).await?, ..Floating::default() };
+    pub(super) async fn floating(&self, service: Service<'_>) -> Result<(Floating, Vec<Notice>)> {
+        let Service { spec, settings, balancer, .. } = service;
+        let mut floating = Floating { attached: self.attached(balancer).await?, ..Floating::default() };
         if settings.internal || settings.is_ipv6(balancer) || floating.attached.is_some() {
             return Ok((floating, Vec::new()));
         }
         let address = spec.requested_address.as_deref().filter(|address| !address.is_empty());
         if let Some(address) = address {
-            floating.requested = sight.floating_ip_of(address).await.map_err(told)?;
+            let of_address = self.sight.floating_ips("floating_ip_address", address, |it| &it.floating_ip_address);
+            floating.requested = of_address.await?.into_iter().next();
         }
         let network = match settings.floating.network_id.as_str() {
-            "" => detected(sight).await?,
+            "" => self.sight.detected_network().await?.map(|network| network.id),
             id => Some(id.to_owned()),
         };
         let Some(network) = network else { return Ok((floating, vec![no_network()])) };
-        floating.subnets = self.floating_subnets(sight, settings, &network, address.is_some()).await?;
+        floating.subnets = self.floating_subnets(settings, &network, address.is_some()).await?;
         floating.network_id = Some(network);
         Ok((floating, Vec::new()))
     }
@@ -42,80 +37,58 @@ impl Observer<'_> {
     /// What goes with a balancer, and what is left of one if the Service is forgotten.
     pub(super) async fn floating_to_remove(
         &self,
-        sight: &Sight<'_>,
         names: &Names<'_>,
         balancer: Option<&LoadBalancer>,
     ) -> Result<Floating> {
-        let attached = self.attached(sight, balancer).await?;
+        let attached = self.attached(balancer).await?;
+        let described = names.floating_ip_description();
         let mut leftovers = match names.has_uid() {
             true => Vec::new(),
-            false => sight.floating_ips_described(&names.floating_ip_description()).await.map_err(told)?,
+            false => self.sight.floating_ips("description", &described, |floating| &floating.description).await?,
         };
         // One at a port is in use, whatever its description says.
         leftovers.retain(|floating| floating.port_id.is_empty());
         Ok(Floating { attached, leftovers, ..Floating::default() })
     }
 
-    async fn attached(&self, sight: &Sight<'_>, balancer: Option<&LoadBalancer>) -> Result<Option<FloatingIp>> {
-        match balancer {
-            Some(balancer) if !balancer.vip_port_id.is_empty() && !balancer.has_ipv6_vip() => {
-                sight.floating_ip_at(&balancer.vip_port_id).await.map_err(told)
-            }
-            _ => Ok(None),
-        }
+    async fn attached(&self, balancer: Option<&LoadBalancer>) -> Result<Option<FloatingIp>> {
+        let port = balancer.filter(|balancer| !balancer.has_ipv6_vip()).map(|balancer| balancer.vip_port_id.as_str());
+        let Some(port) = port.filter(|port| !port.is_empty()) else { return Ok(None) };
+        let found = self.sight.floating_ips("port_id", port, |floating| &floating.port_id).await?;
+        Ok(found.into_iter().next())
     }
 
     /// Those that are to be tried, in this order; none leaves it to Neutron.
-    async fn floating_subnets(
-        &self,
-        sight: &Sight<'_>,
-        settings: &Settings,
-        network: &str,
-        has_address: bool,
-    ) -> Result<Vec<String>> {
+    async fn floating_subnets(&self, settings: &Settings, network: &str, has_address: bool) -> Result<Vec<String>> {
         let written = &settings.floating.subnet;
         if !written.id.is_empty() {
-            check_subnet(sight, &written.id, network).await?;
+            self.check_subnet(&written.id, network).await?;
             return Ok(vec![written.id.clone()]);
         }
         let pattern = SubnetPattern::parse(written).map_err(|error| wrong(error.to_string()).retry(Retry::Never))?;
         let Some(pattern) = pattern.filter(|_| !has_address) else { return Ok(Vec::new()) };
-        let all = sight.subnets_of(network).await.map_err(told)?;
+        let all = self.sight.subnets_of(network).await?;
         let fitting: Vec<_> = all.iter().filter(|subnet| pattern.matches(subnet)).map(|it| it.id.clone()).collect();
         match fitting.is_empty() {
             true => Err(no_subnet(&written.name, &written.tags, network, all.len())),
             false => Ok(fitting),
         }
     }
-}
 
-/// The first external network that has a subnet for IPv4, or one of which we are not told what it is for.
-async fn detected(sight: &Sight<'_>) -> Result<Option<String>> {
-    for network in sight.external_networks().await.map_err(told)? {
-        if network.subnets.is_empty() {
-            continue;
+    /// Subnets of an external network are often somebody else's and not to be seen; the network tells which it has all the same.
+    async fn check_subnet(&self, id: &str, network: &str) -> Result<()> {
+        if let Some(subnet) = self.sight.subnet(id).await? {
+            return is_in(&subnet.network_id, id, network);
         }
-        let visible = sight.subnets_of(&network.id).await.map_err(told)?;
-        if network.serves_ipv4(&visible) {
-            return Ok(Some(network.id.clone()));
+        let known = self.sight.network(network).await?;
+        match known.is_some_and(|known| known.subnets.iter().any(|subnet| subnet == id)) {
+            true => Ok(()),
+            false => Err(wrong(format!("floating-subnet-id: the network {network} has no subnet {id}"))),
         }
     }
-    Ok(None)
 }
 
 // ---- what is wrong
-
-/// Subnets of an external network are often somebody else's and not to be seen; the network tells which it has all the same.
-async fn check_subnet(sight: &Sight<'_>, id: &str, network: &str) -> Result<()> {
-    if let Some(subnet) = sight.subnet(id).await.map_err(told)? {
-        return is_in(&subnet.network_id, id, network);
-    }
-    let known = sight.network(network).await.map_err(told)?;
-    match known.is_some_and(|known| known.subnets.iter().any(|subnet| subnet == id)) {
-        true => Ok(()),
-        false => Err(wrong(format!("floating-subnet-id: the network {network} has no subnet {id}"))),
-    }
-}
 
 fn is_in(of: &str, id: &str, network: &str) -> Result<()> {
     match of == network {

@@ -31,11 +31,10 @@ use super::status::{self, State};
 use super::waiting::Waiting;
 use crate::Config;
 use crate::api::octavia::{Listener, LoadBalancer};
-use crate::session::Session;
 
 use find::Marks;
 use parts::MembersOf;
-use sight::Sight;
+pub(crate) use sight::Sight;
 
 pub(super) const OBSERVE: &str = "observe balancers";
 
@@ -45,48 +44,45 @@ const AT_ONCE: usize = 4;
 /// Looks at the cloud.
 #[derive(Clone, Copy)]
 pub(super) struct Observer<'a> {
-    pub(super) session: &'a Session,
+    pub(super) sight: &'a Sight<'a>,
     pub(super) config: &'a Config,
     pub(super) waiting: &'a Waiting,
     /// An error while nobody knows: what is there already is looked after all the same.
     pub(super) features: &'a Result<Features>,
 }
 
+/// A Service that is to be served, and the balancer that was found for it.
+#[derive(Clone, Copy)]
+struct Service<'a> {
+    names: Names<'a>,
+    spec: &'a LoadBalancerSpec,
+    settings: &'a Settings,
+    balancer: Option<&'a LoadBalancer>,
+}
+
 impl Observer<'_> {
     /// What there is for each of these, in their order.
     pub(super) async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<State>>> {
-        let sight = match Sight::for_wishes(self.session, wishes).await {
-            Ok(sight) => sight,
-            Err(error) => {
-                let error = told(error);
-                return wishes.iter().map(|_| Err(error.clone())).collect();
-            }
-        };
-        let looks: Vec<_> = wishes.iter().map(|wish| self.look(&sight, wish)).collect();
+        let looks: Vec<_> = wishes.iter().map(|wish| self.look(wish)).collect();
         stream::iter(looks).buffered(AT_ONCE).collect().await
     }
 
-    async fn look(&self, sight: &Sight<'_>, wish: &LoadBalancerWish) -> Result<Option<State>> {
+    async fn look(&self, wish: &LoadBalancerWish) -> Result<Option<State>> {
         match &wish.spec {
-            Some(spec) => self.look_for_service(sight, wish, spec).await.map(Some),
-            None => self.look_for_removal(sight, wish).await,
+            Some(spec) => self.look_for_service(wish, spec).await.map(Some),
+            None => self.look_for_removal(wish).await,
         }
     }
 
     /// All that there is, and all that the wish names.
-    async fn look_for_service(
-        &self,
-        sight: &Sight<'_>,
-        wish: &LoadBalancerWish,
-        spec: &LoadBalancerSpec,
-    ) -> Result<State> {
+    async fn look_for_service(&self, wish: &LoadBalancerWish, spec: &LoadBalancerSpec) -> Result<State> {
         let settings = Settings::of(wish, spec, self.config)?;
         let marks = Marks {
             names: Names::of(&wish.key),
             id: settings.balancer_id.as_deref(),
             adopt: settings.adopt.as_deref(),
         };
-        let found = self.find(sight, marks).await?;
+        let found = self.find(marks).await?;
         if let (Found::Nothing, Err(error)) = (&found, self.features) {
             return Err(error.clone());
         }
@@ -96,19 +92,19 @@ impl Observer<'_> {
             let seen = Observation { found, ..Observation::default() };
             return Ok(State { pending, ..status::of_service(self.config, &settings, seen) });
         }
-        let put_off = PutOff { allowed: balancer.is_some() };
+        let service = Service { names: marks.names, spec, settings: &settings, balancer };
         let (mut places, ((), certificate)) = try_join!(
-            self.places(sight, spec, &settings),
-            put_off.unless_done(CERTIFICATE, self.check_certificate(&settings))
+            self.places(service),
+            unless_failed(balancer.is_some(), CERTIFICATE, self.check_certificate(&settings))
         )?;
         if found == Found::Nothing {
-            places.vip_holder = self.vip_holder(spec, &settings, &places).await?;
+            places.vip_holder = self.vip_holder(service, &places).await?;
         }
         let ((listeners, pools), strays, ((floating, notices), no_floating), (security, no_security)) = try_join!(
-            self.parts(sight, balancer, MembersOf::Service(marks.names)),
-            self.strays(sight, &marks.names, &found),
-            put_off.unless_done(FLOATING_IP, self.floating(sight, spec, &settings, balancer)),
-            put_off.unless_done(GROUP, self.security(sight, &marks.names, spec, &settings, &places, balancer))
+            self.parts(balancer, MembersOf::Service(marks.names)),
+            self.strays(&marks.names, &found),
+            unless_failed(balancer.is_some(), FLOATING_IP, self.floating(service)),
+            unless_failed(balancer.is_some(), GROUP, self.security(service, &places))
         )?;
         let features = self.features_with(balancer, &listeners, &pools);
         let problems = Problems { certificate, floating: no_floating, security: no_security };
@@ -118,10 +114,10 @@ impl Observer<'_> {
     }
 
     /// What is left; `None` if that is nothing.
-    async fn look_for_removal(&self, sight: &Sight<'_>, wish: &LoadBalancerWish) -> Result<Option<State>> {
+    async fn look_for_removal(&self, wish: &LoadBalancerWish) -> Result<Option<State>> {
         let names = Names::of(&wish.key);
         let marks = Marks { names, id: TABLE.reader(&wish.annotations).get(&LOAD_BALANCER_ID), adopt: None };
-        let found = self.find_for_removal(sight, marks).await?;
+        let found = self.find_for_removal(marks).await?;
         let balancer = found.balancer();
         let pending = self.pending(balancer);
         if pending.is_some() {
@@ -129,9 +125,9 @@ impl Observer<'_> {
             return Ok(status::of_removal(self.config, wish, seen).map(|state| State { pending, ..state }));
         }
         let ((listeners, pools), floating, security) = try_join!(
-            self.parts(sight, balancer, MembersOf::Nobody),
-            self.floating_to_remove(sight, &names, balancer),
-            self.security_to_remove(sight, &names, balancer.is_some())
+            self.parts(balancer, MembersOf::Nobody),
+            self.floating_to_remove(&names, balancer),
+            self.security_to_remove(&names, balancer.is_some())
         )?;
         let features = self.features_with(balancer, &listeners, &pools);
         let seen = Observation { features, found, listeners, pools, floating, security, ..Observation::default() };
@@ -156,25 +152,16 @@ impl Observer<'_> {
     }
 }
 
-/// Whether what is wrong with something can be told later.
-#[derive(Clone, Copy)]
-struct PutOff {
-    /// There is a balancer, which has nodes to serve meanwhile.
-    allowed: bool,
-}
-
-impl PutOff {
-    /// What came of a look. If that is an error that can be told later, there is nothing, and why.
-    async fn unless_done<T: Default>(
-        self,
-        subject: &str,
-        look: impl Future<Output = Result<T>>,
-    ) -> Result<(T, Option<Problem>)> {
-        match look.await {
-            Ok(seen) => Ok((seen, None)),
-            Err(error) if self.allowed => Ok((T::default(), Some(error.about(subject)))),
-            Err(error) => Err(error),
-        }
+/// Result of a look. An error can be reported later where there is a balancer, which has nodes to serve meanwhile.
+async fn unless_failed<T: Default>(
+    has_balancer: bool,
+    subject: &str,
+    look: impl Future<Output = Result<T>>,
+) -> Result<(T, Option<Problem>)> {
+    match look.await {
+        Ok(seen) => Ok((seen, None)),
+        Err(error) if has_balancer => Ok((T::default(), Some(error.about(subject)))),
+        Err(error) => Err(error),
     }
 }
 

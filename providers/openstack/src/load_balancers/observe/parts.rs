@@ -5,7 +5,6 @@ use futures::{StreamExt as _, TryStreamExt as _, stream, try_join};
 
 use super::super::names::{Names, cluster_of};
 use super::super::observation::SeenPool;
-use super::sight::{Outcome, Sight};
 use super::{AT_ONCE, Observer, told};
 use crate::api::octavia::{self, HealthMonitor, Listener, LoadBalancer, Member, Pool};
 
@@ -24,22 +23,18 @@ pub(super) enum MembersOf<'a> {
 impl Observer<'_> {
     /// All listeners and pools of a balancer. What one answer names may be gone before it is asked for, so a part that is missing
     /// is reason to look at all of them anew, once.
-    pub(super) async fn parts(
-        &self,
-        sight: &Sight<'_>,
-        balancer: Option<&LoadBalancer>,
-        members: MembersOf<'_>,
-    ) -> Result<Parts> {
+    pub(super) async fn parts(&self, balancer: Option<&LoadBalancer>, members: MembersOf<'_>) -> Result<Parts> {
         let Some(balancer) = balancer else { return Ok(Parts::default()) };
-        let seen = match self.parts_of(sight, &balancer.id, members).await {
-            Err(error) if error.is_not_found() => self.parts_of(&sight.anew(), &balancer.id, members).await,
+        match self.parts_of(&balancer.id, members).await {
+            Err(error) if error.is_not_found() => {
+                Observer { sight: &self.sight.anew(), ..*self }.parts_of(&balancer.id, members).await
+            }
             seen => seen,
-        };
-        seen.map_err(told)
+        }
     }
 
-    async fn parts_of(&self, sight: &Sight<'_>, balancer: &str, members: MembersOf<'_>) -> Outcome<Parts> {
-        let (listeners, pools) = try_join!(sight.listeners(balancer), sight.pools(balancer))?;
+    async fn parts_of(&self, balancer: &str, members: MembersOf<'_>) -> Result<Parts> {
+        let (listeners, pools) = try_join!(self.sight.listeners(balancer), self.sight.pools(balancer))?;
         let is_ours = |listener: &Listener| match members {
             MembersOf::Service(names) => may_be_of(names, listener),
             MembersOf::Nobody => false,
@@ -48,29 +43,29 @@ impl Observer<'_> {
         let serves_us = |pool: &Pool| pool.listeners.iter().any(|served| ours.contains(&served.id.as_str()));
         let seen = pools.into_iter().map(|pool| {
             let is_ours = serves_us(&pool);
-            self.pool(sight, pool, is_ours)
+            self.pool(pool, is_ours)
         });
         let seen: Vec<_> = seen.collect();
         let seen = stream::iter(seen).buffered(AT_ONCE).try_collect().await?;
         Ok((listeners, seen))
     }
 
-    async fn pool(&self, sight: &Sight<'_>, pool: Pool, with_members: bool) -> Outcome<SeenPool> {
-        let (members, monitor) = try_join!(self.members(&pool, with_members), self.monitor(sight, &pool))?;
+    async fn pool(&self, pool: Pool, with_members: bool) -> Result<SeenPool> {
+        let (members, monitor) = try_join!(self.members(&pool, with_members), self.monitor(&pool))?;
         Ok(SeenPool { pool, members, monitor })
     }
 
-    async fn members(&self, pool: &Pool, wanted: bool) -> Outcome<Vec<Member>> {
+    async fn members(&self, pool: &Pool, wanted: bool) -> Result<Vec<Member>> {
         match wanted {
-            true => octavia::members(self.session, &pool.id).await,
+            true => octavia::members(self.sight.session, &pool.id).await.map_err(told),
             false => Ok(Vec::new()),
         }
     }
 
-    async fn monitor(&self, sight: &Sight<'_>, pool: &Pool) -> Outcome<Option<HealthMonitor>> {
+    async fn monitor(&self, pool: &Pool) -> Result<Option<HealthMonitor>> {
         match pool.healthmonitor_id.as_str() {
             "" => Ok(None),
-            id => sight.monitor(id).await.map(Some),
+            id => self.sight.monitor(id).await.map(Some),
         }
     }
 }

@@ -1,52 +1,36 @@
 //! The security group of a Service, and what it needs to be known for it.
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
-use bowline_core::LoadBalancerSpec;
 use futures::try_join;
 
 use super::super::names::{Names, described};
 use super::super::observation::{Places, Security};
 use super::super::servers;
-use super::super::settings::Settings;
-use super::sight::Sight;
-use super::{OBSERVE, Observer, told};
+use super::{OBSERVE, Observer, Service, told};
 use crate::api::network::{self, Port, SecurityGroup, SecurityGroupRule, Subnet};
-use crate::api::octavia::LoadBalancer;
 
 impl Observer<'_> {
     /// Where groups are not managed, there may be one from the time when they were.
-    pub(super) async fn security(
-        &self,
-        sight: &Sight<'_>,
-        names: &Names<'_>,
-        spec: &LoadBalancerSpec,
-        settings: &Settings,
-        places: &Places,
-        balancer: Option<&LoadBalancer>,
-    ) -> Result<Security> {
+    pub(super) async fn security(&self, service: Service<'_>, places: &Places) -> Result<Security> {
+        let Service { names, balancer, .. } = service;
         if !self.config.load_balancer.manage_security_groups {
-            let groups = self.named_groups(sight, names, balancer.is_some()).await?;
+            let groups = self.named_groups(&names, balancer.is_some()).await?;
             let ports = self.members_of(&groups).await?;
             return Ok(Security { groups, ports, ..Security::default() });
         }
-        let (groups, stale) = self.own_groups(sight, names, balancer.is_some()).await?;
+        let (groups, stale) = self.own_groups(&names, balancer.is_some()).await?;
         let (rules, ports, node_ports, member_subnet) = try_join!(
             self.rules(&groups),
             self.members_of(&stale),
-            self.node_ports(sight, spec, settings),
-            self.member_subnet(sight, places.member_subnet(balancer))
+            self.node_ports(service),
+            self.member_subnet(places.member_subnet(balancer))
         )?;
         Ok(Security { groups, stale, rules, ports, node_ports, member_subnet })
     }
 
-    pub(super) async fn security_to_remove(
-        &self,
-        sight: &Sight<'_>,
-        names: &Names<'_>,
-        has_balancer: bool,
-    ) -> Result<Security> {
-        let groups = self.named_groups(sight, names, has_balancer).await?;
-        let stale = self.stale_groups(sight, names, &groups).await?;
+    pub(super) async fn security_to_remove(&self, names: &Names<'_>, has_balancer: bool) -> Result<Security> {
+        let groups = self.named_groups(names, has_balancer).await?;
+        let stale = self.stale_groups(names, &groups).await?;
         let (mut ports, of_stale) = try_join!(self.members_of(&groups), self.members_of(&stale))?;
         add_new(&mut ports, of_stale);
         Ok(Security { groups, stale, ports, ..Security::default() })
@@ -56,16 +40,15 @@ impl Observer<'_> {
     /// balancer goes on as the balancer does: as it is.
     async fn own_groups(
         &self,
-        sight: &Sight<'_>,
         names: &Names<'_>,
         has_balancer: bool,
     ) -> Result<(Vec<SecurityGroup>, Vec<SecurityGroup>)> {
-        let groups = self.named_groups(sight, names, has_balancer).await?;
+        let groups = self.named_groups(names, has_balancer).await?;
         // Nobody asks for them in every pass: they go in the one that makes the Service's own.
-        if !groups.is_empty() && !sight.is_listed() {
+        if !groups.is_empty() && !self.sight.is_listed() {
             return Ok((groups, Vec::new()));
         }
-        let stale = self.stale_groups(sight, names, &groups).await?;
+        let stale = self.stale_groups(names, &groups).await?;
         match groups.is_empty() && has_balancer && stale.len() == 1 {
             true => Ok((stale, groups)),
             false => Ok((groups, stale)),
@@ -73,14 +56,9 @@ impl Observer<'_> {
     }
 
     /// By name, which has the Service's UID in it.
-    async fn named_groups(
-        &self,
-        sight: &Sight<'_>,
-        names: &Names<'_>,
-        has_balancer: bool,
-    ) -> Result<Vec<SecurityGroup>> {
+    async fn named_groups(&self, names: &Names<'_>, has_balancer: bool) -> Result<Vec<SecurityGroup>> {
         let named = match names.has_uid() {
-            true => sight.groups_named(&names.security_group()).await.map_err(told)?,
+            true => self.sight.groups("name", &names.security_group(), |group| &group.name).await?,
             false => Vec::new(),
         };
         Ok(of_cluster(named, &names.security_group_description(), has_balancer))
@@ -88,13 +66,9 @@ impl Observer<'_> {
 
     /// Those of other Services of the name, which were before: theirs have the same description. So has that of a Service whose
     /// UID nobody knows any more.
-    async fn stale_groups(
-        &self,
-        sight: &Sight<'_>,
-        names: &Names<'_>,
-        own: &[SecurityGroup],
-    ) -> Result<Vec<SecurityGroup>> {
-        let mut stale = sight.groups_described(&names.security_group_description()).await.map_err(told)?;
+    async fn stale_groups(&self, names: &Names<'_>, own: &[SecurityGroup]) -> Result<Vec<SecurityGroup>> {
+        let description = names.security_group_description();
+        let mut stale = self.sight.groups("description", &description, |group| &group.description).await?;
         stale.retain(|group| !own.iter().any(|own| own.id == group.id));
         Ok(stale)
     }
@@ -103,7 +77,8 @@ impl Observer<'_> {
     async fn members_of(&self, groups: &[SecurityGroup]) -> Result<Vec<Port>> {
         let mut members: Vec<Port> = Vec::new();
         for group in groups {
-            let ports = network::PORTS.list(self.session, &[("security_groups", &group.id)]).await.map_err(told)?;
+            let ports =
+                network::PORTS.list(self.sight.session, &[("security_groups", &group.id)]).await.map_err(told)?;
             add_new(&mut members, ports);
         }
         Ok(members)
@@ -113,24 +88,24 @@ impl Observer<'_> {
     async fn rules(&self, groups: &[SecurityGroup]) -> Result<Vec<SecurityGroupRule>> {
         match groups {
             [group] => network::SECURITY_GROUP_RULES
-                .list(self.session, &[("security_group_id", &group.id)])
+                .list(self.sight.session, &[("security_group_id", &group.id)])
                 .await
                 .map_err(told),
             _ => Ok(Vec::new()),
         }
     }
 
-    async fn node_ports(&self, sight: &Sight<'_>, spec: &LoadBalancerSpec, settings: &Settings) -> Result<Vec<Port>> {
-        let backends = servers::behind(self.config, &spec.targets, settings.family)?;
+    async fn node_ports(&self, service: Service<'_>) -> Result<Vec<Port>> {
+        let backends = servers::behind(self.config, &service.spec.targets, service.settings.family)?;
         let mut servers: Vec<_> = backends.iter().map(|backend| backend.server.as_str()).collect();
         servers.sort_unstable();
         servers.dedup();
-        sight.ports_of_all(&servers).await.map_err(told)
+        self.sight.ports_of(&servers).await
     }
 
-    async fn member_subnet(&self, sight: &Sight<'_>, id: Option<&str>) -> Result<Option<Subnet>> {
+    async fn member_subnet(&self, id: Option<&str>) -> Result<Option<Subnet>> {
         let Some(id) = id else { return Ok(None) };
-        let subnet = sight.subnet(id).await.map_err(told)?;
+        let subnet = self.sight.subnet(id).await?;
         subnet.map(Some).ok_or_else(|| {
             let message = format!("there is no subnet {id}, or none that is visible, where the members should be");
             Error::new(ErrorKind::InvalidConfig, OBSERVE, message).retry(Retry::Backoff)

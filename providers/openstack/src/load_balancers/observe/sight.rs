@@ -5,27 +5,26 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bowline_cloud::Error;
+use bowline_cloud::{Error, Result};
 use bowline_core::LoadBalancerWish;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream, try_join};
+use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 
-use super::AT_ONCE;
+use super::{AT_ONCE, told};
+use crate::api::Collection;
 use crate::api::network::{self, FloatingIp, Network, Port, SecurityGroup, Subnet};
 use crate::api::octavia::{self, HealthMonitor, Listener, LoadBalancer, Pool};
 use crate::session::Session;
-
-/// What came of a call.
-pub(super) type Outcome<T> = Result<T, Error>;
 
 /// So many servers are named in one question for their ports: its address must not get too long.
 const SERVERS_AT_ONCE: usize = 50;
 
 /// What has been looked at.
-pub(super) struct Sight<'a> {
-    session: &'a Session,
+pub(crate) struct Sight<'a> {
+    pub(super) session: &'a Session,
     listed: Option<Listed>,
-    external: OnceCell<Vec<Network>>,
+    external: Once<(), Vec<Network>>,
     networks: Once<String, Option<Network>>,
     subnets: Once<String, Option<Subnet>>,
     subnets_of: Once<String, Vec<Subnet>>,
@@ -40,16 +39,16 @@ struct Listed {
     pools: Vec<Pool>,
     monitors: HashMap<String, HealthMonitor>,
     /// Not all who ask need these.
-    floating_ips: Outcome<Vec<FloatingIp>>,
-    groups: Outcome<Vec<SecurityGroup>>,
+    floating_ips: Result<Vec<FloatingIp>>,
+    groups: Result<Vec<SecurityGroup>>,
 }
 
 impl<'a> Sight<'a> {
     /// For these wishes: with listings if there are several.
-    pub(super) async fn for_wishes(session: &'a Session, wishes: &[LoadBalancerWish]) -> Outcome<Sight<'a>> {
+    pub(crate) async fn for_wishes(session: &'a Session, wishes: &[LoadBalancerWish]) -> Result<Sight<'a>> {
         let listed = match wishes {
             [] | [_] => None,
-            _ => Some(Listed::of(session).await?),
+            _ => Some(Listed::of(session).await.map_err(told)?),
         };
         Ok(Sight { listed, ..Sight::blank(session) })
     }
@@ -64,7 +63,7 @@ impl<'a> Sight<'a> {
         self.listed.is_some()
     }
 
-    fn blank(session: &'a Session) -> Sight<'a> {
+    pub(crate) fn blank(session: &'a Session) -> Sight<'a> {
         let (listed, external, networks, subnets, subnets_of, ports_of) = Default::default();
         Sight { session, listed, external, networks, subnets, subnets_of, ports_of }
     }
@@ -72,22 +71,22 @@ impl<'a> Sight<'a> {
     // ---- Octavia
 
     /// `None` if there is no such balancer.
-    pub(super) async fn balancer(&self, id: &str) -> Outcome<Option<LoadBalancer>> {
+    pub(super) async fn balancer(&self, id: &str) -> Result<Option<LoadBalancer>> {
         let listed = self.listed.iter().flat_map(|listed| &listed.balancers).find(|balancer| balancer.id == id);
         match listed {
             Some(balancer) => Ok(Some(balancer.clone())),
-            None => unless_missing(octavia::LOAD_BALANCERS.get(self.session, id).await),
+            None => octavia::LOAD_BALANCERS.find(self.session, id).await.map_err(told),
         }
     }
 
-    pub(super) async fn balancers_named(&self, name: &str) -> Outcome<Vec<LoadBalancer>> {
-        let ask = async { octavia::LOAD_BALANCERS.list(self.session, &[("name", name)]).await };
-        self.fitting(|listed| Ok(&listed.balancers), ask, |balancer| balancer.name == name).await
+    pub(super) async fn balancers_named(&self, name: &str) -> Result<Vec<LoadBalancer>> {
+        let fits = |balancer: &LoadBalancer| balancer.name == name;
+        self.fitting(&octavia::LOAD_BALANCERS, |listed| Ok(&listed.balancers), ("name", name), fits).await
     }
 
-    pub(super) async fn balancers_tagged(&self, tag: &str) -> Outcome<Vec<LoadBalancer>> {
-        let ask = async { octavia::LOAD_BALANCERS.list(self.session, &[("tags", tag)]).await };
-        self.fitting(|listed| Ok(&listed.balancers), ask, |balancer| has(&balancer.tags, tag)).await
+    pub(super) async fn balancers_tagged(&self, tag: &str) -> Result<Vec<LoadBalancer>> {
+        let fits = |balancer: &LoadBalancer| has(&balancer.tags, tag);
+        self.fitting(&octavia::LOAD_BALANCERS, |listed| Ok(&listed.balancers), ("tags", tag), fits).await
     }
 
     /// Those that have a listener with this tag, but for one that is known already.
@@ -95,9 +94,9 @@ impl<'a> Sight<'a> {
         &self,
         tag: &str,
         known: Option<&LoadBalancer>,
-    ) -> Outcome<Vec<LoadBalancer>> {
-        let ask = async { octavia::LISTENERS.list(self.session, &[("tags", tag)]).await };
-        let listeners = self.fitting(|listed| Ok(&listed.listeners), ask, |listener| has(&listener.tags, tag)).await?;
+    ) -> Result<Vec<LoadBalancer>> {
+        let fits = |listener: &Listener| has(&listener.tags, tag);
+        let listeners = self.fitting(&octavia::LISTENERS, |listed| Ok(&listed.listeners), ("tags", tag), fits).await?;
         let ids: BTreeSet<_> = listeners.iter().flat_map(|one| &one.loadbalancers).map(|of| of.id.as_str()).collect();
         let mut found = Vec::new();
         for id in ids.into_iter().filter(|id| known.is_none_or(|known| known.id != *id)) {
@@ -106,140 +105,121 @@ impl<'a> Sight<'a> {
         Ok(found)
     }
 
-    pub(super) async fn listeners(&self, balancer: &str) -> Outcome<Vec<Listener>> {
+    pub(super) async fn listeners(&self, balancer: &str) -> Result<Vec<Listener>> {
         let Some(listed) = &self.listed else {
-            return octavia::LISTENERS.list(self.session, &[("loadbalancer_id", balancer)]).await;
+            return octavia::LISTENERS.list(self.session, &[("loadbalancer_id", balancer)]).await.map_err(told);
         };
         let is_of = |listener: &&Listener| listener.loadbalancers.iter().any(|of| of.id == balancer);
         Ok(listed.listeners.iter().filter(is_of).cloned().collect())
     }
 
-    pub(super) async fn pools(&self, balancer: &str) -> Outcome<Vec<Pool>> {
+    pub(super) async fn pools(&self, balancer: &str) -> Result<Vec<Pool>> {
         let Some(listed) = &self.listed else {
-            return octavia::POOLS.list(self.session, &[("loadbalancer_id", balancer)]).await;
+            return octavia::POOLS.list(self.session, &[("loadbalancer_id", balancer)]).await.map_err(told);
         };
         let is_of = |pool: &&Pool| pool.loadbalancers.iter().any(|of| of.id == balancer);
         Ok(listed.pools.iter().filter(is_of).cloned().collect())
     }
 
     /// One that a pool has. If it is not there, that is an error: the pool says that it is.
-    pub(super) async fn monitor(&self, id: &str) -> Outcome<HealthMonitor> {
+    pub(super) async fn monitor(&self, id: &str) -> Result<HealthMonitor> {
         match self.listed.as_ref().and_then(|listed| listed.monitors.get(id)) {
             Some(monitor) => Ok(monitor.clone()),
-            None => octavia::HEALTH_MONITORS.get(self.session, id).await,
+            None => octavia::HEALTH_MONITORS.get(self.session, id).await.map_err(told),
         }
     }
 
     // ---- Neutron
 
-    /// The one at a port.
-    pub(super) async fn floating_ip_at(&self, port: &str) -> Outcome<Option<FloatingIp>> {
-        self.floating_ip("port_id", port, |floating| floating.port_id == port).await
-    }
-
-    /// The one of an address.
-    pub(super) async fn floating_ip_of(&self, address: &str) -> Outcome<Option<FloatingIp>> {
-        self.floating_ip("floating_ip_address", address, |floating| floating.floating_ip_address == address).await
-    }
-
-    async fn floating_ip(
+    /// Those with this value of a field.
+    pub(super) async fn floating_ips(
         &self,
         field: &str,
         value: &str,
-        fits: impl Fn(&FloatingIp) -> bool,
-    ) -> Outcome<Option<FloatingIp>> {
-        let ask = async { network::FLOATING_IPS.list(self.session, &[(field, value)]).await };
-        let found = self.fitting(Listed::floating_ips, ask, fits).await?;
-        Ok(found.into_iter().next())
+        of: fn(&FloatingIp) -> &String,
+    ) -> Result<Vec<FloatingIp>> {
+        let fits = |floating: &FloatingIp| of(floating) == value;
+        self.fitting(&network::FLOATING_IPS, |listed| as_slice(&listed.floating_ips), (field, value), fits).await
     }
 
-    /// Those of a description.
-    pub(super) async fn floating_ips_described(&self, description: &str) -> Outcome<Vec<FloatingIp>> {
-        let ask = async { network::FLOATING_IPS.list(self.session, &[("description", description)]).await };
-        self.fitting(Listed::floating_ips, ask, |floating| floating.description == description).await
-    }
-
-    pub(super) async fn groups_named(&self, name: &str) -> Outcome<Vec<SecurityGroup>> {
-        self.groups("name", name, |group| group.name == name).await
-    }
-
-    pub(super) async fn groups_described(&self, description: &str) -> Outcome<Vec<SecurityGroup>> {
-        self.groups("description", description, |group| group.description == description).await
-    }
-
-    async fn groups(
+    /// Those with this value of a field.
+    pub(super) async fn groups(
         &self,
         field: &str,
         value: &str,
-        fits: impl Fn(&SecurityGroup) -> bool,
-    ) -> Outcome<Vec<SecurityGroup>> {
-        let ask = async { network::SECURITY_GROUPS.list(self.session, &[(field, value)]).await };
-        self.fitting(Listed::groups, ask, fits).await
+        of: fn(&SecurityGroup) -> &String,
+    ) -> Result<Vec<SecurityGroup>> {
+        let fits = |group: &SecurityGroup| of(group) == value;
+        self.fitting(&network::SECURITY_GROUPS, |listed| as_slice(&listed.groups), (field, value), fits).await
     }
 
     /// All networks to the outside that we may see.
-    pub(super) async fn external_networks(&self) -> Outcome<&[Network]> {
+    async fn external_networks(&self) -> Result<Vec<Network>> {
         let ask = || async {
             let mut networks = network::NETWORKS.list(self.session, &[("router:external", "true")]).await?;
             networks.retain(|network| network.external);
             Ok(networks)
         };
-        self.external.get_or_try_init(ask).await.map(Vec::as_slice)
+        self.external.get((), ask).await
+    }
+
+    /// The first external network that has a subnet for IPv4, or one of which we are not told what it is for.
+    pub(crate) async fn detected_network(&self) -> Result<Option<Network>> {
+        for network in self.external_networks().await?.into_iter().filter(|network| !network.subnets.is_empty()) {
+            if network.serves_ipv4(&self.subnets_of(&network.id).await?) {
+                return Ok(Some(network));
+            }
+        }
+        Ok(None)
     }
 
     /// `None` if there is no such network, or none that we may see.
-    pub(super) async fn network(&self, id: &str) -> Outcome<Option<Network>> {
-        let ask = || async { unless_missing(network::NETWORKS.get(self.session, id).await) };
-        self.networks.get(id.to_owned(), ask).await
+    pub(super) async fn network(&self, id: &str) -> Result<Option<Network>> {
+        self.networks.get(id.to_owned(), || network::NETWORKS.find(self.session, id)).await
     }
 
     /// `None` if there is no such subnet, or none that we may see.
-    pub(super) async fn subnet(&self, id: &str) -> Outcome<Option<Subnet>> {
-        let ask = || async { unless_missing(network::SUBNETS.get(self.session, id).await) };
-        self.subnets.get(id.to_owned(), ask).await
+    pub(super) async fn subnet(&self, id: &str) -> Result<Option<Subnet>> {
+        self.subnets.get(id.to_owned(), || network::SUBNETS.find(self.session, id)).await
     }
 
-    pub(super) async fn subnets_of(&self, network: &str) -> Outcome<Vec<Subnet>> {
+    pub(super) async fn subnets_of(&self, network: &str) -> Result<Vec<Subnet>> {
         let ask = || async { network::SUBNETS.list(self.session, &[("network_id", network)]).await };
         self.subnets_of.get(network.to_owned(), ask).await
     }
 
-    /// The ports of one server.
-    pub(super) async fn ports_of(&self, server: &str) -> Outcome<Vec<Port>> {
-        self.ports_of_some(&[server]).await
-    }
-
-    /// The ports of many servers, in few questions.
-    pub(super) async fn ports_of_all(&self, servers: &[&str]) -> Outcome<Vec<Port>> {
+    /// The ports of these servers, in few questions.
+    pub(super) async fn ports_of(&self, servers: &[&str]) -> Result<Vec<Port>> {
         let asked: Vec<_> = servers.chunks(SERVERS_AT_ONCE).map(|some| self.ports_of_some(some)).collect();
         let pages: Vec<_> = stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
         Ok(pages.into_iter().flatten().collect())
     }
 
-    async fn ports_of_some(&self, servers: &[&str]) -> Outcome<Vec<Port>> {
+    async fn ports_of_some(&self, servers: &[&str]) -> Result<Vec<Port>> {
         let query: Vec<_> = servers.iter().map(|server| ("device_id", *server)).collect();
         let ask = || async { network::PORTS.list(self.session, &query).await };
         self.ports_of.get(servers.iter().map(|&server| server.to_owned()).collect(), ask).await
     }
 
-    /// Those that fit: of what the project has, or else of what is asked for.
-    async fn fitting<T: Clone>(
+    /// Those that fit: of what the project has, or else of what is asked for with this query.
+    async fn fitting<T: Clone + DeserializeOwned>(
         &self,
-        listed: impl FnOnce(&Listed) -> Outcome<&[T]>,
-        ask: impl Future<Output = Outcome<Vec<T>>>,
+        all: &Collection<T>,
+        listed: fn(&Listed) -> Result<&[T]>,
+        query: (&str, &str),
         fits: impl Fn(&T) -> bool,
-    ) -> Outcome<Vec<T>> {
+    ) -> Result<Vec<T>> {
         if let Some(all) = &self.listed {
             return Ok(listed(all)?.iter().filter(|one| fits(one)).cloned().collect());
         }
-        let mut found = ask.await?;
+        let mut found = all.list(self.session, &[query]).await.map_err(told)?;
         found.retain(fits);
         Ok(found)
     }
 }
 
 impl Listed {
-    async fn of(session: &Session) -> Outcome<Listed> {
+    async fn of(session: &Session) -> Result<Listed> {
         let (balancers, listeners, pools, monitors, floating_ips, groups) = try_join!(
             octavia::LOAD_BALANCERS.list(session, &[]),
             octavia::LISTENERS.list(session, &[]),
@@ -249,15 +229,8 @@ impl Listed {
             network::SECURITY_GROUPS.list(session, &[]).map(Ok)
         )?;
         let monitors = monitors.into_iter().map(|monitor| (monitor.id.clone(), monitor)).collect();
+        let (floating_ips, groups) = (floating_ips.map_err(told), groups.map_err(told));
         Ok(Listed { balancers, listeners, pools, monitors, floating_ips, groups })
-    }
-
-    fn floating_ips(&self) -> Outcome<&[FloatingIp]> {
-        self.floating_ips.as_deref().map_err(Error::clone)
-    }
-
-    fn groups(&self) -> Outcome<&[SecurityGroup]> {
-        self.groups.as_deref().map_err(Error::clone)
     }
 }
 
@@ -271,20 +244,16 @@ impl<K, V> Default for Once<K, V> {
 }
 
 impl<K: Eq + Hash, V: Clone> Once<K, V> {
-    async fn get<F: Future<Output = Outcome<V>>>(&self, key: K, ask: impl FnOnce() -> F) -> Outcome<V> {
+    async fn get<F: Future<Output = Result<V>>>(&self, key: K, ask: impl FnOnce() -> F) -> Result<V> {
         let cell = self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
-        cell.get_or_try_init(ask).await.cloned()
+        cell.get_or_try_init(ask).await.cloned().map_err(told)
     }
+}
+
+fn as_slice<T>(listed: &Result<Vec<T>>) -> Result<&[T]> {
+    listed.as_deref().map_err(Error::clone)
 }
 
 fn has(tags: &[String], tag: &str) -> bool {
     tags.iter().any(|there| there == tag)
-}
-
-fn unless_missing<T>(asked: Outcome<T>) -> Outcome<Option<T>> {
-    match asked {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
-    }
 }

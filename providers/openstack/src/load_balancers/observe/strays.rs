@@ -9,14 +9,13 @@ use bowline_cloud::Result;
 use super::super::names::Names;
 use super::super::observation::{Found, Stray};
 use super::super::waiting::ERROR;
+use super::Observer;
 use super::parts::MembersOf;
-use super::sight::Sight;
-use super::{Observer, told};
 use crate::api::octavia::LoadBalancer;
 
 impl Observer<'_> {
     /// Asked for until the balancer of the Service has its tag, and where it costs nothing.
-    pub(super) async fn strays(&self, sight: &Sight<'_>, names: &Names<'_>, found: &Found) -> Result<Vec<Stray>> {
+    pub(super) async fn strays(&self, names: &Names<'_>, found: &Found) -> Result<Vec<Stray>> {
         let own = names.balancer();
         let serving = match found {
             Found::Nothing => None,
@@ -25,13 +24,13 @@ impl Observer<'_> {
         };
         let has_settled = serving.is_some_and(|balancer| balancer.tags.contains(&own));
         let has_tags = self.features.as_ref().is_ok_and(|features| features.tags);
-        if !has_tags || (has_settled && !sight.is_listed()) {
+        if !has_tags || (has_settled && !self.sight.is_listed()) {
             return Ok(Vec::new());
         }
-        let elsewhere = sight.balancers_with_listeners_tagged(&own, serving).await.map_err(told)?;
+        let elsewhere = self.sight.balancers_with_listeners_tagged(&own, serving).await?;
         let mut strays = Vec::new();
         for balancer in elsewhere.into_iter().filter(|balancer| is_stray(names, balancer)) {
-            let (listeners, pools) = self.parts(sight, Some(&balancer), MembersOf::Nobody).await?;
+            let (listeners, pools) = self.parts(Some(&balancer), MembersOf::Nobody).await?;
             strays.push(Stray { balancer, listeners, pools });
         }
         Ok(strays)

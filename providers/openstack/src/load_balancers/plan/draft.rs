@@ -2,7 +2,11 @@
 
 use bowline_core::{FieldChange, Notice, Plan, Problem, Step, Verb};
 
+use serde_json::Value;
+
 use super::super::change::{BalancerRef, Change, Payload};
+use crate::api::Resource;
+use crate::session::Service;
 
 /// A plan under construction.
 #[derive(Debug, Default)]
@@ -21,6 +25,22 @@ impl Draft {
         self.push(balancer, verb, kind, name, changes, change);
     }
 
+    /// A step that updates a resource by its ID.
+    pub(super) fn update(&mut self, resource: Resource, id: &str, name: &str, changes: Vec<FieldChange>, body: Value) {
+        let change = Change::Update { resource, id: id.to_owned(), body };
+        self.push(self.balancer_of(resource), Verb::Update, resource.name, name, changes, change);
+    }
+
+    /// A step that deletes a resource by its ID.
+    pub(super) fn delete(&mut self, resource: Resource, id: &str, name: &str, changes: Vec<FieldChange>) {
+        let change = Change::Delete { resource, id: id.to_owned() };
+        self.push(self.balancer_of(resource), Verb::Delete, resource.name, name, changes, change);
+    }
+
+    fn balancer_of(&self, resource: Resource) -> Option<BalancerRef> {
+        self.balancer.clone().filter(|_| resource.service == Service::LoadBalancer)
+    }
+
     /// A step that waits for this balancer, if for any.
     pub(super) fn push(
         &mut self,
@@ -33,7 +53,7 @@ impl Draft {
     ) {
         let creates = matches!(change, Change::CreateLoadBalancer { .. }).then(|| BalancerRef::Name(name.to_owned()));
         let is_first = !balancer.iter().any(|balancer| self.written.contains(balancer));
-        self.written.extend(balancer.iter().filter(|_| change.is_of_octavia()).cloned().chain(creates));
+        self.written.extend(balancer.iter().filter(|_| !change.needs_vip()).cloned().chain(creates));
         // Octavia and Neutron create any number of these with one name. They refuse a second one of all others.
         let repeatable = !matches!(change, Change::CreateLoadBalancer { .. } | Change::CreateSecurityGroup { .. });
         let step = Step::new(verb, kind, name, changes, Payload { balancer, is_first, change });

@@ -14,9 +14,9 @@ use serde_json::{Map, Value};
 use super::super::change::{Change, Sole};
 use super::super::names::FLOATING_IP_MARK;
 use super::{Context, Draft, PLAN, field};
-use crate::api::network::FloatingIp;
+use crate::api::network::{FLOATING_IPS, FloatingIp};
 
-pub(in super::super) const FLOATING_IP: &str = "floating IP";
+pub(in super::super) const FLOATING_IP: &str = FLOATING_IPS.resource.name;
 
 pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
     if let Some(problem) = &context.seen.problems.floating {

@@ -8,12 +8,12 @@ use bowline_core::{FieldChange, PortSpec, Verb};
 use ipnet::IpNet;
 use serde_json::{Map, Value, json};
 
-use super::super::change::{Change, Joining, ListenerRef, PoolRef, Retag};
+use super::super::change::{Change, Joining, ListenerRef, PoolRef};
 use super::super::names::Part;
+use super::super::settings::Timeouts;
 use super::{Context, Draft, PLAN, field, members, pools};
-use crate::api::octavia::Listener;
+use crate::api::octavia::{LISTENERS, Listener, POOLS};
 
-pub(super) const KIND: &str = "listener";
 pub(in super::super) const CERTIFICATE: &str = "certificate";
 
 /// The header that tells the client's address.
@@ -148,39 +148,14 @@ fn conflict(context: &Context<'_>, port: &PortSpec, listener: &Listener) -> Erro
 
 /// All that a new one is made of, without what is behind it.
 pub(super) fn body(context: &Context<'_>, index: usize, port: &PortSpec) -> Map<String, Value> {
-    let (settings, features) = (context.settings, context.seen.features);
-    let mut body = Map::new();
-    let mut put = |key: &str, value: Value| drop(body.insert(key.to_owned(), value));
-    put("name", json!(context.names.part(Part::Listener, index)));
-    put("protocol", json!(settings.listener_protocol(port.protocol)));
-    put("protocol_port", json!(port.port));
-    put("connection_limit", json!(settings.connection_limit));
-    if features.tags {
-        put("tags", json!([context.names.balancer()]));
-    }
-    if features.timeouts {
-        timeouts(context).into_iter().for_each(|(key, value)| put(key, json!(value)));
-    }
-    if settings.x_forwarded_for {
-        put("insert_headers", json!({FORWARDED_FOR: "true"}));
-    }
-    if !settings.tls_container_ref.is_empty() {
-        put("default_tls_container_ref", json!(settings.tls_container_ref));
-    }
-    if features.allowed_cidrs {
-        put("allowed_cidrs", json!(settings.allowed_cidrs(&context.families())));
-    }
-    body
-}
-
-fn timeouts(context: &Context<'_>) -> [(&'static str, i64); 4] {
-    let timeouts = context.settings.timeouts;
-    [
-        ("timeout_client_data", timeouts.client_data),
-        ("timeout_member_connect", timeouts.member_connect),
-        ("timeout_member_data", timeouts.member_data),
-        ("timeout_tcp_inspect", timeouts.tcp_inspect),
-    ]
+    let fixed = [
+        ("name", json!(context.names.part(Part::Listener, index))),
+        ("protocol", json!(context.settings.listener_protocol(port.protocol))),
+        ("protocol_port", json!(port.port)),
+    ];
+    let others = wanted(context, &Listener::default()).into_iter().map(|(key, _, then)| (key, then));
+    let others = others.filter(|(_, then)| *then != json!("") && *then != json!({}));
+    fixed.into_iter().chain(others).map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 fn create(context: &Context<'_>, index: usize, port: &PortSpec, draft: &mut Draft) -> ListenerRef {
@@ -190,7 +165,13 @@ fn create(context: &Context<'_>, index: usize, port: &PortSpec, draft: &mut Draf
     let name = context.names.part(Part::Listener, index);
     let most = context.config.load_balancer.max_shared;
     let joins = (!context.owner).then(|| Joining { tag: context.names.balancer(), most });
-    draft.octavia(Verb::Create, KIND, &name, changes, Change::CreateListener { body: Value::Object(body), joins });
+    draft.octavia(
+        Verb::Create,
+        LISTENERS.resource.name,
+        &name,
+        changes,
+        Change::CreateListener { body: Value::Object(body), joins },
+    );
     let protocol = context.settings.listener_protocol(port.protocol).to_owned();
     ListenerRef::At { protocol, port: port.port }
 }
@@ -205,11 +186,10 @@ fn update(context: &Context<'_>, listener: &Listener, draft: &mut Draft) {
     let changes: Vec<FieldChange> =
         differing.iter().map(|(key, now, then)| field(key, Some(text(now)), Some(text(then)))).collect();
     let body = differing.into_iter().map(|(key, _, then)| (key.to_owned(), then)).collect();
-    let change = Change::UpdateListener { id: listener.id.clone(), body: Value::Object(body), tags: Retag::default() };
-    draft.octavia(Verb::Update, KIND, &listener.name, changes, change);
+    draft.update(LISTENERS.resource, &listener.id, &listener.name, changes, Value::Object(body));
 }
 
-/// Every field that can be changed, as it is and as it is to be. What is a set is in order in both.
+/// Every field that can be changed, as it is and as it is to be. What is a set is in order in both. A new listener has none yet.
 fn wanted(context: &Context<'_>, listener: &Listener) -> Vec<(&'static str, Value, Value)> {
     let (settings, features) = (context.settings, context.seen.features);
     let mut all = vec![("connection_limit", json!(listener.connection_limit), json!(settings.connection_limit))];
@@ -222,14 +202,14 @@ fn wanted(context: &Context<'_>, listener: &Listener) -> Vec<(&'static str, Valu
         all.push(("tags", json!(listener.tags), json!(tags(context, listener))));
     }
     if features.timeouts {
-        let now = [
-            listener.timeout_client_data,
-            listener.timeout_member_connect,
-            listener.timeout_member_data,
-            listener.timeout_tcp_inspect,
+        let Timeouts { client_data, member_connect, member_data, tcp_inspect } = settings.timeouts;
+        let timeouts = [
+            ("timeout_client_data", listener.timeout_client_data, client_data),
+            ("timeout_member_connect", listener.timeout_member_connect, member_connect),
+            ("timeout_member_data", listener.timeout_member_data, member_data),
+            ("timeout_tcp_inspect", listener.timeout_tcp_inspect, tcp_inspect),
         ];
-        let pairs = timeouts(context).into_iter().zip(now);
-        all.extend(pairs.map(|((key, then), now)| (key, json!(now), json!(then))));
+        all.extend(timeouts.map(|(key, now, then)| (key, json!(now), json!(then))));
     }
     if features.allowed_cidrs {
         let now = ranges(&listener.allowed_cidrs);
@@ -280,13 +260,11 @@ fn remove(context: &Context<'_>, listener: &Listener, draft: &mut Draft) -> Resu
     if let Some(seen) = pools::of_listener(context, listener)? {
         let is_shared = seen.pool.listeners.iter().any(|other| other.id != listener.id);
         if !is_shared {
-            let change = Change::DeletePool { id: seen.pool.id.clone() };
-            draft.octavia(Verb::Delete, pools::KIND, &seen.pool.name, Vec::new(), change);
+            draft.delete(POOLS.resource, &seen.pool.id, &seen.pool.name, Vec::new());
         }
     }
     let changes = vec![field("port", Some(format!("{}:{}", listener.protocol, listener.protocol_port)), None)];
-    let change = Change::DeleteListener { id: listener.id.clone() };
-    draft.octavia(Verb::Delete, KIND, &listener.name, changes, change);
+    draft.delete(LISTENERS.resource, &listener.id, &listener.name, changes);
     Ok(())
 }
 

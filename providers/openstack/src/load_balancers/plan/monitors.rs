@@ -10,10 +10,8 @@ use super::super::names::Part;
 use super::super::observation::SeenPool;
 use super::super::settings::MonitorKind;
 use super::{Context, Draft, field};
-use crate::api::octavia::{HealthMonitor, Listener};
+use crate::api::octavia::{HEALTH_MONITORS, HealthMonitor, Listener};
 use crate::config::MonitorTimes;
-
-const KIND: &str = "health monitor";
 
 /// A monitor as it is to be, but for its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,12 +107,13 @@ fn right_name(context: &Context<'_>, name: String, listener: Option<&Listener>, 
 fn create(name: &str, wanted: &Wanted, pool: &PoolRef, draft: &mut Draft) {
     let changes = vec![field("watches", None, Some(wanted.to_string()))];
     let body = Value::Object(wanted.body(name));
-    draft.octavia(Verb::Create, KIND, name, changes, Change::CreateMonitor { pool: pool.clone(), body });
+    let change = Change::CreateMonitor { pool: pool.clone(), body };
+    draft.octavia(Verb::Create, HEALTH_MONITORS.resource.name, name, changes, change);
 }
 
 fn delete(there: &HealthMonitor, draft: &mut Draft) {
     let changes = vec![field("type", Some(there.kind.clone()), None)];
-    draft.octavia(Verb::Delete, KIND, &there.name, changes, Change::DeleteMonitor { id: there.id.clone() });
+    draft.delete(HEALTH_MONITORS.resource, &there.id, &there.name, changes);
 }
 
 /// All numbers and the name, if any of them differs.
@@ -128,8 +127,7 @@ fn update(name: &str, wanted: &Wanted, there: &HealthMonitor, draft: &mut Draft)
     if let Some(path) = wanted.kind.path.as_ref().filter(|path| **path != there.url_path) {
         body.insert("url_path".to_owned(), json!(path));
     }
-    let change = Change::UpdateMonitor { id: there.id.clone(), body: Value::Object(body) };
-    draft.octavia(Verb::Update, KIND, &there.name, changes, change);
+    draft.update(HEALTH_MONITORS.resource, &there.id, &there.name, changes, Value::Object(body));
 }
 
 /// `HTTP /healthz at 31000 every 5 s`.

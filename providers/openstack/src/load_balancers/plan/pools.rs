@@ -9,9 +9,7 @@ use super::super::names::Part;
 use super::super::observation::SeenPool;
 use super::listeners::text;
 use super::{Context, Draft, PLAN, field, members, monitors};
-use crate::api::octavia::{Listener, Pool};
-
-pub(super) const KIND: &str = "pool";
+use crate::api::octavia::{Listener, POOLS, Pool};
 
 /// What keeps connections of one client together.
 pub(super) const BY_ADDRESS: &str = "SOURCE_IP";
@@ -31,8 +29,7 @@ pub(super) fn steps(
     if let Some(stale) = seen.filter(|seen| seen.pool.protocol != protocol) {
         check_unshared(&stale.pool, protocol)?;
         let changes = vec![field("protocol", Some(stale.pool.protocol.clone()), Some(protocol.to_owned()))];
-        let change = Change::DeletePool { id: stale.pool.id.clone() };
-        draft.octavia(Verb::Delete, KIND, &stale.pool.name, changes, change);
+        draft.delete(POOLS.resource, &stale.pool.id, &stale.pool.name, changes);
     }
     let pool = match fitting {
         Some(seen) => {
@@ -91,7 +88,7 @@ fn create(context: &Context<'_>, index: usize, port: &PortSpec, listener: Listen
     let told = body.iter().filter(|(key, _)| key.as_str() != "name");
     let changes = told.map(|(key, value)| field(key, None, Some(text(value)))).collect();
     let change = Change::CreatePool { listener: listener.clone(), body: Value::Object(body) };
-    draft.octavia(Verb::Create, KIND, &context.names.part(Part::Pool, index), changes, change);
+    draft.octavia(Verb::Create, POOLS.resource.name, &context.names.part(Part::Pool, index), changes, change);
     PoolRef::Of(listener)
 }
 
@@ -99,8 +96,7 @@ fn create(context: &Context<'_>, index: usize, port: &PortSpec, listener: Listen
 fn update(context: &Context<'_>, pool: &Pool, draft: &mut Draft) {
     let mut put = |key: &str, now: Value, then: Value, reason: &str| {
         let changes = vec![field(key, Some(text(&now)), Some(text(&then)))];
-        let change = Change::UpdatePool { id: pool.id.clone(), body: json!({key: then}) };
-        draft.octavia(Verb::Update, KIND, &pool.name, changes, change);
+        draft.update(POOLS.resource, &pool.id, &pool.name, changes, json!({key: then}));
         draft.is_dispensable(reason);
     };
     let method = &context.settings.method;

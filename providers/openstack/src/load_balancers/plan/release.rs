@@ -11,7 +11,7 @@ use super::super::names::{Names, SECURITY_GROUP_PREFIX, SERVICE_PREFIX};
 use super::super::observation::Observation;
 use super::super::waiting::check_at_rest;
 use super::{Draft, PLAN, field, floating};
-use crate::api::network::FloatingIp;
+use crate::api::network::{FLOATING_IPS, FloatingIp, SECURITY_GROUPS};
 use crate::api::octavia::LoadBalancer;
 
 pub(super) fn steps(wish: &LoadBalancerWish, seen: &Observation, draft: &mut Draft) -> Result<()> {
@@ -36,7 +36,7 @@ pub(super) fn steps(wish: &LoadBalancerWish, seen: &Observation, draft: &mut Dra
 
 fn listeners(seen: &Observation, own: &str, draft: &mut Draft) {
     for listener in seen.listeners.iter().filter(|listener| listener.tags.iter().any(|tag| tag == own)) {
-        let change = Change::UpdateListener { id: listener.id.clone(), body: json!({}), tags: without(own) };
+        let change = Change::RetagListener { id: listener.id.clone(), body: json!({}), tags: without(own) };
         draft.octavia(Verb::Update, "listener", &listener.name, released("tags", own), change);
     }
 }
@@ -45,9 +45,9 @@ fn floating_ip(address: &FloatingIp, draft: &mut Draft) {
     if !floating::is_ours(address) {
         return;
     }
-    let change = Change::UpdateFloatingIp { id: address.id.clone(), body: json!({"description": ""}) };
     let changes = released("description", &address.description);
-    draft.push(None, Verb::Update, "floating IP", &address.floating_ip_address, changes, change);
+    let body = json!({"description": ""});
+    draft.update(FLOATING_IPS.resource, &address.id, &address.floating_ip_address, changes, body);
 }
 
 /// The nodes go on letting the balancer's traffic in.
@@ -55,15 +55,8 @@ fn groups(seen: &Observation, draft: &mut Draft) {
     for group in seen.security.all() {
         let name = group.name.strip_prefix(SECURITY_GROUP_PREFIX).unwrap_or(&group.name);
         let body = json!({"name": name, "description": ""});
-        let change = Change::UpdateSecurityGroup { id: group.id.clone(), body };
-        draft.push(
-            None,
-            Verb::Update,
-            "security group",
-            &group.name,
-            released("description", &group.description),
-            change,
-        );
+        let changes = released("description", &group.description);
+        draft.update(SECURITY_GROUPS.resource, &group.id, &group.name, changes, body);
     }
 }
 

@@ -18,7 +18,7 @@ use super::super::observation::{Found, Observation, SeenPool, Stray};
 use super::super::waiting::{ERROR, check_at_rest};
 use super::{Draft, PLAN, field, floating, ownership, security, several};
 use crate::Config;
-use crate::api::octavia::{Listener, LoadBalancer};
+use crate::api::octavia::{HEALTH_MONITORS, LISTENERS, Listener, LoadBalancer, POOLS};
 
 const BALANCER: &str = "load balancer";
 
@@ -103,20 +103,17 @@ fn delete_parts(listeners: &[&Listener], pools: &[SeenPool], draft: &mut Draft) 
     };
     let going: Vec<&SeenPool> = pools.iter().filter(|pool| is_served(pool)).collect();
     for monitor in going.iter().filter_map(|pool| pool.monitor.as_ref()) {
-        let change = Change::DeleteMonitor { id: monitor.id.clone() };
-        draft.octavia(Verb::Delete, "health monitor", &monitor.name, Vec::new(), change);
+        draft.delete(HEALTH_MONITORS.resource, &monitor.id, &monitor.name, Vec::new());
     }
     for listener in listeners {
         let of_listener = |pool: &&&SeenPool| pool.pool.listeners.first().is_some_and(|first| first.id == listener.id);
         going.iter().filter(of_listener).for_each(|pool| delete_pool(pool, draft));
-        let change = Change::DeleteListener { id: listener.id.clone() };
-        draft.octavia(Verb::Delete, "listener", &listener.name, Vec::new(), change);
+        draft.delete(LISTENERS.resource, &listener.id, &listener.name, Vec::new());
     }
 }
 
 fn delete_pool(pool: &SeenPool, draft: &mut Draft) {
-    let change = Change::DeletePool { id: pool.pool.id.clone() };
-    draft.octavia(Verb::Delete, "pool", &pool.pool.name, Vec::new(), change);
+    draft.delete(POOLS.resource, &pool.pool.id, &pool.pool.name, Vec::new());
 }
 
 // ---- the Service's part of it

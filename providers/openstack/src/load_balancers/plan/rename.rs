@@ -5,14 +5,15 @@
 //! the old name is renamed.
 
 use bowline_core::Verb;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::change::{Change, Retag};
 use super::super::names::{Names, Part, cluster_of, moved};
 use super::super::observation::{Found, Observation};
 use super::super::settings::notice;
 use super::{Draft, field};
-use crate::api::octavia::{Listener, LoadBalancer};
+use crate::api::Resource;
+use crate::api::octavia::{HEALTH_MONITORS, Listener, LoadBalancer, POOLS, Pool};
 
 /// A change of names.
 struct Move<'a> {
@@ -30,11 +31,10 @@ pub(super) fn steps(names: Names<'_>, seen: &mut Observation, draft: &mut Draft)
     for listener in &mut seen.listeners {
         for pool in seen.pools.iter_mut().filter(|seen| seen.pool.listeners.iter().any(|one| one.id == listener.id)) {
             if let Some(monitor) = &mut pool.monitor {
-                let change = |body| Change::UpdateMonitor { id: monitor.id.clone(), body };
-                renaming.part(Part::Monitor, "health monitor", &mut monitor.name, change, draft);
+                renaming.part(Part::Monitor, HEALTH_MONITORS.resource, &monitor.id, &mut monitor.name, draft);
             }
-            let id = pool.pool.id.clone();
-            renaming.part(Part::Pool, "pool", &mut pool.pool.name, |body| Change::UpdatePool { id, body }, draft);
+            let Pool { id, name, .. } = &mut pool.pool;
+            renaming.part(Part::Pool, POOLS.resource, id, name, draft);
         }
         renaming.listener(listener, draft);
     }
@@ -52,10 +52,10 @@ fn old_cluster(names: Names<'_>, balancer: &LoadBalancer) -> Option<String> {
 }
 
 impl Move<'_> {
-    fn part(&self, part: Part, kind: &str, name: &mut String, change: impl FnOnce(Value) -> Change, draft: &mut Draft) {
+    fn part(&self, part: Part, resource: Resource, id: &str, name: &mut String, draft: &mut Draft) {
         let Some(then) = part.moved(name, &self.old, self.new) else { return };
         let changes = vec![field("name", Some(name.clone()), Some(then.clone()))];
-        draft.octavia(Verb::Update, kind, name, changes, change(json!({"name": then})));
+        draft.update(resource, id, name, changes, json!({"name": then}));
         *name = then;
     }
 
@@ -71,7 +71,7 @@ impl Move<'_> {
             None => (json!({}), vec![field("tags", Some(tags.remove.join(", ")), Some(tags.add.join(", ")))]),
         };
         let now = tags.applied_to(&listener.tags);
-        let change = Change::UpdateListener { id: listener.id.clone(), body, tags };
+        let change = Change::RetagListener { id: listener.id.clone(), body, tags };
         draft.octavia(Verb::Update, "listener", &listener.name, changes, change);
         if let Some(then) = name {
             listener.name = then;

@@ -13,16 +13,17 @@ use bowline_core::{FieldChange, Verb};
 use ipnet::IpNet;
 use serde_json::json;
 
-use super::super::change::{Change, GroupRef, SeenPort};
+use super::super::change::{Change, GroupRef};
 use super::super::features::OVN;
 use super::super::observation::Security;
 use super::super::servers::{self, Backend};
 use super::{Context, Draft, PLAN, field, members};
-use crate::api::network::{Port, SecurityGroup, SecurityGroupRule, Subnet};
+use crate::api::network::{
+    PORTS, Port, SECURITY_GROUP_RULES, SECURITY_GROUPS, SecurityGroup, SecurityGroupRule, Subnet,
+};
 
-pub(in super::super) const GROUP: &str = "security group";
-const RULE: &str = "security group rule";
-const PORT: &str = "port";
+pub(in super::super) const GROUP: &str = SECURITY_GROUPS.resource.name;
+const PORT: &str = PORTS.resource.name;
 
 /// Who may come in, and where.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +63,7 @@ pub(super) fn removal(seen: &Security, draft: &mut Draft) {
 fn remove<'a>(groups: impl IntoIterator<Item = &'a SecurityGroup>, ports: &[Port], draft: &mut Draft) {
     for group in groups {
         for port in ports.iter().filter(|port| port.security_groups.contains(&group.id)) {
-            let change = Change::LeaveSecurityGroup { port: as_seen(port), group: group.id.clone() };
+            let change = Change::LeaveSecurityGroup { port: Box::new(port.clone()), group: group.id.clone() };
             draft.push(None, Verb::Update, PORT, &port.id, security_groups(Some(&group.name), None), change);
         }
         // Old managers marked ports like this.
@@ -71,8 +72,7 @@ fn remove<'a>(groups: impl IntoIterator<Item = &'a SecurityGroup>, ports: &[Port
             let changes = vec![field("tags", Some(group.id.clone()), None)];
             draft.push(None, Verb::Update, PORT, &port.id, changes, change);
         }
-        let change = Change::DeleteSecurityGroup { id: group.id.clone() };
-        draft.push(None, Verb::Delete, GROUP, &group.name, Vec::new(), change);
+        draft.delete(SECURITY_GROUPS.resource, &group.id, &group.name, Vec::new());
     }
 }
 
@@ -128,12 +128,11 @@ fn change_rules(context: &Context<'_>, group: &GroupRef, wanted: &BTreeSet<Rule>
     let there = &context.seen.security.rules;
     for rule in wanted.iter().filter(|rule| !there.iter().any(|there| rule.is(there))) {
         let change = Change::CreateSecurityGroupRule { group: group.clone(), body: rule.body() };
-        draft.push(None, Verb::Create, RULE, &rule.to_string(), Vec::new(), change);
+        draft.push(None, Verb::Create, SECURITY_GROUP_RULES.resource.name, &rule.to_string(), Vec::new(), change);
     }
     // upstream: the two rules for what goes out, which Neutron adds to every group, are not wanted either.
     for rule in there.iter().filter(|there| !wanted.iter().any(|rule| rule.is(there))) {
-        let change = Change::DeleteSecurityGroupRule { id: rule.id.clone() };
-        draft.push(None, Verb::Delete, RULE, &rule.id, described(rule), change);
+        draft.delete(SECURITY_GROUP_RULES.resource, &rule.id, &rule.id, described(rule));
     }
 }
 
@@ -192,7 +191,7 @@ fn join(context: &Context<'_>, group: &GroupRef, draft: &mut Draft) -> Result<()
     let is_member = |port: &Port| backends.iter().any(|backend| is_behind(context, port, backend));
     let node_ports = context.seen.security.node_ports.iter();
     for port in node_ports.filter(|port| !is_in(port) && is_guarded(port) && is_member(port)) {
-        let change = Change::JoinSecurityGroup { port: as_seen(port), group: group.clone() };
+        let change = Change::JoinSecurityGroup { port: Box::new(port.clone()), group: group.clone() };
         let changes = security_groups(None, Some(&context.names.security_group()));
         draft.push(None, Verb::Update, PORT, &port.id, changes, change);
     }
@@ -203,10 +202,6 @@ fn is_behind(context: &Context<'_>, port: &Port, backend: &Backend<'_>) -> bool 
     let subnet = context.member_subnet_id();
     let has = |address: &str, of: &str| address == backend.address && (subnet.is_empty() || of == subnet);
     port.device_id == backend.server && port.fixed_ips.iter().any(|ip| has(&ip.ip_address, &ip.subnet_id))
-}
-
-fn as_seen(port: &Port) -> SeenPort {
-    SeenPort { id: port.id.clone(), groups: port.security_groups.clone(), revision: port.revision_number }
 }
 
 fn security_groups(from: Option<&str>, to: Option<&str>) -> Vec<FieldChange> {

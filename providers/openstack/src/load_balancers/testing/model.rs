@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::super::change::{Change, ListenerRef, Payload, PoolRef};
 use super::super::observation::{Found, Observation, SeenPool};
-use crate::api::Named;
 use crate::api::network::FloatingIp;
-use crate::api::octavia::{HealthMonitor, Listener, LoadBalancer, Member, Pool};
+use crate::api::octavia::{HEALTH_MONITORS, HealthMonitor, LISTENERS, Listener, LoadBalancer, Member, POOLS, Pool};
+use crate::api::{Named, Resource};
 
 /// Carries a step out.
 pub(super) fn apply(seen: &mut Observation, payload: Payload) {
@@ -20,19 +20,16 @@ pub(super) fn apply(seen: &mut Observation, payload: Payload) {
             balancer.tags = tags.applied_to(&balancer.tags);
         }
         Change::CreateListener { body, .. } => drop(create_listener(seen, &body)),
-        Change::UpdateListener { id, body, tags } => {
+        Change::RetagListener { id, body, tags } => {
             let listener = find(&mut seen.listeners, |one| one.id == id);
             merge(listener, &body);
             listener.tags = tags.applied_to(&listener.tags);
         }
-        Change::DeleteListener { id } => seen.listeners.retain(|one| one.id != id),
         Change::CreatePool { listener, body } => {
             let listener = listener_id(seen, &listener);
             assert!(pool_of(seen, &listener).is_none(), "Octavia has one pool for a listener");
             create_pool(seen, listener, &body);
         }
-        Change::UpdatePool { id, body } => merge(&mut pool(seen, &id).pool, &body),
-        Change::DeletePool { id } => seen.pools.retain(|one| one.pool.id != id),
         Change::SetMembers { pool: reference, members } => {
             let members = members.iter().map(member).collect();
             let id = pool_id(seen, &reference);
@@ -47,14 +44,8 @@ pub(super) fn apply(seen: &mut Observation, payload: Payload) {
             let id = pool_id(seen, &reference);
             pool(seen, &id).monitor = Some(monitor(&id, &body));
         }
-        Change::UpdateMonitor { id, body } => {
-            let monitors = seen.pools.iter_mut().filter_map(|one| one.monitor.as_mut());
-            merge(monitors.into_iter().find(|one| one.id == id).unwrap(), &body);
-        }
-        Change::DeleteMonitor { id } => {
-            let has_it = |one: &&mut SeenPool| one.monitor.as_ref().is_some_and(|monitor| monitor.id == id);
-            seen.pools.iter_mut().find(has_it).unwrap().monitor = None;
-        }
+        Change::Update { resource, id, body } => update(seen, resource, &id, &body),
+        Change::Delete { resource, id } => delete(seen, resource, &id),
         Change::CreateFloatingIp { body, .. } => {
             let mut made: FloatingIp = read(&body);
             made.id = "fip".to_owned();
@@ -62,6 +53,32 @@ pub(super) fn apply(seen: &mut Observation, payload: Payload) {
             seen.floating.attached = Some(made);
         }
         other => panic!("the model knows no such step: {other:?}"),
+    }
+}
+
+fn update(seen: &mut Observation, resource: Resource, id: &str, body: &Value) {
+    if resource == LISTENERS.resource {
+        merge(find(&mut seen.listeners, |one| one.id == id), body);
+    } else if resource == POOLS.resource {
+        merge(&mut pool(seen, id).pool, body);
+    } else if resource == HEALTH_MONITORS.resource {
+        let monitors = seen.pools.iter_mut().filter_map(|one| one.monitor.as_mut());
+        merge(monitors.into_iter().find(|one| one.id == id).unwrap(), body);
+    } else {
+        panic!("the model updates no such resource: {resource:?}");
+    }
+}
+
+fn delete(seen: &mut Observation, resource: Resource, id: &str) {
+    if resource == LISTENERS.resource {
+        seen.listeners.retain(|one| one.id != id);
+    } else if resource == POOLS.resource {
+        seen.pools.retain(|one| one.pool.id != id);
+    } else if resource == HEALTH_MONITORS.resource {
+        let has_it = |one: &&mut SeenPool| one.monitor.as_ref().is_some_and(|monitor| monitor.id == id);
+        seen.pools.iter_mut().find(has_it).unwrap().monitor = None;
+    } else {
+        panic!("the model deletes no such resource: {resource:?}");
     }
 }
 

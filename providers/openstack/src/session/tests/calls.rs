@@ -36,7 +36,7 @@ async fn case_018_a_slow_answer_is_waited_for_as_long_as_request_timeout_says() 
 async fn bodies_have_their_envelope_and_are_otherwise_as_they_were_handed_over() {
     let cloud = Cloud::answering([Answer::new(200, ""), Answer::new(202, ""), Answer::new(200, "{}")]);
     let session = &provider(&cloud, GLOBAL).session;
-    network::FLOATING_IPS.update(session, "f", &json!({"port_id": null})).await.unwrap();
+    network::FLOATING_IPS.resource.update(session, "f", &json!({"port_id": null})).await.unwrap();
     octavia::set_members(session, "p", &[]).await.unwrap();
     network::update_port(session, "o", &json!({"security_groups": ["g"]}), Some(7)).await.unwrap();
     let calls = cloud.calls();
@@ -219,7 +219,7 @@ async fn a_list_is_counted_once_and_deleting_what_is_not_there_is_no_error() {
     let cloud = Cloud::answering([page(&["a"], Some("/?marker=a")), page(&[], None), gone(), gone()]);
     let session = &provider_counting(&cloud, GLOBAL, &metrics).session;
     compute::servers(session, &[]).await.unwrap();
-    octavia::LISTENERS.delete(session, "l").await.unwrap();
+    octavia::LISTENERS.resource.delete(session, "l").await.unwrap();
     assert!(compute::server(session, "s").await.unwrap_err().is_not_found());
     assert_eq!(
         counted(&registry),
@@ -258,11 +258,11 @@ async fn each_call_is_counted_under_the_name_that_dashboards_know() {
     let _ = octavia::versions(session).await;
     let _ = octavia::LOAD_BALANCERS.list(session, &[]).await;
     let _ = octavia::LOAD_BALANCERS.create(session, body).await;
-    let _ = octavia::LOAD_BALANCERS.update(session, "i", body).await;
+    let _ = octavia::LOAD_BALANCERS.resource.update(session, "i", body).await;
     let _ = octavia::delete_load_balancer(session, "i", false).await;
     let _ = octavia::LISTENERS.create(session, body).await;
     let _ = octavia::POOLS.create(session, body).await;
-    let _ = octavia::POOLS.update(session, "i", body).await;
+    let _ = octavia::POOLS.resource.update(session, "i", body).await;
     let _ = octavia::members(session, "i").await;
     let _ = octavia::set_members(session, "i", &[]).await;
     let _ = octavia::create_member(session, "i", body).await;
@@ -270,7 +270,7 @@ async fn each_call_is_counted_under_the_name_that_dashboards_know() {
     let _ = network::FLOATING_IPS.list(session, &[]).await;
     let _ = network::extensions(session).await;
     let _ = network::delete_port_tag(session, "i", "t").await;
-    let _ = network::add_routes(session, "i", &[]).await;
+    let _ = network::change_routes(session, "i", "add_extraroutes", &[]).await;
     let _ = network::SECURITY_GROUP_RULES.create(session, body).await;
     let mut names: Vec<_> = counted(&registry)
         .into_iter()

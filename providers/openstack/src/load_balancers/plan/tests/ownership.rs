@@ -164,7 +164,7 @@ fn the_tags_of_a_listener_follow_a_renamed_cluster_whatever_its_name() {
     let scene = renamed(Scene::new()).touched(|seen| seen.listeners[0].name = "front door".to_owned());
     let tags = Retag { add: vec!["kube_service_c2_default_web".to_owned()], remove: vec![LB_NAME.to_owned()] };
     let id = scene.seen.listeners[0].id.clone();
-    assert!(scene.changes().contains(&Change::UpdateListener { id, body: json!({}), tags }), "{:?}", scene.steps());
+    assert!(scene.changes().contains(&Change::RetagListener { id, body: json!({}), tags }), "{:?}", scene.steps());
     let after = scene.made();
     assert_eq!(after.seen.listeners[0].name, "front door");
     assert_eq!(after.steps(), [""; 0]);
@@ -381,7 +381,7 @@ fn what_is_retained_loses_our_marks_and_nothing_else() {
     let changes: Vec<Change> = released.steps.iter().map(|step| step.payload.change.clone()).collect();
     let tags = Retag { add: vec![], remove: vec![LB_NAME.to_owned()] };
     let expected = [
-        Change::UpdateListener { id: "listener-TCP-80".to_owned(), body: json!({}), tags: tags.clone() },
+        Change::RetagListener { id: "listener-TCP-80".to_owned(), body: json!({}), tags: tags.clone() },
         Change::UpdateLoadBalancer { body: json!({"name": "kubernetes_default_web", "description": ""}), tags },
     ];
     assert_eq!(changes, expected);
