@@ -291,7 +291,7 @@ mod tests {
         let build = move |_: &BuildContext<'_>| -> Result<Arc<dyn CloudProvider>, Problems> {
             Ok(Arc::new(Idle(info.clone(), Capabilities::default())))
         };
-        Factory::new(name, "for tests", "", build)
+        Factory::new(name, "for tests", String::new, build)
     }
 
     fn built(names: &[&str]) -> Result<Vec<String>, String> {

@@ -56,7 +56,7 @@ pub struct Factory {
     /// One line for `--help` and error messages.
     pub summary: &'static str,
     /// A configuration file to start from, with what a person has to know in its comments; it is one that works.
-    pub template: &'static str,
+    pub template: fn() -> String,
     /// Where installations that are there already keep it; `None` puts it beside the manager's own files.
     pub place: Option<ConfigPlace>,
     /// Capabilities where the configuration allows everything; they are on the reference page of the capabilities.
@@ -83,7 +83,7 @@ impl Factory {
     pub fn new(
         name: &'static str,
         summary: &'static str,
-        template: &'static str,
+        template: fn() -> String,
         build: impl Fn(&BuildContext<'_>) -> Result<Arc<dyn CloudProvider>, Problems> + Send + Sync + 'static,
     ) -> Factory {
         Factory {
@@ -146,7 +146,7 @@ mod tests {
     use crate::fake::Fake;
 
     fn factory(name: &'static str, provider: &'static str) -> Factory {
-        Factory::new(name, "for tests", "", move |_| Ok(Arc::new(Fake::new(provider))))
+        Factory::new(name, "for tests", String::new, move |_| Ok(Arc::new(Fake::new(provider))))
     }
 
     #[test]

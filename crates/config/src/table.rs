@@ -53,6 +53,7 @@ mod document;
 mod gcfg;
 mod reference;
 mod settings;
+mod template;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -60,6 +61,6 @@ mod yaml;
 
 #[doc(inline)]
 pub use crate::__keys as keys;
-pub use declared::{Format, Key, Keys, Kind, Section, Table, Unknown};
+pub use declared::{Example, Format, Key, Keys, Kind, Section, Table, Unknown};
 pub use settings::{Settings, View};
 pub use value::{Item, Value};

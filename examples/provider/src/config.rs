@@ -1,6 +1,6 @@
 //! The provider's `--cloud-config`.
 
-use bowline_config::table::{Format, Section, Table, Unknown, keys};
+use bowline_config::table::{Example, Format, Section, Table, Unknown, keys};
 use bowline_config::{ConfigFile, Environment, Problem, Problems, Secret};
 
 keys! {
@@ -12,22 +12,24 @@ keys! {
     }
 }
 
+/// What the file may say.
+fn table() -> Table {
+    Table { format: Format::Yaml, unknown: Unknown::Refuse, sections: Section::document::<Config>() }
+}
+
 impl Config {
     /// A file to start from.
-    pub(crate) const TEMPLATE: &str = "\
-# Where the cloud is.
-endpoint: http://acme.example:8080
-# The token of the account.
-token: change-me
-";
+    pub(crate) fn template() -> String {
+        let endpoint = Example::Set(Config::endpoint, "http://acme.example:8080");
+        table().template(&[("", &[endpoint, Example::Set(Config::token, "change-me")])])
+    }
 
     /// Reads the file and reports everything that is wrong with it, not only the first.
     pub(crate) fn read(file: Option<&ConfigFile>) -> Result<Config, Problems> {
         let Some(file) = file else {
             return Err(Problem::flag("cloud-config", "acme needs one").hint("with endpoint and token").into());
         };
-        let table = Table { format: Format::Yaml, unknown: Unknown::Refuse, sections: Section::document::<Config>() };
-        let settings = table.read(Some(file), &Environment::default())?;
+        let settings = table().read(Some(file), &Environment::default())?;
         let (config, view): (Config, _) = (settings.section(""), settings.view(""));
         let mut problems = Problems::new();
         if !config.endpoint.starts_with("http://") {

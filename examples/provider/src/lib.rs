@@ -39,7 +39,7 @@ pub struct Acme {
 /// What the program puts into its registry.
 pub fn factory() -> Factory {
     let build = |context: &BuildContext<'_>| Ok(Arc::new(Acme::new(&Config::read(context.config)?, context)?) as _);
-    Factory::new(NAME, "servers of the Acme cloud", Config::TEMPLATE, build)
+    Factory::new(NAME, "servers of the Acme cloud", Config::template, build)
 }
 
 impl Acme {

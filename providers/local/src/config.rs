@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use bowline_cloud::{LoadBalancerCapabilities, LoadBalancerKind, RouteCapabilities, SecretRef};
-use bowline_config::table::{Format, Key, Section, Table, Unknown, keys};
+use bowline_config::table::{Example, Format, Key, Section, Table, Unknown, keys};
 use bowline_config::{ConfigFile, Environment, Problems, Secret};
 use bowline_core::IpFamily;
 use serde::Serialize;
@@ -213,10 +213,9 @@ off is off for the provider only; the cloud still has it.
 
 impl Config {
     /// A file to start from.
-    pub(crate) const TEMPLATE: &str = "\
-# Where the cloud listens (`bowline cloud --listen`). What else can be set is in the documentation of the provider.
-endpoint: http://127.0.0.1:7480
-";
+    pub(crate) fn template() -> String {
+        table().template(&[("", &[Example::Set(Config::endpoint, Config::endpoint.default)])])
+    }
 
     /// Reads the file and reports everything that is wrong with it.
     pub fn read(file: &ConfigFile) -> Result<Config, Problems> {
@@ -313,7 +312,7 @@ mod tests {
 
     #[test]
     fn the_template_is_what_holds_without_a_file() {
-        assert_eq!(read(Config::TEMPLATE), Ok(Config::default()));
+        assert_eq!(read(&Config::template()), Ok(Config::default()));
     }
 
     #[test]

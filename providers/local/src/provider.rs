@@ -176,7 +176,7 @@ pub fn factory() -> Factory {
         Ok(provider.map_err(|error| Problem::flag("cloud-config", error.to_string()))?.of_cluster(context))
     };
     let capabilities = || capabilities(&Config { pod_ranges: true, ..Config::default() });
-    Factory { capabilities, references: REFERENCES, ..Factory::new(NAME, SUMMARY, Config::TEMPLATE, build) }
+    Factory { capabilities, references: REFERENCES, ..Factory::new(NAME, SUMMARY, Config::template, build) }
 }
 
 /// The kind `local`, for a cloud in this process.
@@ -184,7 +184,7 @@ pub fn factory_for(cloud: LocalCloud) -> Factory {
     let build = move |context: &BuildContext<'_>| {
         Ok(LocalProvider::in_process_past(cloud.clone(), &configured(context)?, context.calls).of_cluster(context))
     };
-    Factory::new(NAME, SUMMARY, Config::TEMPLATE, build)
+    Factory::new(NAME, SUMMARY, Config::template, build)
 }
 
 fn configured(context: &BuildContext<'_>) -> std::result::Result<Config, Problems> {

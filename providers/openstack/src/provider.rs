@@ -15,7 +15,6 @@ use bowline_http::Client;
 use http::HeaderValue;
 
 use crate::Config;
-use crate::config::TEMPLATE;
 use crate::instances::{Flavors, IDS, PAGE};
 use crate::load_balancers::Memory;
 use crate::metrics::{METRICS, Metrics};
@@ -62,7 +61,7 @@ pub fn factory() -> Factory {
         capabilities: all_capabilities,
         metrics: METRICS,
         references: REFERENCES,
-        ..Factory::new(NAME, "OpenStack, with Octavia", TEMPLATE, build)
+        ..Factory::new(NAME, "OpenStack, with Octavia", crate::config::template, build)
     }
 }
 

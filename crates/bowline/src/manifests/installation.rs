@@ -371,7 +371,7 @@ fn read(wanted: &Wanted, registry: &Registry) -> Result<Option<ConfigFile>, Prob
     if let Some(path) = &wanted.config {
         return ConfigFile::read(path).map(Some);
     }
-    let template = registry.get(&wanted.name).map(|factory| factory.template).filter(|text| !text.is_empty());
+    let template = registry.get(&wanted.name).map(|factory| (factory.template)()).filter(|text| !text.is_empty());
     Ok(template.map(|text| ConfigFile::from_text(format!("template of {}", wanted.name), text)))
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn generated() -> Vec<(String, String)> {
         files.push((format!("{folder}/bowline.yaml"), format!("{GENERATED}{}", text(&installation))));
         files.push((format!("{folder}/kustomization.yaml"), format!("{GENERATED}{KUSTOMIZATION}")));
         // What is not in a Secret of its own is there to start from.
-        let template = factory.place.map(|place| (format!("{folder}/{}", place.file), factory.template.to_owned()));
+        let template = factory.place.map(|place| (format!("{folder}/{}", place.file), (factory.template)()));
         files.extend(template);
     }
     files.extend(chart::files().into_iter().map(|(path, text)| (format!("deploy/chart/bowline/{path}"), text)));

@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn what_a_template_gives_is_within_what_the_page_says() {
         for factory in super::super::registry().iter() {
-            let config = ConfigFile::from_text("template", factory.template);
+            let config = ConfigFile::from_text("template", (factory.template)());
             let (cluster, surroundings) = ("kubernetes".into(), Surroundings::default());
             let provider = (factory.build)(&surroundings.context(Some(&config), &cluster)).ok().unwrap();
             let all = (factory.capabilities)();

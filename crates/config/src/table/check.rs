@@ -76,7 +76,8 @@ impl Check<'_> {
         let below = self.table.sections.iter().filter(|below| section.name.is_empty() && !below.name.is_empty());
         let names = section.keys.iter().map(|key| key.name).chain(below.map(|below| below.name));
         let at = |message| self.at(part, section, &entry.key, entry.line, message);
-        if section.name.is_empty() && self.table.section(&entry.key).is_some() {
+        let is_section = section.name.is_empty() && self.table.section(&entry.key).is_some();
+        if is_section || self.table.is_group(section, &entry.key) {
             let problem = at("keys with values are wanted here").hint("write key: value below it");
             self.problems.push(problem);
         } else if self.table.unknown == Unknown::Refuse {
@@ -98,7 +99,9 @@ impl Check<'_> {
 
     /// The environment variables of a section.
     fn variables(&mut self, section: &Section, environment: &Environment) {
-        for (key, name) in section.keys.iter().flat_map(|key| key.env.iter().map(move |name| (key, *name))) {
+        let own = |key: &'static str| section.is_environment().then_some(key);
+        let names = |key: &Key| key.env.iter().copied().chain(own(key.name)).collect::<Vec<_>>();
+        for (key, name) in section.keys.iter().flat_map(|key| names(key).into_iter().map(move |name| (key, name))) {
             let items = environment.get(name).map(|text| match key.kind {
                 Kind::List(item) => (*item, text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect()),
                 kind => (kind, vec![text]),

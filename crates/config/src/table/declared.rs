@@ -55,18 +55,29 @@ pub struct Section {
 /// The declaration of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// Its name.
+    /// Its name. In YAML, `group.key` is a key of the mapping `group` in its section.
     pub name: &'static str,
     /// Other names with the same meaning.
     pub aliases: &'static [&'static str],
     /// The environment variables that go before the file.
     pub env: &'static [&'static str],
+    /// Names in a second file, of another format, which fills the key where it is empty.
+    pub second: &'static [&'static str],
     /// What it takes.
     pub kind: Kind,
     /// What holds without it, as it would be written; a list has commas between its items.
     pub default: &'static str,
     /// What it is for.
     pub doc: &'static str,
+}
+
+/// A key in a template, with the value that it shows.
+#[derive(Debug, Clone, Copy)]
+pub enum Example {
+    /// A key that is set.
+    Set(Key, &'static str),
+    /// A key that may be left out: a comment.
+    Optional(Key, &'static str),
 }
 
 /// What a key takes.
@@ -107,7 +118,7 @@ pub trait Keys: Sized {
 #[doc(hidden)]
 macro_rules! __keys {
     ($(#[$meta:meta])* $vis:vis struct $name:ident {
-        $($field:ident: $ty:ty = $key:literal $(| $alias:literal)* $(env $env:literal)*, $default:literal, $doc:literal;)*
+        $($field:ident: $ty:ty = $key:literal $(| $alias:literal)* $(env $env:literal)* $(or $second:literal)*, $default:literal, $doc:literal;)*
         $(..$(#[$group_meta:meta])* $group:ident: $group_ty:ty;)*
         $([$below_name:literal] $below:ident: $below_ty:ty, $below_doc:literal;)*
     }) => {
@@ -124,6 +135,7 @@ macro_rules! __keys {
                 name: $key,
                 aliases: &[$($alias),*],
                 env: &[$($env),*],
+                second: &[$($second),*],
                 kind: <$ty as $crate::table::Value>::KIND,
                 default: $default,
                 doc: $doc,
@@ -158,14 +170,21 @@ macro_rules! __keys {
 }
 
 impl Table {
-    /// The declaration of a section, and those that were probably meant.
+    /// The declaration of a section that a file may have.
     pub(super) fn section(&self, name: &str) -> Option<&Section> {
-        self.sections.iter().find(|section| self.format.has(section.name, section.aliases, name))
+        let mut in_files = self.sections.iter().filter(|section| !section.is_environment());
+        in_files.find(|section| self.format.has(section.name, section.aliases, name))
     }
 
     /// The declaration of a key of a section.
     pub(super) fn key<'s>(&self, section: &'s Section, name: &str) -> Option<&'s Key> {
         section.keys.iter().find(|key| self.format.has(key.name, key.aliases, name))
+    }
+
+    /// Whether this is a mapping with keys of a section in it.
+    pub(super) fn is_group(&self, section: &Section, name: &str) -> bool {
+        let groups = section.keys.iter().filter_map(|key| key.name.split_once('.'));
+        groups.into_iter().any(|(group, _)| self.format.same(group, name))
     }
 
     /// Whether old files have this key.
@@ -216,6 +235,30 @@ impl Section {
         let mut sections = K::sections();
         sections.insert(0, Section::of::<K>("", ""));
         sections
+    }
+
+    /// Name of the section of environment variables. No file has it.
+    pub const ENVIRONMENT: &'static str = "environment variables";
+
+    /// Environment variables, each of which is a key by its own name.
+    pub fn environment<K: Keys>(doc: &'static str) -> Section {
+        Section::of::<K>(Section::ENVIRONMENT, doc)
+    }
+
+    pub(super) fn is_environment(&self) -> bool {
+        self.name == Section::ENVIRONMENT
+    }
+
+    /// The keys of this section as a second file has them, each with the key that it fills; of two for one key, the first counts.
+    pub fn second(&self) -> impl Iterator<Item = (Key, Key)> {
+        let names = |key: &Key| {
+            key.second.iter().map({
+                let key = *key;
+                move |name| (name, key)
+            })
+        };
+        let key = |(name, key): (&&'static str, Key)| (Key { name, aliases: &[], env: &[], default: "", ..key }, key);
+        self.keys.iter().flat_map(names).map(key)
     }
 
     /// A section that old files have.

@@ -29,13 +29,15 @@ impl Table {
         let rows: String = section.keys.iter().map(|key| self.row(key, has_variables)).collect();
         let (columns, rule) = if has_variables { (" variable |", "---|") } else { ("", "") };
         let head = self.head(section);
-        format!("{head}\n| key |{columns} type | default | meaning |\n|---|{rule}---|---|---|\n{rows}")
+        let key = if section.is_environment() { "variable" } else { "key" };
+        format!("{head}\n| {key} |{columns} type | default | meaning |\n|---|{rule}---|---|---|\n{rows}")
     }
 
     fn head(&self, section: &Section) -> String {
         let Section { name, doc, .. } = section;
         match (self.format, section.named) {
             (_, _) if name.is_empty() => String::new(),
+            (_, _) if section.is_environment() => format!("\n## Environment variables\n\n{doc}\n"),
             (Format::Gcfg, false) => format!("\n## `[{name}]`\n\n{doc}\n"),
             (Format::Gcfg, true) => format!("\n## `[{name} \"name\"]`\n\n{doc}\n"),
             (_, false) => format!("\n## `{name}`\n\n{doc}\n"),

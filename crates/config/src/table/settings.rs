@@ -1,7 +1,7 @@
 //! A configuration and its declaration, put together.
 
 use super::check::Check;
-use super::declared::{Format, Key, Keys, Kind, Table};
+use super::declared::{Format, Key, Keys, Kind, Section, Table};
 use super::document::{Document, Entry, Part};
 use super::value::Value;
 use super::{gcfg, yaml};
@@ -56,7 +56,7 @@ impl Table {
     fn parse(&self, file: &ConfigFile) -> (Document, Problems) {
         let (parts, problems) = match self.format {
             Format::Gcfg => gcfg::parse(file.path(), file.text()),
-            _ => yaml::parse(file),
+            _ => yaml::parse(self, file),
         };
         (Document { file: Some(file.path().to_owned()), parts }, problems)
     }
@@ -92,12 +92,17 @@ impl Settings {
     }
 
     /// The fields of each section with a name of its own, by that name, in the order of the file.
-    pub fn named<K: Keys>(&self, name: &str) -> Vec<(&str, K)> {
-        let mut named: Vec<(&str, K)> = Vec::new();
+    pub fn named<'a, K: Keys>(&'a self, name: &'a str) -> Vec<(&'a str, K)> {
+        self.views(name).into_iter().map(|(own, view)| (own, K::read(&view))).collect()
+    }
+
+    /// Each section with a name of its own, by that name, in the order of the file.
+    pub fn views<'a>(&'a self, name: &'a str) -> Vec<(&'a str, View<'a>)> {
+        let mut named: Vec<(&str, View<'a>)> = Vec::new();
         for part in self.document.parts.iter().filter(|part| part.name == name) {
             let Some(own) = part.own_name.as_deref() else { continue };
             if !named.iter().any(|(known, _)| *known == own) {
-                named.push((own, K::read(&View { own_name: Some(own), ..self.view(name) })));
+                named.push((own, View { own_name: Some(own), ..self.view(name) }));
             }
         }
         named
@@ -113,16 +118,17 @@ impl<'a> View<'a> {
         parts.flat_map(|part| &part.entries).filter(move |entry| entry.key == name)
     }
 
-    /// What the environment says; it goes before the file.
-    fn variable(&self, key: &Key) -> Option<&'a str> {
-        let of_section = self.own_name.is_none().then_some(key.env)?;
-        of_section.iter().find_map(|name| self.settings.environment.get(name))
+    /// Name and value of the environment variable that is set for a key; it goes before the file.
+    fn variable(&self, key: &Key) -> Option<(&'static str, &'a str)> {
+        let own = (self.section == Section::ENVIRONMENT).then_some(key.name);
+        let names = key.env.iter().copied().filter(|_| self.own_name.is_none()).chain(own);
+        names.into_iter().find_map(|name| Some((name, self.settings.environment.get(name)?)))
     }
 
     /// The value, or else the default.
     pub fn get<T: Value>(&self, key: &Key) -> T {
         let texts: Vec<Option<&str>> = match self.variable(key) {
-            Some(text) => written(key.kind, text),
+            Some((_, text)) => written(key.kind, text),
             None => self.entries(key).map(|entry| entry.value.as_deref()).collect(),
         };
         let read = if texts.is_empty() { None } else { T::read(&texts) };
@@ -141,8 +147,8 @@ impl<'a> View<'a> {
 
     /// A problem with this key, at the line where it stands, if it is there.
     pub fn problem(&self, key: &Key, message: impl Into<String>) -> Problem {
-        if let Some(name) = key.env.iter().find(|name| self.settings.environment.get(name).is_some()) {
-            return Problem::new(message).field(*name);
+        if let Some((name, _)) = self.variable(key) {
+            return Problem::new(message).field(name);
         }
         let format = self.settings.format.unwrap_or(Format::Gcfg);
         let problem = match &self.settings.document.file {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Format, Section, Settings, Table, Unknown, keys};
+use super::{Example, Format, Section, Settings, Table, Unknown, keys};
 use crate::{ConfigFile, Environment, Problems, Secret};
 
 keys! {
@@ -294,6 +294,63 @@ fn unknown_keys_are_refused_where_the_go_program_refuses_them() {
         "cloud.conf:3: [Globl]: there is no such section; did you mean Global?",
     ];
     assert_eq!(problems.to_string(), expected.join("\n"));
+}
+
+keys! {
+    /// For tests.
+    #[derive(Debug, PartialEq)]
+    struct Variables {
+        steps: u64 = "ACME_STEPS", "23", "How many steps.";
+    }
+}
+
+fn with_variables() -> Table {
+    let sections = [table().sections, vec![Section::environment::<Variables>("No other is read.")]].concat();
+    Table { sections, ..table() }
+}
+
+#[test]
+fn environment_variables_of_their_own_are_declared_checked_and_documented() {
+    let read = |value: &str, text: &str| {
+        let environment = [("ACME_STEPS", value)].into_iter().collect();
+        with_variables().read(Some(&file(text)), &environment)
+    };
+    let steps = |settings: Settings| settings.section::<Variables>(Section::ENVIRONMENT).steps;
+    assert_eq!((steps(read("30", "").unwrap()), steps(read("", "").unwrap())), (30, 23));
+    let wrong = read("many", "").unwrap_err().to_string();
+    assert!(wrong.starts_with("ACME_STEPS: \"many\" is no whole number"), "{wrong}");
+    let in_file = read("", "[environment]\nACME-STEPS = 1\n").unwrap();
+    assert_eq!((in_file.warnings().len(), steps(in_file)), (1, 23), "no file sets it");
+    let page = with_variables().reference();
+    let expected = "## Environment variables\n\nNo other is read.\n\n| variable | type | default | meaning |\n|---|---|---|---|\n\
+                    | `ACME_STEPS` | integer, not negative | `23` | How many steps. |\n";
+    assert!(page.contains(expected), "{page}");
+}
+
+#[test]
+fn a_key_says_what_it_is_called_in_a_second_file() {
+    keys! {
+        /// For tests.
+        struct Two {
+            region: String = "region" or "region_name" or "area", "north", "Where it is.";
+            other: String = "other", "", "Something else.";
+        }
+    }
+    let section = Section::of::<Two>("Global", "");
+    let second: Vec<_> = section.second().map(|(here, key)| (here.name, here.default, key.name)).collect();
+    assert_eq!(second, [("region_name", "", "region"), ("area", "", "region")]);
+    let Two { region, other } = Two::default();
+    assert_eq!((region.as_str(), other.as_str()), ("north", ""));
+}
+
+#[test]
+fn a_template_shows_keys_below_what_they_are_for() {
+    let shown = [Example::Set(Keys::text, "a"), Example::Optional(Keys::number, "7")];
+    let template = table().template(&[("Global", &shown)]);
+    let (text, number) = (Keys::text.doc, Keys::number.doc);
+    assert!(template.starts_with("# A value with # ; \" or \\ in it goes in quotes.\n\n# "), "{template}");
+    assert!(template.ends_with(&format!("[Global]\n# {text}\ntext = a\n# {number}\n#number = 7\n")), "{template}");
+    assert_eq!((global(&template).text.as_str(), global(&template).number), ("a", -2));
 }
 
 /// As the Helm chart writes values.

@@ -4,6 +4,7 @@
 //!  key: value                 an entry of the section without a name
 //!  section: {key: [a, b]}     two entries of a section
 //!  section: {own: {key: a}}   an entry of a section with a name of its own
+//!  section: {own: {group: {key: a}}}   the entry group.key, if the section declares such a key
 //! ```
 
 use std::fmt;
@@ -11,13 +12,14 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
+use super::declared::{Section, Table};
 use super::document::{Entry, Part, Shape};
 use crate::{ConfigFile, Problems};
 
 /// Reads the whole text. One that cannot be read has no parts.
-pub(super) fn parse(file: &ConfigFile) -> (Vec<Part>, Problems) {
+pub(super) fn parse(table: &Table, file: &ConfigFile) -> (Vec<Part>, Problems) {
     match file.yaml::<Mapping>() {
-        Ok(document) => (Reader { text: file.text() }.document(document), Problems::new()),
+        Ok(document) => (Reader { table, text: file.text() }.document(document), Problems::new()),
         Err(problems) => (Vec::new(), problems),
     }
 }
@@ -34,6 +36,7 @@ enum Node {
 }
 
 struct Reader<'a> {
+    table: &'a Table,
     text: &'a str,
 }
 
@@ -46,6 +49,8 @@ impl Reader<'_> {
                 _ => parts[0].entries.extend(self.entries(&key, value)),
             }
         }
+        // A document of sections alone has no keys of its own.
+        parts.retain(|part| !part.name.is_empty() || !part.entries.is_empty());
         parts
     }
 
@@ -54,8 +59,9 @@ impl Reader<'_> {
         for (key, value) in section.0 {
             match value.value {
                 Node::Mapping(own) => {
-                    let entries = own.0.into_iter().flat_map(|(key, value)| self.entries(&key, value)).collect();
-                    parts.push(Part { entries, ..part(&name.value, Some(&key.value), line(&key)) });
+                    let declared = self.table.section(&name.value);
+                    let entries = own.0.into_iter().flat_map(|(key, value)| self.grouped(declared, key, value));
+                    parts.push(Part { entries: entries.collect(), ..part(&name.value, Some(&key.value), line(&key)) });
                 }
                 _ => parts[0].entries.extend(self.entries(&key, value)),
             }
@@ -65,6 +71,17 @@ impl Reader<'_> {
             parts.remove(0);
         }
         parts
+    }
+
+    /// A key with its value, or the keys of a group.
+    fn grouped(&self, section: Option<&Section>, key: Spanned<String>, value: Spanned<Node>) -> Vec<Entry> {
+        match value.value {
+            Node::Mapping(group) if section.is_some_and(|section| self.table.is_group(section, &key.value)) => {
+                let entries = group.0.into_iter().flat_map(|(inner, value)| self.entries(&inner, value));
+                entries.map(|entry| Entry { key: format!("{}.{}", key.value, entry.key), ..entry }).collect()
+            }
+            _ => self.entries(&key, value),
+        }
     }
 
     /// A key with its value, or with each of its values; without any if it is null.

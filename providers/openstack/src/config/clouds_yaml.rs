@@ -7,24 +7,21 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use bowline_config::table::Key;
+use bowline_config::table::{Key, Settings, View};
 use bowline_config::{ConfigFile, Environment, Problem, Problems, Secret, nearest};
-use serde::Deserialize;
 
-use super::declaration::GlobalKeys as K;
+use super::declaration::{CLOUDS, CloudKeys as C, GlobalKeys as K, Variables, clouds_table, fills};
 use super::fields::Fields;
 
 /// What the files say of one cloud.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Entry {
-    /// What fills `[Global]`, by the keys of both.
-    texts: BTreeMap<Key, (&'static str, Secret)>,
+    /// What fills `[Global]`, by its keys there, with a problem that says where it stands.
+    texts: BTreeMap<Key, (Secret, Problem)>,
     /// `verify`.
     pub(super) verify: Option<bool>,
     /// The files that it was read from, the main one first.
     pub(super) files: Vec<PathBuf>,
-    /// Its name.
-    pub(super) name: String,
 }
 
 /// Which cloud, and where to look for it.
@@ -38,13 +35,14 @@ pub(super) struct Search {
 
 impl Search {
     /// By the keys of `[Global]` and by the environment.
-    pub(super) fn new(fields: &Fields, environment: &Environment) -> Search {
-        let choose = |key, variable| fields.get(key).or_else(|| environment.get(variable)).map(str::to_owned);
-        let home = environment.get("HOME").map(|home| Path::new(home).join(".config/openstack"));
+    pub(super) fn new(fields: &Fields, variables: Variables) -> Search {
+        let given = |text: String| Some(text).filter(|text| !text.is_empty());
+        let choose = |key, variable| fields.get(key).map(str::to_owned).or_else(|| given(variable));
+        let home = given(variables.home).map(|home| Path::new(&home).join(".config/openstack"));
         let folders = [Some(PathBuf::new()), home, Some(PathBuf::from("/etc/openstack"))];
         Search {
-            file: choose(K::clouds_file, "OS_CLIENT_CONFIG_FILE").map(PathBuf::from),
-            cloud: choose(K::cloud, "OS_CLOUD"),
+            file: choose(K::clouds_file, variables.clouds_file).map(PathBuf::from),
+            cloud: choose(K::cloud, variables.cloud),
             folders: folders.into_iter().flatten().collect(),
         }
     }
@@ -62,26 +60,30 @@ impl Search {
         named.or_else(|| self.find(["clouds.yaml", "clouds.yml"]))
     }
 
-    /// Reads all files and puts the entry together.
+    /// Reads all files and puts the entry together, strongest first: what is there stays.
     pub(super) fn read(&self) -> Result<Entry, Problems> {
         let Some(path) = self.main_file() else { return Err(self.no_file().into()) };
-        let clouds: Clouds = ConfigFile::read(&path)?.yaml()?;
-        let (name, cloud) = self.choose(&path, clouds.clouds)?;
-        let mut merge = Merge { entry: Entry { name, ..Entry::default() } };
-        if let Some(secure) = self.find(["secure.yaml", "secure.yml"]) {
-            let mut clouds: Clouds = ConfigFile::read(&secure)?.yaml()?;
-            merge.add(clouds.clouds.remove(&merge.entry.name).unwrap_or_default());
-            merge.entry.files.push(secure);
+        let settings = read(&path)?;
+        let (name, cloud) = self.choose(&path, settings.views(CLOUDS))?;
+        let mut entry = Entry { files: vec![path.clone()], ..Entry::default() };
+        if let Some(path) = self.find(["secure.yaml", "secure.yml"]) {
+            let secure = read(&path)?;
+            named(&secure, name).into_iter().for_each(|cloud| entry.add(&cloud));
+            entry.files.push(path);
         }
-        let profile = [&cloud.profile, &cloud.cloud].into_iter().flatten().find(|name| !name.is_empty()).cloned();
-        merge.add(cloud);
-        merge.entry.files.insert(0, path);
-        if let Some(profile) = profile {
-            let (public, cloud) = self.public(&merge.entry, &profile)?;
-            merge.add(cloud);
-            merge.entry.files.push(public);
+        entry.add(&cloud);
+        let profile = [C::profile, C::cloud].map(|key| cloud.get::<String>(&key));
+        if let Some(profile) = profile.iter().find(|name| !name.is_empty()) {
+            let Some(public) = self.find(["clouds-public.yaml", "clouds-public.yml"]) else {
+                let message = format!("there is no clouds-public.yaml with its profile {profile:?}");
+                return Err(Problem::file(path, None, message).field(format!("clouds.{name}")).into());
+            };
+            let clouds = read(&public)?;
+            let problem = || Problem::file(&public, None, format!("there is no cloud {profile:?}"));
+            entry.add(&named(&clouds, profile).ok_or_else(|| problem().field("public-clouds"))?);
+            entry.files.push(public);
         }
-        Ok(merge.entry)
+        Ok(entry)
     }
 
     fn no_file(&self) -> Problem {
@@ -92,55 +94,58 @@ impl Search {
         problem.hint("name it with clouds-file in [Global], or put it into ~/.config/openstack or /etc/openstack")
     }
 
-    fn choose(&self, path: &Path, mut clouds: BTreeMap<String, Cloud>) -> Result<(String, Cloud), Problems> {
-        let known = clouds.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let Some(name) = &self.cloud else {
-            let count = clouds.len();
-            let only = clouds.pop_first().filter(|_| count == 1);
-            let problem = Problem::file(path, None, format!("it does not say which of its {count} clouds is meant"));
-            let hint = format!("set cloud in [Global], or OS_CLOUD, to one of {known}");
-            return only.ok_or_else(|| problem.field("clouds").hint(hint).into());
-        };
-        let near = nearest(name, clouds.keys().map(String::as_str)).map(|near| format!("did you mean {near}?"));
-        clouds.remove_entry(name).ok_or_else(|| {
-            let problem = Problem::file(path, None, format!("there is no cloud {name:?}")).field("clouds");
-            problem.hint(near.unwrap_or(format!("there are {known}"))).into()
-        })
-    }
-
-    fn public(&self, entry: &Entry, profile: &str) -> Result<(PathBuf, Cloud), Problems> {
-        let Some(path) = self.find(["clouds-public.yaml", "clouds-public.yml"]) else {
-            let file = entry.files.first().cloned().unwrap_or_default();
-            let problem =
-                Problem::file(file, None, format!("there is no clouds-public.yaml with its profile {profile:?}"));
-            return Err(problem.field(format!("clouds.{}", entry.name)).into());
-        };
-        let mut clouds: PublicClouds = ConfigFile::read(&path)?.yaml()?;
-        let problem = || Problem::file(&path, None, format!("there is no cloud {profile:?}")).field("public-clouds");
-        let cloud = clouds.clouds.remove(profile).ok_or_else(problem)?;
-        Ok((path, cloud))
+    /// The cloud that is meant, with its name.
+    fn choose<'a>(&self, path: &Path, clouds: Vec<(&'a str, View<'a>)>) -> Result<(&'a str, View<'a>), Problems> {
+        let names = || clouds.iter().map(|(name, _)| *name);
+        let known = names().collect::<Vec<_>>().join(", ");
+        let problem = |message: String| Problem::file(path, None, message).field("clouds");
+        match (&self.cloud, clouds.as_slice()) {
+            (None, [only]) => Ok(*only),
+            (None, _) => {
+                let message = format!("it does not say which of its {} clouds is meant", clouds.len());
+                let hint = format!("set cloud in [Global], or OS_CLOUD, to one of {known}");
+                Err(problem(message).hint(hint).into())
+            }
+            (Some(wanted), _) => clouds.iter().find(|(name, _)| name == wanted).copied().ok_or_else(|| {
+                let near = nearest(wanted, names()).map(|near| format!("did you mean {near}?"));
+                problem(format!("there is no cloud {wanted:?}"))
+                    .hint(near.unwrap_or(format!("there are {known}")))
+                    .into()
+            }),
+        }
     }
 }
 
+fn read(path: &Path) -> Result<Settings, Problems> {
+    clouds_table().read(Some(&ConfigFile::read(path)?), &Environment::default())
+}
+
+fn named<'a>(settings: &'a Settings, name: &str) -> Option<View<'a>> {
+    settings.views(CLOUDS).into_iter().find(|(own, _)| *own == name).map(|(_, view)| view)
+}
+
 impl Entry {
+    fn add(&mut self, cloud: &View<'_>) {
+        self.verify = self.verify.or(cloud.get(&C::verify));
+        for (here, key) in fills() {
+            let value: Secret = cloud.get(&here);
+            if !value.is_empty() {
+                self.texts.entry(key).or_insert((value, cloud.problem(&here, "")));
+            }
+        }
+    }
+
     /// Fills what is empty, unless `[Global]` says it in another way.
     pub(super) fn fill(&self, fields: &mut Fields) {
         let own = fields.clone();
-        for (key, (_, value)) in self.texts.iter().filter(|(key, _)| !is_said_otherwise(key, &own)) {
+        for (key, (value, _)) in self.texts.iter().filter(|(key, _)| !is_said_otherwise(key, &own)) {
             fields.fill(*key, value.clone());
         }
     }
 
-    /// Whether it has something for a key of `[Global]`.
-    pub(super) fn has(&self, key: Key) -> bool {
-        self.texts.contains_key(&key)
-    }
-
     /// A problem with what came from here for a key of `[Global]`.
-    pub(super) fn problem(&self, key: Key, message: impl Into<String>) -> Problem {
-        let here = self.texts.get(&key).map_or(key.name, |(here, _)| here);
-        let file = self.files.first().cloned().unwrap_or_default();
-        Problem::file(file, None, message).field(format!("clouds.{}.{here}", self.name))
+    pub(super) fn problem(&self, key: Key, message: &str) -> Option<Problem> {
+        self.texts.get(&key).map(|(_, place)| Problem { message: message.to_owned(), ..place.clone() })
     }
 }
 
@@ -164,121 +169,4 @@ const ALTERNATIVES: [&[&[Key]]; 8] = [
 fn is_said_otherwise(key: &Key, own: &Fields) -> bool {
     let of_key = ALTERNATIVES.iter().filter(|ways| ways.iter().any(|way| way.contains(key)));
     of_key.flat_map(|ways| *ways).any(|way| !way.contains(key) && own.has_any(way))
-}
-
-/// Strongest first: what is there stays.
-struct Merge {
-    entry: Entry,
-}
-
-impl Merge {
-    fn add(&mut self, cloud: Cloud) {
-        self.entry.verify = self.entry.verify.or(cloud.verify);
-        for (key, here, value) in cloud.texts() {
-            if let Some(value) = value.filter(|value| !value.is_empty()) {
-                self.entry.texts.entry(key).or_insert((here, value));
-            }
-        }
-    }
-}
-
-// ---- the files
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Clouds {
-    clouds: BTreeMap<String, Cloud>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct PublicClouds {
-    #[serde(rename = "public-clouds")]
-    clouds: BTreeMap<String, Cloud>,
-}
-
-// upstream: trust_id, default_domain, system_scope and regions are not taken.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Cloud {
-    cloud: Option<String>,
-    profile: Option<String>,
-    auth: Option<Auth>,
-    region_name: Option<Secret>,
-    endpoint_type: Option<Secret>,
-    interface: Option<Secret>,
-    cacert: Option<Secret>,
-    cert: Option<Secret>,
-    key: Option<Secret>,
-    verify: Option<bool>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Auth {
-    auth_url: Option<Secret>,
-    user_id: Option<Secret>,
-    username: Option<Secret>,
-    password: Option<Secret>,
-    project_id: Option<Secret>,
-    project_name: Option<Secret>,
-    domain_id: Option<Secret>,
-    domain_name: Option<Secret>,
-    project_domain_id: Option<Secret>,
-    project_domain_name: Option<Secret>,
-    user_domain_id: Option<Secret>,
-    user_domain_name: Option<Secret>,
-    application_credential_id: Option<Secret>,
-    application_credential_name: Option<Secret>,
-    application_credential_secret: Option<Secret>,
-    token: Option<Secret>,
-}
-
-type Text = (Key, &'static str, Option<Secret>);
-
-impl Cloud {
-    /// Each with its key in `[Global]` and the one that it has here.
-    fn texts(self) -> Vec<Text> {
-        let filled = |text: &Secret| !text.is_empty();
-        let (endpoint_type, interface) = (self.endpoint_type.filter(filled), self.interface);
-        let endpoint_type = match endpoint_type {
-            Some(endpoint_type) => (K::os_endpoint_type, "endpoint_type", Some(endpoint_type)),
-            None => (K::os_endpoint_type, "interface", interface),
-        };
-        let own = [
-            (K::region, "region_name", self.region_name),
-            endpoint_type,
-            (K::ca_file, "cacert", self.cacert),
-            (K::cert_file, "cert", self.cert),
-            (K::key_file, "key", self.key),
-        ];
-        own.into_iter().chain(self.auth.unwrap_or_default().texts()).collect()
-    }
-}
-
-impl Auth {
-    fn texts(self) -> [Text; 16] {
-        [
-            (K::auth_url, "auth.auth_url", self.auth_url),
-            (K::user_id, "auth.user_id", self.user_id),
-            (K::username, "auth.username", self.username),
-            (K::password, "auth.password", self.password),
-            (K::tenant_id, "auth.project_id", self.project_id),
-            (K::tenant_name, "auth.project_name", self.project_name),
-            (K::domain_id, "auth.domain_id", self.domain_id),
-            (K::domain_name, "auth.domain_name", self.domain_name),
-            (K::tenant_domain_id, "auth.project_domain_id", self.project_domain_id),
-            (K::tenant_domain_name, "auth.project_domain_name", self.project_domain_name),
-            (K::user_domain_id, "auth.user_domain_id", self.user_domain_id),
-            (K::user_domain_name, "auth.user_domain_name", self.user_domain_name),
-            (K::application_credential_id, "auth.application_credential_id", self.application_credential_id),
-            (K::application_credential_name, "auth.application_credential_name", self.application_credential_name),
-            (
-                K::application_credential_secret,
-                "auth.application_credential_secret",
-                self.application_credential_secret,
-            ),
-            (K::token, "auth.token", self.token),
-        ]
-    }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bowline_config::Secret;
-use bowline_config::table::{Format, Key, Keys, Section, Table, Unknown, View, keys};
+use bowline_config::table::{Example, Format, Key, Keys, Section, Table, Unknown, View, keys};
 
 use super::MonitorTimes;
 
@@ -23,10 +23,48 @@ pub(super) fn table() -> Table {
             METADATA,
             "The name is historical: the config drive and the metadata service are never asked.",
         ),
+        Section::environment::<Variables>("Other variables, such as `OS_PASSWORD`, are not read."),
         Section::retired("BlockStorage"),
         Section::retired("Router"),
     ];
     Table { format: Format::Gcfg, unknown: Unknown::Warn, sections }
+}
+
+/// clouds.yaml, secure.yaml and clouds-public.yaml. Other programs have keys of their own there.
+pub(super) fn clouds_table() -> Table {
+    let aliases = &["public-clouds"];
+    let mut clouds = Section { named: true, aliases, ..Section::of::<CloudKeys>(CLOUDS, CLOUDS_DOC) };
+    clouds.keys.extend(fills().into_iter().map(|(here, _)| here));
+    Table { format: Format::Yaml, unknown: Unknown::Warn, sections: vec![clouds] }
+}
+
+/// Keys of clouds.yaml, each with the key of `[Global]` that it fills. Of two for one key, the first counts.
+pub(super) fn fills() -> Vec<(Key, Key)> {
+    Section::of::<GlobalKeys>(GLOBAL, GLOBAL_DOC).second().collect()
+}
+
+/// A file to start from: with its three placeholders filled in, it works.
+pub(crate) fn template() -> String {
+    use Example::{Optional, Set};
+    let global = [
+        Set(GlobalKeys::auth_url, "https://keystone.example.com:5000/v3"),
+        Set(GlobalKeys::application_credential_id, "ID"),
+        Set(GlobalKeys::application_credential_secret, "SECRET"),
+        Optional(GlobalKeys::username, "NAME"),
+        Optional(GlobalKeys::user_domain_name, "Default"),
+        Optional(GlobalKeys::password, "PASSWORD"),
+        Optional(GlobalKeys::tenant_name, "PROJECT"),
+        Optional(GlobalKeys::tenant_domain_name, "Default"),
+        Optional(GlobalKeys::region, "RegionOne"),
+        Optional(GlobalKeys::ca_file, "/etc/config/ca.pem"),
+    ];
+    let load_balancer = [
+        Optional(Class::subnet_id, "ID"),
+        Optional(Class::floating_network_id, "ID"),
+        Optional(LoadBalancer::create_monitor, "true"),
+    ];
+    let route = [Optional(Route::router_id, "ID")];
+    table().template(&[(GLOBAL, &global), (LOAD_BALANCER, &load_balancer), (ROUTE, &route)])
 }
 
 pub(super) const GLOBAL: &str = "Global";
@@ -35,12 +73,13 @@ pub(super) const CLASS: &str = "LoadBalancerClass";
 pub(super) const NETWORKING: &str = "Networking";
 pub(super) const ROUTE: &str = "Route";
 pub(super) const METADATA: &str = "Metadata";
+pub(super) const CLOUDS: &str = "clouds";
 
 const GLOBAL_DOC: &str = "Who we are, and where Keystone is. Credentials are chosen in this order: `token`; `password`; \
-    `application-credential-id`; `application-credential-name`. Environment variables such as `OS_PASSWORD` are \
-    not read.";
+    `application-credential-id`; `application-credential-name`.";
 
-const LOAD_BALANCER_DOC: &str = "Balancers, which Octavia makes. Annotations of a Service win over most of these.";
+const LOAD_BALANCER_DOC: &str =
+    "Load balancers, which Octavia creates. Annotations of a Service win over most of these.";
 
 const CLASS_DOC: &str = "Where balancers are whose Service names this class with `loadbalancer.openstack.org/class`. Any number of them; \
     the case of the name counts.";
@@ -49,44 +88,75 @@ keys! {
     /// `[Global]`, read by key, because clouds.yaml fills what is empty.
     #[allow(dead_code, reason = "clouds.yaml fills what is empty, so texts are read by key")]
     pub(super) struct GlobalKeys {
-        auth_url: String = "auth-url", "",
+        auth_url: String = "auth-url" or "auth.auth_url", "",
             "Where Keystone is, with or without `/v3`. Required, here or in clouds.yaml.";
-        username: String = "username", "",
+        username: String = "username" or "auth.username", "",
             "The user, by name in a domain. One of this and `user-id` goes with a password.";
-        user_id: String = "user-id", "", "The user, by ID.";
-        password: Secret = "password", "", "The password.";
-        tenant_id: String = "tenant-id", "", "The project, by ID. Wins over `tenant-name`.";
-        tenant_name: String = "tenant-name", "", "The project, by name in a domain.";
-        domain_id: String = "domain-id", "",
+        user_id: String = "user-id" or "auth.user_id", "", "The user, by ID.";
+        password: Secret = "password" or "auth.password", "", "The password.";
+        tenant_id: String = "tenant-id" or "auth.project_id", "", "The project, by ID. Wins over `tenant-name`.";
+        tenant_name: String = "tenant-name" or "auth.project_name", "", "The project, by name in a domain.";
+        domain_id: String = "domain-id" or "auth.domain_id", "",
             "The domain of user and project, unless they have their own; without a project, the scope.";
-        domain_name: String = "domain-name", "", "The same by name. An ID wins over a name, here and below.";
-        user_domain_id: String = "user-domain-id", "", "The domain of the user.";
-        user_domain_name: String = "user-domain-name", "", "The same by name.";
-        tenant_domain_id: String = "tenant-domain-id", "", "The domain of the project; of use with `tenant-name` only.";
-        tenant_domain_name: String = "tenant-domain-name", "", "The same by name.";
+        domain_name: String = "domain-name" or "auth.domain_name", "",
+            "The domain of user and project, by name. An ID wins over a name, here and below.";
+        user_domain_id: String = "user-domain-id" or "auth.user_domain_id", "", "The domain of the user.";
+        user_domain_name: String = "user-domain-name" or "auth.user_domain_name", "", "The domain of the user, by name.";
+        tenant_domain_id: String = "tenant-domain-id" or "auth.project_domain_id", "",
+            "The domain of the project; of use with `tenant-name` only.";
+        tenant_domain_name: String = "tenant-domain-name" or "auth.project_domain_name", "",
+            "The domain of the project, by name.";
         trust_id: String = "trust-id", "", "A trust, which is the scope then: the project is not sent.";
         trustee_id: String = "trustee-id", "", "With `trust-id`: who is trusted, in place of `user-id`.";
         trustee_password: Secret = "trustee-password", "", "With `trust-id`: in place of `password`.";
-        application_credential_id: String = "application-credential-id", "",
+        application_credential_id: String = "application-credential-id" or "auth.application_credential_id", "",
             "An application credential, by ID. No scope is sent with it.";
-        application_credential_name: String = "application-credential-name", "",
-            "The same by name, which needs its user.";
-        application_credential_secret: Secret = "application-credential-secret", "", "Its secret.";
-        token: Secret = "token", "",
+        application_credential_name: String = "application-credential-name" or "auth.application_credential_name", "",
+            "An application credential, by name, which needs its user.";
+        application_credential_secret: Secret = "application-credential-secret" or "auth.application_credential_secret", "",
+            "Secret of the application credential.";
+        token: Secret = "token" or "auth.token", "",
             "A token that somebody else got. It needs a project or a domain, and cannot be renewed.";
-        region: String = "region", "",
+        region: String = "region" or "region_name", "",
             "Which region of the catalog; also the region of Nodes. Without it, the first one is taken.";
-        os_endpoint_type: String = "os-endpoint-type", "public",
+        os_endpoint_type: String = "os-endpoint-type" or "endpoint_type" or "interface", "public",
             "Which endpoints of the catalog: `public`, `internal` or `admin`.";
-        ca_file: String = "ca-file", "", "Whom to trust: certificates in PEM, in place of those of the system.";
+        ca_file: String = "ca-file" or "cacert", "",
+            "Whom to trust: certificates in PEM, in place of those of the system.";
         cafilecontents: String = "cafilecontents", "", "The same as text, used without `ca-file`.";
         tls_insecure: String = "tls-insecure", "",
             "Exactly `true`: nobody's certificate is checked. Anything else: all are.";
-        cert_file: String = "cert-file", "", "Our own certificate in PEM, used together with `key-file`.";
-        key_file: String = "key-file", "", "Its key in PEM.";
+        cert_file: String = "cert-file" or "cert", "", "Our own certificate in PEM, used together with `key-file`.";
+        key_file: String = "key-file" or "key", "", "Key of `cert-file`, in PEM.";
         use_clouds: bool = "use-clouds", "false", "Fill what is empty here from clouds.yaml.";
         clouds_file: String = "clouds-file", "", "Where clouds.yaml is, if not at one of the usual places.";
         cloud: String = "cloud", "", "Which cloud of clouds.yaml; without it `OS_CLOUD`, or the only one.";
+    }
+}
+
+const CLOUDS_DOC: &str = "An entry of clouds.yaml, secure.yaml or, as `public-clouds.NAME`, clouds-public.yaml.";
+
+keys! {
+    /// What an entry of clouds.yaml has beside the keys that fill `[Global]`.
+    // upstream: trust_id, default_domain, system_scope and regions are not taken.
+    pub(super) struct CloudKeys {
+        verify: Option<bool> = "verify", "", "`false` is `tls-insecure = true`, if `[Global]` does not set that.";
+        profile: String = "profile", "", "An entry of clouds-public.yaml, for what is empty here.";
+        cloud: String = "cloud", "", "The same, where `profile` is empty.";
+    }
+}
+
+keys! {
+    /// Environment variables.
+    pub(super) struct Variables {
+        regional: String = "OS_CCM_REGIONAL", "",
+            "Exactly `true`: provider IDs of new Nodes have the region in them, `openstack://REGION/ID`.";
+        wait_active_steps: String = "OCCM_WAIT_LB_ACTIVE_STEPS", "23",
+            "How long Octavia may work on a load balancer until that is an error, in polls of the Go manager, each pause 1.2 \
+             times the one before: 23 is 4.5 minutes, 30 is 16. A value that is no number is ignored.";
+        clouds_file: String = "OS_CLIENT_CONFIG_FILE", "", "Where clouds.yaml is, if `clouds-file` does not say.";
+        cloud: String = "OS_CLOUD", "", "Which cloud of clouds.yaml, if `cloud` does not say.";
+        home: String = "HOME", "", "Where `.config/openstack` with clouds.yaml is looked for.";
     }
 }
 

@@ -23,15 +23,13 @@ use bowline_config::{Problem, Secret};
 use bowline_http::TlsFiles;
 use ipnet::IpNet;
 
+pub(crate) use declaration::template;
 pub use declaration::{Class, FloatingSubnet, LoadBalancer};
 pub use reference::reference;
 pub(crate) use tls::key as tls_key;
 
 /// The store of certificates that can be asked.
 const BARBICAN: &str = "barbican";
-
-/// A file to start from: with its three placeholders filled in, it works.
-pub(crate) const TEMPLATE: &str = include_str!("template.conf");
 
 /// The whole file.
 #[derive(Debug, Clone, PartialEq, Eq)]

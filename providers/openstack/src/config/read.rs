@@ -1,12 +1,12 @@
 //! From `cloud.conf` to [`Config`]: all that is wrong is told at once.
 
 use bowline_cloud::BuildContext;
-use bowline_config::table::{Key, Keys as _, Settings, View};
+use bowline_config::table::{Key, Keys as _, Section, Settings, View};
 use bowline_config::{ConfigFile, Environment, Problem, Problems};
 use ipnet::IpNet;
 
 use super::clouds_yaml::{Entry, Search};
-use super::declaration::{self as declared, GlobalKeys as K, Metadata, NetworkingKeys, Route, table};
+use super::declaration::{self as declared, GlobalKeys as K, Metadata, NetworkingKeys, Route, Variables, table};
 use super::fields::Fields;
 use super::{BARBICAN, Config, Global, LoadBalancer, Networking, credential, tls};
 
@@ -19,7 +19,7 @@ impl Config {
         };
         let (settings, problems) = table().check(Some(file), context.environment)?;
         let mut reader = Reader { settings: &settings, problems, warnings: settings.warnings().to_vec() };
-        let config = reader.config(context.environment);
+        let config = reader.config();
         let Reader { mut problems, warnings, .. } = reader;
         if problems.is_empty() {
             return Ok(Config { warnings, ..config });
@@ -64,8 +64,9 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn config(&mut self, environment: &Environment) -> Config {
-        let (global, files) = self.global(environment);
+    fn config(&mut self) -> Config {
+        let (global, files) = self.global();
+        let variables: Variables = self.settings.section(Section::ENVIRONMENT);
         let Metadata { search_order, request_timeout } = self.settings.section(declared::METADATA);
         self.search_order(&search_order);
         let Route { router_id } = self.settings.section(declared::ROUTE);
@@ -79,8 +80,8 @@ impl Reader<'_> {
             router_id: Some(router_id).filter(|id| !id.is_empty()),
             // upstream: none at all would be no limit, and is taken for the default.
             request_timeout: if request_timeout.is_zero() { default.request_timeout } else { request_timeout },
-            regional: environment.get("OS_CCM_REGIONAL") == Some("true"),
-            wait_active_steps: wait_active_steps(environment).unwrap_or(default.wait_active_steps),
+            regional: variables.regional == "true",
+            wait_active_steps: variables.wait_active_steps.parse().unwrap_or(default.wait_active_steps),
             files,
             warnings: Vec::new(),
         }
@@ -92,11 +93,11 @@ impl Reader<'_> {
 
     // ---- [Global]
 
-    fn global(&mut self, environment: &Environment) -> (Global, Vec<std::path::PathBuf>) {
+    fn global(&mut self) -> (Global, Vec<std::path::PathBuf>) {
         let view = self.settings.view(declared::GLOBAL);
         let mut fields = Fields::of(&view);
         let use_clouds = view.get::<bool>(&K::use_clouds);
-        let clouds = if use_clouds { self.clouds(&view, &fields, environment) } else { Entry::default() };
+        let clouds = if use_clouds { self.clouds(&view, &fields) } else { Entry::default() };
         // What a file that cannot be read would have filled is not missing.
         let is_whole = !use_clouds || !clouds.files.is_empty();
         let place = Place { view, own: fields.clone(), clouds: &clouds, is_whole };
@@ -124,8 +125,8 @@ impl Reader<'_> {
         (global, files)
     }
 
-    fn clouds(&mut self, view: &View<'_>, fields: &Fields, environment: &Environment) -> Entry {
-        let search = Search::new(fields, environment);
+    fn clouds(&mut self, view: &View<'_>, fields: &Fields) -> Entry {
+        let search = Search::new(fields, self.settings.section(Section::ENVIRONMENT));
         let entry = search.read().unwrap_or_else(|problems| {
             self.problems.extend(problems);
             Entry::default()
@@ -185,13 +186,8 @@ impl Reader<'_> {
     // ---- [LoadBalancer]
 
     fn load_balancer(&mut self) -> LoadBalancer {
-        let read: LoadBalancer = self.settings.section(declared::LOAD_BALANCER);
-        self.check_load_balancer(&read);
-        read
-    }
-
-    fn check_load_balancer(&mut self, read: &LoadBalancer) {
         let view = self.settings.view(declared::LOAD_BALANCER);
+        let read: LoadBalancer = self.settings.section(declared::LOAD_BALANCER);
         let version = &read.lb_version;
         if !matches!(version.as_str(), "" | "v2") {
             let problem = view.problem(&LoadBalancer::lb_version, format!("{version:?} is not there any more"));
@@ -206,6 +202,7 @@ impl Reader<'_> {
                 self.warn(warning.hint(format!("known are {}", known.join(", "))));
             }
         }
+        read
     }
 
     // ---- the others
@@ -259,10 +256,9 @@ struct Place<'a> {
 impl Place<'_> {
     /// At the key in `[Global]`, or at that of clouds.yaml if it filled it.
     fn problem(&self, key: Key, message: impl Into<String>) -> Problem {
-        if !self.own.has_any(&[key]) && self.clouds.has(key) {
-            return self.clouds.problem(key, message);
-        }
-        self.view.problem(&key, message)
+        let message = message.into();
+        let of_clouds = self.clouds.problem(key, &message).filter(|_| !self.own.has_any(&[key]));
+        of_clouds.unwrap_or_else(|| self.view.problem(&key, message))
     }
 }
 
@@ -277,9 +273,4 @@ fn is_url(text: &str) -> bool {
 fn has_user(url: &str) -> bool {
     let uri = url.parse::<http::Uri>().ok();
     uri.as_ref().and_then(http::Uri::authority).is_some_and(|authority| authority.as_str().contains('@'))
-}
-
-/// What is no number is ignored.
-fn wait_active_steps(environment: &Environment) -> Option<u32> {
-    environment.get("OCCM_WAIT_LB_ACTIVE_STEPS")?.parse::<i64>().ok().and_then(|steps| u32::try_from(steps).ok())
 }

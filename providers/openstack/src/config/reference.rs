@@ -1,6 +1,6 @@
 //! The reference page.
 
-use super::declaration::table;
+use super::declaration::{clouds_table, table};
 
 const HEAD: &str = "\
 # OpenStack: cloud.conf
@@ -14,5 +14,6 @@ the same rules; [the guide](../guides/openstack.md) has one to start from.
 
 /// All keys, with types, defaults and meanings, in Markdown.
 pub fn reference() -> String {
-    [HEAD, &table().syntax(), &table().reference(), "\n", include_str!("reference.md")].concat()
+    let (table, clouds) = (table(), clouds_table());
+    [HEAD, &table.syntax(), &table.reference(), "\n", include_str!("reference.md"), &clouds.reference()].concat()
 }

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_cloud::Surroundings;
-use bowline_config::table::Kind;
+use bowline_config::table::{Keys as _, Kind};
 use bowline_config::{ConfigFile, Environment, Problems};
 
-use super::{Class, Config, LoadBalancer, TEMPLATE, declaration::table, reference};
+use super::{Class, Config, LoadBalancer, declaration, declaration::table, reference, template};
 
 /// Enough to be right.
 const GLOBAL: &str = "[Global]\nauth-url = http://k:5000\nuser-id = u\npassword = p\ntenant-id = t\n";
@@ -313,20 +313,44 @@ fn all_that_is_wrong_is_told_at_once() {
 
 #[test]
 fn the_template_works_when_it_is_filled_in() {
-    let config = read(TEMPLATE).unwrap();
+    let config = read(&template()).unwrap();
     assert_eq!(config.warnings, []);
     // What is commented out is right, too.
-    let all: String = TEMPLATE
-        .lines()
-        .map(|line| line.strip_prefix("# ").filter(|rest| is_setting(rest)).unwrap_or(line).to_owned() + "\n")
-        .collect();
+    let uncommented = |line: &str| match line.strip_prefix('#') {
+        Some(setting) if !setting.starts_with(' ') => format!("{setting}\n"),
+        _ => format!("{line}\n"),
+    };
+    let all: String = template().lines().map(uncommented).collect();
+    assert_eq!(all.matches(" = ").count(), 14, "{all}");
     let problems = read(&all).unwrap_err();
     assert!(problems.to_string().contains("/etc/config/ca.pem"), "{problems}");
     assert_eq!(problems.iter().count(), 1, "{problems}");
 }
 
-fn is_setting(line: &str) -> bool {
-    line.starts_with('[') || line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '))
+/// Whatever is read of the environment is declared, and so is on the reference page.
+#[test]
+fn no_environment_variable_is_read_past_the_table() {
+    let page = reference();
+    for variable in declaration::Variables::keys() {
+        assert!(page.contains(&format!("| `{}` | text |", variable.name)), "{}", variable.name);
+    }
+    let mut folders = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
+    let mut read = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("config/tests.rs")
+            {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let past = ["environment.get(", "env::var"].iter().find(|call| text.contains(**call));
+                assert_eq!(past, None, "{}", path.display());
+                read += 1;
+            }
+        }
+    }
+    assert!(read > 50, "{read}");
 }
 
 #[test]

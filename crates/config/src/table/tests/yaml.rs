@@ -139,3 +139,63 @@ fn unknown_keys_are_warnings_where_the_go_program_ignores_them() {
     ];
     assert_eq!(warnings, expected);
 }
+
+keys! {
+    /// For tests.
+    #[derive(Debug, PartialEq)]
+    struct Entry {
+        url: String = "auth.url", "", "Base URL.";
+        token: Secret = "auth.token", "", "Credential.";
+        region: String = "region", "north", "Where it is.";
+    }
+}
+
+fn entries(unknown: Unknown, text: &str) -> Result<Settings, Problems> {
+    let clouds = Section { named: true, ..Section::of::<Entry>("clouds", "Everything.") };
+    let table = Table { format: Format::Yaml, unknown, sections: vec![clouds] };
+    table.read(Some(&ConfigFile::from_text("a.yaml", text)), &Environment::default())
+}
+
+#[test]
+fn a_group_of_keys_is_a_mapping_in_its_section() {
+    let text = "clouds:\n  a: {auth: {url: http://a, token: 007}, region: south}\n  b: {auth: {url: http://b}}\n";
+    let settings = entries(Unknown::Refuse, text).unwrap();
+    let token = Secret::from("007");
+    let a = Entry { url: "http://a".to_owned(), token, region: "south".to_owned() };
+    let b = Entry { url: "http://b".to_owned(), ..Entry::default() };
+    assert_eq!(settings.named::<Entry>("clouds"), [("a", a), ("b", b)]);
+    let places: Vec<_> = settings.views("clouds").iter().map(|(_, view)| view.problem(&Entry::url, "x")).collect();
+    assert_eq!(places[1].to_string(), "a.yaml:3: clouds.b.auth.url: x");
+    let merged = "base: &base {auth: {url: http://c}}\nclouds:\n  c: {<<: *base, region: east}\n";
+    let merged = entries(Unknown::Warn, merged).unwrap();
+    assert_eq!(merged.named::<Entry>("clouds")[0].1.url, "http://c");
+}
+
+#[test]
+fn what_is_wrong_with_a_group_is_told_with_its_line() {
+    let cases = [
+        ("clouds:\n  a:\n    auth: [1]\n", "a.yaml:3: clouds.a.auth: keys with values are wanted here"),
+        ("clouds:\n  a:\n    auth:\n      url: [x]\n", "a.yaml:4: clouds.a.auth.url: a text is wanted here"),
+        (
+            "clouds:\n  a:\n    auth:\n      ulr: x\n",
+            "a.yaml:4: clouds.a.auth.ulr: there is no such key; did you mean auth.url?",
+        ),
+        ("clouds:\n  a:\n    region: {x: y}\n", "a.yaml:3: clouds.a.region: a text is wanted here"),
+    ];
+    for (text, expected) in cases {
+        let told = entries(Unknown::Refuse, text).unwrap_err().to_string();
+        assert!(told.starts_with(expected), "{text:?}: {told}");
+    }
+}
+
+#[test]
+fn a_template_in_yaml_has_sections_below_the_document() {
+    let table = documents(Format::Yaml, Unknown::Refuse);
+    let shown = [Example::Set(Document::endpoint, "http://x"), Example::Optional(Document::quick, "true")];
+    let template = table.template(&[("", &shown), ("routes", &[Example::Set(Routes::quick, "false")])]);
+    let expected = "# For tests.\nendpoint: http://x\n# For tests.\n#quick: true\n\n\
+                    # For tests.\nroutes:\n  # For tests.\n  quick: false\n";
+    assert_eq!(template, expected);
+    let read = document(&template);
+    assert_eq!((read.endpoint.as_str(), read.quick, read.routes.quick), ("http://x", false, false));
+}

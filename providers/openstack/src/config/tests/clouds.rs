@@ -140,7 +140,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_line() {
     assert!(told.contains("clouds.yaml:3: "), "{told}");
     let home = Home::new("broken-value").with("clouds.yaml", &format!("{HARBOUR}    cacert: /nowhere/ca.pem\n"));
     let told = home.wrong("", &[]);
-    assert!(told.contains("clouds.yaml: clouds.harbour.cacert: /nowhere/ca.pem: there is no such file"), "{told}");
+    assert!(told.contains("clouds.yaml:12: clouds.harbour.cacert: /nowhere/ca.pem: there is no such file"), "{told}");
 }
 
 #[test]
