@@ -37,8 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// that somebody waits for does not stand behind thousands.
 const BATCHES: usize = 4;
 
-/// How old a cloud's answer may be. A machine's metadata hardly changes, and "gone" is never answered from memory.
-const FRESHNESS: Freshness = Freshness::Within(Duration::from_secs(5));
+/// Maximum age of a cloud's answer. A machine's metadata hardly changes, and "gone" is never answered from memory.
+const MAX_AGE: Duration = Duration::from_secs(5);
 
 /// How often a write that met a conflict is decided anew (NODE-14), and the pause before, to which as much again is added
 /// at random.
@@ -110,9 +110,10 @@ async fn sync_uninitialized(shared: &Shared, nodes: Vec<(Work<NodeName>, Arc<Nod
         return;
     }
     let questions: Vec<_> = nodes.iter().map(|(_, node)| InstanceRef::of(node)).collect();
+    let freshness = freshness(shared, nodes.iter().map(|(_, node)| &**node));
     let mut nodes: Vec<_> = nodes.into_iter().map(Some).collect();
     // A read may be given up at shutdown: nothing has been written for the Nodes that it is about.
-    let answers = shared.context.clouds.observe(&questions, FRESHNESS).take_until(shutdown.requested());
+    let answers = shared.context.clouds.observe(&questions, freshness).take_until(shutdown.requested());
     let answered = answers.filter_map(|(index, answer)| {
         shared.queue.got_on();
         let node = nodes.get_mut(index).and_then(Option::take);
@@ -128,6 +129,13 @@ async fn sync_uninitialized(shared: &Shared, nodes: Vec<(Work<NodeName>, Arc<Nod
             work.instrument(spans::sync(super::NAME, &node.name)).await;
         })
         .await;
+}
+
+/// An answer about a name that is older than the Node may be about the machine that had the name before.
+fn freshness<'a>(shared: &Shared, nodes: impl Iterator<Item = &'a Node>) -> Freshness {
+    let by_name = nodes.filter(|node| node.provider_id.is_none());
+    let known_for = by_name.filter_map(|node| shared.memory.known_for(&node.name));
+    Freshness::Within(known_for.chain([MAX_AGE]).min().unwrap_or(MAX_AGE))
 }
 
 /// What the cloud's answer means for this Node (NODE-6).

@@ -54,6 +54,11 @@ impl Memory {
         self.seen().entry(name.clone()).or_insert_with(Instant::now);
     }
 
+    /// How long ago it was first seen to wait.
+    pub(super) fn known_for(&self, name: &NodeName) -> Option<Duration> {
+        self.seen().get(name).map(Instant::elapsed)
+    }
+
     /// How long ago it was first seen to wait. It waits no longer.
     pub(super) fn waited(&self, name: &NodeName) -> Option<Duration> {
         self.seen().remove(name).map(|since| since.elapsed())

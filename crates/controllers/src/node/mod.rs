@@ -153,15 +153,21 @@ impl Shared {
     fn heard(&self, change: &Change<Node>) {
         match change {
             Change::Added(node) => self.enqueue(node),
+            Change::Updated { old, new } if old.uid != new.uid => {
+                self.forget(&old.name);
+                self.enqueue(new);
+            }
             Change::Updated { old, new } if differs(old, new) => self.enqueue(new),
             Change::Updated { .. } => {}
-            Change::Deleted(node) => {
-                self.queue.forget(&node.name);
-                self.memory.forget(&node.name);
-                self.complaints.forget(&node.name);
-                self.failures.forget(&node.name);
-            }
+            Change::Deleted(node) => self.forget(&node.name),
         }
+    }
+
+    fn forget(&self, name: &NodeName) {
+        self.queue.forget(name);
+        self.memory.forget(name);
+        self.complaints.forget(name);
+        self.failures.forget(name);
     }
 
     fn enqueue(&self, node: &Node) {
@@ -176,8 +182,7 @@ impl Shared {
 
 /// Something has changed that initialising a Node looks at; a heartbeat has not.
 fn differs(old: &Node, new: &Node) -> bool {
-    old.uid != new.uid
-        || old.taints != new.taints
+    old.taints != new.taints
         || old.labels != new.labels
         || old.annotations != new.annotations
         || old.provider_id != new.provider_id

@@ -438,3 +438,18 @@ async fn nodes_that_keep_coming_share_their_reads() {
     let calls = world.cloud_calls();
     assert!(calls <= 4, "they came within two seconds, and took {calls} reads");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_replaced_under_its_name_does_not_get_the_id_of_the_old_one() {
+    let mut world = World::new().await;
+    world.cloud().add(machine("a", "i-old", &[])).unwrap();
+    world.register("a").await;
+    world.start();
+    assert_eq!(provider_id(&world.initialized("a").await).as_deref(), Some("local://i-old"));
+    world.cloud().delete("i-old").unwrap();
+    world.cloud().add(machine("a", "i-new", &[])).unwrap();
+    world.delete("a").await;
+    world.register("a").await;
+    let replaced = async || provider_id(&world.node("a").await);
+    assert_eq!(world.eventually("it has an ID", replaced).await, "local://i-new");
+}
