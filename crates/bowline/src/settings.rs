@@ -268,12 +268,14 @@ fn default_cloud_of(name: String) -> DefaultCloud {
 
 /// `None` if any part of it is wrong.
 fn policy(args: &NodeLifecycleArgs, problems: &mut Problems) -> Option<Policy> {
-    let grace = taken(&args.node_deletion_grace_period, problems);
+    let defaults = Policy::default();
+    let grace = args.node_deletion_grace_period.as_ref().map(|given| taken(given, problems));
     let confirm_after = taken(&args.node_deletion_confirm_period, problems);
     let brake_share = taken(&args.node_deletion_max_share, problems);
     let brake_window = taken(&args.node_deletion_window, problems);
     Some(Policy {
-        grace: grace?,
+        grace: grace.unwrap_or(Some(defaults.grace))?,
+        uninitialized_grace: grace.unwrap_or(Some(defaults.uninitialized_grace))?,
         confirm_after: confirm_after?,
         brake_share: brake_share?,
         brake_window: brake_window?,
@@ -469,7 +471,13 @@ mod tests {
         let lifecycle = settings.manager.node_lifecycle.unwrap();
         assert_eq!((lifecycle.concurrency, lifecycle.monitor_period), (5, Duration::from_millis(300)));
         let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3600));
-        let policy = Policy { grace: minute, confirm_after: Duration::ZERO, brake_share: 1.0, brake_window: hour };
+        let policy = Policy {
+            grace: minute,
+            uninitialized_grace: minute,
+            confirm_after: Duration::ZERO,
+            brake_share: 1.0,
+            brake_window: hour,
+        };
         assert_eq!((lifecycle.policy, lifecycle.delete_unclaimed), (policy, true));
     }
 

@@ -33,7 +33,7 @@ mod start;
 
 use bowline_cloud::Clouds;
 use bowline_core::{Node, Service};
-use bowline_kube::{Cluster, EventSink, Store};
+use bowline_kube::{Cluster, EventSink, Notes, Store};
 use bowline_runtime::{Board, Clock, Metric, QueueMetrics};
 
 pub use activity::RunningControllers;
@@ -46,6 +46,8 @@ pub use start::start;
 pub struct Context {
     /// The API server, for writing.
     pub cluster: Cluster,
+    /// Notes for the next leader.
+    pub notes: Notes,
     /// The Nodes, as they were last heard of.
     pub nodes: Store<Node>,
     /// The Services, as they were last heard of.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::Clouds;
-use bowline_kube::{Clients, Cluster, EventSink, ObjectRef, Store, WatchMetrics, watch_nodes, watch_services};
+use bowline_kube::{Clients, Cluster, EventSink, Notes, ObjectRef, Store, WatchMetrics, watch_nodes, watch_services};
 use bowline_runtime::{Board, Clock, Kind, QueueMetrics, Shutdown, Supervisor, TaskFailure};
 use tokio_util::task::TaskTracker;
 
@@ -124,8 +124,10 @@ pub async fn run(surroundings: Surroundings, options: ManagerOptions, shutdown: 
     let Surroundings { clients, clouds, clock, metrics, board, gate, lease } = surroundings;
     let client = clients.process();
     let (events, write_events) = EventSink::new(client.clone(), clock.clone(), &metrics);
+    let cluster = Cluster::with_metrics(client.clone(), &metrics)?.until(shutdown.clone()).dry_run(options.dry_run);
     let context = Context {
-        cluster: Cluster::with_metrics(client.clone(), &metrics)?.until(shutdown.clone()).dry_run(options.dry_run),
+        notes: Notes::new(cluster.clone()),
+        cluster,
         nodes: Store::new(),
         services: Store::new(),
         clouds,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bowline_kube::{Right, WATCH_NODES, WATCH_SERVICES};
+use bowline_kube::{Notes, Right, WATCH_NODES, WATCH_SERVICES};
 
 use crate::manager::ManagerOptions;
 use crate::{node, node_ipam, node_lifecycle, provider_loops, route, service};
@@ -23,6 +23,9 @@ impl Rights {
         let mut rights = Rights { process: vec![WATCH_NODES], ..Rights::default() };
         if options.watches_services() {
             rights.process.push(WATCH_SERVICES);
+        }
+        if options.node_lifecycle.is_some() {
+            rights.process.extend_from_slice(Notes::RIGHTS);
         }
         for (client, asked) in switched_on(options) {
             rights.controllers.entry(client).or_default().extend_from_slice(asked);
@@ -68,11 +71,10 @@ mod tests {
     }
 
     #[test]
-    fn nobody_asks_to_replace_an_object_or_for_all_of_anything() {
+    fn only_leases_are_replaced_and_no_controller_needs_all_verbs() {
         let rights = Rights::of(&ManagerOptions::default()).of_one();
-        assert!(
-            rights.iter().all(|right| right.verbs.iter().all(|verb| !matches!(*verb, "update" | "*"))),
-            "{rights:?}"
-        );
+        let has = |right: &Right, verb| right.verbs.contains(&verb);
+        assert!(rights.iter().all(|right| right.resource == "leases" || !has(right, "update")), "{rights:?}");
+        assert!(rights.iter().all(|right| !has(right, "*")), "{rights:?}");
     }
 }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::well_known::{ALLOW_DELETION, HANDS_OFF, NO_SCHEDULE, SHUTDOWN_TAINT, UNINITIALIZED_TAINT};
+use crate::well_known::{ALLOW_DELETION, HANDS_OFF, LABEL_PAIRS, NO_SCHEDULE, SHUTDOWN_TAINT, UNINITIALIZED_TAINT};
 use crate::{NodeName, ProviderId};
 
 /// What we know of a Node.
@@ -112,6 +112,13 @@ impl Node {
         self.taints.iter().any(|taint| taint.key == UNINITIALIZED_TAINT)
     }
 
+    /// A cloud controller manager has seen its machine: it has no initialisation taint, and labels that only a cloud gives.
+    pub fn is_initialized(&self) -> bool {
+        let is_labelled =
+            || LABEL_PAIRS.iter().flat_map(|pair| [pair.beta, pair.ga]).any(|key| self.labels.contains_key(key));
+        !self.is_uninitialized() && self.provider_id.is_some() && is_labelled()
+    }
+
     /// It carries the taint of a stopped machine.
     pub fn has_shutdown_taint(&self) -> bool {
         self.taints.iter().any(Taint::is_shutdown)
@@ -182,6 +189,16 @@ mod tests {
         assert!(with(SHUTDOWN_TAINT, NO_SCHEDULE).has_shutdown_taint());
         assert!(!with(SHUTDOWN_TAINT, "NoExecute").has_shutdown_taint());
         assert!(Taint::shutdown().is_shutdown());
+    }
+
+    #[test]
+    fn a_node_is_initialized_once_a_cloud_has_labelled_it_and_taken_the_taint_off() {
+        let labels = BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), "a".to_owned())]);
+        let done = Node { labels, provider_id: Some(ProviderId::of("fake", "1")), ..node("n") };
+        assert!(done.is_initialized());
+        assert!(!Node { labels: BTreeMap::new(), ..done.clone() }.is_initialized());
+        assert!(!Node { provider_id: None, ..done.clone() }.is_initialized());
+        assert!(!Node { taints: vec![taint(UNINITIALIZED_TAINT, NO_SCHEDULE)], ..done }.is_initialized());
     }
 
     #[test]

@@ -229,7 +229,11 @@ impl Cluster {
         read::<WireNode>(&self.write(what, request).await?)
     }
 
-    async fn write(&self, (verb, resource): (&str, &str), request: &Request<Vec<u8>>) -> Result<Vec<u8>, WriteError> {
+    pub(crate) async fn write(
+        &self,
+        (verb, resource): (&str, &str),
+        request: &Request<Vec<u8>>,
+    ) -> Result<Vec<u8>, WriteError> {
         if self.dry_run {
             tracing::info!("dry run: {verb} {}: {}", request.uri().path(), String::from_utf8_lossy(request.body()));
         }
@@ -247,7 +251,7 @@ impl Cluster {
         answer
     }
 
-    async fn ask(&self, request: &Request<Vec<u8>>) -> Result<Vec<u8>, WriteError> {
+    pub(crate) async fn ask(&self, request: &Request<Vec<u8>>) -> Result<Vec<u8>, WriteError> {
         exchange(&self.client, request, &self.shutdown).await.map_err(WriteError::from)
     }
 }
@@ -264,7 +268,7 @@ fn read<W: Wire>(body: &[u8]) -> Result<W::Kept, WriteError> {
 }
 
 /// A request that cannot be put together, for instance because a name is no path segment.
-fn unsendable(error: kube::core::request::Error) -> WriteError {
+pub(crate) fn unsendable(error: kube::core::request::Error) -> WriteError {
     WriteError::Rejected { code: StatusCode::BAD_REQUEST.as_u16(), message: error.to_string() }
 }
 

@@ -207,14 +207,10 @@ pub(crate) struct NodeLifecycleArgs {
     )]
     pub(crate) node_monitor_period: Given<Duration>,
 
-    /// A node younger than this is not deleted: the cloud may not list its machine yet.
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = format_duration(node_lifecycle::Options::default().policy.grace),
-        value_parser = given(flags::duration),
-    )]
-    pub(crate) node_deletion_grace_period: Given<Duration>,
+    /// Minimum age of a node that may be deleted: the cloud may not list its machine yet. Default: 30s for a node that was
+    /// initialised, 5m for any other.
+    #[arg(long, value_name = "DURATION", value_parser = given(flags::duration))]
+    pub(crate) node_deletion_grace_period: Option<Given<Duration>>,
 
     /// A node is deleted when its machine was gone in two looks at the cloud, this far apart.
     #[arg(

@@ -3,7 +3,7 @@
 //! Only `if`, `else`, `end`, `range`, `not`, `or`, `eq`, `quote` and `toJson` are used, so that the templates stay readable.
 
 use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
-use bowline_kube::{EventSink, LeaseOptions, Right, WATCH_NODES, WATCH_SERVICES, account_rights, roles};
+use bowline_kube::{EventSink, LeaseOptions, Notes, Right, WATCH_NODES, WATCH_SERVICES, account_rights, roles};
 
 use super::fill::{Fillings, scalar};
 use super::objects::{ACCOUNT, LABELS, rule};
@@ -112,6 +112,7 @@ fn in_system() -> String {
     let events = when(".Values.useServiceAccountCredentials", &rules(&events));
     let lines = [
         rules(&[rights::READ_AUTHORITIES]),
+        when(".Values.controllers.nodeLifecycle", &rules(Notes::RIGHTS)),
         when(".Values.leaderElection", &[rules(&lease), events].join("\n")),
         when(".Values.useServiceAccountCredentials", &rules(&accounts)),
     ];

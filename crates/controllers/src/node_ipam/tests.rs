@@ -4,7 +4,7 @@ use bowline_apiserver::ApiServer;
 use bowline_cloud::Clouds;
 use bowline_cloud::layers::LayerOptions;
 use bowline_core::testing;
-use bowline_kube::{Cluster, EventSink, Store};
+use bowline_kube::{Cluster, EventSink, Notes, Store};
 use bowline_runtime::{Clock, QueueMetrics};
 use k8s_openapi::api::core::v1::Event;
 use kube::Api;
@@ -19,6 +19,7 @@ async fn told(allocator: AllocatorType, story: impl Fn(&Store<Node>)) -> Vec<(St
     let (events, write_events) = EventSink::new(client.clone(), Clock::system(), &metrics);
     let context = Context {
         cluster: Cluster::new(client.clone()),
+        notes: Notes::new(Cluster::new(client.clone())),
         nodes: Store::new(),
         services: Store::new(),
         clouds: Clouds::around([], &LayerOptions::default(), &metrics),

@@ -7,7 +7,7 @@
 //!                                                                                       │ machines that seem gone
 //!                                    observe, past every cache: those and witnesses ◄───┘
 //!                                             │
-//!                                             └──► conclude ──► deletions, and Nodes that are held back
+//!                                             └──► conclude ──► deletions, recorded first, and Nodes that are held back
 //! ```
 //!
 //! Each cloud has a loop of its own, and so has what belongs to none, so that a cloud that hangs holds up no Node of another.
@@ -17,6 +17,7 @@
 mod apply;
 mod metrics;
 mod pace;
+mod record;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -96,6 +97,15 @@ struct Loop {
     look: Heartbeat,
 }
 
+/// What a loop remembers from one pass to the next.
+#[derive(Default)]
+struct State {
+    memory: Memory,
+    pace: Pace,
+    /// The memory has the deletions that are on record.
+    is_restored: bool,
+}
+
 impl NodeLifecycleController {
     /// Ready to run.
     pub fn new(context: Context, options: Options) -> Result<NodeLifecycleController, prometheus::Error> {
@@ -135,11 +145,11 @@ impl NodeLifecycleController {
 
     /// Looks at the Nodes of one owner until shutdown is requested.
     async fn watch(&self, Loop { owner, look }: &Loop, shutdown: &Shutdown) {
-        let (mut memory, mut pace) = (Memory::default(), Pace::default());
+        let mut state = State::default();
         loop {
             look.works();
             let begin = Instant::now();
-            self.pass(owner, &mut memory, &mut pace, shutdown).instrument(spans::pass(NAME)).await;
+            self.pass(owner, &mut state, shutdown).instrument(spans::pass(NAME)).await;
             if owner.is_some() {
                 self.metrics.pass_duration.observe(begin.elapsed().as_secs_f64());
             }
@@ -151,7 +161,8 @@ impl NodeLifecycleController {
     }
 
     /// One look at all Nodes of an owner (LIFE-2).
-    async fn pass(&self, owner: &Owner, memory: &mut Memory, pace: &mut Pace, shutdown: &Shutdown) {
+    async fn pass(&self, owner: &Owner, state: &mut State, shutdown: &Shutdown) {
+        let State { memory, pace, is_restored } = state;
         let fleet = self.fleet(owner);
         let questions = fleet.questions();
         self.untaint(&questions.untaint, shutdown).await;
@@ -168,8 +179,11 @@ impl NodeLifecycleController {
             let look = Look::past_every_cache(verdict.look.iter().zip(answers));
             // Reading took time, in which a Node may have become Ready.
             let fleet = self.fleet(owner);
+            *is_restored = *is_restored || self.restore_deletions(owner, memory).await;
             let conclusion = lifecycle::conclude(&fleet, &look, memory, &self.options.policy, self.now());
-            self.delete(&conclusion.delete, shutdown).await;
+            if *is_restored && !conclusion.delete.is_empty() && self.record_deletions(owner, memory).await {
+                self.delete(&conclusion.delete, shutdown).await;
+            }
             held.extend(conclusion.held);
         }
         self.tell_held(owner, held);

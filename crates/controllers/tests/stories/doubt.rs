@@ -108,6 +108,63 @@ async fn the_brake_stops_all_deletions_and_tells_how_to_release_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_brake_counts_deletions_from_before_a_restart() {
+    let mut world = world(10, 3).await;
+    world.start();
+    for index in 0..3 {
+        world.gone(&format!("node{index}")).await;
+    }
+    world.kill().await;
+    for index in 3..5 {
+        world.cloud().delete(&format!("i-{index}")).unwrap();
+    }
+    world.start();
+    world.pass(LONG).await;
+    assert_eq!(left(&world, 10).await, 7, "two more would be five of ten within ten minutes");
+    assert!(world.event("node3", "DeletionHeldBack").await.is_some());
+    // Once the window has passed.
+    world.gone("node3").await;
+    world.gone("node4").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_node_is_deleted_while_the_record_of_deletions_cannot_be_written() {
+    let mut world = world(3, 1).await;
+    world.fail("create", "leases", 500, None);
+    world.start();
+    world.pass(LONG).await;
+    assert_eq!(left(&world, 3).await, 3);
+    world.server.faults().clear();
+    world.gone("node0").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_permission_for_the_record_the_brake_still_works_in_this_process() {
+    let mut world = world(10, 3).await;
+    let rights = bowline_controllers::Rights::of(&world.options).of_one();
+    world.rights = Some(rights.into_iter().filter(|right| right.resource != "leases").collect());
+    world.start();
+    for index in 0..3 {
+        world.gone(&format!("node{index}")).await;
+    }
+    for index in 3..5 {
+        world.cloud().delete(&format!("i-{index}")).unwrap();
+    }
+    world.pass(LONG).await;
+    assert_eq!(left(&world, 10).await, 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_node_stays_until_the_cloud_lists_its_machine_late() {
+    let mut world = world(2, 0).await;
+    world.register_with("late", json!({"spec": {"providerID": "local://i-late"}})).await;
+    world.start();
+    world.pass(Duration::from_secs(240)).await;
+    world.cloud().add(machine("late", "i-late", &[])).unwrap();
+    world.initialized("late").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_brake_releases_when_fewer_are_missing() {
     let mut world = world(10, 5).await;
     world.start();

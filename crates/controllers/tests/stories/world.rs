@@ -177,7 +177,8 @@ impl World {
 
     /// A Node that is past initialisation.
     pub(crate) async fn join(&self, name: &str, provider_id: &str, ready: &str) -> Node {
-        let node = json!({"spec": {"taints": null, "providerID": provider_id}});
+        let labels = json!({"node.kubernetes.io/instance-type": "small"});
+        let node = json!({"metadata": {"labels": labels}, "spec": {"taints": null, "providerID": provider_id}});
         self.register_with(name, node).await;
         self.set_ready(name, ready).await
     }

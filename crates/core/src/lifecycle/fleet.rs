@@ -121,7 +121,7 @@ impl Fleet {
 
     /// How many Nodes of this provider are here and not counted as deleted.
     pub(super) fn staying(&self, provider: &str, memory: &Memory) -> usize {
-        self.of(provider).filter(|(key, _)| !memory.is_deleted(key, self)).count()
+        self.of(provider).filter(|(_, node)| !memory.is_deleted(node)).count()
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<&Node> {

@@ -14,15 +14,14 @@ use crate::{Node, Ready};
 pub struct Memory {
     /// When a read past every cache first said that the machine is gone, and nothing has refuted that since.
     first_gone: HashMap<Key, Instant>,
-    /// Nodes that were to be deleted, whether or not that came about: those that are still there are not counted, so
-    /// nobody has to report how the request ended.
-    deletions: HashMap<Key, DeletionMark>,
+    /// Nodes that were to be deleted, by UID, whether or not the request succeeded: Nodes that still exist are not counted.
+    pub(super) deletions: HashMap<String, DeletionMark>,
 }
 
 #[derive(Debug, Clone)]
-struct DeletionMark {
-    provider: Arc<str>,
-    when: Instant,
+pub(super) struct DeletionMark {
+    pub(super) provider: Arc<str>,
+    pub(super) when: Instant,
 }
 
 impl Memory {
@@ -32,14 +31,16 @@ impl Memory {
         Some(now.instant.saturating_duration_since(*first))
     }
 
-    /// How many Nodes of this provider went within the window.
+    /// How many Nodes of this provider were deleted within the window.
     pub(super) fn deleted(&self, provider: &str, fleet: &Fleet) -> usize {
-        self.deletions.iter().filter(|(key, mark)| &*mark.provider == provider && has_left(key, fleet)).count()
+        let marked = self.deletions.values().filter(|mark| &*mark.provider == provider).count();
+        let is_kept = |node: &Node| self.deletions.contains_key(&node.uid) && !node.deleting;
+        marked.saturating_sub(fleet.of(provider).filter(|(_, node)| is_kept(node)).count())
     }
 
-    /// This Node is one of those that [`deleted`](Memory::deleted) counts.
-    pub(super) fn is_deleted(&self, node: &Key, fleet: &Fleet) -> bool {
-        self.deletions.contains_key(node) && has_left(node, fleet)
+    /// This Node exists only because of its finalizers, and is one of those that [`deleted`](Memory::deleted) counts.
+    pub(super) fn is_deleted(&self, node: &Node) -> bool {
+        node.deleting && self.deletions.contains_key(&node.uid)
     }
 
     /// How many Nodes of this provider have lost their machines and count against the others.
@@ -56,8 +57,8 @@ impl Memory {
     pub(super) fn remember_deletion(&mut self, node: &Node, provider: &Arc<str>, now: Moment) {
         let mark = DeletionMark { provider: provider.clone(), when: now.instant };
         match node.is_deletion_allowed() {
-            true => self.deletions.remove(&Key::of(node)),
-            false => self.deletions.insert(Key::of(node), mark),
+            true => self.deletions.remove(&node.uid),
+            false => self.deletions.insert(node.uid.clone(), mark),
         };
     }
 
@@ -71,9 +72,4 @@ impl Memory {
     pub(super) fn forget_refuted(&mut self, answers: &Answers) {
         self.first_gone.retain(|key, _| !answers.get(key).is_some_and(|answer| answer.refutes_gone()));
     }
-}
-
-/// The Node is not there any more, or only its finalizers keep it.
-fn has_left(key: &Key, fleet: &Fleet) -> bool {
-    fleet.get(key).is_none_or(|node| node.deleting)
 }

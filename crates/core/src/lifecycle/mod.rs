@@ -17,7 +17,8 @@
 //!
 //! A Node is deleted only if all of this holds; everything else leaves it alone:
 //!
-//! 1. it is not Ready, and was registered at least [`Policy::grace`] ago; what was seen before that does not count;
+//! 1. it is not Ready, and was registered at least [`Policy::grace`] ago, or [`Policy::uninitialized_grace`] if it shows no
+//!    sign that a cloud has ever known its machine; what was seen before that does not count;
 //! 2. the provider that owns its ID answered [`Gone`](Answer::Gone), by a read that passed every cache, twice, at least
 //!    [`Policy::confirm_after`] apart, and nothing else in between. A read that fails is no answer: it confirms nothing
 //!    and refutes nothing. The Node being Ready, its machine being seen by any read, or a new Node of the same name
@@ -32,12 +33,14 @@
 //! Nodes that an operator marked as not for us ([`Node::is_hands_off`]) are no part of any of this, and a Node that is
 //! being deleted already is not deleted again.
 //!
-//! What is remembered between passes is lost with the process. A new leader looks twice anew, and its window is empty.
+//! What is remembered of missing machines is lost with the process: a new leader needs two reads of its own. Deletions
+//! outlive it in a [record](Memory::deletion_record), which is written before a Node is deleted.
 // upstream: deletes at the first "does not exist", without regard to age, number or a deletion under way (LIFE-6).
 
 mod doubt;
 mod fleet;
 mod memory;
+mod record;
 #[cfg(test)]
 mod tests;
 
@@ -60,8 +63,10 @@ const WITNESSES: usize = 3;
 /// When a deletion is beyond doubt.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Policy {
-    /// A Node younger than this is not deleted: the cloud may not list its machine yet.
+    /// Minimum age of a Node that may be deleted: the cloud may not list its machine yet.
     pub grace: Duration,
+    /// The same for a Node that is not [initialised](Node::is_initialized). There, "gone" may always have meant "not yet".
+    pub uninitialized_grace: Duration,
     /// How far apart the two looks are at least.
     pub confirm_after: Duration,
     /// The share of a provider's Nodes that may go within the window, from 0 to 1; one Node always may.
@@ -231,7 +236,7 @@ impl Scene<'_> {
 impl Scene<'_> {
     /// Rules 1 and 2.
     fn standing(&self, node: &Node) -> Standing {
-        let Policy { grace, confirm_after, .. } = *self.policy;
+        let (grace, confirm_after) = (self.policy.grace_of(node), self.policy.confirm_after);
         let age = age(node, self.now);
         match self.memory.gone_for(node, self.now) {
             _ if node.deleting => Standing::Held(Doubt::Leaving),
@@ -270,6 +275,11 @@ fn age(node: &Node, now: Moment) -> Duration {
 // ---- Policy
 
 impl Policy {
+    /// Minimum age of this Node.
+    fn grace_of(&self, node: &Node) -> Duration {
+        if node.is_initialized() { self.grace } else { self.grace.max(self.uninitialized_grace) }
+    }
+
     /// How many of so many Nodes may go within the window.
     pub fn allowed(&self, of: usize) -> usize {
         // 0.29 × 100 is a little less than 29 in binary, and means 29.
@@ -283,6 +293,7 @@ impl Default for Policy {
     fn default() -> Policy {
         Policy {
             grace: Duration::from_secs(30),
+            uninitialized_grace: Duration::from_secs(300),
             confirm_after: Duration::from_secs(10),
             brake_share: 0.34,
             brake_window: Duration::from_secs(600),

@@ -66,7 +66,8 @@ impl World {
 
     fn registered(&self, name: &str) -> Node {
         let created = Some(self.start.wall);
-        Node { ready: Ready::False, created, provider_id: Some(ProviderId::of("fake", name)), ..node(name) }
+        let labels = BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), "z".to_owned())]);
+        Node { ready: Ready::False, created, labels, provider_id: Some(ProviderId::of("fake", name)), ..node(name) }
     }
 
     fn now(&self) -> Moment {
@@ -864,5 +865,72 @@ proptest! {
         for event in events {
             auditor.happen(event);
         }
+    }
+}
+
+// ---- after a restart
+
+impl World {
+    /// Another process takes over, with the record that the last one has written.
+    fn restart(&mut self) {
+        let record = self.memory.deletion_record("a", self.now());
+        self.memory = Memory::default();
+        self.memory.restore_deletions(&"a".into(), &record, &self.policy, self.now()).unwrap();
+    }
+}
+
+#[test]
+fn the_brake_counts_what_was_deleted_before_a_restart() {
+    let mut world = World::with_gone(10, 3);
+    assert_eq!(world.two_passes().deleted.len(), 3);
+    world.lose("a03");
+    world.lose("a04");
+    world.restart();
+    let pass = world.two_passes();
+    assert_eq!(pass.deleted, [""; 0]);
+    assert!(matches!(pass.held[0].1, Doubt::Brake { missing: 2, gone: 3, allowed: 3, of: 10, .. }), "{pass:?}");
+    world.restart();
+    world.wait(600);
+    assert_eq!(world.two_passes().deleted, ["a03", "a04"], "the window has passed");
+}
+
+#[test]
+fn a_restored_deletion_counts_once_and_not_at_all_if_its_node_is_still_there() {
+    let mut world = World::with_gone(10, 3);
+    world.deletes = false;
+    assert_eq!(world.two_passes().deleted.len(), 3);
+    world.restart();
+    world.deletes = true;
+    assert_eq!(world.two_passes().deleted.len(), 3, "none of the three was counted as deleted");
+    let record = world.memory.deletion_record("a", world.now());
+    world.memory.restore_deletions(&"a".into(), &record, &world.policy, world.now()).unwrap();
+    assert_eq!(world.memory.deleted("a", &world.fleet()), 3);
+}
+
+#[test]
+fn a_record_from_a_clock_that_is_ahead_counts_and_one_that_is_no_record_is_an_error() {
+    let mut world = World::with_gone(10, 0);
+    let (policy, now) = (world.policy, world.now());
+    let record = r#"{"2082758400":["x","y"],"1451606400":["z"]}"#;
+    world.memory.restore_deletions(&"a".into(), record, &policy, now).unwrap();
+    assert_eq!(world.memory.deleted("a", &world.fleet()), 2);
+    assert_eq!(world.memory.deletion_record("b", now), "{}");
+    assert!(world.memory.restore_deletions(&"a".into(), "[]", &policy, now).is_err());
+    assert!(world.memory.restore_deletions(&"a".into(), r#"{"today":["x"]}"#, &policy, now).is_err());
+}
+
+#[test]
+fn a_node_whose_machine_no_cloud_has_ever_shown_is_given_five_minutes() {
+    for is_tainted in [true, false] {
+        let mut world = World::with_gone(3, 1);
+        world.passed = Duration::from_secs(240);
+        world.node("a00").labels.clear();
+        if is_tainted {
+            world.node("a00").taints.push(taint(UNINITIALIZED_TAINT, NO_SCHEDULE));
+        }
+        let pass = world.two_passes();
+        assert!(matches!(pass.held[..], [(_, Doubt::TooYoung { .. })]), "{pass:?}");
+        world.wait(60);
+        assert_eq!(world.two_passes().deleted, ["a00"]);
     }
 }

@@ -1,0 +1,112 @@
+//! Notes that a manager leaves for its successors: annotations of one Lease.
+//!
+//! A Lease rather than a ConfigMap, because the roles of cloud controller managers allow Leases to be created and updated.
+
+use std::borrow::Cow;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Resource;
+use kube::api::{GetParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, WriteError, unsendable};
+use crate::rights::{Right, Scope};
+
+const NAMESPACE: &str = "kube-system";
+const NAME: &str = "bowline-notes";
+
+/// How often a note is written that meets the write of another manager.
+const ATTEMPTS: u32 = 5;
+
+/// The notes, read and written under the name of the process.
+#[derive(Clone)]
+pub struct Notes {
+    cluster: Cluster,
+}
+
+impl Notes {
+    /// Permissions that notes need.
+    pub const RIGHTS: &[Right] = &[
+        right(&["create"], Scope::Namespace(Cow::Borrowed(NAMESPACE))),
+        right(&["get", "update"], Scope::Named(Cow::Borrowed(NAMESPACE), Cow::Borrowed(NAME))),
+    ];
+
+    /// Notes in this cluster.
+    pub fn new(cluster: Cluster) -> Notes {
+        Notes { cluster }
+    }
+
+    /// Returns the note under this key, if there is one.
+    pub async fn get(&self, key: &str) -> Result<Option<String>, WriteError> {
+        Ok(self
+            .lease()
+            .await?
+            .and_then(|lease| Some(lease.pointer("/metadata/annotations")?.get(key)?.as_str()?.to_owned())))
+    }
+
+    /// Replaces the note under this key and leaves the others.
+    pub async fn set(&self, key: &str, text: &str) -> Result<(), WriteError> {
+        let mut attempt = 1;
+        loop {
+            match self.try_set(key, text).await {
+                // Another manager has created or updated the Lease since it was read.
+                Err(WriteError::Conflict(_)) if attempt < ATTEMPTS => attempt += 1,
+                written => return written,
+            }
+        }
+    }
+
+    async fn try_set(&self, key: &str, text: &str) -> Result<(), WriteError> {
+        let params = PostParams { dry_run: self.cluster.is_dry_run(), ..PostParams::default() };
+        let (verb, request) = match self.lease().await? {
+            Some(lease) => ("update", leases().replace(NAME, &params, with_note(lease, key, text)?)),
+            None => ("create", leases().create(&params, with_note(new_lease(), key, text)?)),
+        };
+        self.cluster.write((verb, "leases"), &request.map_err(unsendable)?).await.map(drop)
+    }
+
+    async fn lease(&self) -> Result<Option<Value>, WriteError> {
+        let request = leases().get(NAME, &GetParams::default()).map_err(unsendable)?;
+        match self.cluster.ask(&request).await {
+            Ok(body) => serde_json::from_slice(&body).map(Some).map_err(unreadable),
+            Err(WriteError::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+const fn right(verbs: &'static [&'static str], scope: Scope) -> Right {
+    Right {
+        group: "coordination.k8s.io",
+        resource: "leases",
+        verbs,
+        scope,
+        why: "to record deletions of Nodes, so that the limit on them survives a restart",
+        without: Some("the limit on deletions of Nodes starts over when the manager restarts"),
+    }
+}
+
+fn leases() -> kube::core::Request {
+    kube::core::Request::new(Lease::url_path(&(), Some(NAMESPACE)))
+}
+
+fn new_lease() -> Value {
+    json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NAME}})
+}
+
+/// The Lease with this note, as it is sent.
+fn with_note(mut lease: Value, key: &str, text: &str) -> Result<Vec<u8>, WriteError> {
+    let metadata = lease.get_mut("metadata").and_then(Value::as_object_mut);
+    let metadata = metadata.ok_or_else(|| unreadable("it has no metadata"))?;
+    let annotations = metadata.entry("annotations").or_insert(Value::Null);
+    if annotations.is_null() {
+        *annotations = json!({});
+    }
+    let annotations = annotations.as_object_mut().ok_or_else(|| unreadable("its annotations are not a map"))?;
+    annotations.insert(key.to_owned(), json!(text));
+    Ok(lease.to_string().into_bytes())
+}
+
+fn unreadable(why: impl std::fmt::Display) -> WriteError {
+    WriteError::Unavailable(format!("the API server's answer is not a Lease: {why}"))
+}
