@@ -2,21 +2,27 @@
 //!
 //! ```text
 //!  list ──► Book ◄── create, delete: entered when the cloud has answered
-//!            └─ what is written while a listing is under way is entered again on top of it
+//!            ├─ what is written while a listing is under way is entered again on top of it
+//!            └─ what a listing lacks is kept until another one, ten seconds later, lacks it, too
 //! ```
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bowline_cloud::{Cloud, Error, ErrorKind, Result};
 use bowline_core::routes::{Brake, Doubt, Table};
 use bowline_core::{ClusterName, NodeName, Route, RouteSpec};
 use bowline_runtime::{Heartbeat, Queue, QueueMetrics};
 use ipnet::IpNet;
+use tokio::time::Instant;
 
 use super::rounds::Rounds;
 use super::{BACKOFF, Key, Options, QUEUE};
+
+/// Time between the two listings that have to lack a route before it counts as gone.
+const CONFIRM_AFTER: Duration = Duration::from_secs(10);
 
 /// The account of one cloud, and what is to be done about it: one cloud that does not answer holds up nobody else.
 pub(super) struct Account {
@@ -56,6 +62,8 @@ struct Book {
     since: Option<Vec<Entry>>,
     /// When a write for this Node, or for none, last failed: it may have worked.
     doubts: HashMap<Option<NodeName>, u64>,
+    /// Routes of the table that the last listing lacks, by ID, since the first one that did.
+    missing: HashMap<String, Instant>,
 }
 
 /// A write that worked.
@@ -126,9 +134,19 @@ impl Account {
         if failed.as_ref().is_none_or(is_without_routes) {
             self.is_aside.store(failed.is_some(), Ordering::Relaxed);
         }
-        self.book().end(begun, routes);
+        let lacking = self.book().end(begun, routes, Instant::now());
+        if lacking > 0 {
+            let cloud = self.cloud.name();
+            tracing::warn!(%cloud, routes = lacking, "the cloud lists fewer routes than it had; another listing has to confirm that");
+        }
         self.queue.got_on();
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Time until the listing that confirms which routes are gone; `None` if none is missing.
+    pub(super) fn confirmation_due(&self) -> Option<Duration> {
+        let oldest = self.book().missing.values().min().copied()?;
+        Some(CONFIRM_AFTER.saturating_sub(oldest.elapsed()))
     }
 
     /// Makes a route for this Node.
@@ -215,12 +233,12 @@ impl Book {
         self.tick()
     }
 
-    /// The listing that began then has ended with these routes, or failed.
-    fn end(&mut self, begun: u64, routes: Result<Vec<Route>>) {
+    /// The listing that began then has ended with these routes, or failed. Returns how many routes it lacks that are kept.
+    fn end(&mut self, begun: u64, routes: Result<Vec<Route>>, now: Instant) -> usize {
         let since = self.since.take().unwrap_or_default();
         match routes {
             Ok(routes) => {
-                self.table = routes.into_iter().collect();
+                self.table = self.with_missing(routes.into_iter().collect(), now);
                 self.listed = Some(begun);
                 // What failed before is seen now.
                 self.doubts.retain(|_, doubt| *doubt > begun);
@@ -228,6 +246,21 @@ impl Book {
             }
             Err(error) => self.failed = Some((begun, error)),
         }
+        self.missing.len()
+    }
+
+    /// Adds to a listing the routes that it lacks for the first time: a cloud that answers with half of its table must not make
+    /// Nodes unreachable. A listing that was made because the routes of a Node were in doubt is believed.
+    fn with_missing(&mut self, mut listed: Table, now: Instant) -> Table {
+        let before = std::mem::take(&mut self.missing);
+        for route in self.table.iter().filter(|route| !listed.explains(route)).cloned().collect::<Vec<_>>() {
+            let since = before.get(&route.id).copied().unwrap_or(now);
+            if self.is_reliable(route.node.as_ref()) && now.saturating_duration_since(since) < CONFIRM_AFTER {
+                self.missing.insert(route.id.clone(), since);
+                listed.insert(route);
+            }
+        }
+        listed
     }
 
     fn enter(&mut self, entry: Entry) {
@@ -236,7 +269,10 @@ impl Book {
         }
         match entry {
             Entry::Made(route) => self.table.insert(route),
-            Entry::Gone(route) if self.table.has(&route) => self.table.remove(&route.id),
+            Entry::Gone(route) if self.table.has(&route) => {
+                self.table.remove(&route.id);
+                self.missing.remove(&route.id);
+            }
             Entry::Gone(_) => {}
         }
     }
@@ -285,7 +321,7 @@ mod tests {
         let begun = book.begin();
         book.enter(Entry::Made(route("made")));
         book.enter(Entry::Gone(route("gone")));
-        book.end(begun, Ok(vec![route("gone"), route("old")]));
+        book.end(begun, Ok(vec![route("gone"), route("old")]), Instant::now());
         assert_eq!(ids(&book), ["made", "old"]);
     }
 
@@ -293,11 +329,11 @@ mod tests {
     fn a_listing_that_fails_leaves_the_table_as_it_is() {
         let mut book = Book::default();
         let begun = book.begin();
-        book.end(begun, Ok(vec![route("old")]));
+        book.end(begun, Ok(vec![route("old")]), Instant::now());
         let failed = book.begin();
         book.enter(Entry::Made(route("made")));
         let asked = book.moment;
-        book.end(failed, Err(unlisted()));
+        book.end(failed, Err(unlisted()), Instant::now());
         assert_eq!(ids(&book), ["made", "old"]);
         assert!(book.is_reliable(None));
         assert!(book.failed_after(asked).is_none(), "it had begun when this was asked for");
@@ -319,19 +355,49 @@ mod tests {
     }
 
     #[test]
+    fn a_route_that_one_listing_lacks_stays_until_another_one_later_lacks_it_too() {
+        let (mut book, now) = (Book::default(), Instant::now());
+        let mut listed = |routes, seconds| {
+            let begun = book.begin();
+            let lacking = book.end(begun, Ok(routes), now + Duration::from_secs(seconds));
+            (lacking, book.table.len())
+        };
+        assert_eq!(listed(vec![route("a")], 0), (0, 1));
+        assert_eq!(listed(vec![], 1), (1, 1));
+        assert_eq!(listed(vec![], 10), (1, 1), "nine seconds after the first");
+        assert_eq!(listed(vec![route("a")], 11), (0, 1), "it was there all the time");
+        assert_eq!(listed(vec![], 12), (1, 1));
+        assert_eq!(listed(vec![], 22), (0, 0));
+    }
+
+    #[test]
+    fn a_listing_that_shows_what_became_of_a_route_or_was_asked_for_in_doubt_is_believed() {
+        let (mut book, now) = (Book::default(), Instant::now());
+        let begun = book.begin();
+        book.end(begun, Ok(vec![route("a")]), now);
+        let begun = book.begin();
+        book.end(begun, Ok(vec![Route { node: Some("other".into()), ..route("b") }]), now);
+        assert_eq!(ids(&book), ["b"], "its range is led elsewhere");
+        book.doubt(Some(&"other".into()));
+        let begun = book.begin();
+        book.end(begun, Ok(vec![]), now);
+        assert!(book.table.is_empty());
+    }
+
+    #[test]
     fn after_a_failure_only_a_listing_that_began_later_is_relied_on() {
         let (mut book, failed, other) = (Book::default(), NodeName::from("failed"), NodeName::from("other"));
         assert!(!book.is_reliable(Some(&other)), "nothing was listed yet");
         let begun = book.begin();
         book.doubt(Some(&failed));
-        book.end(begun, Ok(vec![]));
+        book.end(begun, Ok(vec![]), Instant::now());
         assert!(book.is_reliable(Some(&other)));
         assert!(!book.is_reliable(Some(&failed)), "it began before the failure");
         assert!(!book.is_reliable(None));
         book.doubt(None);
         assert!(!book.is_reliable(Some(&other)), "a stray may have been anybody's");
         let begun = book.begin();
-        book.end(begun, Ok(vec![]));
+        book.end(begun, Ok(vec![]), Instant::now());
         assert!(book.is_reliable(Some(&failed)));
         assert!(book.doubts.is_empty(), "nodes come and go for years");
     }

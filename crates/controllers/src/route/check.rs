@@ -27,7 +27,7 @@ impl Shared {
             let outcome = self.check(account).await;
             account.checking.ends();
             failures = if outcome.is_err() { failures + 1 } else { 0 };
-            match self.pause(begin, outcome.err(), failures) {
+            match self.pause(account, begin, outcome.err(), failures) {
                 Some(pause) => {
                     account.checking.rests(pause);
                     tokio::time::sleep(pause).await;
@@ -38,7 +38,7 @@ impl Shared {
     }
 
     /// How long until the next check; `None` for ever.
-    fn pause(&self, begin: Instant, error: Option<Error>, failures: u32) -> Option<Duration> {
+    fn pause(&self, account: &Account, begin: Instant, error: Option<Error>, failures: u32) -> Option<Duration> {
         let refresh = match self.options.mode {
             // From one beginning to the next (ROUTE-2).
             Mode::Periodic { period } => return Some(period.saturating_sub(begin.elapsed())),
@@ -49,7 +49,7 @@ impl Shared {
             Retry::After(wait) => wait,
             Retry::Backoff | Retry::Never => BACKOFF.after(failures),
         });
-        refresh.into_iter().chain(sooner).min()
+        refresh.into_iter().chain(sooner).chain(account.confirmation_due()).min()
     }
 
     /// Lists, and queues what differs (ROUTE-4, ROUTE-5, ROUTE-11); done when all of that has had its pass.

@@ -391,3 +391,44 @@ async fn routes_of_many_nodes_are_written_in_batches_that_do_not_overlap() {
     }
     assert_eq!(*sizes.lock().unwrap(), [20; 3]);
 }
+
+/// Three Nodes with routes, all Ready, in a cloud that then shows an empty table.
+async fn with_an_empty_table() -> World {
+    let mut world = World::with_routes(&["a", "b", "c"]).await;
+    world.calls.max_attempts = 1;
+    for (number, name) in ["a", "b", "c"].into_iter().enumerate() {
+        world.join_with_ranges(name, &[&format!("10.120.{number}.0/24")]).await;
+        world.set_ready(name, "True").await;
+    }
+    world.start();
+    for name in ["a", "b", "c"] {
+        world.reachable(name).await;
+    }
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_empty_listing_costs_another_listing_and_nothing_else() {
+    let world = with_an_empty_table().await;
+    let before = world.route_calls();
+    world.cloud().inject(FaultSpec::always(Fault::Empty).on("list-routes").times(1));
+    world.pass(REFRESH + WHILE).await;
+    let calls = world.route_calls();
+    assert_eq!(calls["create-route"], before["create-route"]);
+    assert_eq!(calls["list-routes"], before["list-routes"] + 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_table_does_not_make_ready_nodes_unreachable() {
+    let world = with_an_empty_table().await;
+    world.cloud().inject(FaultSpec::always(Fault::Empty).on("list-routes"));
+    world.cloud().inject(FaultSpec::always(BROKEN).on("create-route"));
+    world.pass(2 * REFRESH).await;
+    assert!(world.event("a", "FailedToCreateRoute").await.is_some(), "creation is tried, and fails");
+    for name in ["a", "b", "c"] {
+        assert_eq!(network(&world.node(name).await).unwrap().0, "False", "{name}");
+    }
+    world.cloud().repair_all();
+    world.pass(REFRESH).await;
+    assert_eq!(world.led(), ["10.120.0.0/24 a", "10.120.1.0/24 b", "10.120.2.0/24 c"]);
+}

@@ -339,7 +339,7 @@ async fn what_somebody_does_to_the_table_is_seen_with_the_next_look() {
     assert_eq!(world.led(), ["10.120.9.0/24 b"]);
     world.pass(REFRESH).await;
     assert_eq!(world.led(), ["10.120.0.0/24 a"]);
-    assert_eq!(world.route_calls(), calls(2, 2, 1));
+    assert_eq!(world.route_calls(), calls(3, 2, 1), "another listing confirms that the route is gone");
 }
 
 #[tokio::test(start_paused = true)]

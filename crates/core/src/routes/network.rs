@@ -1,6 +1,6 @@
 //! What a Node's `NetworkUnavailable` condition should say (ROUTE-11 to ROUTE-13).
 
-use crate::{NetworkCondition, Node};
+use crate::{NetworkCondition, Node, Ready};
 
 /// What is written to the condition (ROUTE-12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,11 +30,17 @@ impl NetworkStatus {
 
 /// What the Node is to be told (ROUTE-11): `all_there` says that each of its ranges is led to it, `is_led_to` that any route
 /// was. `None` if it has nothing to do with routes, or says so already.
+///
+/// A Node that is Ready and had its routes keeps its condition while they cannot be created again: the condition would keep new
+/// Pods away from a Node that works, on the word of a cloud that may be wrong.
 pub fn network(node: &Node, all_there: bool, is_led_to: bool) -> Option<NetworkStatus> {
     let status = match (node.pod_cidrs.is_empty(), is_led_to) {
         (true, false) => return None,
         (true, true) => NetworkStatus::NOT_CREATED,
         (false, _) if all_there => NetworkStatus::CREATED,
+        (false, _) if node.ready == Ready::True && NetworkStatus::CREATED.is_told(node.network.as_ref()) => {
+            return None;
+        }
         (false, _) => NetworkStatus::NOT_CREATED,
     };
     (!status.is_told(node.network.as_ref())).then_some(status)

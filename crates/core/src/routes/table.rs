@@ -42,6 +42,11 @@ impl Table {
             .is_some_and(|known| known.destination.trunc() == route.destination.trunc() && is_same(known))
     }
 
+    /// There is one with this ID, or one of this range: it is known what has become of the route.
+    pub fn explains(&self, route: &Route) -> bool {
+        self.routes.contains_key(&route.id) || self.to(route.destination).next().is_some()
+    }
+
     /// All of them, by ID.
     pub fn iter(&self) -> impl Iterator<Item = &Route> {
         self.routes.values()
