@@ -276,7 +276,8 @@ mod tests {
 
     #[test]
     fn what_is_not_switched_on_is_not_asked_for() {
-        let rights = of_process(&ManagerOptions::default(), &Surroundings::default());
+        let manager = ManagerOptions { node_lifecycle: None, ..ManagerOptions::default() };
+        let rights = of_process(&manager, &Surroundings::default());
         let core = |right: &Right| right.group.is_empty() && right.scope == Scope::Cluster;
         assert!(rights.iter().all(core), "{rights:?}");
     }
