@@ -13,6 +13,10 @@
 //!
 //! All waiting is done with `tokio::time`, so a paused runtime makes every test of this instant and exact.
 
+// A panic ends the request, the pass or the task that it happens in, and is reported; with "abort" it would end the manager.
+#[cfg(panic = "abort")]
+compile_error!("Bowline isolates panics: build it with panic = \"unwind\", the default");
+
 mod backoff;
 mod board;
 mod bucket;
