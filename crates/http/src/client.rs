@@ -2,15 +2,18 @@
 
 use std::error::Error as StdError;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::Effect;
 use bowline_config::{Environment, Problem};
+use bowline_runtime::Fence;
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, PROXY_AUTHORIZATION};
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::rt::Executor;
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
@@ -52,9 +55,9 @@ enum Transport {
 
 type Connections = legacy::Client<Connector, Full<Bytes>>;
 
-/// Two ways over the network, because a server may close a kept connection in the moment in which it is used again, and then
-/// nobody knows whether it took the request. What only reads is simply asked again; what changes something goes over a
-/// connection of its own, which nobody has a reason to close.
+/// Two ways over the network, because a server may close a kept connection in the moment in which it is used again, and then it
+/// is unknown whether it took the request. What only reads is simply sent again; what changes something goes over a
+/// connection of its own, which the server has no reason to close, and which the fence of the call closes.
 struct Network {
     kept: Connections,
     fresh: Connections,
@@ -68,8 +71,8 @@ impl Client {
         let proxies = Arc::new(proxies);
         let connector = Connector::new(tls.config()?, proxies.clone(), timeout);
         let network = Network {
-            kept: connections(KEPT).build(connector.clone()),
-            fresh: connections(0).build(connector),
+            kept: connections(TokioExecutor::new(), KEPT).build(connector.clone()),
+            fresh: connections(FencedExecutor, 0).build(connector),
             proxies,
         };
         Ok(Client { transport: Transport::Network(Arc::new(network)), timeout })
@@ -101,8 +104,28 @@ impl Client {
     }
 }
 
-fn connections(kept: usize) -> legacy::Builder {
-    let mut builder = legacy::Client::builder(TokioExecutor::new());
+/// Task of a connection, as hyper hands it over.
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Runs the tasks of connections behind the fence of the call that they are for: a request that its task holds when the process
+/// stands still must not be sent when another one leads.
+#[derive(Clone)]
+struct FencedExecutor;
+
+impl Executor<Task> for FencedExecutor {
+    fn execute(&self, task: Task) {
+        match Fence::current() {
+            Some(fence) => drop(tokio::spawn(async move { fence.guard(task).await })),
+            None => drop(tokio::spawn(task)),
+        }
+    }
+}
+
+fn connections<E>(executor: E, kept: usize) -> legacy::Builder
+where
+    E: Executor<Task> + Clone + Send + Sync + 'static,
+{
+    let mut builder = legacy::Client::builder(executor);
     builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).pool_max_idle_per_host(kept);
     builder
 }

@@ -6,6 +6,8 @@
 //!  kube::Client of a controller + its token          ─┘       └────► the same without credentials
 //! ```
 //!
+//! Requests that have to pass a fence go through connections of their own, which the fence closes.
+//!
 //! What is under way when a way is replaced ends on the old one: each request holds on to the connections it began with.
 
 use std::path::PathBuf;
@@ -14,7 +16,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bowline_core::with_causes;
-use bowline_runtime::{Fingerprint, Renewable, TokenBucket};
+use bowline_runtime::{Fence, Fingerprint, Renewable, TokenBucket};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::header::USER_AGENT;
@@ -28,6 +30,7 @@ use tokio::time::Instant;
 use tower::{BoxError, Service};
 
 use crate::client::{ClientOptions, ConnectError, Probe, config, files, user_agent};
+use crate::fenced::{FencedExecutor, fence_of};
 use crate::rest::{Counted, Meter, RestMetrics};
 use crate::told::Told;
 
@@ -55,8 +58,17 @@ struct Way {
     config: Config,
     client: Client,
     meter: Meter,
-    /// The same without credentials, once somebody has asked for it.
+    /// Further clients on this way, each made when it is first needed.
+    others: Others,
+}
+
+#[derive(Default)]
+struct Others {
+    /// Without credentials.
     bare: OnceLock<Client>,
+    /// With connections that the fence closes, of which a process has one, for requests that write.
+    fenced: OnceLock<Client>,
+    fenced_bare: OnceLock<Client>,
 }
 
 impl Access {
@@ -113,13 +125,21 @@ impl Access {
 
     /// Sends it with the credentials of the process.
     async fn send(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
-        let client = self.way().client.clone();
+        let way = self.way();
+        let client = match fence_of(&request) {
+            None => way.client.clone(),
+            Some(fence) => made_once(&way.others.fenced, || build_fenced(way.config.clone(), &way.meter, fence))?,
+        };
         Ok(client.send(request).await?)
     }
 
     /// Sends it without any credentials but those that it carries.
     pub(crate) async fn send_bare(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
-        let client = self.way().bare()?;
+        let way = self.way();
+        let client = match fence_of(&request) {
+            None => made_once(&way.others.bare, || build(way.bare_config(), &way.meter))?,
+            Some(fence) => made_once(&way.others.fenced_bare, || build_fenced(way.bare_config(), &way.meter, fence))?,
+        };
         Ok(client.send(request).await?)
     }
 
@@ -136,18 +156,14 @@ impl Way {
         config.reset_reader_on_write = true;
         let meter = Meter::new(metrics, &config.cluster_url);
         let client = build(config.clone(), &meter)?;
-        Ok(Way { config, client, meter, bare: OnceLock::new() })
+        Ok(Way { config, client, meter, others: Others::default() })
     }
 
     /// Neither a token nor a certificate of the process goes along.
-    fn bare(&self) -> Result<Client, ConnectError> {
-        if let Some(client) = self.bare.get() {
-            return Ok(client.clone());
-        }
+    fn bare_config(&self) -> Config {
         let mut config = self.config.clone();
         config.auth_info = AuthInfo::default();
-        let client = build(config, &self.meter)?;
-        Ok(self.bare.get_or_init(|| client).clone())
+        config
     }
 
     /// Asks the least that shows that address, certificates, credentials and rights are right. Hands on the UID of the first
@@ -183,8 +199,31 @@ impl Way {
 }
 
 fn build(config: Config, meter: &Meter) -> Result<Client, ConnectError> {
-    let counted = tower::layer::layer_fn(|inner| Counted { inner, meter: meter.clone() });
-    Ok(ClientBuilder::try_from(config).map_err(ConnectError::Client)?.with_layer(&counted).build())
+    let builder = ClientBuilder::try_from(config).map_err(ConnectError::Client)?;
+    Ok(builder.with_layer(&counted(meter)).build())
+}
+
+fn build_fenced(config: Config, meter: &Meter, fence: &Fence) -> Result<Client, ConnectError> {
+    let builder = ClientBuilder::try_from((config, FencedExecutor(fence.clone()))).map_err(ConnectError::Client)?;
+    Ok(builder.with_layer(&counted(meter)).build())
+}
+
+fn counted<S>(meter: &Meter) -> impl tower::Layer<S, Service = Counted<S>> {
+    let meter = meter.clone();
+    tower::layer::layer_fn(move |inner| Counted { inner, meter: meter.clone() })
+}
+
+fn made_once(
+    made: &OnceLock<Client>,
+    make: impl FnOnce() -> Result<Client, ConnectError>,
+) -> Result<Client, ConnectError> {
+    match made.get() {
+        Some(client) => Ok(client.clone()),
+        None => {
+            let client = make()?;
+            Ok(made.get_or_init(|| client).clone())
+        }
+    }
 }
 
 /// The kubeconfig and the files that it names. In a pod there are none: there the client below reads the token and the CA

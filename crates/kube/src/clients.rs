@@ -55,6 +55,11 @@ impl Clients {
         self.process.clone()
     }
 
+    /// For what the process writes in its own name while it leads.
+    pub fn leader(&self) -> kube::Client {
+        fenced(self.process(), self.fence.clone())
+    }
+
     /// As [`process`](Clients::process), with a user agent and a rate of its own.
     pub fn named(&self, user: &str) -> kube::Client {
         match &self.identities {

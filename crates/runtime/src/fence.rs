@@ -15,6 +15,10 @@ use std::task::Poll;
 
 use tokio::time::Instant;
 
+tokio::task_local! {
+    static CURRENT: Fence;
+}
+
 /// Nothing may be written any more, or not yet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("this process does not hold the lease {0}, and must not change anything")]
@@ -73,12 +77,18 @@ impl Fence {
     /// Runs `work` for as long as the fence is open: it is asked again each time before `work` goes on, so that what was in
     /// hand while the process stood still, or while a lease was lost, does not take another step.
     pub async fn guard<T>(&self, work: impl Future<Output = T>) -> Result<T, Fenced> {
-        let mut work = std::pin::pin!(work);
+        let mut work = std::pin::pin!(CURRENT.scope(self.clone(), work));
         std::future::poll_fn(|context| match self.check() {
             Ok(()) => work.as_mut().poll(context).map(Ok),
             Err(fenced) => Poll::Ready(Err(fenced)),
         })
         .await
+    }
+
+    /// The fence that [guards](Fence::guard) the work that runs now. Tasks that this work spawns are to be guarded by it, too, if
+    /// they write.
+    pub fn current() -> Option<Fence> {
+        CURRENT.try_with(Fence::clone).ok()
     }
 
     fn terms(&self) -> std::sync::MutexGuard<'_, Vec<State>> {

@@ -1,0 +1,66 @@
+//! A call that changes something is not sent once the lease is over, whichever task holds it.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use bowline_http::{Client, Options, Proxies, Tls};
+use bowline_runtime::Fence;
+use bytes::Bytes;
+use http::Request;
+
+/// How long the lease is held, and how long the process then stands still.
+const TERM: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A server in a thread of its own, which goes on while the runtime of the client stands still, and reports requests.
+fn server() -> (u16, mpsc::Receiver<Instant>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (sender, arrivals) = mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            if stream.read(&mut [0; 1024]).is_ok_and(|bytes| bytes > 0) {
+                let _ = sender.send(Instant::now());
+            }
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+        }
+    });
+    (port, arrivals)
+}
+
+#[tokio::test]
+async fn a_write_that_any_task_holds_is_not_sent_after_the_lease_is_over() {
+    let (port, arrivals) = server();
+    let options = Options { tls: Tls::default(), proxies: Proxies::default(), timeout: Duration::from_secs(10) };
+    let client = Client::new(options).unwrap();
+    let mut sent = 0;
+    for hops in 0..12 {
+        let fence = Fence::open();
+        let _term = fence.term_until("main", tokio::time::Instant::now() + TERM);
+        let request = Request::post(format!("http://127.0.0.1:{port}/")).body(Bytes::from("x")).unwrap();
+        let mut writing = std::pin::pin!(fence.guard(client.send(request)));
+        let mut has_ended = futures::poll!(&mut writing).is_ready();
+        for _ in 0..hops {
+            tokio::task::yield_now().await;
+            has_ended = has_ended || futures::poll!(&mut writing).is_ready();
+        }
+        let stopped = Instant::now();
+        std::thread::sleep(PAUSE);
+        // The tasks of the connections go on first, as they may.
+        for _ in 0..5 {
+            tokio::task::yield_now().await;
+        }
+        if !has_ended {
+            let _ = writing.await;
+        }
+        // The server has a moment to read what is on its way.
+        std::thread::sleep(TERM / 4);
+        for arrival in arrivals.try_iter() {
+            assert!(arrival < stopped + TERM, "sent too late, after {hops} hops");
+            sent += 1;
+        }
+    }
+    assert!(sent > 0, "no request was sent in time either: the hops are too few");
+}

@@ -1,0 +1,115 @@
+//! A process that stood still beyond its lease writes nothing to a socket any more, whichever task held the request.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bowline_core::NodeName;
+use bowline_kube::{Access, ClientOptions, Clients, Cluster};
+use bowline_runtime::Fence;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// How long the lease is held, and how long the process then stands still.
+const TERM: Duration = Duration::from_millis(150);
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Times at which requests that write have arrived.
+type Arrivals = Arc<Mutex<Vec<Instant>>>;
+
+/// An API server in threads of its own, so that it goes on while the runtime of the client stands still.
+fn server() -> Result<(u16, Arrivals), Failure> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let (port, arrivals) = (listener.local_addr()?.port(), Arrivals::default());
+    let shared = arrivals.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let arrivals = shared.clone();
+            std::thread::spawn(move || serve(stream, &arrivals));
+        }
+    });
+    Ok((port, arrivals))
+}
+
+fn serve(stream: TcpStream, arrivals: &Arrivals) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut writer = stream;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        if line.starts_with("PATCH") {
+            arrivals.lock().map(|mut arrivals| arrivals.push(Instant::now())).unwrap_or_default();
+        }
+        let length = headers(&mut reader)?;
+        reader.read_exact(&mut vec![0; length])?;
+        let body = r#"{"metadata":{"name":"n","uid":"u","resourceVersion":"1"}}"#;
+        write!(
+            writer,
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )?;
+    }
+}
+
+/// Reads the headers and returns the length of the body.
+fn headers(reader: &mut impl BufRead) -> std::io::Result<usize> {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        if line.trim().is_empty() {
+            return Ok(length);
+        }
+        if let Some(("content-length", value)) = line.to_ascii_lowercase().trim().split_once(": ") {
+            length = value.parse().unwrap_or_default();
+        }
+    }
+}
+
+/// Wherever a request is when the process stops, it is not sent when the process goes on: with its caller, or with a task that it
+/// has been handed to.
+#[tokio::test]
+async fn a_request_that_any_task_holds_is_not_sent_after_the_lease_is_over() -> Result<(), Failure> {
+    let (port, arrivals) = server()?;
+    let options = ClientOptions { master: Some(format!("http://127.0.0.1:{port}")), ..ClientOptions::default() };
+    let mut sent = 0;
+    for hops in 0..8 {
+        let fence = Fence::open();
+        let clients = Clients::new(Access::open(&options).await?, false).fenced(fence.clone());
+        let term = fence.term_until("main", tokio::time::Instant::now() + Duration::from_secs(60));
+        let cluster = Cluster::new(clients.controller("node-controller"));
+        // The connection that the next request finds.
+        cluster.set_labels(&NodeName::from("n"), &BTreeMap::new()).await?;
+        arrivals.lock().map_err(|_| "poisoned")?.clear();
+        term.extend(tokio::time::Instant::now() + TERM);
+        let name = NodeName::from("n");
+        let labels = BTreeMap::new();
+        let mut writing = std::pin::pin!(cluster.set_labels(&name, &labels));
+        let mut has_ended = futures::poll!(&mut writing).is_ready();
+        for _ in 0..hops {
+            tokio::task::yield_now().await;
+            has_ended = has_ended || futures::poll!(&mut writing).is_ready();
+        }
+        let stopped = Instant::now();
+        std::thread::sleep(PAUSE);
+        // The tasks of the connections go on first, as they may.
+        for _ in 0..5 {
+            tokio::task::yield_now().await;
+        }
+        if !has_ended {
+            let _ = writing.await;
+        }
+        // The server has a moment to read what is on its way.
+        std::thread::sleep(TERM / 5);
+        let arrived = std::mem::take(&mut *arrivals.lock().map_err(|_| "poisoned")?);
+        assert!(arrived.iter().all(|arrival| *arrival < stopped + TERM), "sent too late, after {hops} hops");
+        sent += arrived.len();
+        drop(term);
+    }
+    assert!(sent > 0, "no request was sent in time either: the hops are too few");
+    Ok(())
+}
