@@ -406,7 +406,10 @@ async fn what_is_switched_off_is_not_allowed() {
         (&["--authentication-skip-lookup"], &["get configmaps kube-system/extension-apiserver-authentication"]),
         (&["--controllers=service"], &["patch nodes", "delete nodes", "patch nodes/status", "get nodes"]),
         (&["--controllers=cloud-node"], &["list services", "patch services/status", "delete nodes"]),
-        (&["--leader-elect=false"], &["create leases.coordination.k8s.io kube-system/"]),
+        (
+            &["--leader-elect=false", "--controllers=*,-cloud-node-lifecycle"],
+            &["create leases.coordination.k8s.io kube-system/"],
+        ),
         (
             &["--leader-elect-resource-name=mine"],
             &["update leases.coordination.k8s.io kube-system/cloud-controller-manager"],

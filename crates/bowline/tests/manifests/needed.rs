@@ -18,12 +18,16 @@ use crate::support::{Program, Scratch, bowline};
 use crate::{documents, manifests, post, server};
 
 /// Everything that the process has rights for is switched on.
-const FLAGS: [&str; 5] = [
+const FLAGS: [&str; 9] = [
     "--use-service-account-credentials",
     "--enable-leader-migration",
     "--cluster-cidr=10.244.0.0/16",
     "--allocate-node-cidrs=false",
     "--route-reconciliation-period=1s",
+    "--node-monitor-period=100ms",
+    "--node-deletion-grace-period=0",
+    "--node-deletion-confirm-period=0",
+    "--node-deletion-max-share=1",
 ];
 const LEASES: [&str; 2] = ["cloud-controller-manager", "cloud-provider-extraction-migration"];
 const ACCOUNT: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
@@ -184,6 +188,16 @@ impl World {
         eventually(addressed).await;
     }
 
+    /// A Node without a machine is deleted, and then another one: the second deletion finds the record of the first.
+    async fn nodes_are_deleted(&self) {
+        let nodes: Api<Node> = Api::all(self.admin.clone());
+        for name in ["first", "second"] {
+            let node = json!({"metadata": {"name": name}, "spec": {"providerID": format!("local://{name}")}});
+            nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+            eventually(async || nodes.get_opt(name).await.unwrap().is_none().then_some(())).await;
+        }
+    }
+
     /// Somebody with a token wants to see metrics; an answer is enough, whatever it is.
     async fn is_asked_for_metrics(&self, port: u16) {
         let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
@@ -219,6 +233,7 @@ impl World {
         self.is_asked_for_metrics(port).await;
         self.give_work().await;
         self.work_is_done().await;
+        self.nodes_are_deleted().await;
     }
 }
 
