@@ -54,6 +54,11 @@ impl LocalCloud {
         self.now().work.finish();
     }
 
+    /// This many of the next changes for a Service fail: the cloud accepts them, is at work, and changes nothing.
+    pub fn fail_next_work(&self, changes: u64) {
+        self.now().work.fail_next(changes);
+    }
+
     /// What a user gets to see of this world, which may be a past one.
     pub(crate) fn observe(&self, world: Option<&World>, asking: &Asking) -> Observation {
         let now = &*self.now();
@@ -65,6 +70,7 @@ impl LocalCloud {
         let rest = now.work.rest(&asking.key);
         // A part of a millisecond is a whole one, or the asker would come back too early.
         seen.busy_millis = rest.map(|rest| rest.as_micros().div_ceil(1000) as u64);
+        seen.failed = now.work.has_failed(&asking.key);
         if let (Some(sockets), Some(balancer)) = (&self.shared.sockets, &seen.balancer) {
             seen.errors = sockets.errors(balancer, world.balancers.addresses_of(balancer).map(|address| address.ip));
         }
@@ -87,7 +93,12 @@ impl LocalCloud {
         if let Some(rest) = now.work.rest(&asking.key) {
             return Err(CloudError::Busy(rest));
         }
-        if self.edit(now, |world| world.balancers.carry_out(&self.shared.balancing, asking, change))? {
+        let balancing = &self.shared.balancing;
+        let changes = match now.work.fails(&asking.key) {
+            true => now.world.balancers.clone().carry_out(balancing, asking, change)?,
+            false => self.edit(now, |world| world.balancers.carry_out(balancing, asking, change))?,
+        };
+        if changes {
             now.work.begin(&asking.key);
         }
         Ok(())

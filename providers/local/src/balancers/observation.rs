@@ -21,6 +21,9 @@ pub struct Observation {
     /// The cloud is at work on an earlier change for this long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) busy_millis: Option<u64>,
+    /// The last change has failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) failed: bool,
     /// What the balancer cannot listen on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) errors: Vec<ListenerError>,
@@ -84,6 +87,7 @@ impl Observation {
             addresses: Vec::new(),
             balancer: None,
             busy_millis: None,
+            failed: false,
             errors: Vec::new(),
             namesake: None,
             adoptee: None,

@@ -108,6 +108,7 @@ impl TypedLoadBalancers for LocalProvider {
         let Payload { asking, change, ip_mode } = payload.clone();
         let is_farewell = change.is_farewell();
         match self.client.change(&ChangeRequest { asking, change }).await {
+            Ok(seen) if seen.failed => Err(failed()),
             Ok(seen) => Ok(match pending(&seen) {
                 Some(operation) => Applied::Started(operation),
                 None => Applied::Seen(described(seen, ip_mode)),
@@ -130,9 +131,16 @@ impl TypedLoadBalancers for LocalProvider {
             LoadBalancerWish { key: key.clone(), annotations: Arc::default(), settings: Arc::default(), spec: None };
         let asking = wanted::asking(&wish).map_err(|error| error.explain(OBSERVE))?;
         let found = self.found(&FindBalancersRequest { asking: vec![asking] }).await?;
+        if found.iter().any(|seen| seen.failed) {
+            return Err(failed());
+        }
         let is_busy = found.iter().any(|seen| seen.busy_millis.is_some());
         Ok(if is_busy { Progress::Running } else { Progress::Done(()) })
     }
+}
+
+fn failed() -> Error {
+    Error::new(ErrorKind::Unavailable, APPLY, "the cloud accepted the change and failed to apply it")
 }
 
 /// The longest pause between two polls.
