@@ -80,6 +80,9 @@ pub enum Applied<S = Opaque> {
 /// - `pending_is_observed`: while the cloud is at work on a load balancer, its state names the operation, with an ID, words, a pause
 ///   between polls and a deadline; afterwards it names none.
 /// - `started_operations_end`: a poll of an operation that a step has started says `Running` until the cloud has finished.
+/// - `failed_operation_is_no_success`: after an operation that the cloud fails, a poll fails or, if it is
+///   [observable](Operation::observable), the state shows what is missing. No sync succeeds before the load balancer is as desired,
+///   and deletion leaves nothing.
 /// - `busy_step_writes_nothing`: a step that finds the cloud at work writes nothing and fails with
 ///   [`Error::pending`](crate::Error::pending).
 /// - `foreign_values_are_refused`: a state or step of another provider is `Unexpected`, without a call.

@@ -28,6 +28,8 @@ use crate::Result;
 /// - `ipv6_ranges_are_led`: the same with IPv6.
 /// - `parallel_writes_all_count`: `max_parallel` writes at once all take effect. With a [`lock`](Routes::lock), the layers run
 ///   them one after the other.
+/// - `locked_route_writes_do_not_overlap`: [`lock`](Routes::lock) returns the same name each time. Writes of two clusters that have
+///   the same lock, made at once through the layers, all take effect.
 /// - `one_route_answer_each`: `create` and `delete` return as many answers as there are routes, in the same order. A route that
 ///   fails does not fail the others of its batch.
 /// - `batched_routes_save_calls`: `batch` routes are created at once and deleted at once, and each beyond the first saves at

@@ -1,11 +1,5 @@
-//! What a case about balancers works with: a driver that does what the controller does, and looks at the cloud itself.
-//!
-//! ```text
-//!  check what is wished ──► observe ──► plan ──► empty? ──► done
-//!                              ▲         │ steps
-//!                 settle ◄─────┤         ▼
-//!            (InProgress)      └──── apply, one by one ──► settle (InProgress), and the same step again
-//! ```
+//! Tools of the cases about load balancers: the harness's driver, which does what the service controller does, and readers of the
+//! cloud's own state. Where the controller would wait, the bench lets the cloud [settle](BalancerBench::settle).
 
 mod looks;
 mod wishes;
@@ -13,6 +7,7 @@ mod wishes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use async_trait::async_trait;
 use bowline_cloud::layers::capability::{check_load_balancer, requested_kind};
 use bowline_cloud::{
     Applied, CloudProvider, Error, ErrorKind, LoadBalancerCapabilities, LoadBalancerKind, LoadBalancers,
@@ -21,6 +16,7 @@ use bowline_cloud::{
 use bowline_core::{
     Address, AddressType, Instance, LoadBalancerState, LoadBalancerWish, NodeName, Plan, Step, TargetNode,
 };
+use bowline_simulator::drive::{Desired, Driver, Pause};
 
 use crate::bench::{BalancerBench, Hand, WantedMachine};
 use crate::scene::{Scene, Stop, Verdict, broken, require};
@@ -28,7 +24,7 @@ use crate::scene::{Scene, Stop, Verdict, broken, require};
 pub(crate) use looks::Shape;
 pub(crate) use wishes::{annotated, change, gone, key, local, port, range, set};
 
-/// A provider that is not done after so many rounds never will be.
+/// Maximum number of plans for one change.
 const ROUNDS: usize = 60;
 
 /// A bench in use by a case about balancers.
@@ -40,15 +36,48 @@ pub(crate) struct Balancing<'a> {
     machines: Mutex<BTreeMap<NodeName, String>>,
 }
 
-/// A cloud that is still at work on the same thing after so many looks is at work on nothing.
-const LOOKS: usize = 20;
+/// Lets the cloud settle where the controller would come back later.
+#[async_trait]
+impl Pause for Balancing<'_> {
+    async fn pause(&self, error: Error) -> Answer<()> {
+        match error.kind() {
+            ErrorKind::InProgress => self.hands.settle().await,
+            // Another client changed it meanwhile: observe again.
+            ErrorKind::Conflict => {}
+            _ => return Err(error),
+        }
+        Ok(())
+    }
 
-/// What a round came to.
-enum Round {
-    /// There was nothing to do.
-    Empty(Option<LoadBalancerState>),
-    /// This was done, and it has to be looked again.
-    Worked(Plan),
+    async fn pause_unchanged(&self) {
+        self.hands.settle().await;
+    }
+}
+
+/// Ends the driver where the controller would come back later.
+pub(crate) struct AtOnce;
+
+#[async_trait]
+impl Pause for AtOnce {
+    async fn pause(&self, error: Error) -> Answer<()> {
+        Err(error)
+    }
+}
+
+/// Keeps the annotations that steps note.
+struct Noting {
+    wish: LoadBalancerWish,
+    notes: BTreeMap<String, String>,
+}
+
+impl Desired for Noting {
+    fn wish(&self) -> LoadBalancerWish {
+        self.wish.clone()
+    }
+
+    fn annotate(&mut self, annotations: BTreeMap<String, String>) {
+        self.notes.extend(annotations);
+    }
 }
 
 /// How far a driver goes.
@@ -141,19 +170,18 @@ impl<'a> Balancing<'a> {
         self.observe(wish).await?.or_else(|error| broken(format!("an error from a sound cloud: {error}")))
     }
 
-    /// Looks and plans, in a sound cloud that is at rest.
+    /// Drives the load balancers of the provider as the controller does, and waits like this. It remembers nothing of earlier
+    /// syncs, so that what the framework remembers for a provider hides no flaw of it.
+    pub(crate) fn driver<'d>(&'d self, pause: &'d dyn Pause) -> Verdict<Driver<'d>> {
+        Ok(Driver::new(self.provider()?).pausing(pause).planning(ROUNDS))
+    }
+
+    /// Observes and plans, in a sound cloud that is at rest.
     pub(crate) async fn plan(&self, wish: &LoadBalancerWish) -> Verdict<Plan> {
-        let mut last = None;
-        for _ in 0..LOOKS {
-            let state = self.state(wish).await?;
-            match self.provider()?.plan(wish, state.as_ref()) {
-                Ok(plan) => return Ok(plan),
-                Err(error) if error.kind() == ErrorKind::InProgress => self.hands.settle().await,
-                Err(error) => return broken(format!("no plan in a sound cloud: {error}")),
-            }
-            last = Some(state);
+        match self.driver(self)?.plan(&mut wish.clone()).await {
+            Ok((_, plan)) => Ok(plan),
+            Err(error) => broken(format!("no plan in a sound cloud: {error}")),
         }
-        broken(format!("after {LOOKS} looks the cloud is still at work: {last:?}"))
     }
 
     /// Does what the controller does until there is nothing left to do; an error ends it.
@@ -161,46 +189,7 @@ impl<'a> Balancing<'a> {
         if let Err(error) = self.check(wish)? {
             return Ok(Err(error));
         }
-        let (mut last, mut refused) = (Plan::default(), Vec::new());
-        for _ in 0..ROUNDS {
-            match self.round(wish, &mut refused).await? {
-                Ok(Round::Empty(state)) => return Ok(Ok(state)),
-                // The same again: what was done is not shown yet, and the controller would come back later.
-                Ok(Round::Worked(plan)) if plan == last => self.hands.settle().await,
-                Ok(Round::Worked(plan)) => last = plan,
-                Err(error) if error.kind() == ErrorKind::InProgress => self.hands.settle().await,
-                // Somebody changed it meanwhile: look again.
-                Err(error) if error.kind() == ErrorKind::Conflict => {}
-                Err(error) => return Ok(Err(error)),
-            }
-        }
-        broken(format!("after {ROUNDS} rounds there is still something to do: {last}"))
-    }
-
-    async fn round(&self, wish: &LoadBalancerWish, refused: &mut Vec<Step>) -> Verdict<Answer<Round>> {
-        let state = match self.observe(wish).await? {
-            Ok(state) => state,
-            Err(error) => return Ok(Err(error)),
-        };
-        let mut plan = match self.provider()?.plan(wish, state.as_ref()) {
-            Ok(plan) => plan,
-            Err(error) => return Ok(Err(error)),
-        };
-        plan.steps.retain(|step| !refused.contains(step));
-        if plan.is_empty() {
-            return Ok(Ok(Round::Empty(state)));
-        }
-        for step in &plan.steps {
-            match self.apply(wish, step).await {
-                Ok(_) => {}
-                Err(error) if error.leaves_out(step) => refused.push(step.clone()),
-                Err(error) => return Ok(Err(error)),
-            }
-        }
-        if let Some(problem) = plan.problems.first() {
-            return Ok(Err(problem.clone().into()));
-        }
-        Ok(Ok(Round::Worked(plan)))
+        Ok(self.driver(self)?.settle(&mut wish.clone()).await.map(|settled| settled.state))
     }
 
     /// Does what the controller does, in a sound cloud.
@@ -217,6 +206,25 @@ impl<'a> Balancing<'a> {
         Ok(state)
     }
 
+    /// Compares a success with the cloud: a provider that passes over a failed call or operation may have seen a part only.
+    pub(crate) async fn is_true(
+        &self,
+        wish: &LoadBalancerWish,
+        state: Option<&LoadBalancerState>,
+        after: &str,
+    ) -> Verdict {
+        match (&wish.spec, state) {
+            (None, _) => {
+                let left = self.owned(&wish.key).await;
+                require(left.is_empty(), || {
+                    format!("after {after} it says that nothing is left, and this is: {left:?}")
+                })
+            }
+            (Some(_), Some(state)) => self.is_as_wished(wish, state).await,
+            (Some(_), None) => broken(format!("after {after} it says that all is done, and there is nothing")),
+        }
+    }
+
     /// Removes it, and finds nothing of it in the cloud.
     pub(crate) async fn remove(&self, wish: &LoadBalancerWish) -> Verdict {
         let state = self.converge(&gone(wish)).await?;
@@ -226,59 +234,48 @@ impl<'a> Balancing<'a> {
         require(left.is_empty(), || format!("it is removed, and this is left: {left:?}"))
     }
 
-    /// Carries out at most so many steps; `true` if there were no more.
+    /// Applies at most this many steps; `true` if there were no more.
     pub(crate) async fn go(&self, wish: &LoadBalancerWish, Steps(most): Steps) -> Verdict<bool> {
-        let (mut done, mut refused) = (0, Vec::new());
+        let (mut left, mut left_out) = (most, Vec::new());
         for _ in 0..ROUNDS {
             let mut plan = self.plan(wish).await?;
-            plan.steps.retain(|step| !refused.contains(step));
-            if plan.is_empty() {
-                return Ok(true);
+            plan.steps.retain(|step| !left_out.contains(step));
+            if plan.steps.is_empty() || left == 0 {
+                return Ok(plan.steps.is_empty());
             }
-            for step in plan.steps {
-                if done == most {
-                    return Ok(false);
-                }
-                done += 1;
-                match self.apply(wish, &step).await {
-                    Err(error) if error.leaves_out(&step) => refused.push(step),
-                    Err(error) => return broken(format!("an error from a sound cloud: {error}")),
-                    Ok(_) => {}
-                }
-            }
+            plan.steps.truncate(left);
+            plan.problems.clear();
+            left -= plan.steps.len();
+            let applied = self.driver(self)?.apply_all(&mut wish.clone(), &plan).await;
+            left_out.extend(applied.or_else(|error| broken(format!("an error from a sound cloud: {error}")))?);
         }
         broken(format!("after {ROUNDS} rounds there is still something to do"))
     }
 
-    /// Carries out one step; while the cloud is at work, it comes again, as it does from the controller.
-    pub(crate) async fn apply(&self, wish: &LoadBalancerWish, step: &Step) -> Answer<Applied> {
-        for _ in 1..LOOKS {
-            match self.apply_once(wish, step).await {
-                Err(error) if error.kind() == ErrorKind::InProgress => self.hands.settle().await,
-                applied => return applied,
-            }
+    /// Applies one step, again while the cloud is at work, and polls the operation that it starts until that has ended.
+    pub(crate) async fn apply(&self, wish: &LoadBalancerWish, step: &Step) -> Verdict<Answer<Applied>> {
+        let driver = self.driver(self)?;
+        let applied = driver.apply(&mut wish.clone(), step).await;
+        if let Ok(Applied::Started(operation)) = &applied
+            && let Err(error) = driver.poll(&wish.key, operation).await
+        {
+            return Ok(Err(error));
         }
-        self.apply_once(wish, step).await
+        Ok(applied)
     }
 
-    /// Carries out one step, if the cloud does so at once.
-    pub(crate) async fn apply_once(&self, wish: &LoadBalancerWish, step: &Step) -> Answer<Applied> {
-        let missing = || Error::new(ErrorKind::Unsupported, "apply", "it hands out no LoadBalancers");
-        self.provider.load_balancers().ok_or_else(missing)?.apply(&wish.key, step, None).await
+    /// Applies one step, if the cloud does so at once.
+    pub(crate) async fn apply_once(&self, wish: &LoadBalancerWish, step: &Step) -> Verdict<Answer<Applied>> {
+        Ok(self.provider()?.apply(&wish.key, step, None).await)
     }
 
-    /// Carries out all that is planned, in a sound cloud; what is noted on the way.
+    /// Applies all that is planned, in a sound cloud; the annotations that steps note.
     pub(crate) async fn noting(&self, wish: &LoadBalancerWish) -> Verdict<BTreeMap<String, String>> {
-        let mut notes = BTreeMap::new();
-        for step in self.plan(wish).await?.steps {
-            match self.apply(wish, &step).await {
-                Ok(Applied::Noted(annotations)) => notes.extend(annotations),
-                Ok(_) => {}
-                Err(error) if error.leaves_out(&step) => {}
-                Err(error) => return broken(format!("an error from a sound cloud: {error}")),
-            }
-        }
-        Ok(notes)
+        let plan = self.plan(wish).await?;
+        let mut noting = Noting { wish: wish.clone(), notes: BTreeMap::new() };
+        let applied = self.driver(self)?.apply_all(&mut noting, &Plan { problems: Vec::new(), ..plan }).await;
+        applied.or_else(|error| broken(format!("an error from a sound cloud: {error}")))?;
+        Ok(noting.notes)
     }
 
     /// Writing calls so far.

@@ -18,6 +18,8 @@ pub enum Outcome {
     Skipped(Need),
     /// The bench cannot do what the case is about.
     BenchCannot(String),
+    /// The provider or its cloud has nothing that the rule is about: no background loops, no Secrets, no started operations.
+    NotApplicable(&'static str),
 }
 
 /// What came out of all cases.
@@ -66,6 +68,11 @@ impl Report {
         self.named(|outcome| matches!(outcome, Outcome::Skipped(need) if need.group().is_claimed(&self.capabilities)))
     }
 
+    /// The cases that do not apply: the provider or its cloud has nothing that they are about.
+    pub fn not_applicable(&self) -> Vec<&'static str> {
+        self.named(|outcome| matches!(outcome, Outcome::NotApplicable(_)))
+    }
+
     /// The groups that the provider does not have, and how many cases say nothing about it because of that.
     pub fn absent(&self) -> Vec<(Group, usize)> {
         let count = |group| self.named(|outcome| matches!(outcome, Outcome::Skipped(need) if need.group() == group));
@@ -78,7 +85,7 @@ impl Report {
         let failures = self.outcomes.iter().filter_map(|(name, outcome)| match outcome {
             Outcome::Failed(why) => Some(Complaint::Failed(name, why.clone())),
             Outcome::BenchCannot(what) => Some(Complaint::BenchCannot(name, what.clone())),
-            Outcome::Passed | Outcome::Skipped(_) => None,
+            Outcome::Passed | Outcome::Skipped(_) | Outcome::NotApplicable(_) => None,
         });
         failures.chain(self.wrong_skips()).chain(self.unproven()).collect()
     }
@@ -113,6 +120,7 @@ impl fmt::Display for Outcome {
             Outcome::Failed(why) => write!(f, "FAILED: {why}"),
             Outcome::Skipped(need) => write!(f, "skipped: {need}"),
             Outcome::BenchCannot(what) => write!(f, "not shown: the bench cannot {what}"),
+            Outcome::NotApplicable(why) => write!(f, "skipped: {why}"),
         }
     }
 }
@@ -129,7 +137,7 @@ impl fmt::Display for Report {
             writeln!(f, "  no {group}: {cases} cases say nothing")?;
         }
         let passed = self.named(|outcome| *outcome == Outcome::Passed).len();
-        let (failed, skipped) = (self.failed().len(), self.skipped().len());
+        let (failed, skipped) = (self.failed().len(), self.skipped().len() + self.not_applicable().len());
         write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
     }
 }

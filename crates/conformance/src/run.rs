@@ -37,8 +37,8 @@ where
     Some(run_kinds(case, first.capabilities(), &bench).await)
 }
 
-/// Runs a case about load balancers once for each kind that meets its needs, up to the first that does not pass; any other case
-/// once.
+/// Runs a case about load balancers once for each kind that meets its needs, up to the first that fails; any other case once. A case
+/// that does not apply to one of the kinds is reported as such.
 async fn run_kinds<F, B>(case: &Case, capabilities: &Capabilities, bench: &F) -> Outcome
 where
     F: Fn() -> B,
@@ -48,15 +48,17 @@ where
         Ok(kinds) => kinds,
         Err(need) => return Outcome::Skipped(need),
     };
+    let mut not_applicable = None;
     for kind in kinds {
         let kind = kind.map(|kind| kind.name);
         match run_case(case, Scene::new(bench().await, kind)).await {
             Outcome::Passed => {}
             Outcome::Failed(why) => return Outcome::Failed(with_kind(kind, why)),
+            outcome @ Outcome::NotApplicable(_) => not_applicable = Some(outcome),
             outcome => return outcome,
         }
     }
-    Outcome::Passed
+    not_applicable.unwrap_or(Outcome::Passed)
 }
 
 fn with_kind(kind: Option<&str>, why: String) -> String {
@@ -76,6 +78,7 @@ async fn run_case(case: &Case, scene: Scene) -> Outcome {
         Ok(Err(_)) => Outcome::Failed("it panicked".to_owned()),
         Ok(Ok(Err(Stop::Broken(why)))) => Outcome::Failed(why),
         Ok(Ok(Err(Stop::BenchCannot(what)))) => Outcome::BenchCannot(what),
+        Ok(Ok(Err(Stop::NotApplicable(why)))) => Outcome::NotApplicable(why),
         Ok(Ok(Ok(()))) => Outcome::Passed,
     }
 }

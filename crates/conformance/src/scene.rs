@@ -19,6 +19,9 @@ pub enum Stop {
     /// The bench cannot do what the case is about, so nothing was shown.
     #[error("the bench cannot {0}")]
     BenchCannot(String),
+    /// The provider or its cloud has nothing that the rule is about.
+    #[error("{0}")]
+    NotApplicable(&'static str),
 }
 
 /// A bench in use by a case.

@@ -38,6 +38,9 @@ impl Desired for LoadBalancerWish {
 pub trait Pause: Send + Sync {
     /// Waits, or returns the error.
     async fn pause(&self, error: Error) -> Result<()>;
+
+    /// Called when a plan was applied and the next one is the same: the cloud does not show the changes yet.
+    async fn pause_unchanged(&self) {}
 }
 
 /// Waits while the cloud is at work, as long as the error advises. Every other error ends the driver.
@@ -96,6 +99,11 @@ impl<'a> Driver<'a> {
         Driver { pause, ..self }
     }
 
+    /// With at most this many plans for one change.
+    pub fn planning(self, rounds: usize) -> Driver<'a> {
+        Driver { rounds, ..self }
+    }
+
     /// Observes one load balancer.
     pub async fn observe(&self, wish: &LoadBalancerWish) -> Result<Option<LoadBalancerState>> {
         let mut answers = self.load_balancers.observe(std::slice::from_ref(wish)).await;
@@ -119,17 +127,12 @@ impl<'a> Driver<'a> {
         Err(endless("plan", "there is never a plan"))
     }
 
-    /// Applies one step, as often as the cloud is at work; the operation that it has started.
-    pub async fn apply(&self, desired: &mut impl Desired, step: &Step) -> Result<Option<Operation>> {
+    /// Applies one step, again while the cloud is at work. Does not wait for an operation that it starts.
+    pub async fn apply(&self, desired: &mut impl Desired, step: &Step) -> Result<Applied> {
         self.apply_polled(desired, step, None).await
     }
 
-    async fn apply_polled(
-        &self,
-        desired: &mut impl Desired,
-        step: &Step,
-        polled: Option<&Opaque>,
-    ) -> Result<Option<Operation>> {
+    async fn apply_polled(&self, desired: &mut impl Desired, step: &Step, polled: Option<&Opaque>) -> Result<Applied> {
         let key = desired.wish().key;
         for attempt in 0..ATTEMPTS {
             let polled = polled.filter(|_| attempt == 0);
@@ -137,20 +140,20 @@ impl<'a> Driver<'a> {
             let attempt = self.unanswered.begin(&key, step)?;
             let applied = attempt.ended(self.load_balancers.apply(&key, step, polled).await);
             match self.operations.paced(&key, applied) {
-                Ok(Applied::Noted(annotations)) => {
-                    desired.annotate(annotations);
-                    return Ok(None);
+                Err(error) if error.kind() == ErrorKind::InProgress => self.pause.pause(error).await?,
+                applied => {
+                    if let Ok(Applied::Noted(annotations)) = &applied {
+                        desired.annotate(annotations.clone());
+                    }
+                    return applied;
                 }
-                Ok(Applied::Started(operation)) => return Ok(Some(operation)),
-                Ok(_) => return Ok(None),
-                Err(error) => self.pause.pause(error).await?,
             }
         }
         Err(endless("apply", &format!("never done: {step}")))
     }
 
     /// Polls an operation until it has ended.
-    async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<Opaque> {
+    pub async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<Opaque> {
         for _ in 0..ATTEMPTS {
             match self.load_balancers.poll(key, operation).await? {
                 Progress::Done(polled) => {
@@ -163,20 +166,21 @@ impl<'a> Driver<'a> {
         Err(endless("poll", &format!("never ended: {}", operation.what)))
     }
 
-    /// Applies the steps of a plan; the reasons of those that were left out. Fails with the plan's first problem.
-    pub async fn apply_all(&self, desired: &mut impl Desired, plan: &Plan) -> Result<Vec<String>> {
-        let (mut left_out, mut pending): (Vec<String>, Vec<Operation>) = Default::default();
+    /// Applies the steps of a plan; those that were left out. Fails with the plan's first problem.
+    pub async fn apply_all(&self, desired: &mut impl Desired, plan: &Plan) -> Result<Vec<Step>> {
+        let (mut left_out, mut pending): (Vec<Step>, Vec<Operation>) = Default::default();
         for step in &plan.steps {
             let mut polled = None;
             for operation in pending.extract_if(.., |_| !step.independent) {
                 polled = Some(self.poll(&desired.wish().key, &operation).await?);
             }
             match self.apply_polled(desired, step, polled.as_ref()).await {
-                Err(error) if error.leaves_out(step) => left_out.extend(step.dispensable.clone()),
-                started => {
-                    let started = started?;
-                    pending.retain(|earlier| started.as_ref().is_none_or(|started| started.id != earlier.id));
-                    pending.extend(started);
+                Err(error) if error.leaves_out(step) => left_out.push(step.clone()),
+                applied => {
+                    if let Applied::Started(started) = applied? {
+                        pending.retain(|earlier| started.id != earlier.id);
+                        pending.push(started);
+                    }
                 }
             }
         }
@@ -191,24 +195,29 @@ impl<'a> Driver<'a> {
 
     /// Does all that a manager does until the load balancer is as desired.
     pub async fn settle(&self, desired: &mut impl Desired) -> Result<Settled> {
-        let (mut notices, mut rounds) = (Vec::new(), 0);
+        let (mut notices, mut left_out, mut last, mut rounds) = (Vec::new(), Vec::new(), Plan::default(), 0);
         while rounds < self.rounds {
-            let (state, plan) = self.plan(desired).await?;
+            let (state, mut plan) = self.plan(desired).await?;
             notices.extend(plan.notices.iter().map(|notice| notice.reason.clone()));
+            plan.steps.retain(|step| !left_out.contains(step));
             if plan.is_empty() {
+                notices.extend(left_out.into_iter().filter_map(|step| step.dispensable));
                 notices.sort();
                 notices.dedup();
                 return Ok(Settled { state, notices });
             }
             match self.apply_all(desired, &plan).await {
+                Ok(steps) => left_out.extend(steps),
                 Err(error) if error.is_unanswered() && error.kind() == ErrorKind::InProgress => {
                     self.pause.pause(error).await?;
+                    continue;
                 }
-                applied => {
-                    notices.extend(applied?);
-                    rounds += 1;
-                }
+                Err(error) => self.pause.pause(error).await?,
             }
+            if plan == last {
+                self.pause.pause_unchanged().await;
+            }
+            (last, rounds) = (plan, rounds + 1);
         }
         let (_, plan) = self.plan(desired).await?;
         Err(endless("settle", &format!("after {} plans there is still something to do: {plan}", self.rounds)))

@@ -147,6 +147,13 @@ pub trait BalancerBench: Send + Sync {
         Hand::Cannot
     }
 
+    /// This many of the next changes that the cloud accepts fail: the cloud is at work on each, and it ends in failure with
+    /// [`settle`](BalancerBench::settle). Called after [`slow`](BalancerBench::slow); 0 takes it back.
+    async fn fail_next(&self, changes: u64) -> Hand {
+        let _ = changes;
+        Hand::Cannot
+    }
+
     /// Waits, or turns the cloud's clock, until its work is done and all that it has is shown. It stays slow or stale for
     /// what comes then.
     async fn settle(&self) {}

@@ -1,4 +1,4 @@
-//! Rules about background loops. A provider without loops keeps them all.
+//! Rules about background loops. They do not apply to a provider without loops.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ const MANY_CALLS: u64 = 200;
 /// Outcomes of one run of each loop, by name.
 type Outcomes = BTreeMap<String, LoopOutcome>;
 
-/// Controls for loops; `None` if the provider has no loops.
-fn controls(scene: &Scene) -> Verdict<Option<&dyn LoopBench>> {
+/// Controls for loops, if the provider has loops.
+fn controls(scene: &Scene) -> Verdict<&dyn LoopBench> {
     if scene.provider().loops().is_empty() {
-        return Ok(None);
+        return Err(Stop::NotApplicable("no background loops"));
     }
-    scene.bench().loops().map(Some).ok_or_else(|| Stop::BenchCannot("look at what loops write".to_owned()))
+    scene.bench().loops().ok_or_else(|| Stop::BenchCannot("read what loops write".to_owned()))
 }
 
 /// A cluster of these machines, with a Service of each type.
@@ -66,6 +66,9 @@ pub(super) async fn loops_are_declared(scene: &Scene) -> Verdict {
         provider.loops().iter().map(|one| (one.name().to_owned(), one.period())).collect::<Vec<_>>()
     };
     let first = declared(scene.provider());
+    if first.is_empty() {
+        return Err(Stop::NotApplicable("no background loops"));
+    }
     for (name, period) in &first {
         require(!name.is_empty(), || "a loop has no name".to_owned())?;
         require(!period.is_zero(), || format!("the period of the loop {name} is zero"))?;
@@ -79,7 +82,7 @@ pub(super) async fn loops_are_declared(scene: &Scene) -> Verdict {
 }
 
 pub(super) async fn loops_follow_the_cluster(scene: &Scene) -> Verdict {
-    let Some(controls) = controls(scene)? else { return Ok(()) };
+    let controls = controls(scene)?;
     let (a, b) = (scene.add("a").await, scene.add("b").await);
     for machines in [[].as_slice(), &[&a], &[&a, &b], &[&b], &[]] {
         let cluster = cluster_of(machines);
@@ -90,7 +93,7 @@ pub(super) async fn loops_follow_the_cluster(scene: &Scene) -> Verdict {
 }
 
 pub(super) async fn loops_are_repeatable(scene: &Scene) -> Verdict {
-    let Some(controls) = controls(scene)? else { return Ok(()) };
+    let controls = controls(scene)?;
     let (a, b) = (scene.add("a").await, scene.add("b").await);
     let cluster = cluster_of(&[&a, &b]);
     let first = sync(scene.provider(), &cluster).await?;
@@ -108,7 +111,7 @@ pub(super) async fn loops_are_repeatable(scene: &Scene) -> Verdict {
 }
 
 pub(super) async fn loops_write_nothing_foreign(scene: &Scene) -> Verdict {
-    let Some(controls) = controls(scene)? else { return Ok(()) };
+    let controls = controls(scene)?;
     let (ours, others) = (scene.add("ours").await, scene.add("others").await);
     controls.put_foreign(&ours).await;
     controls.put_foreign(&others).await;
@@ -123,9 +126,7 @@ pub(super) async fn loops_write_nothing_foreign(scene: &Scene) -> Verdict {
 }
 
 pub(super) async fn loop_errors_have_a_kind(scene: &Scene) -> Verdict {
-    if controls(scene)?.is_none() {
-        return Ok(());
-    }
+    controls(scene)?;
     let cluster = cluster_of(&[&scene.add("a").await]);
     for (trouble, kind) in visible_troubles() {
         scene.trouble(trouble).await?;
@@ -140,7 +141,7 @@ pub(super) async fn loop_errors_have_a_kind(scene: &Scene) -> Verdict {
 }
 
 pub(super) async fn loops_survive_every_crash(scene: &Scene) -> Verdict {
-    let Some(controls) = controls(scene)? else { return Ok(()) };
+    let controls = controls(scene)?;
     let (a, b, c) = (scene.add("a").await, scene.add("b").await, scene.add("c").await);
     let (before, after) = (cluster_of(&[&a, &b]), cluster_of(&[&b, &c]));
     for calls in 1..MANY_CALLS {

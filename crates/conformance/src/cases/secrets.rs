@@ -1,4 +1,4 @@
-//! Rules about Secrets. A provider that names none keeps them all.
+//! Rules about Secrets. They do not apply to a provider that names none.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,12 @@ use crate::scene::{Scene, Stop, Verdict, broken, require};
 /// A value that no cloud accepts and no error may show.
 const BAD: &str = "swordfish \u{7} of the suite";
 
-/// Controls for Secrets; `None` if the provider names none.
-fn controls(scene: &Scene) -> Verdict<Option<&dyn SecretBench>> {
+/// Controls for Secrets, if the provider names some.
+fn controls(scene: &Scene) -> Verdict<&dyn SecretBench> {
     if scene.provider().secrets().is_empty() {
-        return Ok(None);
+        return Err(Stop::NotApplicable("no Secrets"));
     }
-    scene.bench().secret_store().map(Some).ok_or_else(|| Stop::BenchCannot("rotate credentials".to_owned()))
+    scene.bench().secret_store().ok_or_else(|| Stop::BenchCannot("rotate credentials".to_owned()))
 }
 
 async fn check(provider: &dyn CloudProvider, when: &str) -> Verdict {
@@ -24,6 +24,9 @@ async fn check(provider: &dyn CloudProvider, when: &str) -> Verdict {
 
 pub(super) async fn secrets_are_declared(scene: &Scene) -> Verdict {
     let first = scene.provider().secrets();
+    if first.is_empty() {
+        return Err(Stop::NotApplicable("no Secrets"));
+    }
     let distinct: BTreeSet<_> = first.iter().collect();
     require(distinct.len() == first.len(), || format!("a Secret is named twice: {first:?}"))?;
     for again in [scene.provider().secrets(), scene.bench().restarted().await.secrets()] {
@@ -33,7 +36,7 @@ pub(super) async fn secrets_are_declared(scene: &Scene) -> Verdict {
 }
 
 pub(super) async fn bad_secret_is_refused(scene: &Scene) -> Verdict {
-    let Some(controls) = controls(scene)? else { return Ok(()) };
+    let controls = controls(scene)?;
     let provider = scene.provider();
     for secret in provider.secrets() {
         let good = controls.contents(&secret).await;
@@ -56,7 +59,7 @@ pub(super) async fn bad_secret_is_refused(scene: &Scene) -> Verdict {
 }
 
 pub(super) async fn rotated_secret_is_used(scene: &Scene) -> Verdict {
-    let Some(controls) = controls(scene)? else { return Ok(()) };
+    let controls = controls(scene)?;
     check(scene.provider(), "before anything has changed").await?;
     controls.rotate().await;
     if scene.provider().check().await.is_ok() {

@@ -85,6 +85,7 @@ pub(crate) enum Break {
     /// A batch as a whole.
     CreateAll(for<'a> fn(&'a Broken, &'a ClusterName, &'a [RouteSpec]) -> BoxFuture<'a, Created>),
     Delete(for<'a> fn(&'a Broken, &'a ClusterName, &'a Route) -> BoxFuture<'a, Result<()>>),
+    Lock(fn(&Broken, &ClusterName) -> Option<String>),
 }
 
 /// The function of this kind that the flaw has.
@@ -462,6 +463,10 @@ impl Routes for Broken {
             answers.push(self.error(call!(self, Delete(cluster, route), self.routes().delete_route(cluster, route))));
         }
         answers
+    }
+
+    fn lock(&self, cluster: &ClusterName) -> Option<String> {
+        hook!(self.flaw, Lock).map_or_else(|| self.routes().route_lock(cluster), |lock| lock(self, cluster))
     }
 }
 

@@ -153,6 +153,36 @@ flaws! {
             })
         }));
     "ends at once", [started_operations_end], Poll(|_| Ok(Progress::Done(Opaque::default())));
+    "takes a failed operation for one that has ended", [failed_operation_is_no_success],
+        Apply(later!(|it, key, step| {
+            Ok(match real(it, key, step).await? {
+                Applied::Started(operation) => Applied::Started(Operation { observable: false, ..operation }),
+                applied => applied,
+            })
+        })),
+        Poll(|progress| progress.or(Ok(Progress::Done(Opaque::default()))));
+    "takes an order for its result", [failed_operation_is_no_success],
+        Planned(|it, wish, _, plan| match it.memory().made.contains(&wish.key.uid) {
+            true if wish.spec.is_some() => Ok(Plan::default()),
+            _ => plan,
+        }),
+        Apply(later!(|it, key, step| {
+            let applied = real(it, key, step).await?;
+            if step.verb == Verb::Create && step.kind == "balancer" {
+                it.memory().made.insert(key.uid.clone());
+            }
+            Ok(applied)
+        }));
+    "plans one step at a time and does not say what it waits for", [busy_step_writes_nothing],
+        Planned(|_, _, _, plan| {
+            let mut plan = plan?;
+            plan.steps.truncate(1);
+            Ok(plan)
+        }),
+        Failure(|error| match error.kind() {
+            ErrorKind::InProgress => Error::new(ErrorKind::InProgress, error.operation(), error.message()),
+            _ => error,
+        });
     "does not say what it waits for", [busy_step_writes_nothing],
         Failure(|error| match error.kind() {
             ErrorKind::InProgress => Error::new(ErrorKind::InProgress, error.operation(), error.message()),

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bowline_conformance::{Bench, Capability, Complaint, Group, Need, Outcome, Report, cases, run, run_one};
-use bowline_local::{Config, LocalCloud, RouteConfig};
+use bowline_local::{CloudOptions, Config, LocalCloud, RouteConfig};
 
 use bench::LocalBench;
 use broken::{Broken, Flaw};
@@ -50,6 +50,7 @@ async fn report(name: &str) -> Report {
 async fn a_sound_provider_passes() {
     let report = run(|| bench(&SOUND, everything(), true)).await;
     assert_eq!(report.complaints(), [], "{report}");
+    assert_eq!(report.not_applicable(), ["locked_route_writes_do_not_overlap"]);
 }
 
 /// Flaws that get past a case that is there to catch them.
@@ -89,6 +90,34 @@ async fn each_flaw_in_loops_is_caught_by_the_case_for_it() {
 #[tokio::test]
 async fn each_flaw_in_secrets_is_caught_by_the_case_for_it() {
     assert_eq!(uncaught(secrets::FLAWS).await, [""; 0]);
+}
+
+/// A lock that is named rightly makes such writes safe.
+#[tokio::test]
+async fn writes_of_a_whole_table_are_safe_under_one_lock() {
+    for case in ["locked_route_writes_do_not_overlap", "parallel_writes_all_count"] {
+        let outcome = run_one(case, || bench(&routes::WHOLE_TABLE, everything(), true)).await;
+        assert_eq!(outcome, Some(Outcome::Passed), "{case}");
+    }
+}
+
+/// Without loops, Secrets and a lock, nothing is shown about them.
+#[tokio::test]
+async fn a_case_without_its_subject_is_skipped_and_counted() {
+    let config = Config { tag_machines: false, ..everything() };
+    let cloud =
+        || LocalCloud::open(CloudOptions { page_size: 7, balancers: bench::records(), ..CloudOptions::default() });
+    let bare = || async { Box::new(LocalBench::in_process(cloud().unwrap(), config.clone())) as Box<dyn Bench> };
+    let report = run(bare).await;
+    assert_eq!(report.complaints(), [], "{report}");
+    let skipped = report.not_applicable();
+    let about = |subject: &str| skipped.iter().filter(|case| case.contains(subject)).count();
+    assert_eq!((about("secret"), about("loop"), about("locked")), (3, 6, 1), "{skipped:?}");
+    assert_eq!(skipped.len(), 10, "{skipped:?}");
+    let text = report.to_string();
+    assert!(text.contains("skipped: no background loops") && text.contains("skipped: no Secrets"), "{text}");
+    let skips = skipped.len() + report.skipped().len();
+    assert!(text.ends_with(&format!(", 0 failed, {skips} skipped")), "{text}");
 }
 
 #[test]

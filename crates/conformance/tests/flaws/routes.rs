@@ -4,7 +4,7 @@ use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::{ClusterName, IpFamily, Route as Led, RouteSpec};
 use bowline_local::NewRoute;
 
-use crate::broken::Break::{Claims, Config, Create, CreateAll, Delete, Error as Fault, Route, Table, Wanted};
+use crate::broken::Break::{Claims, Config, Create, CreateAll, Delete, Error as Fault, Lock, Route, Table, Wanted};
 use crate::broken::{Broken, Flaw, fails, flaws, later};
 
 /// The routes of the cluster that have its mark and this destination.
@@ -30,6 +30,32 @@ async fn delete_all(it: &Broken, cluster: &ClusterName, is_meant: impl Fn(&Led) 
     }
     Ok(())
 }
+
+/// Reads the tables of all clusters, creates a route, and writes the tables back: a route that was created meanwhile is lost.
+async fn whole(it: &Broken, cluster: &ClusterName, spec: &RouteSpec) -> Result<Led> {
+    let before = it.cloud.route_tables();
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    let made = real(it, cluster, spec).await?;
+    for (table, routes) in it.cloud.route_tables() {
+        let was_there = |id: &String| before.get(&table).is_some_and(|old| old.iter().any(|route| route.id == *id));
+        for route in routes.iter().filter(|route| route.id != made.id && !was_there(&route.id)) {
+            it.cloud.remove_route(&table, &route.id).unwrap();
+        }
+    }
+    Ok(made)
+}
+
+/// Not broken: all its writes have one lock.
+pub(crate) static WHOLE_TABLE: Flaw = Flaw {
+    name: "writes the tables of all clusters under one lock",
+    cases: &[],
+    breaks: &[
+        Lock(|_, _| Some("table".to_owned())),
+        Create(later!(|it, cluster, spec| { whole(it, cluster, spec).await })),
+    ],
+};
 
 /// Refuses what is not of this family.
 async fn only(family: IpFamily, it: &Broken, cluster: &ClusterName, spec: &RouteSpec) -> Result<Led> {
@@ -122,6 +148,14 @@ flaws! {
             delete_all(it, cluster, |route| *route != made && !before.contains(route)).await?;
             Ok(made)
         }));
+    "names another lock each time", [locked_route_writes_do_not_overlap],
+        Lock(|it, _| {
+            it.memory().starts += 1;
+            Some(it.memory().starts.to_string())
+        });
+    "names a lock for each cluster and writes the tables of all", [locked_route_writes_do_not_overlap],
+        Lock(|_, cluster| Some(cluster.to_string())),
+        Create(later!(|it, cluster, spec| { whole(it, cluster, spec).await }));
     "drops an answer of a batch", [one_route_answer_each],
         Claims(|claims| claims.routes.as_mut().unwrap().batch = 10),
         CreateAll(later!(|it, cluster, specs| {

@@ -141,7 +141,8 @@ impl World {
     pub(crate) async fn once(&self, service: &mut Service) -> Result<Vec<String>, Error> {
         let desired = &mut Desired { world: self, service, wanted: true };
         let (_, plan) = self.driver().plan(desired).await?;
-        self.driver().apply_all(desired, &plan).await
+        let left_out = self.driver().apply_all(desired, &plan).await?;
+        Ok(left_out.into_iter().filter_map(|step| step.dispensable).collect())
     }
 
     /// The balancer is let go; what of it is still listed as ours.

@@ -113,6 +113,11 @@ impl BalancerBench for SimulatedBench {
         Hand::Done
     }
 
+    async fn fail_next(&self, changes: u64) -> Hand {
+        self.cloud.fail_work(changes);
+        Hand::Done
+    }
+
     async fn settle(&self) {
         self.cloud.finish_work();
     }

@@ -90,7 +90,7 @@ async fn every_step_twice(work: &Balancing<'_>, wish: &LoadBalancerWish) -> Verd
     let plan = work.plan(wish).await?;
     for step in &plan.steps {
         for turn in ["first", "second"] {
-            match work.apply(wish, step).await {
+            match work.apply(wish, step).await? {
                 Err(error) if !error.leaves_out(step) => {
                     return broken(format!("the {turn} time, this step fails: {step}: {error}"));
                 }
@@ -109,7 +109,7 @@ pub(in crate::cases) async fn one_write_per_step(scene: &Scene) -> Verdict {
     for wanted in [&wish, &changed, &gone(&wish)] {
         for step in &work.plan(wanted).await?.steps {
             let before = work.writes().await?;
-            match work.apply(wanted, step).await {
+            match work.apply(wanted, step).await? {
                 Err(error) if !error.leaves_out(step) => {
                     return broken(format!("an error from a sound cloud: {error}"));
                 }
@@ -129,7 +129,7 @@ pub(in crate::cases) async fn seen_is_what_observe_says(scene: &Scene) -> Verdic
     let changed = work.otherwise(&wish, nodes.get(..1).unwrap_or_default())?;
     for wanted in [&wish, &changed, &gone(&wish)] {
         for step in &work.plan(wanted).await?.steps {
-            let Ok(Applied::Seen(seen)) = work.apply(wanted, step).await else { continue };
+            let Ok(Applied::Seen(seen)) = work.apply(wanted, step).await? else { continue };
             let there = work.state(wanted).await?;
             require(seen == there, || format!("after {step}\nit has seen {seen:?}\nand observes {there:?}"))?;
         }
@@ -145,7 +145,8 @@ pub(in crate::cases) async fn in_progress_is_told(scene: &Scene) -> Verdict {
         return work.fulfil(&wish).await.map(drop);
     }
     for step in &work.plan(&wish).await?.steps {
-        match work.apply_once(&wish, step).await {
+        match work.apply_once(&wish, step).await? {
+            Ok(Applied::Started(_)) => break,
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::InProgress => break,
             Err(error) => return broken(format!("an error from a sound cloud: {error}")),
@@ -233,7 +234,7 @@ pub(in crate::cases) async fn gone_is_deleted(scene: &Scene) -> Verdict {
     // Somebody else is faster.
     work.remove(&wish).await?;
     for step in &plan.steps {
-        if let Err(error) = work.apply(&gone(&wish), step).await {
+        if let Err(error) = work.apply(&gone(&wish), step).await? {
             return broken(format!("what is gone cannot be deleted any more: {step}: {error}"));
         }
     }

@@ -1,10 +1,16 @@
 //! Rules about operations that the cloud has started and not finished, and about values of other providers.
 
 use bowline_cloud::{Applied, Error, ErrorKind};
-use bowline_core::{LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Opaque, Operation, Progress, Step, Verb};
+use bowline_core::{
+    LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Opaque, Operation, Progress, Step, TargetNode, Verb,
+};
 
-use crate::balancing::{Balancing, happens};
-use crate::scene::{Scene, Verdict, broken, require};
+use crate::balancing::{Balancing, Steps, gone, happens};
+use crate::scene::{Scene, Stop, Verdict, broken, require};
+
+/// No creation or deletion has more steps.
+const MANY_STEPS: usize = 100;
+const NEVER_AT_WORK: Stop = Stop::NotApplicable("the cloud applies each change at once");
 
 /// A load balancer that the cloud is at work on.
 struct Busy {
@@ -15,21 +21,31 @@ struct Busy {
     next: Option<Step>,
 }
 
-/// Applies the first step in a slow cloud; `None` if this cloud is never at work.
-async fn begin(work: &Balancing<'_>) -> Verdict<Option<Busy>> {
-    let nodes = [work.node("node-1").await, work.node("node-2").await];
-    let wish = work.everything("web", &nodes)?;
-    if !happens(work.hands().slow().await, "make the cloud slow")? {
-        return Ok(None);
-    }
+async fn slow(work: &Balancing<'_>) -> Verdict {
+    if happens(work.hands().slow().await, "make the cloud slow")? { Ok(()) } else { Err(NEVER_AT_WORK) }
+}
+
+/// Applies the first step in a slow cloud.
+async fn begin(work: &Balancing<'_>, nodes: &[TargetNode]) -> Verdict<Busy> {
+    let wish = work.everything("web", nodes)?;
+    slow(work).await?;
     let mut steps = work.plan(&wish).await?.steps.into_iter();
     let Some(first) = steps.next() else { return broken("nothing is planned for a new Service") };
-    let started = match work.apply_once(&wish, &first).await {
-        Ok(Applied::Started(operation)) => Some(operation),
-        Ok(_) => None,
-        Err(error) => return broken(format!("an error from a sound cloud: {error}")),
-    };
-    Ok(Some(Busy { wish, started, next: steps.find(|step| !step.independent) }))
+    let started = apply_first(work, &wish, &first).await?;
+    Ok(Busy { wish, started, next: steps.find(|step| !step.independent) })
+}
+
+/// The operation that this step starts, if it says so.
+async fn apply_first(work: &Balancing<'_>, wish: &LoadBalancerWish, step: &Step) -> Verdict<Option<Operation>> {
+    match work.apply_once(wish, step).await? {
+        Ok(Applied::Started(operation)) => Ok(Some(operation)),
+        Ok(_) => Ok(None),
+        Err(error) => broken(format!("an error from a sound cloud: {error}")),
+    }
+}
+
+async fn two_nodes(work: &Balancing<'_>) -> [TargetNode; 2] {
+    [work.node("node-1").await, work.node("node-2").await]
 }
 
 /// The Service is served in the end.
@@ -49,7 +65,7 @@ fn is_whole(operation: &Operation) -> Verdict {
 
 pub(in crate::cases) async fn pending_is_observed(scene: &Scene) -> Verdict {
     let work = Balancing::of(scene)?;
-    let Some(Busy { wish, .. }) = begin(&work).await? else { return Ok(()) };
+    let Busy { wish, .. } = begin(&work, &two_nodes(&work).await).await?;
     match work.state(&wish).await?.and_then(|state| state.pending) {
         Some(operation) => is_whole(&operation)?,
         None => return broken("the cloud is at work, and the state names no operation"),
@@ -62,31 +78,105 @@ pub(in crate::cases) async fn pending_is_observed(scene: &Scene) -> Verdict {
 
 pub(in crate::cases) async fn started_operations_end(scene: &Scene) -> Verdict {
     let work = Balancing::of(scene)?;
-    let Some(Busy { wish, started, .. }) = begin(&work).await? else { return Ok(()) };
-    if let Some(operation) = started {
-        is_whole(&operation)?;
-        let running = work.provider()?.poll(&wish.key, &operation).await;
-        require(matches!(running, Ok(Progress::Running)), || format!("it has not ended, and a poll says {running:?}"))?;
-        work.hands().settle().await;
-        let done = work.provider()?.poll(&wish.key, &operation).await;
-        require(matches!(done, Ok(Progress::Done(_))), || format!("it has ended, and a poll says {done:?}"))?;
-    }
+    let Busy { wish, started, .. } = begin(&work, &two_nodes(&work).await).await?;
+    let Some(operation) = started else { return Err(Stop::NotApplicable("no step starts an operation")) };
+    is_whole(&operation)?;
+    let running = work.provider()?.poll(&wish.key, &operation).await;
+    require(matches!(running, Ok(Progress::Running)), || format!("it has not ended, and a poll says {running:?}"))?;
+    work.hands().settle().await;
+    let done = work.provider()?.poll(&wish.key, &operation).await;
+    require(matches!(done, Ok(Progress::Done(_))), || format!("it has ended, and a poll says {done:?}"))?;
     finish(&work, &wish).await
+}
+
+/// In creation and in deletion, the operation of each step fails once.
+pub(in crate::cases) async fn failed_operation_is_no_success(scene: &Scene) -> Verdict {
+    let work = Balancing::of(scene)?;
+    let nodes = two_nodes(&work).await;
+    let (before, wish) = (work.resources().await, work.everything("web", &nodes)?);
+    slow(&work).await?;
+    if !happens(work.hands().fail_next(1).await, "let an operation fail")? {
+        return Err(NEVER_AT_WORK);
+    }
+    is_reported(&work, &wish).await?;
+    work.hands().fail_next(0).await;
+    work.remove(&wish).await?;
+    for wanted in [&wish, &gone(&wish)] {
+        for steps in 0..MANY_STEPS {
+            if wanted.spec.is_none() {
+                work.fulfil(&wish).await?;
+            }
+            let is_whole = work.go(wanted, Steps(steps)).await?;
+            work.hands().fail_next(1).await;
+            // The sync that meets the failure, and the next one.
+            for _ in 0..2 {
+                if let Ok(state) = work.attempt(wanted).await? {
+                    work.is_true(wanted, state.as_ref(), "an operation that failed").await?;
+                }
+            }
+            // Not every step starts an operation.
+            work.hands().fail_next(0).await;
+            work.remove(&wish).await?;
+            work.nothing_changed_since(&before).await?;
+            if is_whole {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The first operation fails: a poll says so, or the state after it.
+async fn is_reported(work: &Balancing<'_>, wish: &LoadBalancerWish) -> Verdict {
+    let plan = work.plan(wish).await?;
+    let Some(first) = plan.steps.first() else { return broken("nothing is planned for a new Service") };
+    let started = apply_first(work, wish, first).await?;
+    work.hands().settle().await;
+    if let Some(operation) = started.filter(|operation| !operation.observable) {
+        let polled = work.provider()?.poll(&wish.key, &operation).await;
+        let is_error = polled.as_ref().is_err_and(|error| error.kind() != ErrorKind::InProgress);
+        require(is_error, || format!("an operation has failed, and a poll says {polled:?}"))?;
+    }
+    let state = work.state(wish).await?;
+    let pending = state.as_ref().and_then(|state| state.pending.as_ref());
+    require(pending.is_none(), || format!("an operation has failed, and the state still names {pending:?}"))?;
+    let has_problem = state.as_ref().is_some_and(|state| !state.problems.is_empty());
+    match work.provider()?.plan(wish, state.as_ref()) {
+        Ok(plan) if plan.is_empty() && !has_problem => broken("an operation has failed, and nothing is left to do"),
+        _ => Ok(()),
+    }
 }
 
 pub(in crate::cases) async fn busy_step_writes_nothing(scene: &Scene) -> Verdict {
     let work = Balancing::of(scene)?;
-    let Some(Busy { wish, next, .. }) = begin(&work).await? else { return Ok(()) };
-    if let Some(step) = next {
-        let before = work.resources().await;
-        let error = match work.apply_once(&wish, &step).await {
-            Err(error) if error.kind() == ErrorKind::InProgress => error,
-            applied => return broken(format!("the cloud is at work, and the next step comes to {applied:?}")),
-        };
-        work.nothing_changed_since(&before).await?;
-        names_an_operation(&error)?;
-    }
+    let nodes = two_nodes(&work).await;
+    let Busy { wish, next, .. } = begin(&work, &nodes).await?;
+    let step = match next {
+        Some(step) => step,
+        None => step_of_another_change(&work, &wish, &nodes).await?,
+    };
+    let before = work.resources().await;
+    let error = match work.apply_once(&wish, &step).await? {
+        Err(error) if error.kind() == ErrorKind::InProgress => error,
+        applied => return broken(format!("the cloud is at work, and the next step comes to {applied:?}")),
+    };
+    work.nothing_changed_since(&before).await?;
+    names_an_operation(&error)?;
     finish(&work, &wish).await
+}
+
+/// For plans of one step: two changes are planned at rest. The first is begun, and the second has to wait for it.
+async fn step_of_another_change(work: &Balancing<'_>, wish: &LoadBalancerWish, nodes: &[TargetNode]) -> Verdict<Step> {
+    work.hands().settle().await;
+    work.fulfil(wish).await?;
+    let one = work.otherwise(wish, nodes.get(..1).unwrap_or_default())?;
+    let (first, second) = (work.plan(&one).await?, work.plan(&gone(wish)).await?);
+    let (Some(first), Some(second)) = (first.steps.into_iter().next(), second.steps.into_iter().next()) else {
+        return broken("nothing is planned for a Service that has changed");
+    };
+    apply_first(work, &one, &first).await?;
+    let is_busy = work.state(wish).await?.is_some_and(|state| state.pending.is_some());
+    if is_busy { Ok(second) } else { Err(Stop::NotApplicable("no step has to wait for another one")) }
 }
 
 fn names_an_operation(error: &Error) -> Verdict {
@@ -105,7 +195,7 @@ pub(in crate::cases) async fn foreign_values_are_refused(scene: &Scene) -> Verdi
     let before = work.calls().await?;
     let errors = [
         ("plan", work.provider()?.plan(&wish, Some(&state)).err()),
-        ("apply", work.apply_once(&wish, &step).await.err()),
+        ("apply", work.apply_once(&wish, &step).await?.err()),
     ];
     for (what, error) in errors {
         let kind = error.as_ref().map(Error::kind);

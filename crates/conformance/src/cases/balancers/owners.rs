@@ -96,7 +96,7 @@ async fn is_found_by_plan(work: &Balancing<'_>, wish: &LoadBalancerWish) -> Verd
     let state = work.state(wish).await?;
     let Ok(plan) = work.provider()?.plan(wish, state.as_ref()) else { return Ok(()) };
     for step in &plan.steps {
-        match work.apply(wish, step).await {
+        match work.apply(wish, step).await? {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 return broken(format!("a clash is planned for, and found when this is applied: {step}: {error}"));
             }

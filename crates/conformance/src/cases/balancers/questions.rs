@@ -79,7 +79,7 @@ pub(in crate::cases) async fn list_names_what_is_ours(scene: &Scene) -> Verdict 
     let half = work.everything("half", &nodes)?;
     let plan = work.plan(&half).await?;
     let Some(step) = plan.steps.first() else { return broken("nothing is planned for a new Service") };
-    if let Err(error) = work.apply(&half, step).await {
+    if let Err(error) = work.apply(&half, step).await? {
         return broken(format!("an error from a sound cloud: {error}"));
     }
     work.remove(&work.wish("b", &nodes)?).await?;

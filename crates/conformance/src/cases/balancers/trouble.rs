@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bowline_cloud::{Error, Retry};
 use bowline_core::annotations::DeletionPolicy;
-use bowline_core::{LoadBalancerState, LoadBalancerWish, Step, TargetNode, Verb};
+use bowline_core::{LoadBalancerWish, Step, TargetNode, Verb};
 use futures::future::join_all;
 
-use crate::balancing::{Balancing, Shape, Steps, gone, happens, set};
+use crate::balancing::{AtOnce, Balancing, Shape, Steps, gone, happens, set};
 use crate::bench::{ForeignBalancer, SeenResource, Trouble};
 use crate::cases::trouble::visible_troubles;
 use crate::scene::{Scene, Stop, Verdict, broken, require};
@@ -172,27 +172,8 @@ async fn crashes(work: &mut Balancing<'_>, wish: &LoadBalancerWish, calls: u64) 
     work.hands().settle().await;
     work.restart().await;
     let Ok(state) = came? else { return Ok(false) };
-    is_true(work, wish, state.as_ref(), calls).await?;
+    work.is_true(wish, state.as_ref(), &format!("{calls} calls")).await?;
     Ok(true)
-}
-
-/// Compares a success with the cloud: a provider that passes over a call without an answer may have seen a part only.
-async fn is_true(
-    work: &Balancing<'_>,
-    wish: &LoadBalancerWish,
-    state: Option<&LoadBalancerState>,
-    calls: u64,
-) -> Verdict {
-    match (&wish.spec, state) {
-        (None, _) => {
-            let left = work.owned(&wish.key).await;
-            require(left.is_empty(), || {
-                format!("after {calls} calls it says that nothing is left, and this is: {left:?}")
-            })
-        }
-        (Some(_), Some(state)) => work.is_as_wished(wish, state).await,
-        (Some(_), None) => broken(format!("after {calls} calls it says that all is done, and there is nothing")),
-    }
 }
 
 pub(in crate::cases) async fn a_dropped_call_is_forgotten(scene: &Scene) -> Verdict {
@@ -311,7 +292,7 @@ async fn lose_the_answer(work: &Balancing<'_>, wish: &LoadBalancerWish, step: &S
     for calls in 1..MANY_CALLS {
         let before = work.writes().await?;
         happens(work.scene().bench().crash_after(Some(calls)).await, "crash")?;
-        let applied = work.apply_once(wish, step).await;
+        let applied = work.apply_once(wish, step).await?;
         happens(work.scene().bench().crash_after(None).await, "crash")?;
         if work.writes().await? > before {
             let is_told = applied.as_ref().err().is_none_or(Error::is_unanswered);
@@ -338,15 +319,12 @@ pub(in crate::cases) async fn late_listing_makes_no_double(scene: &Scene) -> Ver
     Ok(())
 }
 
-/// A few rounds without a pause; what goes wrong meanwhile is tried again later.
+/// A few rounds without a pause; the errors meanwhile are those of a cloud that shows too little.
 async fn hurried(work: &Balancing<'_>, wish: &LoadBalancerWish) -> Verdict {
+    let driver = work.driver(&AtOnce)?;
     for _ in 0..3 {
-        let Ok(state) = work.observe(wish).await? else { continue };
-        let Ok(plan) = work.provider()?.plan(wish, state.as_ref()) else { continue };
-        for step in &plan.steps {
-            if work.apply_once(wish, step).await.is_err() {
-                break;
-            }
+        if let Ok((_, plan)) = driver.plan(&mut wish.clone()).await {
+            driver.apply_all(&mut wish.clone(), &plan).await.ok();
         }
     }
     Ok(())

@@ -11,6 +11,7 @@ use crate::scene::{Scene, Stop, Verdict, broken, require};
 /// More calls at once, or more routes to fill a table with, would only take time.
 const MANY: usize = 64;
 const LARGEST: usize = 1_000;
+const ROUTES_AT_ONCE: usize = 8;
 
 pub(in crate::cases) async fn create_is_idempotent(scene: &Scene) -> Verdict {
     let mut work = Routing::of(scene)?;
@@ -141,6 +142,35 @@ pub(in crate::cases) async fn parallel_writes_all_count(scene: &Scene) -> Verdic
     let gone = join_all(made.iter().map(|route| layers.delete_route(&work.cluster, route))).await;
     gone.into_iter().try_for_each(sound)?;
     work.nothing_changed_since(&[]).await
+}
+
+/// Two clusters write at the same time through the layers of one provider: if their writes have one lock, none is lost.
+pub(in crate::cases) async fn locked_route_writes_do_not_overlap(scene: &Scene) -> Verdict {
+    let mut work = Routing::of(scene)?;
+    let lock = work.provider()?.lock(&work.cluster);
+    if lock.is_none() {
+        return Err(Stop::NotApplicable("writes of routes need no lock"));
+    }
+    let again = work.provider()?.lock(&work.cluster);
+    work.restart().await;
+    for again in [again, work.provider()?.lock(&work.cluster)] {
+        require(again == lock, || format!("the lock was {lock:?}, and is {again:?}"))?;
+    }
+    let (machines, other, layers) = (work.machines(2).await, work.elsewhere(), work.layers().await);
+    let specs = (1..).zip(machines.iter().cycle()).take(work.room(ROUTES_AT_ONCE)?);
+    let specs = specs.map(|(number, machine)| work.spec(number, machine)).collect::<Verdict<Vec<_>>>()?;
+    let clusters = [&work, &other].map(|routing| &routing.cluster);
+    let writes = || (0..).zip(&specs).map(|(number, spec)| (clusters[number % 2], spec));
+    let made = join_all(writes().map(|(cluster, spec)| layers.create_route(cluster, spec))).await;
+    let made = made.into_iter().map(sound).collect::<Verdict<Vec<_>>>()?;
+    for ((cluster, spec), machine) in writes().zip(machines.iter().cycle()) {
+        let routing = if *cluster == work.cluster { &work } else { &other };
+        routing.is_there(spec, machine).await?;
+    }
+    let gone = join_all(writes().zip(&made).map(|((cluster, _), route)| layers.delete_route(cluster, route))).await;
+    gone.into_iter().try_for_each(sound)?;
+    work.nothing_changed_since(&[]).await?;
+    other.nothing_changed_since(&[]).await
 }
 
 pub(in crate::cases) async fn route_limit_is_told(scene: &Scene) -> Verdict {

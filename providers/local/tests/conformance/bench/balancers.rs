@@ -91,6 +91,11 @@ impl BalancerBench for LocalBench {
         self.hand()
     }
 
+    async fn fail_next(&self, changes: u64) -> Hand {
+        self.cloud.fail_next_work(if self.can { changes } else { 0 });
+        self.hand()
+    }
+
     async fn settle(&self) {
         self.cloud.finish_work();
         if self.late.load(Ordering::SeqCst) {
