@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use bowline_cloud::{BuildContext, Error, ErrorKind, Result};
+use bowline_cloud::{BuildContext, Effect, Error, ErrorKind, Result};
 use bowline_config::{Problem, Problems};
-use bowline_http::{Api, Bearer, ErrorDecoder, Refusal};
+use bowline_core::LoadBalancerKey;
+use bowline_http::{Api, Bearer, ErrorDecoder, Page, Refusal, all_pages};
 use http::Method;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Config;
 
@@ -51,6 +52,48 @@ pub(crate) struct Servers {
     pub(crate) next: Option<String>,
 }
 
+/// A load balancer, as the cloud returns it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct LoadBalancer {
+    pub(crate) id: String,
+    pub(crate) ip: String,
+    /// The Service that it belongs to; none if another client created it.
+    pub(crate) owner: Option<LoadBalancerKey>,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) servers: Vec<String>,
+}
+
+/// A TCP port, and where it leads on each server.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Port {
+    pub(crate) port: u16,
+    pub(crate) node_port: u16,
+}
+
+impl std::fmt::Display for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} to {}", self.port, self.node_port)
+    }
+}
+
+/// A page of load balancers, in the order of their IDs.
+#[derive(Deserialize)]
+struct LoadBalancers {
+    load_balancers: Vec<LoadBalancer>,
+    next: Option<String>,
+}
+
+/// Fields of a load balancer that a call sets; the cloud keeps the others.
+#[derive(Default, Serialize)]
+struct Settings<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<&'a LoadBalancerKey>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ports: Option<&'a [Port]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    servers: Option<&'a [String]>,
+}
+
 /// The body of an error.
 #[derive(Deserialize)]
 struct ErrorBody {
@@ -65,6 +108,7 @@ impl ErrorDecoder for Errors {
         // A proxy, or a wrong endpoint, says 404 as well. Only the cloud knows this word.
         match refusal.json() {
             Some(ErrorBody { code }) if code == "server_not_found" => refusal.to_error_of(ErrorKind::NotFound),
+            Some(ErrorBody { code }) if code == "load_balancer_not_found" => refusal.to_error_of(ErrorKind::NotFound),
             _ if refusal.status() == 404 => refusal.to_error_of(ErrorKind::Unexpected),
             _ => refusal.to_error(),
         }
@@ -91,5 +135,54 @@ impl Client {
     /// A page of servers; by `name`, `after` an ID.
     pub(crate) async fn servers(&self, query: &[(&str, &str)]) -> Result<Servers> {
         self.api.call("server_list", Method::GET, &["servers"]).query(query).send().await?.json()
+    }
+
+    /// The load balancer with this mark.
+    pub(crate) async fn load_balancer(&self, owner: &LoadBalancerKey) -> Result<Option<LoadBalancer>> {
+        let query = [("cluster", owner.cluster.as_str()), ("uid", owner.uid.as_str())];
+        Ok(self.load_balancers(&query).await?.pop())
+    }
+
+    /// All load balancers with such a mark.
+    pub(crate) async fn load_balancers(&self, query: &[(&str, &str)]) -> Result<Vec<LoadBalancer>> {
+        let page = |after: Option<String>| {
+            let after = after.iter().map(|after| ("after", after.as_str()));
+            let query: Vec<_> = query.iter().copied().chain(after).collect();
+            let call = self.api.call("load_balancer_list", Method::GET, &["load_balancers"]).query(&query);
+            async move {
+                call.send()
+                    .await?
+                    .json()
+                    .map(|page: LoadBalancers| Page { items: page.load_balancers, next: page.next })
+            }
+        };
+        all_pages("list load balancers", page).await
+    }
+
+    /// Creates a load balancer. The cloud has at most one for each owner, and returns that: the call may be repeated.
+    pub(crate) async fn create_load_balancer(&self, owner: &LoadBalancerKey, ports: &[Port]) -> Result<LoadBalancer> {
+        let settings = Settings { owner: Some(owner), ports: Some(ports), ..Settings::default() };
+        let call = self.api.call("load_balancer_create", Method::POST, &["load_balancers"]);
+        call.effect(Effect::IdempotentWrite).json(&settings).send().await?.json()
+    }
+
+    pub(crate) async fn set_ports(&self, id: &str, ports: &[Port]) -> Result<LoadBalancer> {
+        self.set(id, Settings { ports: Some(ports), ..Settings::default() }).await
+    }
+
+    pub(crate) async fn set_servers(&self, id: &str, servers: &[String]) -> Result<LoadBalancer> {
+        self.set(id, Settings { servers: Some(servers), ..Settings::default() }).await
+    }
+
+    async fn set(&self, id: &str, settings: Settings<'_>) -> Result<LoadBalancer> {
+        self.api.call("load_balancer_set", Method::PUT, &["load_balancers", id]).json(&settings).send().await?.json()
+    }
+
+    /// Deletes a load balancer; one that is gone is a success.
+    pub(crate) async fn delete_load_balancer(&self, id: &str) -> Result<()> {
+        match self.api.call("load_balancer_delete", Method::DELETE, &["load_balancers", id]).send().await {
+            Err(error) if error.is_not_found() => Ok(()),
+            answer => answer.map(drop),
+        }
     }
 }

@@ -1,23 +1,26 @@
 //! The provider of the Acme cloud, which does not exist: an example to be copied.
 //!
 //! ```text
-//!  lib.rs        what it is, what it can do, its factory
-//!  config.rs     its --cloud-config
-//!  client.rs     its cloud's API: requests, replies, and what a refusal means
-//!  instances.rs  machines, in the words of the contract
+//!  lib.rs             what it is, what it can do, its factory
+//!  config.rs          its --cloud-config
+//!  client.rs          its cloud's API: requests, replies, and what a refusal means
+//!  instances.rs       machines, in the words of the contract
+//!  load_balancers.rs  load balancers, likewise
 //! ```
 
 mod client;
 mod config;
 mod instances;
+mod load_balancers;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
     Absence, BuildContext, Calls, Capabilities, CloudProvider, Factory, Facts, InstanceCapabilities, Instances,
-    ProviderInfo, Result,
+    LoadBalancerCapabilities, LoadBalancerKind, LoadBalancers, ProviderInfo, Result,
 };
+use bowline_core::IpFamily;
 
 use bowline_config::Problems;
 
@@ -39,7 +42,7 @@ pub struct Acme {
 /// What the program puts into its registry.
 pub fn factory() -> Factory {
     let build = |context: &BuildContext<'_>| Ok(Arc::new(Acme::new(&Config::read(context.config)?, context)?) as _);
-    Factory::new(NAME, "servers of the Acme cloud", Config::template, build)
+    Factory::new(NAME, "servers and load balancers of the Acme cloud", Config::template, build)
 }
 
 impl Acme {
@@ -55,9 +58,15 @@ impl Acme {
             shutdown_state: true,          // status: off
             ..InstanceCapabilities::default()
         };
+        let kind = LoadBalancerKind { tcp: true, ip_families: vec![IpFamily::IPv4], ..LoadBalancerKind::default() };
+        let load_balancers = LoadBalancerCapabilities { marks_uid: true, ..LoadBalancerCapabilities::of(kind) };
         Ok(Acme {
             info: ProviderInfo { name: NAME.to_owned(), id_prefixes: vec![NAME.to_owned()] },
-            capabilities: Capabilities { instances: Some(instances), ..Capabilities::default() },
+            capabilities: Capabilities {
+                instances: Some(instances),
+                load_balancers: Some(load_balancers),
+                ..Capabilities::default()
+            },
             client: Client::new(config, context)?,
             calls: context.calls.clone(),
             cluster: context.cluster.to_string(),
@@ -76,6 +85,10 @@ impl CloudProvider for Acme {
     }
 
     fn instances(&self) -> Option<&dyn Instances> {
+        Some(self)
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
         Some(self)
     }
 

@@ -1,6 +1,7 @@
 //! The provider runs the behaviour suite against a simulator of its cloud, over plain HTTP on the loopback interface.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod load_balancers;
 mod simulator;
 
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bowline_cloud::{CloudProvider, Surroundings};
 use bowline_config::ConfigFile;
-use bowline_conformance::{Bench, Trouble, WantedMachine, run};
+use bowline_conformance::{BalancerBench, Bench, Hand, Trouble, WantedMachine, run};
 use bowline_core::{Address, AddressType, Instance, ProviderId};
 use bowline_example::{Acme, Config, factory};
 use serde_json::json;
@@ -21,10 +22,14 @@ struct AcmeBench {
 
 async fn bench() -> Box<dyn Bench> {
     let cloud = Simulator::start().await;
+    let provider = provider(&cloud);
+    Box::new(AcmeBench { cloud, provider })
+}
+
+fn provider(cloud: &Simulator) -> Arc<dyn CloudProvider> {
     let config = Config { endpoint: cloud.endpoint.clone(), token: TOKEN.into() };
     let (surroundings, cluster) = (Surroundings::default(), "kubernetes".into());
-    let provider = Acme::new(&config, &surroundings.context(None, &cluster)).unwrap();
-    Box::new(AcmeBench { cloud, provider: Arc::new(provider) })
+    Arc::new(Acme::new(&config, &surroundings.context(None, &cluster)).unwrap())
 }
 
 #[tokio::test]
@@ -39,8 +44,21 @@ impl Bench for AcmeBench {
         self.provider.clone()
     }
 
+    async fn restarted(&self) -> Arc<dyn CloudProvider> {
+        provider(&self.cloud)
+    }
+
     fn secrets(&self) -> Vec<String> {
         vec![TOKEN.to_owned()]
+    }
+
+    fn balancers(&self) -> Option<&dyn BalancerBench> {
+        Some(self)
+    }
+
+    async fn crash_after(&self, calls: Option<u64>) -> Hand {
+        self.cloud.crash_after(calls);
+        Hand::Done
     }
 
     async fn add(&self, machine: &WantedMachine) -> Instance {
@@ -124,7 +142,9 @@ fn what_the_guide_shows_stands_in_this_crate() {
         include_str!("../src/config.rs"),
         include_str!("../src/client.rs"),
         include_str!("../src/instances.rs"),
+        include_str!("../src/load_balancers.rs"),
         include_str!("conformance.rs"),
+        include_str!("load_balancers/mod.rs"),
         include_str!("simulator/mod.rs"),
     ];
     let excerpts: Vec<_> =

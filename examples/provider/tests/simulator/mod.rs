@@ -1,4 +1,4 @@
-//! The Acme cloud, as far as its provider can see: servers, served over HTTP, and faults on demand.
+//! The Acme cloud, as far as its provider can see: servers and load balancers, served over HTTP, and faults on demand.
 
 use bowline_conformance::Trouble;
 use bowline_simulator::{Call, Fault, FaultSpec, Fields, Page, Record, Records, Reply, Server, Service, Views, object};
@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 pub(crate) const TOKEN: &str = "secret";
 const PAGE: usize = 50;
+pub(crate) const SMALL_PAGE: usize = 5;
 
 /// Listens until it is dropped.
 pub(crate) struct Simulator {
@@ -65,6 +66,26 @@ impl Simulator {
     pub(crate) fn calls(&self) -> u64 {
         self.cloud.calls()
     }
+
+    pub(crate) fn writes(&self) -> u64 {
+        self.cloud.writes().len() as u64
+    }
+
+    pub(crate) fn crash_after(&self, calls: Option<u64>) {
+        self.cloud.repair_all();
+        if let Some(calls) = calls {
+            self.cloud.crash_after(calls);
+        }
+    }
+
+    pub(crate) fn load_balancers(&self) -> Vec<Record> {
+        self.cloud.service().records.of("load_balancer").iter().map(|row| row.record.clone()).collect()
+    }
+
+    /// Creates a load balancer as another client would.
+    pub(crate) fn add_load_balancer(&self, settings: Value) -> Record {
+        self.cloud.service().create(object(settings))
+    }
 }
 
 impl Service for Acme {
@@ -78,6 +99,11 @@ impl Service for Acme {
                 Some(server) => Reply::json(200, server.clone().into()),
                 None => Reply::json(404, json!({"code": "server_not_found"})),
             },
+            ["load_balancers"] if call.method == "POST" => {
+                Reply::json(200, self.create(call.json().map(object).unwrap_or_default()).into())
+            }
+            ["load_balancers"] => self.load_balancers(call),
+            ["load_balancers", id] => self.load_balancer(call, id),
             _ => Reply::text(404, "no such path"),
         }
     }
@@ -99,5 +125,48 @@ impl Acme {
         };
         let next = page.last().filter(|_| page.has_more);
         Reply::json(200, json!({"servers": page.records, "next": next}))
+    }
+
+    /// The load balancer of this owner, which is created if there is none.
+    fn create(&mut self, settings: Record) -> Record {
+        let all = self.records.of_mut("load_balancer");
+        let owner = settings.get("owner").filter(|owner| !owner.is_null());
+        let existing = all.iter().find(|row| owner.is_some() && row.record.get("owner") == owner);
+        if let Some(row) = existing {
+            return row.record.clone();
+        }
+        self.made += 1;
+        let mut new = object(json!({"id": format!("{:06x}", self.made), "servers": [], "ports": [], "owner": null}));
+        new.set("ip", format!("203.0.113.{}", self.made % 250));
+        new.extend(settings);
+        all.insert("", new.clone());
+        new
+    }
+
+    fn load_balancer(&mut self, call: &Call, id: &str) -> Reply {
+        let Some(found) = self.records.get_mut("load_balancer", id) else {
+            return Reply::json(404, json!({"code": "load_balancer_not_found"}));
+        };
+        if call.method == "DELETE" {
+            self.records.of_mut("load_balancer").remove(id);
+            return Reply::empty(204);
+        }
+        found.extend(call.json().map(object).unwrap_or_default());
+        Reply::json(200, found.clone().into())
+    }
+
+    /// By cluster and UID of the owner.
+    fn load_balancers(&self, call: &Call) -> Reply {
+        let after = call.value("after").unwrap_or_default();
+        let has = |record: &Record, field: &str| {
+            call.value(field).is_none_or(|value| record.get("owner").is_some_and(|owner| owner[field] == value))
+        };
+        let all = self.records.of("load_balancer").iter().map(|row| &row.record);
+        let found = all.filter(|one| one.text("id") > after && has(one, "cluster") && has(one, "uid"));
+        let Some(page) = Page::after(found.cloned().collect(), None, Some(SMALL_PAGE)) else {
+            return Reply::json(400, json!({"code": "bad_page"}));
+        };
+        let next = page.last().filter(|_| page.has_more);
+        Reply::json(200, json!({"load_balancers": page.records, "next": next}))
     }
 }
