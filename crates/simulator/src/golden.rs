@@ -27,7 +27,8 @@ const USUAL_HEADERS: [&str; 6] = ["accept", "connection", "content-length", "con
 pub enum Detail {
     /// All of it: the order of writes and the number of reads.
     Exact,
-    /// Only which calls there are, because the number of attempts depends on time: each kind of write once.
+    /// Only the kinds of writes, because order, number and contents depend on time: method, path without IDs, and the fields of the
+    /// object that is sent.
     Kinds,
 }
 
@@ -149,10 +150,21 @@ fn exact(entries: &[Entry]) -> Vec<String> {
 /// Each kind of write once, in alphabetical order.
 fn kinds(entries: &[Entry]) -> Vec<String> {
     let writes = entries.iter().filter(|entry| entry.is_write);
-    let mut lines: Vec<String> = writes.map(|entry| numbered(&write(entry), &mut Vec::new())).collect();
+    let mut lines: Vec<String> = writes.map(kind).collect();
     lines.sort();
     lines.dedup();
     lines
+}
+
+/// `PUT network/ports/{id} port: security_groups`.
+fn kind(entry: &Entry) -> String {
+    let mut line = format!("{} {}", entry.method, Operation::place(entry.part, &entry.template));
+    for (name, object) in entry.body.as_object().into_iter().flatten() {
+        let mut fields: Vec<&str> = object.as_object().into_iter().flatten().map(|(field, _)| field.as_str()).collect();
+        fields.sort_unstable();
+        let _ = write!(line, " {name}: {}", fields.join(", "));
+    }
+    line
 }
 
 /// `PUT network/ports/1234 if-match=revision_number=3 {"port": …}`.

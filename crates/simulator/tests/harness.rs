@@ -255,6 +255,28 @@ async fn a_journal_that_differs_fails_with_the_difference() {
     golden(file, &["a"], 1).await;
 }
 
+/// Creates these servers in a cloud whose kinds of writes are compared with the file.
+async fn golden_kinds(file: &str, names: &[&str]) {
+    let (file, test) = (scratch(file), std::thread::current().name().unwrap().to_owned());
+    std::fs::write(&file, format!("== {test} 1\nPOST servers server: name\n")).unwrap();
+    let (cloud, client) = cloud();
+    let _golden = cloud.golden(file, Detail::Kinds);
+    for name in names {
+        create(&client, name).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_golden_journal_of_kinds_does_not_depend_on_numbers_and_contents() {
+    golden_kinds("kinds.txt", &["b", "a", "c"]).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "- POST servers server: name")]
+async fn a_kind_of_write_that_is_missing_fails() {
+    golden_kinds("missing-kind.txt", &[]).await;
+}
+
 #[tokio::test]
 #[should_panic(expected = "has no section")]
 async fn a_journal_that_was_never_written_fails() {

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use bowline_openstack_simulator::{Kind, NewServer, Options, Record, Server as CloudServer, Simulator, Work};
+use bowline_openstack_simulator::{
+    Detail, Golden, Kind, NewServer, Options, Record, Server as CloudServer, Simulator, Work,
+};
 use k8s_openapi::api::core::v1::{Event, Node, Service};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -16,6 +18,9 @@ use crate::support::{BOWLINE, Program, Server, bowline};
 
 /// The longest that anything may take: a try after another comes seconds later, and the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Kinds of writes that each story makes.
+const JOURNALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/openstack_trouble/journals.txt");
 
 /// What a Service may leave behind.
 const KINDS: [Kind; 7] = [
@@ -36,6 +41,7 @@ pub(crate) struct Scene {
     pub(crate) server: Server,
     pub(crate) client: kube::Client,
     before: BTreeMap<Kind, Vec<String>>,
+    _golden: Golden,
 }
 
 /// A Service of type LoadBalancer with one port.
@@ -60,7 +66,8 @@ impl Scene {
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         let client = kube::Client::try_from(config).unwrap();
         let address = served.address();
-        let scene = Scene { before: held(&cloud), cloud, served: Some(served), address, server, client };
+        let (before, golden) = (held(&cloud), cloud.golden(JOURNALS, Detail::Kinds));
+        let scene = Scene { before, cloud, served: Some(served), address, server, client, _golden: golden };
         scene.configure(&scene.lines());
         for name in ["node-1", "node-2"] {
             scene.node(name).await;
