@@ -3,7 +3,9 @@
 //! Only `if`, `else`, `end`, `range`, `not`, `or`, `eq`, `quote` and `toJson` are used, so that the templates stay readable.
 
 use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
-use bowline_kube::{EventSink, LeaseOptions, Notes, Right, WATCH_NODES, WATCH_SERVICES, account_rights, roles};
+use bowline_kube::{
+    EventSink, LeaseOptions, Notes, Right, WATCH_NODES, WATCH_SERVICES, account_rights, roles, secret_right,
+};
 
 use super::fill::{Fillings, scalar};
 use super::objects::{ACCOUNT, LABELS, rule};
@@ -44,6 +46,7 @@ pub(super) fn files() -> Vec<(&'static str, String)> {
         ("values.yaml", values()),
         ("templates/account.yaml", fillings.fill(include_str!("templates/account.yaml"))),
         ("templates/roles.yaml", [role(None, &everywhere()), role(Some(SYSTEM), &in_system())].join("---\n")),
+        ("templates/secrets.yaml", secrets()),
         ("templates/config.yaml", when(".Values.cloudConfig", &config) + "\n"),
         ("templates/workload.yaml", workload(&fillings)),
     ]
@@ -119,12 +122,25 @@ fn in_system() -> String {
     lines.join("\n")
 }
 
+/// A role for each Secret, in its namespace.
+fn secrets() -> String {
+    let rules = rules(&[secret_right("{{ .namespace }}", "{{ .name }}")]);
+    let fillings = of_account("{{ $.Release.Namespace }}")
+        .with("name", r#""bowline-secret-{{ .name }}""#)
+        .with("kind", "Role")
+        .with("in_namespace", "namespace: {{ quote .namespace }}")
+        .with("rules", rules);
+    let role = fillings.fill(include_str!("templates/role.yaml"));
+    format!("{{{{- range .Values.secrets }}}}\n---\n{role}{{{{- end }}}}\n")
+}
+
+fn of_account(namespace: &str) -> Fillings {
+    Fillings::default().with("labels", LABELS).with("account", ACCOUNT).with("account_namespace", namespace)
+}
+
 fn role(namespace: Option<&str>, rules: &str) -> String {
-    let fillings = Fillings::default()
+    let fillings = of_account("{{ .Release.Namespace }}")
         .with("name", "bowline")
-        .with("labels", LABELS)
-        .with("account", ACCOUNT)
-        .with("account_namespace", "{{ .Release.Namespace }}")
         .with("kind", if namespace.is_some() { "Role" } else { "ClusterRole" })
         .with("in_namespace", namespace.map(|name| format!("namespace: {name}")).unwrap_or_default())
         .with("rules", rules);

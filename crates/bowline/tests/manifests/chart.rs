@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::support::workspace;
-use crate::{create, documents, manifests, server};
+use crate::{account, create, documents, manifests, may, post, server};
 
 /// As much of Helm as the chart needs.
 struct Renderer {
@@ -28,8 +28,10 @@ impl Renderer {
             "$value" => dot["value"].clone(),
             text if text.starts_with('"') => serde_json::from_str(text).unwrap(),
             path => {
-                let pointer = path.replace('.', "/");
-                self.root.pointer(&pointer).unwrap_or_else(|| panic!("the values have no {path}")).clone()
+                let is_of_root = [".Values.", ".Release.", "$."].iter().any(|root| path.starts_with(root));
+                let (from, pointer) = (if is_of_root { &self.root } else { dot }, path.trim_start_matches('$'));
+                let found = from.pointer(&pointer.replace('.', "/"));
+                found.unwrap_or_else(|| panic!("there is no {path}")).clone()
             }
         }
     }
@@ -125,8 +127,9 @@ fn rendered(values: Value, namespace: &str) -> String {
     let mut all: Value = bowline_config::ConfigFile::from_text("values.yaml", read("values.yaml")).yaml().unwrap();
     merge(&mut all, values);
     let root = json!({"Values": all, "Release": {"Namespace": namespace}});
-    let templates = ["account", "roles", "config", "workload"].map(|name| read(&format!("templates/{name}.yaml")));
-    templates.map(|template| Renderer { root: root.clone() }.render(&template)).join("---\n")
+    let templates =
+        ["account", "roles", "secrets", "config", "workload"].map(|name| read(&format!("templates/{name}.yaml")));
+    templates.map(|template| Renderer { root: root.clone() }.render(&template)).join("\n---\n")
 }
 
 fn merge(all: &mut Value, values: Value) {
@@ -148,6 +151,7 @@ async fn whatever_its_values_are_everything_is_taken_strictly() {
         json!({"leaderElection": false, "useServiceAccountCredentials": true, "kind": "Deployment"}),
         json!({"cloudProvider": "openstack", "cloudConfigSecret": "cloud-config", "cloudConfigKey": "cloud.conf"}),
         json!({"environment": {"OS_CCM_REGIONAL": "true"}, "cloudConfig": "[Global]\n", "cloudConfigFolder": "/etc/config"}),
+        json!({"secrets": [{"namespace": "kube-system", "name": "a"}, {"namespace": "kube-system", "name": "b"}]}),
         json!({"imagePullSecrets": ["registry", "1e3"], "leaseName": "mine", "cloudProvider": "local"}),
     ];
     for values in cases {
@@ -188,6 +192,24 @@ async fn the_secret_of_the_go_manager_for_openstack_is_found_where_it_was() {
     assert_eq!(container["volumeMounts"][0]["mountPath"], "/etc/config");
     assert_eq!(container["env"], json!([{"name": "OS_CCM_REGIONAL", "value": "true"}]));
     assert!(container["args"].to_string().contains("--cloud-config=/etc/config/cloud.conf"), "{container}");
+}
+
+/// The same as what `bowline manifests` prints for a configuration that names it.
+#[tokio::test]
+async fn a_secret_of_the_values_may_be_read_and_no_other_one() {
+    let server = server().await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vault"}});
+    post(&server, &namespace, namespace.to_string()).await;
+    let values = json!({"secrets": [{"namespace": "vault", "name": "local-cloud"}]});
+    create(&server, &rendered(values, "kube-system")).await;
+    let client = account(&server, "kube-system");
+    for verb in ["list", "watch"] {
+        assert!(may(&client, &format!("{verb} secrets vault/local-cloud")).await, "{verb}");
+    }
+    for what in ["watch secrets vault/other", "watch secrets vault/", "get secrets vault/local-cloud"] {
+        assert!(!may(&client, what).await, "{what}");
+    }
+    assert!(!rendered(json!({}), "kube-system").contains("secrets]"), "no Secret is named, and none may be read");
 }
 
 #[tokio::test]
