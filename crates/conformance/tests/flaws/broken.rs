@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_cloud::{
@@ -23,6 +22,8 @@ use bowline_core::{
 use bowline_local::{Balancer, Config, LocalCloud, LocalProvider, NewBalancer};
 use futures::future::BoxFuture;
 use ipnet::IpNet;
+
+use crate::loops::BrokenLoop;
 
 /// A way in which a provider is wrong, and the cases that must notice.
 pub(crate) struct Flaw {
@@ -121,7 +122,7 @@ macro_rules! later {
     (|$($arg:ident),*| $body:block) => { |$($arg),*| Box::pin(async move $body) };
 }
 
-pub(crate) use {flaws, later};
+pub(crate) use {call, flaws, hook, later};
 
 /// State of a process, which a restart loses.
 #[derive(Default)]
@@ -212,7 +213,7 @@ impl Broken {
             .unwrap();
     }
 
-    fn error<T>(&self, answer: Result<T>) -> Result<T> {
+    pub(crate) fn error<T>(&self, answer: Result<T>) -> Result<T> {
         answer.map_err(|error| hook!(self.flaw, Error).map_or(error.clone(), |edit| edit(error)))
     }
 
@@ -334,28 +335,6 @@ impl CloudProvider for Broken {
     async fn check(&self) -> Result<()> {
         let checked = call!(self, Check(), self.call());
         self.error(checked)
-    }
-}
-
-/// A loop of the broken provider.
-struct BrokenLoop {
-    broken: Arc<Broken>,
-    real: Arc<dyn ProviderLoop>,
-}
-
-#[async_trait]
-impl ProviderLoop for BrokenLoop {
-    fn name(&self) -> &str {
-        self.real.name()
-    }
-
-    fn period(&self) -> Duration {
-        self.real.period()
-    }
-
-    async fn sync(&self, cluster: &ClusterSnapshot) -> Result<LoopOutcome> {
-        let broken = &*self.broken;
-        broken.error(call!(broken, Sync(cluster), self.real.sync(cluster)))
     }
 }
 

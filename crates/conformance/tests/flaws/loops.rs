@@ -1,10 +1,36 @@
 //! Flaws of providers in their background loops.
 
-use bowline_cloud::{ClusterSnapshot, ErrorKind, LoopOutcome};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bowline_cloud::{ClusterSnapshot, ErrorKind, LoopOutcome, ProviderLoop, Result};
 use bowline_core::NodeName;
 
 use crate::broken::Break::{Declared, Error, Sync};
-use crate::broken::{Broken, Flaw, flaws, later};
+use crate::broken::{Break, Broken, Flaw, call, flaws, hook, later};
+
+/// A loop of the broken provider.
+pub(crate) struct BrokenLoop {
+    pub(crate) broken: Arc<Broken>,
+    pub(crate) real: Arc<dyn ProviderLoop>,
+}
+
+#[async_trait]
+impl ProviderLoop for BrokenLoop {
+    fn name(&self) -> &str {
+        self.real.name()
+    }
+
+    fn period(&self) -> Duration {
+        self.real.period()
+    }
+
+    async fn sync(&self, cluster: &ClusterSnapshot) -> Result<LoopOutcome> {
+        let broken = &*self.broken;
+        broken.error(call!(broken, Sync(cluster), self.real.sync(cluster)))
+    }
+}
 
 /// Tag of the machines of the suite's cluster.
 const TAG: &str = "cluster:conformance";
