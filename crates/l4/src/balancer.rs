@@ -3,13 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::io::Result;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::net::{TcpListener, UdpSocket};
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::bind::{self, Spot};
+use crate::crowd::Crowd;
 use crate::filter::SourceFilter;
 use crate::frontend::{Frontend, Rules};
 use crate::health::HealthChecks;
@@ -23,11 +24,13 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) workers: Workers,
     /// Room for TCP connections.
-    pub(crate) room: Arc<Semaphore>,
+    pub(crate) crowd: Arc<Crowd>,
 }
 
 /// One balancer.
 pub(crate) struct Balancer {
+    /// Unique in this process.
+    id: u64,
     config: BalancerConfig,
     /// One for each port, shared by all addresses: a target's connections and health are the same at each.
     pools: HashMap<(Transport, u16), Arc<Pool>>,
@@ -49,8 +52,10 @@ enum DoorState {
 impl Balancer {
     /// One that listens nowhere yet.
     pub(crate) fn new() -> Balancer {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         let drain = std::time::Duration::ZERO;
         Balancer {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
             config: BalancerConfig { addresses: Vec::new(), listeners: Vec::new(), allow: Vec::new(), drain },
             pools: HashMap::new(),
             doors: HashMap::new(),
@@ -80,7 +85,7 @@ impl Balancer {
             let rules = rules(listener, pool, &filter);
             match self.doors.get_mut(&spot) {
                 Some(door) => door.frontend.set_rules(rules),
-                None => drop(self.doors.insert(spot, Door::new(spot, rules))),
+                None => drop(self.doors.insert(spot, Door::new(spot, self.id, rules))),
             }
         }
         for (spot, door) in &mut self.doors {
@@ -119,8 +124,8 @@ impl Balancer {
 }
 
 impl Door {
-    fn new(spot: Spot, rules: Rules) -> Door {
-        let frontend = Arc::new(Frontend::new(spot.socket_address(), rules));
+    fn new(spot: Spot, owner: u64, rules: Rules) -> Door {
+        let frontend = Arc::new(Frontend::new(spot.socket_address(), owner, rules));
         Door { frontend, state: DoorState::Shut(String::new()) }
     }
 
@@ -188,8 +193,8 @@ fn open_tcp(frontend: &Arc<Frontend>, shared: &Shared) -> Result<Vec<JoinHandle<
         // From here the socket is watched by the runtime of the worker.
         let _entered = here.runtime.enter();
         let listener = TcpListener::from_std(listener.try_clone()?)?;
-        let (frontend, room, crew) = (Arc::clone(frontend), Arc::clone(&shared.room), Arc::clone(crew));
-        acceptors.push(Acceptor { listener, frontend, room, crew, here: here.clone() });
+        let (frontend, crowd, crew) = (Arc::clone(frontend), Arc::clone(&shared.crowd), Arc::clone(crew));
+        acceptors.push(Acceptor { listener, frontend, crowd, crew, here: here.clone() });
     }
     let spawn = |acceptor: Acceptor| acceptor.here.runtime.clone().spawn(acceptor.serve());
     Ok(acceptors.into_iter().map(spawn).collect())

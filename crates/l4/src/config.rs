@@ -127,9 +127,11 @@ pub enum ProxyProtocol {
 /// What a data plane may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// TCP connections at once, of all balancers; more wait to be accepted. Where the process may not have two open files
-    /// for each, it is as many as it may.
+    /// TCP connections at once, of all balancers. Where the process may not have two open files for each, it is as many as it may.
+    /// When all are taken, each load balancer and each client address has a fair share.
     pub connections: usize,
+    /// When all connections are taken, one that has been silent for this long makes room for another.
+    pub yield_after: Duration,
     /// UDP flows at once, per listener; the longest silent one makes room.
     pub flows: usize,
     /// Client addresses whose target is remembered, per listener.
@@ -140,7 +142,8 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { connections: 20_000, flows: 10_000, affinity_entries: 100_000, threads: 0 }
+        let yield_after = Duration::from_secs(10);
+        Limits { connections: 20_000, yield_after, flows: 10_000, affinity_entries: 100_000, threads: 0 }
     }
 }
 

@@ -38,6 +38,9 @@ struct Entry {
 pub(crate) struct Progress {
     moved: AtomicU64,
     idle_timeout: Duration,
+    began: Instant,
+    /// Milliseconds after the beginning at which a sweep last found that bytes had moved.
+    active: AtomicU64,
     /// Set once the connection stands: is cancelled when its target is gone.
     closed: OnceLock<CancellationToken>,
 }
@@ -45,7 +48,19 @@ pub(crate) struct Progress {
 impl Progress {
     /// Of a connection that has no target yet.
     pub(crate) fn new(idle_timeout: Duration) -> Progress {
-        Progress { moved: AtomicU64::new(0), idle_timeout, closed: OnceLock::new() }
+        let (moved, active) = (AtomicU64::new(0), AtomicU64::new(0));
+        Progress { moved, idle_timeout, began: Instant::now(), active, closed: OnceLock::new() }
+    }
+
+    /// How long nothing has moved.
+    pub(crate) fn silent(&self, now: Instant) -> Duration {
+        let active = Duration::from_millis(self.active.load(Ordering::Relaxed));
+        now.saturating_duration_since(self.began).saturating_sub(active)
+    }
+
+    fn note_activity(&self, now: Instant) {
+        let active = now.saturating_duration_since(self.began).as_millis();
+        self.active.store(u64::try_from(active).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// The connection stands, until it idles too long or this is cancelled.
@@ -146,6 +161,7 @@ impl Entry {
         let moved = self.progress.moved.load(Ordering::Relaxed);
         if moved != self.seen {
             (self.seen, self.since) = (moved, now);
+            self.progress.note_activity(now);
         }
         if now.duration_since(self.since) >= self.progress.idle_timeout { Verdict::Idled } else { Verdict::Stays }
     }

@@ -16,6 +16,8 @@ use crate::{Counters, ProxyProtocol};
 pub(crate) struct Frontend {
     /// Where clients arrive.
     pub(crate) address: SocketAddr,
+    /// The load balancer that it belongs to.
+    pub(crate) owner: u64,
     /// What went through.
     pub(crate) counters: Tally,
     /// Cancelled when nothing new is let in any more.
@@ -47,6 +49,7 @@ pub(crate) struct Tally {
     pub(crate) denied: Count,
     pub(crate) failed: Count,
     pub(crate) idled: Count,
+    pub(crate) displaced: Count,
     pub(crate) bytes_in: Count,
     pub(crate) bytes_out: Count,
 }
@@ -57,9 +60,10 @@ pub(crate) struct Count(AtomicU64);
 
 impl Frontend {
     /// One at which nobody has arrived yet.
-    pub(crate) fn new(address: SocketAddr, rules: Rules) -> Frontend {
+    pub(crate) fn new(address: SocketAddr, owner: u64, rules: Rules) -> Frontend {
         Frontend {
             address,
+            owner,
             counters: Tally::default(),
             stop: CancellationToken::new(),
             connections: Connections::default(),
@@ -102,6 +106,7 @@ impl Tally {
             denied: self.denied.get(),
             failed: self.failed.get(),
             idled: self.idled.get(),
+            displaced: self.displaced.get(),
             bytes_in: self.bytes_in.get(),
             bytes_out: self.bytes_out.get(),
         }

@@ -18,8 +18,13 @@
 //! * TCP: the end of one way is passed on and leaves the other way open; a reset is passed on as a reset. A target that
 //!   refuses or does not answer in time is passed over for the next one, each tried once. A client for which there is no
 //!   target, or who may not connect, is reset.
-//! * Memory is bounded: TCP connections, and UDP flows and affinity entries per listener, have limits ([`Limits`]). TCP
-//!   connections over the limit wait in the queue of the kernel. A connection holds a buffer only between reading bytes and
+//! * TCP: a connection that the load balancer cuts (its target or listener is removed, it idles, it has to make room) is reset on
+//!   both sides. Only what both ends have ended is closed with FIN: a download that was cut does not look complete.
+//! * A target that does not accept a connection gets no new ones for 1 to 30 seconds, if others do; then one connection tries it
+//!   again. So a black hole is found without a health check.
+//! * Memory is bounded: TCP connections, and UDP flows and affinity entries per listener, have limits ([`Limits`]). When all TCP
+//!   connections are taken, each load balancer and each client address has a fair share, and within it connections that have been
+//!   silent for long make room for new ones; else new ones wait in the queue of the kernel. TCP keepalive finds peers that are gone. A connection holds a buffer only between reading bytes and
 //!   having written them, so that idle ones are small, and a slow reader slows the writer down.
 //! * A connection has no timer of its own. Four times a second all are looked at, and those that have idled or drained long
 //!   enough are closed; they may go on for that much longer than was asked for.
@@ -33,6 +38,7 @@ mod buffers;
 mod check;
 mod config;
 mod connections;
+mod crowd;
 mod filter;
 mod flows;
 mod frontend;
@@ -44,6 +50,7 @@ mod pool;
 mod probe;
 mod proxy;
 mod relay;
+mod sockets;
 mod status;
 mod tcp;
 mod udp;

@@ -5,17 +5,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tokio::time::{self, Instant};
 
 use crate::balancer::{Balancer, Door, Shared};
 use crate::check::{self, ConfigError, LONGEST};
+use crate::crowd::Crowd;
 use crate::workers::Workers;
 use crate::{BalancerConfig, BalancerStatus, Limits, open_files};
 
 /// How often it is looked whether a connection idles too long or has drained long enough. They may go on for this much
 /// longer than was asked for.
 const SWEEP: Duration = Duration::from_millis(250);
+
+/// No limit of connections is larger.
+const COUNTABLE: usize = u32::MAX as usize >> 3;
 
 /// All balancers of this process. Clones are the same data plane; when the last one is dropped, everything is closed.
 #[derive(Clone)]
@@ -26,8 +29,6 @@ pub struct DataPlane {
 struct Inner {
     home: Handle,
     shared: Shared,
-    /// How many there is room for.
-    connections: u32,
     /// One change at a time.
     turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
@@ -47,15 +48,15 @@ struct Draining {
 
 impl DataPlane {
     /// Without balancers. Must be called on a Tokio runtime, on which everything then runs that does not run on the
-    /// threads of [`Limits::threads`].
+    /// threads of [`Limits::threads`]. Raises the process's soft limit of open files to the hard limit.
     pub fn new(limits: Limits) -> DataPlane {
+        open_files::raise_limit();
         let home = Handle::current();
         let workers = Workers::start(limits.threads, &home);
-        let connections = most_connections(&limits);
-        let room = Arc::new(Semaphore::new(usize::try_from(connections).unwrap_or(usize::MAX)));
-        let shared = Shared { limits, workers, room };
+        let crowd = Arc::new(Crowd::new(most_connections(&limits), limits.yield_after));
+        let shared = Shared { limits, workers, crowd };
         let (turn, state) = (tokio::sync::Mutex::default(), Mutex::default());
-        let inner = Arc::new(Inner { home, shared, connections, turn, state });
+        let inner = Arc::new(Inner { home, shared, turn, state });
         inner.home.spawn(sweep(Arc::downgrade(&inner)));
         DataPlane { inner }
     }
@@ -99,9 +100,10 @@ impl DataPlane {
         let balancers = std::mem::take(&mut self.inner.state().balancers);
         let doors = balancers.into_values().flat_map(Balancer::take_all).collect();
         self.inner.drain(doors, patience).await;
-        if time::timeout(patience.min(LONGEST), self.inner.all_closed()).await.is_err() {
+        let crowd = &self.inner.shared.crowd;
+        if time::timeout(patience.min(LONGEST), crowd.all_gone()).await.is_err() {
             self.inner.state().draining.clear();
-            self.inner.all_closed().await;
+            crowd.all_gone().await;
         }
     }
 }
@@ -138,12 +140,6 @@ impl Inner {
         state.balancers.insert(name.to_owned(), balancer);
         status
     }
-
-    /// Waits until no TCP connection is open: until there is room for all.
-    async fn all_closed(&self) {
-        // An error would mean that nothing can be let in any more, which is as good.
-        let _ = self.shared.room.acquire_many(self.connections).await;
-    }
 }
 
 impl State {
@@ -158,13 +154,12 @@ impl State {
 }
 
 /// As many as were asked for, as the process may have, and as can be counted.
-fn most_connections(limits: &Limits) -> u32 {
+fn most_connections(limits: &Limits) -> usize {
     let possible = open_files::room_for_connections().unwrap_or(usize::MAX);
     if possible < limits.connections {
         tracing::info!(limit = limits.connections, possible, "the limit of open files allows for fewer connections");
     }
-    let countable = limits.connections.min(possible).min(Semaphore::MAX_PERMITS);
-    u32::try_from(countable).unwrap_or(u32::MAX)
+    limits.connections.min(possible).min(COUNTABLE)
 }
 
 /// Goes on for as long as the data plane lives.

@@ -6,8 +6,12 @@
 //! is up, then [`Lease::closed`] is cancelled and they are closed. If it is named again before that, it stays as if nothing
 //! had happened.
 //!
+//! A target that does not accept a connection rests for a while: new connections go to others, if there are others. After that one
+//! connection tries it again. The rest is longer after each failure in a row, up to a bound.
+//!
 //! TCP connections and UDP flows use a pool alike: [`Pool::pick`] gives a [`Lease`], which counts for as long as it lives.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -21,6 +25,10 @@ use crate::health::Verdict;
 use crate::pick::{Candidate, Picker};
 use crate::{Health, ListenerConfig, Target, TargetStatus};
 
+/// How long a target rests after its first failure, and at most.
+const FIRST_REST: Duration = Duration::from_secs(1);
+const LONGEST_REST: Duration = Duration::from_secs(30);
+
 /// The targets behind one port.
 pub(crate) struct Pool {
     inside: Mutex<Inside>,
@@ -30,6 +38,16 @@ struct Inside {
     targets: Vec<Arc<TargetState>>,
     leaving: Vec<Leaving>,
     picker: Picker,
+    /// Targets that did not accept their last connection.
+    failing: HashMap<SocketAddr, Failing>,
+}
+
+/// A target that did not accept its last connection.
+struct Failing {
+    /// Failures in a row.
+    failures: u32,
+    /// It gets nothing new before this.
+    until: Instant,
 }
 
 /// A target that is no longer named.
@@ -46,6 +64,8 @@ pub(crate) struct TargetState {
     verdict: RwLock<Arc<Verdict>>,
     open: AtomicU64,
     total: AtomicU64,
+    /// It has not accepted its last connection.
+    is_failing: AtomicBool,
     closed: CancellationToken,
 }
 
@@ -60,7 +80,9 @@ impl Pool {
     /// Without targets, picking as this listener says. At most `affinity_entries` clients are remembered.
     pub(crate) fn new(listener: &ListenerConfig, affinity_entries: usize) -> Pool {
         let picker = Picker::new(listener.algorithm, listener.affinity, affinity_entries);
-        Pool { inside: Mutex::new(Inside { targets: Vec::new(), leaving: Vec::new(), picker }) }
+        Pool {
+            inside: Mutex::new(Inside { targets: Vec::new(), leaving: Vec::new(), picker, failing: HashMap::new() }),
+        }
     }
 
     /// From now on the targets and the way of picking are those of this listener. `verdict` tells where to read whether a
@@ -75,6 +97,7 @@ impl Pool {
             let state = inside.keep_or_make(&mut before, target, verdict(target.address));
             inside.targets.push(state);
         }
+        inside.failing.retain(|address, _| listener.targets.iter().any(|target| target.address == *address));
         let until = now + drain;
         inside.leaving.extend(before.into_iter().map(|target| Leaving { target, until }));
         inside.sweep(now);
@@ -83,13 +106,28 @@ impl Pool {
     /// A target for a connection of this client, none of those in `except`: they have just refused it. Takes no weightless,
     /// draining or unhealthy one.
     pub(crate) fn pick(self: &Arc<Pool>, client: IpAddr, except: &[SocketAddr]) -> Option<Lease> {
-        let mut inside = self.inside();
-        let Inside { targets, picker, .. } = &mut *inside;
-        let pick = picker.pick(client, targets, except, Instant::now())?;
+        let (mut inside, now) = (self.inside(), Instant::now());
+        let Inside { targets, picker, failing, .. } = &mut *inside;
+        let resting = failing.iter().filter(|(_, one)| one.until > now).map(|(address, _)| *address);
+        let avoided: Vec<SocketAddr> = resting.chain(except.iter().copied()).collect();
+        let pick = picker.pick(client, targets, &avoided, now).or_else(|| picker.pick(client, targets, except, now))?;
         let target = Arc::clone(targets.get(pick.index)?);
+        if let Some(failing) = failing.get_mut(&target.address) {
+            // One connection tries it; the others do not wait for what comes of that.
+            failing.until = now + failing.rest();
+        }
         // Under the lock, so that the next pick by least connections sees this one.
         target.open.fetch_add(1, Ordering::Relaxed);
         Some(Lease { pool: Arc::clone(self), target, ticket: pick.ticket })
+    }
+
+    /// A target has not accepted a connection. Returns whether it had accepted the one before.
+    fn note_failure(&self, target: SocketAddr, now: Instant) -> bool {
+        let mut inside = self.inside();
+        let failing = inside.failing.entry(target).or_insert(Failing { failures: 0, until: now });
+        failing.failures = failing.failures.saturating_add(1);
+        failing.until = now + failing.rest();
+        failing.failures == 1
     }
 
     /// Closes the connections of targets that left and whose time is up.
@@ -141,6 +179,13 @@ impl Inside {
     }
 }
 
+impl Failing {
+    fn rest(&self) -> Duration {
+        let doubled = 2u32.saturating_pow(self.failures.saturating_sub(1));
+        FIRST_REST.saturating_mul(doubled).min(LONGEST_REST)
+    }
+}
+
 impl TargetState {
     fn new(target: &Target, verdict: Arc<Verdict>) -> TargetState {
         TargetState {
@@ -150,6 +195,7 @@ impl TargetState {
             verdict: RwLock::new(verdict),
             open: AtomicU64::new(0),
             total: AtomicU64::new(0),
+            is_failing: AtomicBool::new(false),
             closed: CancellationToken::new(),
         }
     }
@@ -207,6 +253,18 @@ impl Lease {
     /// The connection or flow stands: it counts in the target's total. To be called once.
     pub(crate) fn established(&self) {
         self.target.total.fetch_add(1, Ordering::Relaxed);
+        if self.target.is_failing.swap(false, Ordering::Relaxed) {
+            self.pool.inside().failing.remove(&self.target.address);
+            tracing::info!(target = %self.address(), "target accepts connections again");
+        }
+    }
+
+    /// The target has not accepted the connection: it gets nothing new for a while, if there are others.
+    pub(crate) fn failed(&self) {
+        self.target.is_failing.store(true, Ordering::Relaxed);
+        if self.pool.note_failure(self.target.address, Instant::now()) {
+            tracing::info!(target = %self.address(), "target accepts no connection; others are preferred for a while");
+        }
     }
 
     /// Is cancelled when the target was removed and its drain time is up: the connection is to be closed.
@@ -280,6 +338,43 @@ mod tests {
         let kept: Vec<_> = pool.statuses().iter().map(|status| (status.address.port(), status.open)).collect();
         assert_eq!(kept, [(3, 0), (2, 0), (1, 1)]);
         assert!(!lease.closed().is_cancelled());
+    }
+
+    /// Targets of the next connections.
+    fn next(pool: &Arc<Pool>, count: usize) -> Vec<u16> {
+        (0..count).map(|_| pool.pick(client(), &[]).unwrap().address().port()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_target_that_accepts_nothing_rests_and_is_tried_by_one_connection_at_a_time() {
+        let pool = pool(&[1, 2]);
+        let fail = |port: u16| pool.pick(client(), &[address(3 - port)]).unwrap().failed();
+        fail(1);
+        assert_eq!(next(&pool, 4), [2; 4]);
+        tokio::time::advance(FIRST_REST).await;
+        let tries = next(&pool, 6);
+        assert_eq!(tries.iter().filter(|port| **port == 1).count(), 1, "{tries:?}");
+        for _ in 0..20 {
+            fail(1);
+        }
+        tokio::time::advance(LONGEST_REST - FIRST_REST).await;
+        assert_eq!(next(&pool, 4), [2; 4]);
+        tokio::time::advance(FIRST_REST).await;
+        assert!(next(&pool, 4).contains(&1), "the rest is bounded");
+        pool.pick(client(), &[address(2)]).unwrap().established();
+        assert!(pool.inside().failing.is_empty() && next(&pool, 2).contains(&1));
+    }
+
+    #[test]
+    fn targets_that_all_accept_nothing_are_tried_all_the_same() {
+        let pool = pool(&[1, 2]);
+        for port in [1u16, 2] {
+            pool.pick(client(), &[address(3 - port)]).unwrap().failed();
+        }
+        let tried = next(&pool, 2);
+        assert!(tried.contains(&1) && tried.contains(&2), "{tried:?}");
+        set(&pool, &[2], Duration::ZERO);
+        assert_eq!(pool.inside().failing.len(), 1, "one that is not named any more is forgotten");
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,17 +14,19 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
 use crate::buffers::Buffer;
+use crate::sockets;
 
-/// Moves bytes both ways. `up` and `down` are told of every piece that was handed on. Resets both on an error.
+/// Moves bytes both ways. `up` and `down` are called with the size of every piece that was handed on. Only if both sides have ended are they closed
+/// regularly: after an error, and if this is dropped, both are reset.
 pub(crate) async fn relay(mut client: TcpStream, mut target: TcpStream, up: impl Fn(usize), down: impl Fn(usize)) {
     let moved = {
         let (from_client, to_client) = client.split();
         let (from_target, to_target) = target.split();
         tokio::try_join!(one_way(from_client, to_target, up), one_way(from_target, to_client, down))
     };
-    if moved.is_err() {
-        let _ = client.set_zero_linger();
-        let _ = target.set_zero_linger();
+    if moved.is_ok() {
+        sockets::end_regularly(&client);
+        sockets::end_regularly(&target);
     }
 }
 

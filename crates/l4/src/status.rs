@@ -47,6 +47,9 @@ pub struct Counters {
     pub failed: u64,
     /// Those that were closed because nothing happened on them.
     pub idled: u64,
+    /// Those that made room for others, or were not let in, because all connections were taken.
+    #[serde(default)]
+    pub displaced: u64,
     /// Bytes from clients to targets.
     pub bytes_in: u64,
     /// Bytes from targets to clients.

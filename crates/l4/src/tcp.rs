@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  accept ──► filter ──► room? ──► pick ──► connect ──► PROXY header ──► relay until both ends are done
-//!               │ reset    │ wait    │ none: reset │ fails: pick another
+//!               │ reset    │ wait, or another makes room  │ fails: pick another; none: reset
 //! ```
 
 use std::io::{Error, ErrorKind, Result};
@@ -12,15 +12,15 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time;
 
 use crate::connections::Progress;
+use crate::crowd::{Crowd, Seat};
 use crate::frontend::{Frontend, Rules};
 use crate::pool::Lease;
 use crate::relay::relay;
 use crate::workers::{Load, Worker};
-use crate::{open_files, proxy};
+use crate::{open_files, proxy, sockets};
 
 /// How long accepting rests when it cannot go on, such as without a free file descriptor.
 const REST: Duration = Duration::from_millis(100);
@@ -30,7 +30,7 @@ pub(crate) struct Acceptor {
     pub(crate) listener: TcpListener,
     pub(crate) frontend: Arc<Frontend>,
     /// Bounds the connections that are open at once.
-    pub(crate) room: Arc<Semaphore>,
+    pub(crate) crowd: Arc<Crowd>,
     /// Those that may carry what is accepted.
     pub(crate) crew: Arc<[Worker]>,
     /// The one that accepts.
@@ -46,7 +46,10 @@ impl Acceptor {
     async fn accept(&self) {
         loop {
             match self.listener.accept().await {
-                Ok((client, peer)) => self.admit(client, peer).await,
+                Ok((client, peer)) => {
+                    sockets::prepare(&client);
+                    self.admit(client, peer).await;
+                }
                 // It was gone before it was accepted; the next one may be fine.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(error) => {
@@ -62,15 +65,16 @@ impl Acceptor {
         let rules = self.frontend.rules();
         if !rules.filter.allows(peer.ip()) {
             self.frontend.counters.denied.add(1);
-            return reset(&client);
+            return;
         }
+        let progress = Arc::new(Progress::new(rules.idle_timeout));
         // Only one more than there is room for is taken from the queue of the kernel: it waits here, the others there.
-        let Ok(permit) = Arc::clone(&self.room).acquire_owned().await else { return };
+        let Some(seat) = self.crowd.admit(&self.frontend, peer.ip(), &progress).await else { return };
         let worker = self.here.or_lighter(&self.crew);
         // It fails only where nothing can be watched any more; the client is closed then.
         let Ok(client) = self.hand_over(client, worker) else { return };
-        let presence = Presence::new(&self.frontend, worker.carry(), permit);
-        let progress = Arc::new(Progress::new(rules.idle_timeout));
+        let task = seat.task();
+        let presence = Presence::new(&self.frontend, worker.carry(), seat);
         let frontend = Arc::clone(&self.frontend);
         let connection = Connection { frontend, rules, progress: Arc::clone(&progress), peer };
         self.frontend.connections.enter(progress, |number| {
@@ -78,7 +82,9 @@ impl Acceptor {
                 let _presence = presence.entered(number);
                 connection.carry(client).await;
             };
-            worker.runtime.spawn(carried).abort_handle()
+            let handle = worker.runtime.spawn(carried).abort_handle();
+            task.get_or_init(|| handle.clone());
+            handle
         });
     }
 
@@ -105,7 +111,7 @@ impl Connection {
     async fn carry(&self, client: TcpStream) {
         let Some((target, lease)) = self.connect(&client).await else {
             self.frontend.counters.failed.add(1);
-            return reset(&client);
+            return;
         };
         lease.established();
         self.progress.established(lease.closed().clone());
@@ -121,7 +127,10 @@ impl Connection {
             let dialled = time::timeout(self.rules.connect_timeout, self.dial_when_possible(lease.address(), client));
             match dialled.await.unwrap_or_else(|_| Err(Error::from(ErrorKind::TimedOut))) {
                 Ok(target) => return Some((target, lease)),
-                Err(error) => self.tell(&lease, &error),
+                Err(error) => {
+                    lease.failed();
+                    self.tell(&lease, &error);
+                }
             }
             refused.push(lease.address());
         }
@@ -142,6 +151,7 @@ impl Connection {
         let socket = if target.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         socket.set_nodelay(true)?;
         let mut stream = socket.connect(target).await?;
+        sockets::prepare(&stream);
         if let Some(version) = self.rules.proxy_protocol {
             // On a wildcard address only the connection knows where the client went.
             let arrived_at = client.local_addr()?;
@@ -166,14 +176,14 @@ struct Presence {
     frontend: Arc<Frontend>,
     number: Option<u64>,
     _load: Load,
-    _permit: OwnedSemaphorePermit,
+    _seat: Seat,
 }
 
 impl Presence {
-    fn new(frontend: &Arc<Frontend>, load: Load, permit: OwnedSemaphorePermit) -> Presence {
+    fn new(frontend: &Arc<Frontend>, load: Load, seat: Seat) -> Presence {
         frontend.counters.accepted.add(1);
         frontend.counters.open.add(1);
-        Presence { frontend: Arc::clone(frontend), number: None, _load: load, _permit: permit }
+        Presence { frontend: Arc::clone(frontend), number: None, _load: load, _seat: seat }
     }
 
     /// Its task runs under this number.
@@ -191,9 +201,4 @@ impl Drop for Presence {
             self.frontend.connections.leave(number);
         }
     }
-}
-
-/// The client is to see that this is no regular end.
-fn reset(client: &TcpStream) {
-    let _ = client.set_zero_linger();
 }

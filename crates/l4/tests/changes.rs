@@ -116,7 +116,7 @@ async fn connections_of_a_removed_target_go_on_for_the_drain_time() {
     assert_eq!(targets(&plane)[0].open, 1);
     without.drain = SHORT;
     plane.set("a", without).await.unwrap();
-    client.closed().await;
+    client.cut().await;
     eventually("closed", || counters(&plane).open == 0).await;
     assert_eq!(counters(&plane).idled, 0);
 }
@@ -130,7 +130,7 @@ async fn without_a_drain_time_connections_of_a_removed_target_are_closed() {
     let mut without = balancer(address, &[kept.address]);
     without.drain = Duration::ZERO;
     plane.set("a", without).await.unwrap();
-    client.closed().await;
+    client.cut().await;
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn a_removed_listener_lets_nobody_in_and_its_connections_drain() {
     config.listeners.remove(0);
     config.drain = SHORT;
     plane.set("a", config).await.unwrap();
-    quick.closed().await;
+    quick.cut().await;
     slow.talk("still here").await.unwrap();
     kept.talk("not concerned").await.unwrap();
 }
@@ -186,7 +186,7 @@ async fn connections_of_a_removed_balancer_are_closed_when_its_drain_time_is_up(
     plane.set("a", balancer(address, &[echo.address])).await.unwrap();
     let client = Client::connect(address).await;
     plane.remove("a", SHORT).await;
-    client.closed().await;
+    client.cut().await;
 }
 
 #[tokio::test]
@@ -272,8 +272,8 @@ async fn shutdown_closes_connections_that_do_not_end() {
     drained.addresses = vec![fresh_address()];
     plane.set("b", drained).await.unwrap();
     soon("shutdown", plane.shutdown(SHORT)).await;
-    client.closed().await;
-    leaving.closed().await;
+    client.cut().await;
+    leaving.cut().await;
 }
 
 #[tokio::test]
@@ -286,7 +286,7 @@ async fn everything_is_closed_when_the_last_clone_is_dropped() {
         drop(plane);
         let client = Client::connect(address).await;
         drop(clone);
-        client.closed().await;
+        client.cut().await;
         let closing = async {
             while !refused(address).await {
                 tokio::task::yield_now().await;

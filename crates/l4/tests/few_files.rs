@@ -64,14 +64,36 @@ async fn datagrams_with_few_files() {
     assert_eq!((counters(&plane).accepted, counters(&plane).open), (2, 1));
 }
 
-/// Runs a test in a process of its own that may have few files open: this one, started again for that test alone.
+#[test]
+fn the_soft_limit_is_raised_to_the_hard_one() {
+    with_limit("-Sn 200", "the_soft_limit_is_raised_to_the_hard_one", async {
+        let before = limit_of_files();
+        let _plane = plane();
+        let [soft, hard] = limit_of_files();
+        assert_eq!((before, soft), (["200".to_owned(), hard.clone()], hard));
+    });
+}
+
+/// The soft and the hard limit.
+fn limit_of_files() -> [String; 2] {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let mut words = line.split_whitespace().map(str::to_owned);
+    [words.next().unwrap(), words.next().unwrap()]
+}
+
 fn with_few_files(test: &str, body: impl Future<Output = ()>) {
+    with_limit("-n 200", test, body);
+}
+
+/// Runs a test in a process of its own with this limit of open files: this one, started again for that test alone.
+fn with_limit(limit: &str, test: &str, body: impl Future<Output = ()>) {
     const FEW: &str = "BOWLINE_L4_TEST_WITH_FEW_FILES";
     if std::env::var_os(FEW).is_some() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         return runtime.block_on(body);
     }
-    let script = format!("ulimit -n 200; exec \"$0\" --exact --nocapture {test}");
+    let script = format!("ulimit {limit}; exec \"$0\" --exact --nocapture {test}");
     let mut again = std::process::Command::new("sh");
     again.arg("-c").arg(script).arg(std::env::current_exe().unwrap()).env(FEW, "yes");
     let output = again.output().unwrap();

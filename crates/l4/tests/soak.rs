@@ -106,7 +106,7 @@ impl Soak {
         let (status, ()) = tokio::join!(self.plane.set("a", self.config.clone()), talking);
         assert!(status.unwrap().listeners.iter().all(|listener| listener.error.is_none()));
         for (_, open) in cut {
-            open.client.closed().await;
+            open.client.cut().await;
         }
         self.open = kept.into_iter().map(|(_, open)| open).collect();
     }

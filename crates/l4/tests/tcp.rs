@@ -235,7 +235,7 @@ async fn a_connection_on_which_nothing_happens_is_closed_and_counted() {
     let mut config = balancer(address, &[echo.address]);
     config.listeners[0].idle_timeout = Duration::from_millis(100);
     plane.set("a", config).await.unwrap();
-    Client::connect(address).await.closed().await;
+    Client::connect(address).await.cut().await;
     eventually("counted", || counters(&plane).idled == 1 && counters(&plane).open == 0).await;
 }
 
@@ -291,4 +291,38 @@ async fn a_target_is_told_who_the_client_is_before_anything_else() {
     let mut got = vec![0; expected.len()];
     soon("header", server.read_exact(&mut got)).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&got), expected);
+}
+
+/// Accepts nothing, and has no room for a connection that could wait: packets to it are dropped.
+async fn black_hole() -> (TcpListener, Vec<TcpStream>) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::new(fresh_address(), 0)).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(Ok(stream)) =
+        tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(listener.local_addr().unwrap())).await
+    {
+        waiting.push(stream);
+    }
+    (listener, waiting)
+}
+
+#[tokio::test]
+async fn a_target_that_swallows_everything_is_found_without_a_health_check() {
+    let (plane, address, echo) = (plane(), fresh_address(), Echo::start().await);
+    let (hole, _waiting) = black_hole().await;
+    let mut config = balancer(address, &[hole.local_addr().unwrap(), echo.address]);
+    config.listeners[0].connect_timeout = Duration::from_millis(250);
+    plane.set("a", config.clone()).await.unwrap();
+    let mut slow = 0;
+    for _ in 0..20 {
+        let began = std::time::Instant::now();
+        assert_eq!(Client::connect(address).await.target, echo.address);
+        slow += u32::from(began.elapsed() > Duration::from_millis(200));
+    }
+    assert!((1..=3).contains(&slow), "{slow} of 20 clients waited for the target that swallows everything");
+    // Alone it is tried all the same, and the client is reset.
+    config.listeners[0].targets.truncate(1);
+    plane.set("a", config).await.unwrap();
+    assert!(reset(SocketAddr::new(address, PORT)).await);
 }

@@ -24,6 +24,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::net::UdpSocket;
 use tokio::task::{AbortHandle, JoinError, JoinSet, yield_now};
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -113,7 +114,7 @@ impl Listener {
     async fn take(&mut self) {
         for _ in 0..BATCH {
             match self.socket.try_recv_from(&mut self.buffer) {
-                Ok((length, client)) => self.carry(client, length).await,
+                Ok((length, client)) => self.carry(client, length),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => tracing::debug!(listener = %self.frontend.address, %error, "a datagram was not received"),
             }
@@ -121,39 +122,39 @@ impl Listener {
         yield_now().await;
     }
 
-    /// Carries the datagram in the buffer to the client's target.
-    async fn carry(&mut self, client: SocketAddr, length: usize) {
+    /// Carries the datagram in the buffer to the client's target. Waits for nothing: a slow flow would hold up all others.
+    fn carry(&mut self, client: SocketAddr, length: usize) {
         let now = Instant::now();
-        if !self.route(client, now).await {
+        if !self.route(client, now) {
             return;
         }
         // The kernel tells of an ICMP message instead of sending the next datagram, which therefore goes to another target.
-        if !self.send(client, length).await && self.reroute(client, true).await {
-            self.send(client, length).await;
+        if !self.send(client, length) && self.reroute(client, true) {
+            self.send(client, length);
         }
     }
 
     /// Sees to it that the client has a flow, and that it leads somewhere, if that is possible.
-    async fn route(&mut self, client: SocketAddr, now: Instant) -> bool {
-        let Some(flow) = self.flows.get_mut(client) else { return self.begin(client, now).await };
+    fn route(&mut self, client: SocketAddr, now: Instant) -> bool {
+        let Some(flow) = self.flows.get_mut(client) else { return self.begin(client, now) };
         flow.heard.note(now);
         if flow.route.lease.closed().is_cancelled() {
             self.flows.remove(client);
-            return self.begin(client, now).await;
+            return self.begin(client, now);
         }
         let (dead, usable) = (flow.route.dead, flow.route.lease.usable());
         if dead || !usable {
-            return self.reroute(client, dead).await || !dead;
+            return self.reroute(client, dead) || !dead;
         }
         true
     }
 
-    async fn begin(&mut self, client: SocketAddr, now: Instant) -> bool {
+    fn begin(&mut self, client: SocketAddr, now: Instant) -> bool {
         if !self.frontend.filter().allows(client.ip()) {
             self.frontend.counters.denied.add(1);
             return false;
         }
-        let Some((lease, upstream)) = self.connect(client, &[]).await else {
+        let Some((lease, upstream)) = self.connect(client, &[]) else {
             self.frontend.counters.failed.add(1);
             return false;
         };
@@ -166,12 +167,12 @@ impl Listener {
     }
 
     /// Leads a flow to another target; to the same one again if `dead` and there is no other.
-    async fn reroute(&mut self, client: SocketAddr, dead: bool) -> bool {
+    fn reroute(&mut self, client: SocketAddr, dead: bool) -> bool {
         let Some(flow) = self.flows.get_mut(client) else { return false };
         let (before, heard) = (flow.route.lease.address(), flow.heard.clone());
-        let mut found = self.connect(client, &[before]).await;
+        let mut found = self.connect(client, &[before]);
         if found.is_none() && dead {
-            found = self.connect(client, &[]).await;
+            found = self.connect(client, &[]);
         }
         let Some((lease, upstream)) = found else { return false };
         let route = self.open(client, lease, upstream, heard);
@@ -181,11 +182,11 @@ impl Listener {
         true
     }
 
-    async fn connect(&mut self, client: SocketAddr, except: &[SocketAddr]) -> Option<(Lease, UdpSocket)> {
+    fn connect(&mut self, client: SocketAddr, except: &[SocketAddr]) -> Option<(Lease, UdpSocket)> {
         let mut tried = except.to_vec();
         loop {
             let lease = self.frontend.pool().pick(client.ip(), &tried)?;
-            match connected(lease.address()).await {
+            match connected(lease.address()) {
                 Ok(upstream) => return Some((lease, upstream)),
                 // No target's fault. One flow less is room for this one, as soon as its task has let go of its socket.
                 Err(error) if open_files::are_too_many(&error) => {
@@ -210,9 +211,10 @@ impl Listener {
     }
 
     /// Whether the target may have got it: anything but that nothing listens there.
-    async fn send(&mut self, client: SocketAddr, length: usize) -> bool {
+    fn send(&mut self, client: SocketAddr, length: usize) -> bool {
         let Some(flow) = self.flows.get_mut(client) else { return true };
-        match flow.route.upstream.send(self.buffer.get(..length).unwrap_or_default()).await {
+        // Not by tokio, which takes a new socket for unwritable until its reactor has polled it.
+        match SockRef::from(&*flow.route.upstream).send(self.buffer.get(..length).unwrap_or_default()) {
             Ok(sent) => self.frontend.counters.bytes_in.add(sent as u64),
             Err(error) if is_dead(&error) => {
                 self.frontend.counters.failed.add(1);
@@ -260,14 +262,15 @@ impl Listener {
 }
 
 /// A socket that sends to this target only, and takes from it only.
-async fn connected(target: SocketAddr) -> io::Result<UdpSocket> {
+fn connected(target: SocketAddr) -> io::Result<UdpSocket> {
     let any: SocketAddr = match target {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
-    let socket = UdpSocket::bind(any).await?;
-    socket.connect(target).await?;
-    Ok(socket)
+    let socket = std::net::UdpSocket::bind(any)?;
+    socket.connect(target)?;
+    socket.set_nonblocking(true)?;
+    UdpSocket::from_std(socket)
 }
 
 // === impl Flow ===

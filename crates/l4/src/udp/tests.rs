@@ -64,7 +64,7 @@ impl Stage {
         let config = ListenerConfig::new(Transport::Udp, 1, targets);
         let socket = UdpSocket::bind((at, 0)).await.unwrap();
         let pool = Arc::new(Pool::new(&config, 100));
-        let frontend = Frontend::new(socket.local_addr().unwrap(), rules(&pool, &config, &[]));
+        let frontend = Frontend::new(socket.local_addr().unwrap(), 0, rules(&pool, &config, &[]));
         let (frontend, stop) = (Arc::new(frontend), CancellationToken::new());
         let serving = tokio::spawn(serve(socket, frontend.clone(), flows, stop.clone()));
         let mut stage = Stage { frontend, pool, config, stop, serving };
@@ -384,4 +384,29 @@ async fn when_it_has_stopped_the_address_is_free_and_nothing_is_open() {
     UdpSocket::bind(stage.frontend.address).await.expect("the address is free");
     assert_eq!(stage.frontend.counters.open.get(), 0);
     assert_eq!(stage.pool.statuses()[0].open, 0);
+}
+
+/// Tokio takes a new socket for unwritable, like one whose buffer is full.
+#[tokio::test]
+async fn the_listener_waits_for_no_flow() {
+    let target = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let config = ListenerConfig::new(Transport::Udp, 1, vec![Target::new(target.local_addr().unwrap())]);
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let (address, pool) = (socket.local_addr().unwrap(), Arc::new(Pool::new(&config, 100)));
+    pool.set(&config, Duration::ZERO, |_| Arc::default());
+    let frontend = Arc::new(Frontend::new(address, 0, rules(&pool, &config, &[])));
+    let mut listener = Listener::new(socket, frontend, 10);
+    for _ in 0..3 {
+        UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().send_to(b"hello", address).await.unwrap();
+    }
+    timeout(PATIENCE, listener.socket.readable()).await.unwrap().unwrap();
+    {
+        let mut taking = std::pin::pin!(listener.take());
+        let taken = taking.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+        assert!(taken.is_ready(), "it waits for a flow");
+    }
+    assert_eq!(listener.flows.len(), 3);
+    for _ in 0..3 {
+        timeout(PATIENCE, target.recv(&mut [0; 16])).await.unwrap().unwrap();
+    }
 }

@@ -129,11 +129,12 @@ impl Client {
         if back == words.as_bytes() { Ok(()) } else { Err(ErrorKind::InvalidData.into()) }
     }
 
-    /// Waits until the other side has closed the connection, in whatever way.
-    pub(crate) async fn closed(mut self) {
+    /// Waits until the load balancer has cut the connection, which must not look like a regular end.
+    pub(crate) async fn cut(mut self) {
         let mut byte = [0];
-        let read = soon("closing", self.stream.read(&mut byte)).await;
-        assert!(matches!(read, Ok(0) | Err(_)), "still there");
+        let read = soon("cutting", self.stream.read(&mut byte)).await;
+        let is_reset = read.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionReset);
+        assert!(is_reset, "not reset: {read:?}");
     }
 }
 
