@@ -227,9 +227,9 @@ fn kind_of_status(status: u16) -> ErrorKind {
     }
 }
 
-/// Longest pause that a cloud can ask for. One that asks for more has made a mistake, and nothing would end the pause before
-/// the process ends.
-const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+/// Longest pause that a cloud can ask for. One that asks for hours has made a mistake as a rule, and nothing would end the pause
+/// before the process ends; a cloud that means it says so again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// The longest message. What it quotes may be of any length.
 const MESSAGE_BYTES: usize = 600;

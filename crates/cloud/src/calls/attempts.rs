@@ -73,6 +73,7 @@ impl<'a> Attempts<'a> {
             && policy.pauses
         {
             self.calls.gate.pauses.pause(self.call.service, pause);
+            self.calls.gate.measurements.paused(pause);
         }
         let is_open = self.call.effect == Effect::Write && error.is_unanswered();
         match error.retry_advice() {

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bowline_runtime::{Metric, metrics};
+use bowline_runtime::{Bounds, Metric, metrics};
 use prometheus::{Histogram, HistogramVec, IntCounterVec, IntGauge};
 
 use super::Call;
@@ -21,6 +21,11 @@ metrics! {
     ).owned_by("provider").labels(&["call"]);
     CALLS_UNDER_WAY = Metric::gauge("bowline_cloud_calls_under_way", "HTTP calls to the cloud that have not been answered yet.")
         .owned_by("provider");
+    PAUSES = Metric::histogram(
+        "bowline_cloud_pause_seconds",
+        "Pauses that the cloud has asked for (Retry-After), cut to five minutes.",
+        Bounds::Listed(&[1.0, 5.0, 15.0, 60.0, 300.0]),
+    ).owned_by("provider");
     THROTTLE_WAIT = Metric::histogram(
         "bowline_cloud_throttle_wait_seconds", "Time that a call waited for its turn under our own limits.", SECONDS,
     ).owned_by("provider");
@@ -40,6 +45,7 @@ struct Named {
     durations: HistogramVec,
     under_way: IntGauge,
     throttle_wait: Histogram,
+    pauses: Histogram,
 }
 
 /// A call that is under way until this is dropped, however it ends.
@@ -61,11 +67,13 @@ impl Measurements {
             durations: made(&CALL_DURATIONS, cloud),
             under_way: made(&CALLS_UNDER_WAY, cloud),
             throttle_wait: made(&THROTTLE_WAIT, cloud),
+            pauses: made(&PAUSES, cloud),
         });
         let registered = share(registry, &named.calls)
             .and_then(|()| share(registry, &named.durations))
             .and_then(|()| share(registry, &named.under_way))
-            .and_then(|()| share(registry, &named.throttle_wait));
+            .and_then(|()| share(registry, &named.throttle_wait))
+            .and_then(|()| share(registry, &named.pauses));
         if let Err(error) = registered {
             tracing::warn!(cloud, %error, "some metrics of calls to the cloud will be missing");
         }
@@ -94,6 +102,11 @@ impl Measurements {
     /// Records how long a call waited for its turn.
     pub(super) fn waited(&self, wait: Duration) {
         self.named.get().iter().for_each(|named| named.throttle_wait.observe(wait.as_secs_f64()));
+    }
+
+    /// Records a pause that the cloud has asked for.
+    pub(super) fn paused(&self, pause: Duration) {
+        self.named.get().iter().for_each(|named| named.pauses.observe(pause.as_secs_f64()));
     }
 
     /// Number of calls that are under way.

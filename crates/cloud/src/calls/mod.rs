@@ -191,7 +191,8 @@ impl Calls {
                 return Ok(());
             }
             if left > self.gate.policy.max_backoff {
-                let message = format!("the cloud asked for a pause, of which {left:.0?} are left");
+                // Without the time that is left: Events and logs count what is repeated by its text.
+                let message = "the cloud has asked for a pause (Retry-After), which is not over yet";
                 let error = Error::new(ErrorKind::RateLimited, call.name, message);
                 return Err(self.explained(error.retry(Retry::After(left)), call));
             }

@@ -203,7 +203,7 @@ impl Part for Layered {
         let mut status = self.places.status();
         status["kind"] = json!(self.info().name);
         status["callsUnderWay"] = json!(self.calls.under_way());
-        status["leftAloneForSeconds"] = json!(self.calls.paused_for().as_millis() as f64 / 1000.0);
+        status["pausedForSeconds"] = json!(self.calls.paused_for().as_millis() as f64 / 1000.0);
         status["dryRun"] = json!(self.is_dry_run());
         if let (Value::Object(status), Value::Object(start)) = (&mut status, self.starter.status()) {
             status.extend(start);

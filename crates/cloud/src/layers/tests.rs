@@ -67,7 +67,7 @@ async fn the_status_shows_how_the_provider_last_answered() {
     assert!(layers.check().await.is_err());
     sleep(Duration::from_secs(30)).await;
     let seen = layers.status();
-    assert_eq!((&seen["operationsUnderWay"], &seen["leftAloneForSeconds"]), (&0.into(), &0.0.into()));
+    assert_eq!((&seen["operationsUnderWay"], &seen["pausedForSeconds"]), (&0.into(), &0.0.into()));
     assert_eq!((&seen["lastSuccessSecondsAgo"], &seen["lastError"]["secondsAgo"]), (&32.0.into(), &30.0.into()));
     assert_eq!(
         (&seen["lastError"]["kind"], &seen["lastError"]["message"]),
