@@ -13,6 +13,7 @@
 //! [`forecast`] tells what all of them would do, and does nothing.
 
 mod activity;
+mod backlog;
 mod complaints;
 pub mod forecast;
 mod gate;

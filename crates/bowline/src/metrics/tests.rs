@@ -279,6 +279,9 @@ fn the_alerts_ask_only_for_metrics_that_there_are_and_say_what_to_do() {
         for said in ["summary", "description"] {
             assert!(rule["annotations"][said].as_str().is_some_and(|text| text.len() > 20), "{name}: {said}");
         }
+        let runbook = format!("docs/guides/alerts.md#{}", name.to_lowercase());
+        assert_eq!(rule["annotations"]["runbook_url"], runbook, "{name}");
+        assert!(file("docs/guides/alerts.md").contains(&format!("\n## {name}\n")), "{name} has no section");
         assert!(["critical", "warning"].contains(&rule["labels"]["severity"].as_str().unwrap()), "{name}");
     }
 }

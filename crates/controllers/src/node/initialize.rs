@@ -201,6 +201,7 @@ async fn initialize(shared: &Shared, node: &Arc<Node>, instance: &Instance) -> O
 /// The taint is off; the rest is best effort (NODE-15, NODE-16).
 async fn finish(shared: &Shared, change: &NodeChange, node: &Node, instance: &Instance) -> Outcome {
     shared.memory.wrote(node);
+    shared.metrics.waiting.remove(&node.name);
     shared.complaints.forget(&node.name);
     shared.metrics.taint_removed(node, shared.context.clock.now());
     write_addresses(shared, node, instance).await;
@@ -231,6 +232,7 @@ async fn write_addresses(shared: &Shared, node: &Node, instance: &Instance) {
 
 /// The cloud and the Node do not go together (NODE-9, NODE-11).
 fn undecided(shared: &Shared, node: &Node, error: &InitializeError) -> Outcome {
+    block(shared, node, "InitializationFailed");
     complain(shared, node, "InitializationFailed", &error.to_string());
     Outcome::Retry(error.to_string())
 }
@@ -238,6 +240,7 @@ fn undecided(shared: &Shared, node: &Node, error: &InitializeError) -> Outcome {
 /// The API server takes no such change, and a person has to see why: a label of the cloud that is none in Kubernetes, a
 /// webhook, a right that is missing. That it cannot be reached is no news about the Node.
 fn unwritten(shared: &Shared, node: &Node, error: &WriteError) -> Outcome {
+    block(shared, node, "InitializationFailed");
     if let WriteError::Rejected { .. } = error {
         let message = format!("The API server refuses what the cloud says of this node: {error}");
         complain(shared, node, "InitializationFailed", &message);
@@ -252,6 +255,7 @@ fn not_found(shared: &Shared, node: &Node, provider: &str) -> Outcome {
         "The cloud provider {provider} has no machine {id}; the node stays uninitialized until it has. If the machine \
          exists, check that the provider's credentials show it."
     );
+    block(shared, node, "InstanceNotFound");
     complain(shared, node, "InstanceNotFound", &message);
     Outcome::Retry(format!("failed to get instance metadata for node {}: instance not found", node.name))
 }
@@ -266,6 +270,8 @@ fn nobodys(shared: &Shared, node: &Node, why: &Nobody) -> Outcome {
                 "The provider ID {id} belongs to none of the configured cloud providers ({providers}), so the node is \
                  left alone. If it should be theirs, correct its provider ID or add the provider to --cloud-provider."
             );
+            // It waits for another manager.
+            shared.metrics.waiting.remove(&node.name);
             complain(shared, node, "NotOurNode", &message);
             Outcome::Done
         }
@@ -275,6 +281,7 @@ fn nobodys(shared: &Shared, node: &Node, why: &Nobody) -> Outcome {
                  alone and looked for again later. Give the kubelet --provider-id, or name the machine {} as the node.",
                 node.name
             );
+            block(shared, node, "NotOurNode");
             complain(shared, node, "NotOurNode", &message);
             Outcome::Retry(format!("no cloud provider knows node {}", node.name))
         }
@@ -285,6 +292,7 @@ fn nobodys(shared: &Shared, node: &Node, why: &Nobody) -> Outcome {
 
 /// The cloud gave no answer.
 fn cloud_failed(shared: &Shared, node: &Node, error: &Error) -> Outcome {
+    block(shared, node, "CloudUnavailable");
     // The kind, not the text, tells causes apart: texts carry request IDs.
     if shared.complaints.is_news(&node.name, &node.uid, error.kind().as_str()) {
         let advice = error.kind().advice();
@@ -297,6 +305,13 @@ fn cloud_failed(shared: &Shared, node: &Node, error: &Error) -> Outcome {
         Retry::After(delay) => Outcome::RetryAfter(delay, text),
         Retry::Backoff | Retry::Never => Outcome::Retry(text),
     }
+}
+
+/// Counts the Node as waiting for this reason, in the cloud that owns it.
+fn block(shared: &Shared, node: &Node, reason: &str) {
+    let owner = node.provider_id.as_ref().and_then(|id| shared.context.clouds.owner(id));
+    let cloud = owner.map_or_else(|| "".into(), |cloud| cloud.name().clone());
+    shared.metrics.waiting.block(node.name.clone(), &cloud, reason);
 }
 
 fn complain(shared: &Shared, node: &Node, reason: &'static str, message: &str) {

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use bowline_core::Node;
+use bowline_core::{Node, NodeName};
 use bowline_runtime::{Bounds, Metric, metrics};
 use jiff::Timestamp;
 use prometheus::{Histogram, IntCounter, Registry};
+
+use crate::backlog::{Backlog, LABELS};
 
 /// Seconds.
 // upstream: powers of four from one.
@@ -32,6 +34,14 @@ metrics! {
         "How long it took from when an uninitialised Node was first seen by this process until it was initialised.",
         WAITS,
     );
+    WAITING = Metric::gauge(
+        "bowline_nodes_waiting",
+        "Nodes that wait to be initialised, by the cloud and the reason of their last Event, or Pending.",
+    ).labels(LABELS);
+    WAITING_OLDEST = Metric::gauge(
+        "bowline_nodes_waiting_oldest_seconds",
+        "Age of the oldest Node that waits to be initialised, by cloud and reason.",
+    ).labels(LABELS);
     ADDRESS_UPDATES = Metric::counter(
         "bowline_node_address_updates_total",
         "How often the addresses of a Node were rewritten because the cloud changed them.",
@@ -43,6 +53,8 @@ pub(super) struct Metrics {
     initial_sync_delay: Histogram,
     seen_to_initialized: Histogram,
     pub(super) address_updates: IntCounter,
+    /// Nodes that wait to be initialised.
+    pub(super) waiting: Backlog<NodeName>,
 }
 
 impl Metrics {
@@ -52,6 +64,7 @@ impl Metrics {
             initial_sync_delay: INITIAL_SYNC_DELAY.register(registry)?,
             seen_to_initialized: SEEN_TO_INITIALIZED.register(registry)?,
             address_updates: ADDRESS_UPDATES.register(registry)?,
+            waiting: Backlog::register(registry, &WAITING, &WAITING_OLDEST)?,
         })
     }
 

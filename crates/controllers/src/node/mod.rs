@@ -163,7 +163,13 @@ impl Shared {
         }
     }
 
+    fn age(&self, node: &Node) -> Duration {
+        let now = self.context.clock.now();
+        node.created.and_then(|created| Duration::try_from(now.duration_since(created)).ok()).unwrap_or_default()
+    }
+
     fn forget(&self, name: &NodeName) {
+        self.metrics.waiting.remove(name);
         self.queue.forget(name);
         self.memory.forget(name);
         self.complaints.forget(name);
@@ -171,8 +177,11 @@ impl Shared {
     }
 
     fn enqueue(&self, node: &Node) {
-        if node.is_uninitialized() {
+        if node.is_uninitialized() && !node.is_hands_off() {
             self.memory.saw(&node.name);
+            self.metrics.waiting.add(node.name.clone(), self.age(node));
+        } else {
+            self.metrics.waiting.remove(&node.name);
         }
         if node.is_uninitialized() || !decision::mirrored_labels(node).is_empty() {
             self.queue.add(node.name.clone(), Priority::High);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLockWriteGuard};
+use std::time::Duration;
 
 use bowline_core::annotations::{LoadBalancerSettings, NodeSelector};
 use bowline_core::service;
@@ -70,6 +71,7 @@ impl Shared {
     fn changed(&self, service: &Service) {
         let key = service.key();
         self.memory.news(&key);
+        self.metrics.waiting.add(key.clone(), Duration::ZERO);
         self.complaints.forget(&key);
         self.queue.forget(&key);
         self.queue.add(key, Priority::High);
@@ -77,6 +79,7 @@ impl Shared {
 
     fn gone(&self, service: &Service) {
         let key = service.key();
+        self.metrics.waiting.remove(&key);
         self.complaints.forget(&key);
         self.remarks.forget(&key);
         self.targetless.forget(&key);

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use bowline_core::ServiceKey;
 use bowline_runtime::{Bounds, Metric, metrics};
 use prometheus::{Histogram, IntCounter, IntCounterVec, Registry};
+
+use crate::backlog::{Backlog, LABELS};
 
 /// Seconds.
 // upstream: fifteen powers of two from one.
@@ -46,6 +49,14 @@ metrics! {
          was written.",
         WAITS,
     );
+    WAITING = Metric::gauge(
+        "bowline_services_waiting",
+        "Services whose load balancer is not as wanted yet, by the cloud and what is in the way, or Pending.",
+    ).labels(LABELS);
+    WAITING_OLDEST = Metric::gauge(
+        "bowline_services_waiting_oldest_seconds",
+        "Time for which the Service that waits longest has waited, by cloud and reason.",
+    ).labels(LABELS);
     ENSURES = Metric::counter(
         "bowline_load_balancer_ensures_total",
         "How often a load balancer was made or changed for another reason than its Nodes, by how that ended.",
@@ -71,6 +82,8 @@ pub(super) struct Metrics {
     ensures: IntCounterVec,
     /// Passes over a balancer, by how they ended.
     passes: IntCounterVec,
+    /// Services whose load balancer is not as wanted yet.
+    pub(super) waiting: Backlog<ServiceKey>,
 }
 
 impl Metrics {
@@ -84,6 +97,7 @@ impl Metrics {
             seen_to_address: SEEN_TO_ADDRESS.register(registry)?,
             ensures: ENSURES.register(registry)?,
             passes: PASSES.register(registry)?,
+            waiting: Backlog::register(registry, &WAITING, &WAITING_OLDEST)?,
         })
     }
 

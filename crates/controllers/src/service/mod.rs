@@ -314,8 +314,12 @@ impl Shared {
             drop(self.memory.unfinished(key));
         }
         match outcome {
-            Ok(Done::Waiting) => self.passed("waiting"),
+            Ok(Done::Waiting) => {
+                self.passed("waiting");
+                self.block(key, "InProgress");
+            }
             Ok(done) => {
+                self.metrics.waiting.remove(key);
                 self.passed(if done == Done::DryRun { "dry_run" } else { "success" });
                 self.complaints.forget(key);
                 self.waiting.forget(key);
@@ -323,9 +327,19 @@ impl Shared {
             }
             Err((service, trouble)) => {
                 work.failed(&trouble);
+                self.block(key, &trouble.reason());
                 self.failed(&pass, service.as_ref(), &trouble).await;
                 self.wait(key, &trouble, freed);
             }
+        }
+    }
+
+    /// Counts the Service as waiting for this reason, as long as it is there.
+    fn block(&self, key: &ServiceKey, reason: &str) {
+        let service = self.context.services.get(&key.to_string());
+        match service.as_ref().and_then(|service| self.routing.cloud(service)) {
+            Some(cloud) => self.metrics.waiting.block(key.clone(), cloud.name(), reason),
+            None => self.metrics.waiting.remove(key),
         }
     }
 

@@ -229,7 +229,7 @@ async fn n12_n16_a_cloud_that_fails_leaves_the_node_untouched_until_it_recovers(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cloud_that_asks_for_a_day_of_rest_gets_an_hour() {
+async fn a_cloud_that_asks_for_a_pause_of_a_day_gets_five_minutes() {
     let mut world = World::new().await;
     world.cloud().add(machine("node0", "12345", &["I10.0.0.1"])).unwrap();
     let day = bowline_local::Fault::Throttled(Some(Duration::from_secs(24 * 3600)));
@@ -237,8 +237,10 @@ async fn a_cloud_that_asks_for_a_day_of_rest_gets_an_hour() {
     world.register("node0").await;
     world.start();
     world.eventually("a complaint", async || world.event("node0", "CloudUnavailable").await).await;
-    world.pass(Duration::from_secs(3600)).await;
-    world.initialized("node0").await;
+    world.pass(Duration::from_secs(290)).await;
+    assert!(has_taint(&world.node("node0").await, UNINITIALIZED));
+    world.pass(Duration::from_secs(20)).await;
+    assert!(!has_taint(&world.node("node0").await, UNINITIALIZED));
 }
 
 #[tokio::test(start_paused = true)]
@@ -452,4 +454,24 @@ async fn a_machine_that_is_replaced_under_its_name_does_not_get_the_id_of_the_ol
     world.register("a").await;
     let replaced = async || provider_id(&world.node("a").await);
     assert_eq!(world.eventually("it has an ID", replaced).await, "local://i-new");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_wait_are_counted_by_reason_until_they_are_initialized() {
+    let mut world = World::new().await;
+    world.register_with("lost", json!({"spec": {"providerID": "local://i-lost"}})).await;
+    world.register("stranger").await;
+    world.register_with("foreign", json!({"spec": {"providerID": "other://1"}})).await;
+    world.start();
+    world.pass(Duration::from_secs(240)).await;
+    let waiting = world.metric("bowline_nodes_waiting");
+    let expected = [("local InstanceNotFound".to_owned(), 1.0), (" NotOurNode".to_owned(), 1.0)];
+    assert_eq!(waiting, expected.into(), "a foreign Node waits for another manager");
+    let oldest = world.metric("bowline_nodes_waiting_oldest_seconds");
+    assert!(oldest.values().all(|age| (240.0..300.0).contains(age)), "{oldest:?}");
+    world.cloud().add(machine("lost", "i-lost", &[])).unwrap();
+    world.initialized("lost").await;
+    world.delete("stranger").await;
+    let none_waits = async || world.metric("bowline_nodes_waiting").is_empty().then_some(());
+    world.eventually("no Node waits", none_waits).await;
 }

@@ -437,3 +437,18 @@ async fn svc01_without_a_cloud_that_balances_the_controller_does_not_run() {
     assert_eq!(world.patches(), 0);
     world.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn services_that_wait_are_counted_by_reason_until_they_have_their_load_balancer() {
+    let mut world = World::new().await;
+    world.join_machine("a", 0).await;
+    world.cloud().inject(FaultSpec::always(Fault::Failing(507)).on("create-balancer"));
+    world.serve("web").await;
+    world.start();
+    world.pass(Duration::from_secs(120)).await;
+    assert_eq!(world.metric("bowline_services_waiting"), [("local QuotaExceeded".to_owned(), 1.0)].into());
+    world.cloud().repair_all();
+    world.addressed("web").await;
+    let none_waits = async || world.metric("bowline_services_waiting").is_empty().then_some(());
+    world.eventually("no Service waits", none_waits).await;
+}
