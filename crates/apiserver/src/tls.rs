@@ -7,11 +7,19 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose, SanType,
+    KeyPair, KeyUsagePurpose, SanType, SigningKey as _,
 };
 use rustls::RootCertStore;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
+use x509_cert::Certificate;
+use x509_cert::attr::AttributeTypeAndValue;
+use x509_cert::der::asn1::{Any, BitString, ObjectIdentifier, SetOfVec};
+use x509_cert::der::{self, Decode as _, Encode as _, Tag};
+use x509_cert::name::{RdnSequence, RelativeDistinguishedName};
+
+pub(crate) const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
+pub(crate) const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
 
 /// Why certificates could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +27,9 @@ pub enum TlsError {
     /// A certificate could not be made or signed.
     #[error("cannot make a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
+    /// A user or a group cannot stand in a certificate.
+    #[error("cannot write the names into a certificate: {0}")]
+    Name(#[from] der::Error),
     /// The TLS library refused what we made.
     #[error("cannot set up TLS: {0}")]
     Rustls(#[from] rustls::Error),
@@ -41,7 +52,7 @@ pub(crate) struct Identity {
 impl Authority {
     pub(crate) fn new() -> Result<Authority, TlsError> {
         let mut params = CertificateParams::default();
-        params.distinguished_name = name("bowline-apiserver-ca", &[]);
+        params.distinguished_name = name("bowline-apiserver-ca");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages =
             vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
@@ -56,12 +67,20 @@ impl Authority {
     /// A client certificate: the user is the common name, the groups are the organisations.
     pub(crate) fn client(&self, user: &str, groups: &[&str]) -> Result<Identity, TlsError> {
         let mut params = CertificateParams::default();
-        params.distinguished_name = name(user, groups);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate()?;
-        let certificate = params.signed_by(&key, &self.issuer)?;
-        Ok(Identity { certificate: certificate.pem(), key: key.serialize_pem() })
+        let certificate = self.rename(params.signed_by(&key, &self.issuer)?.der(), user, groups)?;
+        Ok(Identity { certificate: pem::encode(&pem::Pem::new("CERTIFICATE", certificate)), key: key.serialize_pem() })
+    }
+
+    /// The certificate for another subject, signed again: a name of the certificate library holds one organisation only.
+    fn rename(&self, certificate: &[u8], user: &str, groups: &[&str]) -> Result<Vec<u8>, TlsError> {
+        let mut certificate = Certificate::from_der(certificate)?;
+        certificate.tbs_certificate.subject = subject(user, groups)?;
+        let signature = self.issuer.key().sign(&certificate.tbs_certificate.to_der()?)?;
+        certificate.signature = BitString::from_bytes(&signature)?;
+        Ok(certificate.to_der()?)
     }
 
     /// The TLS configuration of a server at this address (and the names a cluster knows it by).
@@ -70,7 +89,7 @@ impl Authority {
         let mut params = CertificateParams::new(names.map(str::to_owned))?;
         let loopback = [IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])];
         params.subject_alt_names.extend(loopback.into_iter().chain([address, service]).map(SanType::IpAddress));
-        params.distinguished_name = name("bowline-apiserver", &[]);
+        params.distinguished_name = name("bowline-apiserver");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let key = KeyPair::generate()?;
@@ -92,13 +111,22 @@ impl Authority {
     }
 }
 
-fn name(common_name: &str, organisations: &[&str]) -> DistinguishedName {
+fn name(common_name: &str) -> DistinguishedName {
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, common_name);
-    for organisation in organisations {
-        name.push(DnType::OrganizationName, *organisation);
-    }
     name
+}
+
+/// One attribute for the user and one for each group.
+fn subject(user: &str, groups: &[&str]) -> Result<RdnSequence, der::Error> {
+    let groups = groups.iter().map(|group| (ORGANIZATION, *group));
+    let names = groups.chain([(COMMON_NAME, user)]).map(|(oid, text)| attribute(oid, text));
+    Ok(RdnSequence(names.collect::<Result<_, _>>()?))
+}
+
+fn attribute(oid: ObjectIdentifier, text: &str) -> Result<RelativeDistinguishedName, der::Error> {
+    let value = Any::new(Tag::Utf8String, text.as_bytes())?;
+    Ok(RelativeDistinguishedName(SetOfVec::try_from([AttributeTypeAndValue { oid, value }])?))
 }
 
 /// A kubeconfig with one cluster and one user.

@@ -14,11 +14,10 @@ use super::service_account::{self, Recognised};
 use super::{ANONYMOUS, AUTHENTICATED, Auth, CREDENTIAL_ID, UNAUTHENTICATED, User, joined, memo};
 use crate::state::State;
 use crate::status::{ApiError, ApiResult};
+use crate::tls::{COMMON_NAME, ORGANIZATION};
 
 pub(super) const INVALID_TOKEN: &str = "invalid bearer token";
 
-const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
-const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
 const KUBERNETES_UID: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.4.1.57683.2");
 
 /// Recognises the client by its certificate (DER, already verified against our CA) or its bearer token.
