@@ -7,7 +7,7 @@ use ipnet::IpNet;
 /// Who may do what.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AuthorizationMode {
-    /// Every authenticated request is allowed.
+    /// Every authenticated request is allowed; an anonymous one gets a 401, as from a real server in this mode.
     #[default]
     AlwaysAllow,
     /// The stored RBAC objects decide.
@@ -21,6 +21,9 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Who may do what.
     pub authorization: AuthorizationMode,
+    /// Listen on an address that other machines reach although [`AuthorizationMode::AlwaysAllow`] lets every client with
+    /// credentials do everything.
+    pub allow_remote_clients: bool,
     /// Namespace purge, garbage collection, default service accounts, endpoint slices.
     pub built_in_controllers: bool,
     /// Serve `/debug/`.
@@ -41,6 +44,7 @@ impl Default for Options {
         Options {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             authorization: AuthorizationMode::default(),
+            allow_remote_clients: false,
             built_in_controllers: true,
             debug_endpoints: false,
             service_cidr: IpNet::from(ipnet::Ipv4Net::new_assert([10, 96, 0, 0].into(), 16)),
@@ -54,6 +58,14 @@ impl Default for Options {
 impl Options {
     /// Says what cannot be meant.
     pub(crate) fn check(&self) -> Result<(), String> {
+        let everything = self.authorization == AuthorizationMode::AlwaysAllow && !self.allow_remote_clients;
+        if everything && !self.listen.ip().is_loopback() {
+            return Err(format!(
+                "other machines can reach {}, and AlwaysAllow lets every client with a certificate or a token do everything: \
+                 listen on a loopback address, let RBAC decide, or allow remote clients (--allow-remote-clients)",
+                self.listen
+            ));
+        }
         let (first, last) = self.node_ports;
         if first == 0 || first > last {
             return Err(format!(
@@ -65,5 +77,26 @@ impl Options {
             return Err(format!("the service range {} is too small: give at least eight addresses", self.service_cidr));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_machines_are_let_in_only_where_rules_decide_or_it_is_allowed() {
+        let allowed = |listen: &str, authorization, allow_remote_clients| {
+            let listen = listen.parse().unwrap();
+            Options { listen, authorization, allow_remote_clients, ..Options::default() }.check().is_ok()
+        };
+        for listen in ["0.0.0.0:1", "[::]:1", "192.0.2.1:1", "[::ffff:192.0.2.1]:1"] {
+            assert!(!allowed(listen, AuthorizationMode::AlwaysAllow, false), "{listen}");
+            assert!(allowed(listen, AuthorizationMode::AlwaysAllow, true), "{listen}");
+            assert!(allowed(listen, AuthorizationMode::Rbac, false), "{listen}");
+        }
+        for listen in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1"] {
+            assert!(allowed(listen, AuthorizationMode::AlwaysAllow, false), "{listen}");
+        }
     }
 }

@@ -12,7 +12,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{PostParams, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt};
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -24,23 +25,32 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Long for a header field, and short of the mebibyte that a head may take.
 const LONG: usize = 700 << 10;
 
-async fn certificate_authority(server: &ApiServer) -> Result<Vec<Vec<u8>>, Failure> {
-    let kubeconfig = kube::config::Kubeconfig::from_yaml(&server.kubeconfig())?;
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
-    config.root_cert.ok_or_else(|| "the kubeconfig names no authority".into())
+/// The authority, the certificate and the key of a kubeconfig.
+fn credentials(kubeconfig: &str) -> Result<[Vec<u8>; 3], Failure> {
+    let decoded = |name: &str| {
+        let lines = kubeconfig.lines().map(str::trim);
+        let text =
+            lines.filter_map(|line| line.strip_prefix(name)).next().ok_or("the kubeconfig lacks a credential")?;
+        Ok::<_, Failure>(base64::Engine::decode(&base64::prelude::BASE64_STANDARD, text)?)
+    };
+    let [authority, certificate, key] =
+        ["certificate-authority-data: ", "client-certificate-data: ", "client-key-data: "].map(decoded);
+    Ok([authority?, certificate?, key?])
 }
 
-/// A connection on which nothing has been said yet, by a client without a certificate.
+/// A connection of the administrator, on which nothing has been said yet.
 async fn connect(server: &ApiServer, protocol: &[u8]) -> Result<TlsStream<TcpStream>, Failure> {
+    let [authority, certificate, key] = credentials(&server.kubeconfig())?;
     let mut roots = rustls::RootCertStore::empty();
-    for der in certificate_authority(server).await? {
-        roots.add(CertificateDer::from(der))?;
-    }
+    roots.add(CertificateDer::from_pem_slice(&authority)?)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_client_auth_cert(
+            vec![CertificateDer::from_pem_slice(&certificate)?],
+            PrivateKeyDer::from_pem_slice(&key)?,
+        )?;
     config.alpn_protocols = vec![protocol.to_vec()];
     let stream = TcpStream::connect(server.address()).await?;
     let name = ServerName::IpAddress(server.address().ip().into());

@@ -135,7 +135,8 @@ pub(crate) struct ApiserverArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: PathBuf,
 
-    /// Who may do what: AlwaysAllow lets every authenticated request pass, RBAC asks the stored roles and bindings.
+    /// Who may do what: AlwaysAllow lets every authenticated request pass and refuses all others, RBAC asks the stored roles
+    /// and bindings.
     #[arg(
         long,
         value_name = "MODE",
@@ -143,6 +144,11 @@ pub(crate) struct ApiserverArgs {
         value_parser = PossibleValuesParser::new(["AlwaysAllow", "RBAC"]).map(authorization_mode),
     )]
     pub(crate) authorization_mode: AuthorizationMode,
+
+    /// Listen on an address that other machines can reach although every client with a certificate or a token may do
+    /// everything: without this, --authorization-mode=AlwaysAllow is for loopback addresses only.
+    #[arg(long, default_value_t = Options::default().allow_remote_clients, value_parser = flags::go_bool, switch())]
+    pub(crate) allow_remote_clients: bool,
 
     /// Run the helpers that a real cluster has elsewhere: namespace purge, garbage collection, default service
     /// accounts, endpoint slices.
@@ -185,6 +191,11 @@ pub(crate) struct PlaygroundArgs {
     #[arg(long, value_name = "PORT", conflicts_with = "listen")]
     pub(crate) port: Option<u16>,
 
+    /// Let the API server listen on an address that other machines can reach, although every client with a certificate or a
+    /// token may do everything there.
+    #[arg(long, default_value = "false", value_parser = flags::go_bool, switch())]
+    pub(crate) allow_remote_clients: bool,
+
     /// Where Pods live, as on the manager itself: one range, or one of each family. If nothing is said, in a free part of the
     /// loopback network, where they can be reached; other ranges are only shown.
     #[arg(long, value_name = "CIDR", value_parser = flags::pod_ranges)]
@@ -210,6 +221,7 @@ impl From<&ApiserverArgs> for Options {
         Options {
             listen: args.listen,
             authorization: args.authorization_mode,
+            allow_remote_clients: args.allow_remote_clients,
             built_in_controllers: args.built_in_controllers,
             debug_endpoints: args.debug_endpoints,
             service_cidr: args.service_cluster_ip_range,
@@ -227,6 +239,7 @@ impl From<&PlaygroundArgs> for PlaygroundOptions {
         PlaygroundOptions {
             nodes: args.nodes,
             listen,
+            allow_remote_clients: args.allow_remote_clients,
             cloud_listen: args.cloud_listen,
             cluster_cidrs: args.cluster_cidr.clone().map_or_else(Vec::new, |flags::PodRanges(ranges)| ranges),
             controllers: false,
@@ -284,6 +297,7 @@ mod tests {
         let options = parse(&[
             "--listen=[::1]:0",
             "--authorization-mode=RBAC",
+            "--allow-remote-clients",
             "--debug-endpoints",
             "--service-cluster-ip-range=10.0.0.0/20",
             "--service-node-port-range=31000-31999",
@@ -292,7 +306,7 @@ mod tests {
         .unwrap();
         assert_eq!(options.listen, "[::1]:0".parse().unwrap());
         assert_eq!(options.authorization, AuthorizationMode::Rbac);
-        assert!(options.debug_endpoints);
+        assert!(options.debug_endpoints && options.allow_remote_clients);
         assert_eq!(options.service_cidr, "10.0.0.0/20".parse().unwrap());
         assert_eq!(options.node_ports, (31_000, 31_999));
         assert_eq!(options.issuer, "https://issuer.example");

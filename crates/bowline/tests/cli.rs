@@ -19,6 +19,17 @@ fn bad_flags_end_it_with_two_and_say_what_would_be_right() {
     refused(&["apiserver", "--kubeconfig=kc", "--authorization-mode=rbac"], 2, &["AlwaysAllow, RBAC"]);
 }
 
+#[test]
+fn other_machines_are_let_in_only_where_rules_decide_or_a_flag_allows_it() {
+    let scratch = Scratch::new("remote");
+    let kubeconfig = format!("--kubeconfig={}", scratch.path("kc").display());
+    for command in ["apiserver", "playground"] {
+        for listen in ["--listen=0.0.0.0:0", "--listen=[::]:0", "--listen=192.0.2.1:0"] {
+            refused(&[command, &kubeconfig, listen], 2, &["AlwaysAllow", "loopback", "--allow-remote-clients"]);
+        }
+    }
+}
+
 /// Runs the binary under another name: what it is called decides what it is.
 #[cfg(unix)]
 fn called(name: &str, arguments: &[&str]) -> (Option<i32>, String, String) {

@@ -74,6 +74,8 @@ pub struct PlaygroundOptions {
     pub nodes: usize,
     /// Where the API server listens.
     pub listen: SocketAddr,
+    /// Let it listen where other machines reach it, although every client with credentials may do everything.
+    pub allow_remote_clients: bool,
     /// Where the local cloud's HTTP API listens.
     pub cloud_listen: SocketAddr,
     /// Where Pods live: one range, or one of each family. Empty for a free part of the loopback network, in which they can be
@@ -90,6 +92,7 @@ impl Default for PlaygroundOptions {
         PlaygroundOptions {
             nodes: 3,
             listen: anywhere,
+            allow_remote_clients: false,
             cloud_listen: anywhere,
             cluster_cidrs: Vec::new(),
             controllers: true,
@@ -153,6 +156,7 @@ impl Playground {
         let ranges = ranges(&options, held.subnet)?;
         let server = bowline_apiserver::Options {
             listen: options.listen,
+            allow_remote_clients: options.allow_remote_clients,
             // Where the Pods are.
             loopback_endpoints: true,
             ..Default::default()

@@ -1,7 +1,7 @@
 //! From credentials to a [`User`]: client certificates and bearer tokens.
 //!
-//! No credentials make an anonymous user; credentials that are not good are refused, they never fall back to
-//! anonymous.
+//! No credentials make an anonymous user, or none where everything is allowed; credentials that are not good are
+//! refused, they never fall back to anonymous.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use x509_cert::der::asn1::ObjectIdentifier;
 
 use super::service_account::{self, Recognised};
 use super::{ANONYMOUS, AUTHENTICATED, Auth, CREDENTIAL_ID, UNAUTHENTICATED, User, joined, memo};
+use crate::options::AuthorizationMode;
 use crate::state::State;
 use crate::status::{ApiError, ApiResult};
 use crate::tls::{COMMON_NAME, ORGANIZATION};
@@ -32,6 +33,8 @@ pub(crate) fn authenticate(state: &State, certificate: Option<&[u8]>, authorizat
             Err(_) => Err(ApiError::unauthorized()),
         },
         (None, Some(Err(Unreadable))) => Err(ApiError::unauthorized()),
+        // upstream: with AlwaysAllow there are no anonymous requests, or everybody could do everything.
+        (None, _) if state.auth.mode == AuthorizationMode::AlwaysAllow => Err(ApiError::unauthorized()),
         (None, _) => Ok(anonymous()),
     }
 }
@@ -122,7 +125,7 @@ mod tests {
     use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
     use super::*;
-    use crate::auth::fixture::{state, store};
+    use crate::auth::fixture::{open_state, state, store};
     use serde_json::json;
 
     fn certificate(names: &[(DnType, &str)]) -> Vec<u8> {
@@ -170,6 +173,17 @@ mod tests {
         for header in ["Bearer garbage", "bearer a.b.c", "BEARER x y"] {
             assert_eq!(authenticate(&state, None, Some(header)), Err(ApiError::unauthorized()), "{header}");
         }
+    }
+
+    #[test]
+    fn where_everything_is_allowed_credentials_are_required() {
+        let state = open_state();
+        let nameless = certificate(&[(DnType::OrganizationName, "x")]);
+        for (certificate, header) in [(None, None), (None, Some("Basic YTpi")), (Some(nameless.as_slice()), None)] {
+            assert_eq!(authenticate(&state, certificate, header), Err(ApiError::unauthorized()), "{header:?}");
+        }
+        let der = certificate(&[(DnType::CommonName, "jane")]);
+        assert_eq!(authenticate(&state, Some(&der), None).unwrap().name, "jane");
     }
 
     #[test]

@@ -199,7 +199,7 @@ async fn how_far_one_gets_to_the_api_server_is_told() {
     let nobody_listens = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let cases = [
         (json!({"token": "unknown"}), None, "api-credentials"),
-        (json!({}), None, "api-anonymous"),
+        (json!({}), None, "api-credentials"),
         (json!({}), Some(format!("https://{nobody_listens}")), "api-connection"),
         (json!({}), Some("https://nowhere.invalid:6443".to_owned()), "api-name"),
         (json!({}), Some(format!("http://127.0.0.1:{port}")), "api-conversation"),
@@ -211,6 +211,14 @@ async fn how_far_one_gets_to_the_api_server_is_told() {
         assert!(ids(&document).contains(&expected), "{expected}: {document:#}");
         assert!(ids(&document).contains(&"cloud-reached"), "the clouds are looked at anyway: {document:#}");
     }
+}
+
+#[tokio::test]
+async fn a_client_without_credentials_is_told_where_anonymous_ones_are_let_in() {
+    let world = World::start_with("check-anonymous", &["--authorization-mode=RBAC"]).await;
+    let (document, code) = check_as(&as_user(&world, "anonymous", json!({}), None), &[]);
+    assert_eq!(code, Some(2), "{document:#}");
+    assert!(ids(&document).contains(&"api-anonymous"), "{document:#}");
 }
 
 #[tokio::test]

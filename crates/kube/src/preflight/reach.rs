@@ -65,6 +65,9 @@ pub enum Unreached {
     },
 }
 
+/// Whom an API server sees in a request without credentials.
+const ANONYMOUS: &str = "system:anonymous";
+
 pub(super) async fn server(address: &Uri, client: &kube::Client) -> Result<Server, Unreached> {
     let shown = address.to_string().trim_end_matches('/').to_owned();
     let (version, user) = match conversation(client).await {
@@ -99,6 +102,10 @@ async fn conversation(client: &kube::Client) -> Result<(String, Option<String>),
     match ask(client, request).await {
         Ok(review) => {
             Ok((version, review.pointer("/status/userInfo/username").and_then(Value::as_str).map(str::to_owned)))
+        }
+        // The usual roles let every user ask this, and an anonymous one not.
+        Err(Failure::Answered(StatusCode::FORBIDDEN, why)) if why.contains(ANONYMOUS) => {
+            Ok((version, Some(ANONYMOUS.to_owned())))
         }
         Err(Failure::Answered(StatusCode::NOT_FOUND | StatusCode::FORBIDDEN, _)) => Ok((version, None)),
         Err(failure) => Err(failure),
