@@ -2,6 +2,7 @@
 //!
 //! The limits are those of a real server, so that a request that is too large or too slow there is so here.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,13 +11,15 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::Watcher;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::connections::{Activity, Connection, Health};
 use crate::http::{Peer, serve};
+use crate::server::until_stopped;
 use crate::state::State;
 
 /// How long a client may take for its TLS handshake.
@@ -34,12 +37,28 @@ const STREAMS: u32 = 250;
 /// What a client gets that speaks HTTP without TLS; upstream's words, which people search for.
 const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
+/// How long the requests in hand have to end, once a connection may not go on.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Whether a dead client is still there is asked this often; its answer has to come within the same time.
+const PING: Duration = Duration::from_secs(30);
+
 /// Serves a connection until it ends.
-pub(crate) async fn run(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>, watcher: Watcher) {
+pub(crate) async fn run(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    state: Arc<State>,
+    connection: Connection,
+    stopped: watch::Receiver<bool>,
+) {
     // Small answers and watch events must not wait for each other.
     let _ = stream.set_nodelay(true);
-    match tokio::time::timeout(HANDSHAKE, handshake(stream, acceptor)).await {
-        Ok(Ok(Some(stream))) => serve_requests(stream, state, watcher).await,
+    let shaken = tokio::select! {
+        shaken = tokio::time::timeout(HANDSHAKE, handshake(stream, acceptor)) => shaken,
+        () = connection.activity.displaced() => return,
+    };
+    match shaken {
+        Ok(Ok(Some(stream))) => serve_requests(stream, state, &connection.activity, stopped).await,
         Ok(Ok(None)) => tracing::debug!("a client spoke HTTP without TLS"),
         Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
         Err(_) => tracing::debug!("TLS handshake took too long"),
@@ -59,15 +78,60 @@ async fn handshake(mut stream: TcpStream, acceptor: TlsAcceptor) -> std::io::Res
     acceptor.accept(stream).await.map(Some)
 }
 
-async fn serve_requests(stream: TlsStream<TcpStream>, state: Arc<State>, watcher: Watcher) {
+async fn serve_requests(
+    stream: TlsStream<TcpStream>,
+    state: Arc<State>,
+    activity: &Arc<Activity>,
+    stopped: watch::Receiver<bool>,
+) {
     let session = stream.get_ref().1;
     let certificate = session.peer_certificates().and_then(|chain| chain.first());
     let peer = Peer { certificate: certificate.map(|c| Arc::from(c.as_ref())), trusted: None };
     let builder = protocol(session.alpn_protocol() == Some(b"h2"));
-    let service = service_fn(move |request: Request<Incoming>| serve(state.clone(), peer.clone(), request));
-    let serving = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-    if let Err(error) = watcher.watch(serving).await {
+    let service = service_fn(|request: Request<Incoming>| {
+        let (busy, serving) = (activity.begin(), serve(state.clone(), peer.clone(), request));
+        async move { serving.await.map(|answer| busy.until_sent(answer)) }
+    });
+    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = serving.as_mut() => ended,
+        end = until_over(activity, stopped) => match end {
+            End::Cut => return,
+            End::Finish => {
+                serving.as_mut().graceful_shutdown();
+                tokio::time::timeout(FAREWELL, serving).await.unwrap_or(Ok(()))
+            }
+        },
+    };
+    if let Err(error) = ended {
         tracing::debug!(error, "connection ended");
+    }
+}
+
+/// How a connection ends that the client does not end.
+enum End {
+    /// What is in hand is finished.
+    Finish,
+    /// At once: the client does not read.
+    Cut,
+}
+
+/// Waits until the connection has to end.
+async fn until_over(activity: &Activity, mut stopped: watch::Receiver<bool>) -> End {
+    let mut checks = tokio::time::interval(activity.check_every());
+    loop {
+        tokio::select! {
+            () = until_stopped(&mut stopped) => return End::Finish,
+            () = activity.displaced() => return End::Finish,
+            _ = checks.tick() => match activity.health() {
+                Health::Good => {}
+                Health::Idle => return End::Finish,
+                Health::Stuck => {
+                    tracing::debug!("a client does not read its answer");
+                    return End::Cut;
+                }
+            },
+        }
     }
 }
 
@@ -77,5 +141,6 @@ fn protocol(http2: bool) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).keep_alive(true).header_read_timeout(IDLE).max_buf_size(HEAD);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS).max_header_list_size(HEAD as u32);
+    builder.http2().keep_alive_interval(PING).keep_alive_timeout(PING);
     if http2 { builder.http2_only() } else { builder.http1_only() }
 }

@@ -41,6 +41,7 @@
 mod auth;
 mod bootstrap;
 mod connection;
+mod connections;
 mod controllers;
 mod discovery;
 mod faults;
@@ -51,6 +52,7 @@ mod fuzz_tests;
 mod go_text;
 mod http;
 mod journal;
+mod limits;
 mod metrics;
 mod openapi;
 mod options;
@@ -72,7 +74,7 @@ mod verbs;
 
 pub use faults::{Effect, FaultRule, Faults};
 pub use metrics::RequestKind;
-pub use options::{AuthorizationMode, Options};
+pub use options::{AuthorizationMode, ConnectionLimits, Options};
 pub use reference::resource_reference;
 pub use server::{ApiServer, StartError};
 pub use tls::TlsError;

@@ -1,6 +1,7 @@
 //! How a server is set up.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use ipnet::IpNet;
 
@@ -12,6 +13,25 @@ pub enum AuthorizationMode {
     AlwaysAllow,
     /// The stored RBAC objects decide.
     Rbac,
+}
+
+/// What connections may take up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// How many there may be at a time. Beyond it the one that was idle longest makes room; where all are busy, a new one is
+    /// refused.
+    pub most: usize,
+    /// How long one may stay open without a request.
+    pub idle: Duration,
+    /// How long a client may take to read an answer, or the rest of a watch that is over, before it is cut off.
+    pub sending: Duration,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> ConnectionLimits {
+        // A process may often open 1024 files only, and has others than connections.
+        ConnectionLimits { most: 900, idle: Duration::from_secs(90), sending: Duration::from_secs(60) }
+    }
 }
 
 /// How a server is set up. [`Options::default`] suits tests: a random port, everything allowed.
@@ -37,6 +57,8 @@ pub struct Options {
     /// Let the addresses in endpoint slices be in the loopback range, which a real server refuses: for a cluster whose Pods
     /// live on this machine.
     pub loopback_endpoints: bool,
+    /// What connections may take up.
+    pub connections: ConnectionLimits,
 }
 
 impl Default for Options {
@@ -51,6 +73,7 @@ impl Default for Options {
             node_ports: (30_000, 32_767),
             issuer: "https://kubernetes.default.svc".to_owned(),
             loopback_endpoints: false,
+            connections: ConnectionLimits::default(),
         }
     }
 }

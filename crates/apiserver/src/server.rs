@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 use crate::auth::User;
@@ -147,6 +146,11 @@ impl ApiServer {
         self.state.requests.counts()
     }
 
+    /// How many connections are open.
+    pub fn connections(&self) -> usize {
+        self.state.connections.count()
+    }
+
     /// Forgets all history before now: older resourceVersions are gone (410).
     pub fn compact(&self) {
         self.state.store.compact();
@@ -212,14 +216,19 @@ async fn client_from(kubeconfig: &str) -> Result<kube::Client, StartError> {
 // === Connections ===
 
 async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<State>, mut stopped: watch::Receiver<bool>) {
-    let graceful = GracefulShutdown::new();
+    let mut tasks = JoinSet::new();
     loop {
         tokio::select! {
             () = until_stopped(&mut stopped) => break,
+            Some(_) = tasks.join_next() => {}
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    tokio::spawn(connection::run(stream, acceptor.clone(), state.clone(), graceful.watcher()));
-                }
+                Ok((stream, client)) => match state.connections.admit(client.ip()) {
+                    Some(connection) => {
+                        let (acceptor, state, stopped) = (acceptor.clone(), state.clone(), stopped.clone());
+                        tasks.spawn(connection::run(stream, acceptor, state, connection, stopped));
+                    }
+                    None => tracing::debug!(%client, "refused a connection: there are too many, and all are busy"),
+                },
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -227,11 +236,12 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<State>,
             },
         }
     }
-    graceful.shutdown().await;
+    drop(listener);
+    while tasks.join_next().await.is_some() {}
 }
 
 /// Waits for the word to stop; a sender that is gone means the same.
-async fn until_stopped(stopped: &mut watch::Receiver<bool>) {
+pub(crate) async fn until_stopped(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stop| *stop).await.is_ok();
 }
 

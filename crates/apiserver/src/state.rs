@@ -1,10 +1,14 @@
 //! What all requests share.
 
+use std::sync::Arc;
+
 use tokio::sync::watch;
 
 use crate::auth::Auth;
+use crate::connections::Connections;
 use crate::faults::Faults;
 use crate::journal::Journal;
+use crate::limits::Limits;
 use crate::metrics::Requests;
 use crate::options::Options;
 use crate::resources::service::Pools;
@@ -20,6 +24,8 @@ pub(crate) struct State {
     /// Kept only where it can be read.
     pub(crate) journal: Journal,
     pub(crate) requests: Requests,
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) limits: Limits,
     /// Counted up to end all watches.
     pub(crate) watch_cuts: watch::Sender<u64>,
     /// `host:port` clients reach the server by.
@@ -36,6 +42,8 @@ impl State {
             faults: Faults::default(),
             journal: Journal::default(),
             requests: Requests::default(),
+            connections: Arc::new(Connections::new(options.connections)),
+            limits: Limits::default(),
             watch_cuts: watch::Sender::new(0),
             address,
             options,

@@ -1,5 +1,7 @@
 //! The answers that are not objects: `Status`, with code, reason, message and details.
 
+use std::collections::HashSet;
+
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
@@ -18,6 +20,11 @@ pub(crate) struct ApiError {
     /// `metadata.continue`: where to go on after an expired list.
     pub(crate) continue_token: Option<String>,
 }
+
+/// How many errors of one object are listed, and how long their texts may be together. A real server lists all of them,
+/// which a few requests with a great many errors turn against it.
+pub(crate) const MOST_ERRORS: usize = 1000;
+const MOST_TEXT: usize = 256 << 10;
 
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
@@ -168,6 +175,14 @@ impl ApiError {
         )
     }
 
+    /// The client has too much in hand; in the words of a real server.
+    pub(crate) fn too_many_requests() -> Self {
+        let message = "Too many requests, please try again later.";
+        let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, Some("TooManyRequests"), message);
+        error.retry_after = Some(1);
+        error.with_details(json!({"retryAfterSeconds": 1}))
+    }
+
     /// The request took longer than any request may.
     pub(crate) fn timed_out() -> Self {
         let message = "Timeout: request did not complete within the allotted timeout";
@@ -176,14 +191,22 @@ impl ApiError {
 
     /// `Service "a" is invalid: …` with one cause per error; an error found twice is told once.
     pub(crate) fn invalid(what: Named<'_>, name: &str, errors: &[FieldError]) -> Self {
-        let mut texts: Vec<String> = Vec::new();
-        let mut causes: Vec<Value> = Vec::new();
-        for error in errors {
+        let (mut seen, mut texts, mut causes) = (HashSet::new(), Vec::new(), Vec::new());
+        let (mut listed, mut length) = (0, 0);
+        for error in errors.iter().take(MOST_ERRORS) {
             let text = error.to_string();
-            if !texts.contains(&text) {
+            length += text.len();
+            if listed > 0 && length > MOST_TEXT {
+                break;
+            }
+            listed += 1;
+            if seen.insert(text.clone()) {
                 texts.push(text);
                 causes.push(error.cause());
             }
+        }
+        if listed < errors.len() {
+            texts.push(format!("{} further errors are not listed", errors.len() - listed));
         }
         let list = match texts.as_slice() {
             [one] => one.clone(),
@@ -282,5 +305,42 @@ impl ApiError {
             status["details"] = details.clone();
         }
         status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIGMAP: Named<'static> = Named { group: "", kind: "ConfigMap" };
+
+    fn invalid(errors: &[FieldError]) -> (String, usize) {
+        let error = ApiError::invalid(CONFIGMAP, "a", errors);
+        let causes = error.details.as_ref().and_then(|details| details["causes"].as_array()).map_or(0, Vec::len);
+        (error.message, causes)
+    }
+
+    #[test]
+    fn an_error_found_twice_is_listed_once() {
+        let errors = ["a", "b", "a"].map(|field| FieldError::required(field, ""));
+        let message = r#"ConfigMap "a" is invalid: [a: Required value, b: Required value]"#;
+        assert_eq!(invalid(&errors), (message.to_owned(), 2));
+    }
+
+    #[test]
+    fn only_so_many_errors_are_listed() {
+        let errors: Vec<FieldError> = (0..3000).map(|n| FieldError::required(n.to_string(), "")).collect();
+        let (message, causes) = invalid(&errors);
+        assert_eq!(causes, MOST_ERRORS);
+        assert!(message.ends_with("999: Required value, 2000 further errors are not listed]"), "{message}");
+    }
+
+    #[test]
+    fn only_so_much_text_is_listed() {
+        let value = "x".repeat(100 << 10);
+        let errors: Vec<FieldError> = (0..100).map(|n| FieldError::invalid(n.to_string(), &*value, "")).collect();
+        let (message, causes) = invalid(&errors);
+        assert_eq!(causes, 2);
+        assert!(message.ends_with("98 further errors are not listed]") && message.len() <= MOST_TEXT + 100);
     }
 }

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use crate::field_error::FieldError;
+use crate::status::MOST_ERRORS;
 use crate::value::Json;
 
 pub(crate) use address::{is_valid_cidr_legacy, is_valid_ip_legacy};
@@ -181,6 +182,9 @@ pub(crate) fn path_segment(name: &str, prefix: bool) -> Vec<String> {
 pub(crate) fn labels(field: &str, labels: Option<&Map<String, Value>>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (key, value) in labels.into_iter().flatten() {
+        if errors.len() > MOST_ERRORS {
+            break;
+        }
         errors.extend(invalid_each(field, key, qualified_name(key)));
         let value = value.as_str().unwrap_or_default();
         errors.extend(invalid_each(field, value, label_value(value)));
@@ -194,7 +198,9 @@ pub(crate) fn annotations(field: &str, annotations: Option<&Map<String, Value>>)
     let mut size = 0;
     for (key, value) in annotations.into_iter().flatten() {
         size += key.len() + value.as_str().map_or(0, str::len);
-        errors.extend(invalid_each(field, key, qualified_name(&lower_case(key))));
+        if errors.len() <= MOST_ERRORS {
+            errors.extend(invalid_each(field, key, qualified_name(&lower_case(key))));
+        }
     }
     if size > ANNOTATIONS_MAX {
         errors.push(FieldError::too_long(field, ANNOTATIONS_MAX));

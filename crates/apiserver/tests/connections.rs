@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_apiserver::{ApiServer, Options};
+use bowline_apiserver::{ApiServer, AuthorizationMode, ConnectionLimits, Options};
 use bytes::Bytes;
 use futures::StreamExt;
 use http::{Request, StatusCode};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{PostParams, WatchEvent, WatchParams};
@@ -40,7 +40,11 @@ fn credentials(kubeconfig: &str) -> Result<[Vec<u8>; 3], Failure> {
 
 /// A connection of the administrator, on which nothing has been said yet.
 async fn connect(server: &ApiServer, protocol: &[u8]) -> Result<TlsStream<TcpStream>, Failure> {
-    let [authority, certificate, key] = credentials(&server.kubeconfig())?;
+    connect_as(server, protocol, &server.kubeconfig()).await
+}
+
+async fn connect_as(server: &ApiServer, protocol: &[u8], kubeconfig: &str) -> Result<TlsStream<TcpStream>, Failure> {
+    let [authority, certificate, key] = credentials(kubeconfig)?;
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(&authority)?)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -55,6 +59,29 @@ async fn connect(server: &ApiServer, protocol: &[u8]) -> Result<TlsStream<TcpStr
     let stream = TcpStream::connect(server.address()).await?;
     let name = ServerName::IpAddress(server.address().ip().into());
     Ok(TlsConnector::from(Arc::new(config)).connect(name, stream).await?)
+}
+
+type Http2 = hyper::client::conn::http2::SendRequest<Full<Bytes>>;
+
+async fn http2(stream: TlsStream<TcpStream>) -> Result<Http2, Failure> {
+    let stream = TokioIo::new(stream);
+    let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await?;
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+async fn server_with(connections: ConnectionLimits) -> Result<ApiServer, Failure> {
+    Ok(ApiServer::start(Options { connections, ..Options::default() }).await?)
+}
+
+/// Waits until this many connections are left, and no longer than a machine that is very busy needs.
+async fn until_left(server: &ApiServer, count: usize) {
+    let left = async {
+        while server.connections() != count {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(30), left).await.is_ok(), "{} are left", server.connections());
 }
 
 #[tokio::test]
@@ -85,11 +112,9 @@ async fn a_large_head_is_read_over_http_1() -> Result<(), Failure> {
 #[tokio::test]
 async fn a_large_head_is_read_over_http_2() -> Result<(), Failure> {
     let server = ApiServer::start(Options::default()).await?;
-    let stream = TokioIo::new(connect(&server, b"h2").await?);
-    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await?;
-    tokio::spawn(connection);
+    let mut sender = http2(connect(&server, b"h2").await?).await?;
     let request = Request::get(format!("{}/livez", server.url())).header("x-long", "a".repeat(LONG));
-    let response = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
+    let response = sender.send_request(request.body(Full::default())?).await?;
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(response.into_body().collect().await?.to_bytes(), "ok");
     Ok(())
@@ -116,6 +141,133 @@ async fn a_client_that_never_reads_its_watch_holds_nobody_up() -> Result<(), Fai
         if let WatchEvent::Added(map) = event {
             seen += usize::from(map.name_any().starts_with('m'));
         }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_idle_connection_ends() -> Result<(), Failure> {
+    let server = server_with(ConnectionLimits { idle: Duration::from_millis(300), ..Default::default() }).await?;
+    let silent = [connect(&server, b"h2").await?, connect(&server, b"http/1.1").await?];
+    let mut sender = http2(connect(&server, b"h2").await?).await?;
+    let request = || Request::get(format!("{}/livez", server.url())).body(Full::default());
+    assert_eq!(sender.send_request(request()?).await?.status(), StatusCode::OK);
+    until_left(&server, 0).await;
+    drop(silent);
+    Ok(())
+}
+
+#[tokio::test]
+async fn idle_connections_make_room_for_new_ones() -> Result<(), Failure> {
+    const MOST: usize = 8;
+    let server = server_with(ConnectionLimits { most: MOST, ..Default::default() }).await?;
+    let maps: Api<ConfigMap> = Api::namespaced(server.client().await?, "kube-public");
+    let mut watch = maps.watch(&WatchParams::default(), "0").await?.boxed();
+    let mut idle = Vec::new();
+    for n in 0..5 * MOST {
+        idle.push(connect(&server, [&b"h2"[..], b"http/1.1"][n % 2]).await?);
+        assert!(server.connections() <= MOST);
+    }
+    let mut sender = http2(connect(&server, b"h2").await?).await?;
+    let request = Request::get(format!("{}/livez", server.url())).body(Full::default())?;
+    assert_eq!(sender.send_request(request).await?.status(), StatusCode::OK);
+    // The one that was busy all the time is still there.
+    let map = serde_json::from_value(json!({"metadata": {"name": "still-there"}}))?;
+    Api::<ConfigMap>::namespaced(server.in_process_client(), "kube-public")
+        .create(&PostParams::default(), &map)
+        .await?;
+    let seen = async {
+        while let Some(event) = watch.next().await {
+            if matches!(event?, WatchEvent::Added(map) if map.name_any() == "still-there") {
+                return Ok(());
+            }
+        }
+        Err::<(), Failure>("the watch ended".into())
+    };
+    tokio::time::timeout(Duration::from_secs(30), seen).await?
+}
+
+/// A server with more to watch than the buffers between it and a client hold.
+async fn wordy_server() -> Result<ApiServer, Failure> {
+    let server = server_with(ConnectionLimits { sending: Duration::from_millis(300), ..Default::default() }).await?;
+    let maps: Api<ConfigMap> = Api::namespaced(server.in_process_client(), "kube-public");
+    for n in 0..20 {
+        let map = json!({"metadata": {"name": format!("m{n}")}, "data": {"x": "x".repeat(900 << 10)}});
+        maps.create(&PostParams::default(), &serde_json::from_value(map)?).await?;
+    }
+    Ok(server)
+}
+
+#[tokio::test]
+async fn a_watch_that_is_never_read_does_not_outlive_its_time() -> Result<(), Failure> {
+    let server = wordy_server().await?;
+    let path = "/api/v1/configmaps?watch=1&resourceVersion=0&timeoutSeconds=1";
+    let mut plain = connect(&server, b"http/1.1").await?;
+    plain.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await?;
+    let mut sender = http2(connect(&server, b"h2").await?).await?;
+    let unread = sender.send_request(Request::get(format!("{}{path}", server.url())).body(Full::default())?).await?;
+    assert_eq!((unread.status(), server.connections()), (StatusCode::OK, 2));
+    until_left(&server, 0).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_list_that_is_never_read_is_cut_off() -> Result<(), Failure> {
+    let server = wordy_server().await?;
+    let mut plain = connect(&server, b"http/1.1").await?;
+    plain.write_all(b"GET /api/v1/configmaps HTTP/1.1\r\nHost: x\r\n\r\n").await?;
+    until_left(&server, 1).await;
+    until_left(&server, 0).await;
+    Ok(())
+}
+
+/// Sends a body as a client does that looks at the answer only afterwards; the status, or where it was broken off.
+async fn post_slowly(server: &ApiServer, kubeconfig: &str, parts: usize) -> Result<u16, Failure> {
+    let part = Bytes::from_static(&[b' '; 8 << 10]);
+    let (mut client, connection) = h2::client::handshake(connect_as(server, b"h2", kubeconfig).await?).await?;
+    tokio::spawn(connection);
+    let request = Request::post(format!("{}/api/v1/namespaces/default/configmaps", server.url()));
+    let (answer, mut body) =
+        client.send_request(request.header("content-type", "application/json").body(())?, false)?;
+    for _ in 0..parts {
+        body.reserve_capacity(part.len());
+        let room = std::future::poll_fn(|cx| body.poll_capacity(cx)).await;
+        room.ok_or("the stream was broken off while the body was sent")??;
+        body.send_data(part.clone(), false)?;
+    }
+    body.send_data(Bytes::new(), true)?;
+    Ok(answer.await?.status().as_u16())
+}
+
+#[tokio::test]
+async fn a_body_that_is_refused_is_not_broken_off() -> Result<(), Failure> {
+    let options = Options { authorization: AuthorizationMode::Rbac, ..Options::default() };
+    let server = ApiServer::start(options).await?;
+    let kubeconfig = server.kubeconfig_for("jane", &[])?;
+    for parts in [1, 2, 40, 300] {
+        let answer = post_slowly(&server, &kubeconfig, parts).await;
+        assert_eq!(answer.map_err(|error| error.to_string()), Ok(403), "{parts} parts");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_great_many_errors_cost_little_and_hold_nobody_up() -> Result<(), Failure> {
+    let server = ApiServer::start(Options::default()).await?;
+    let labels: serde_json::Map<_, _> = (0..40_000).map(|n| (format!("-bad/key/{n}"), json!(""))).collect();
+    let body = Bytes::from(json!({"metadata": {"name": "a", "labels": labels}}).to_string());
+    let mut sender = http2(connect(&server, b"h2").await?).await?;
+    let post = || Request::post(format!("{}/api/v1/namespaces/default/configmaps", server.url()));
+    let bad = (0..4).map(|_| post().body(Full::new(body.clone()))).collect::<Result<Vec<_>, _>>()?;
+    let bad: Vec<_> = bad.into_iter().map(|request| sender.send_request(request)).collect();
+    for answer in futures::future::join_all(bad).await {
+        let answer = answer?;
+        assert_eq!(answer.status(), StatusCode::UNPROCESSABLE_ENTITY);
+        let text = answer.into_body().collect().await?.to_bytes();
+        let status: serde_json::Value = serde_json::from_slice(&text)?;
+        assert!(status["message"].as_str().is_some_and(|message| message.ends_with("further errors are not listed]")));
+        let causes = status["details"]["causes"].as_array().map_or(0, Vec::len);
+        assert!((500..=1000).contains(&causes) && text.len() < 1 << 20, "{causes} causes, {} bytes", text.len());
     }
     Ok(())
 }

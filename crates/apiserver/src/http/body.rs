@@ -1,17 +1,19 @@
 //! Request bodies: read up to a limit, then decoded into canonical objects.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Body as HttpBody;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::kinds;
 use super::negotiate::{BodyType, body_type};
 use super::query::FieldValidation;
+use crate::limits::{Memory, TIME};
 use crate::patch::json_kind;
 use crate::resources::Resource;
 use crate::schema::{self, DecodeError, Decoded, StrictIssue, TypeId, schema};
@@ -21,21 +23,54 @@ use crate::value::Json;
 /// Larger bodies are refused with 413.
 pub(crate) const LIMIT: usize = 3 << 20;
 
-/// How long a client may take to send a body, as long as a real server gives a whole request.
-const TIME: Duration = Duration::from_secs(60);
+/// How long a client may take to send a body that is refused.
+const REFUSED_TIME: Duration = Duration::from_secs(10);
 
-/// Reads the whole body.
-pub(crate) async fn read<B>(body: B) -> ApiResult<Bytes>
+/// Reads the whole body, which takes memory as it grows.
+pub(crate) async fn read<B>(body: Pin<&mut B>, memory: &mut Memory<'_>) -> ApiResult<Bytes>
 where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    match tokio::time::timeout(TIME, Limited::new(body, LIMIT).collect()).await {
-        Ok(Ok(whole)) => Ok(whole.to_bytes()),
-        Err(_) => Err(ApiError::timed_out()),
-        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(ApiError::too_large(LIMIT)),
-        Ok(Err(e)) => Err(ApiError::bad_request(format!("cannot read the request body: {e}"))),
+    tokio::time::timeout(TIME, collect(body, memory)).await.unwrap_or_else(|_| Err(ApiError::timed_out()))
+}
+
+async fn collect<B>(mut body: Pin<&mut B>, memory: &mut Memory<'_>) -> ApiResult<Bytes>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (mut parts, mut size) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let broken = |e: B::Error| ApiError::bad_request(format!("cannot read the request body: {}", e.into()));
+        let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+        size += data.len();
+        if size > LIMIT {
+            return Err(ApiError::too_large(LIMIT));
+        }
+        memory.grow(size)?;
+        parts.push(data);
     }
+    Ok(match parts.len() {
+        1 => parts.swap_remove(0),
+        _ => parts.concat().into(),
+    })
+}
+
+/// Reads the rest of the body of a request that is refused, up to the limit, and forgets it: a client that is still sending
+/// would find its stream broken off, and no answer.
+pub(crate) async fn discard<B: HttpBody<Data = Bytes>>(mut body: Pin<&mut B>) {
+    let reading = async {
+        let mut size = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            size += frame.data_ref().map_or(0, Bytes::len);
+            if size > LIMIT {
+                break;
+            }
+        }
+    };
+    // Whether it came to its end changes nothing of the answer.
+    let _ = tokio::time::timeout(REFUSED_TIME, reading).await;
 }
 
 /// What a body is expected to hold.
@@ -298,11 +333,14 @@ fn refuse_other_kind(kind: &str, version: &str) -> ApiResult<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use futures::stream;
     use http_body::Frame;
     use http_body_util::StreamBody;
 
     use super::*;
+    use crate::limits::Limits;
     use crate::resources::RESOURCES;
 
     fn refusal(content_type: &'static str, body: &str) -> String {
@@ -370,7 +408,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_ends_is_not_waited_for_for_ever() {
         let unfinished = stream::pending::<Result<Frame<Bytes>, std::io::Error>>();
-        let error = read(StreamBody::new(unfinished)).await.unwrap_err();
+        let (limits, body) = (Limits::default(), pin!(StreamBody::new(unfinished)));
+        let error = read(body, &mut limits.client("jane").memory()).await.unwrap_err();
         assert_eq!((error.code.as_u16(), error.reason), (504, Some("Timeout")));
         assert_eq!(error.message, "Timeout: request did not complete within the allotted timeout");
     }

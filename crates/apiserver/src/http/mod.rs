@@ -14,6 +14,7 @@ pub(crate) mod respond;
 mod site;
 
 use std::io;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use crate::auth::{self, Attributes, User};
 use crate::faults::{Effect, FaultTarget};
 use crate::go_text;
 use crate::journal::Entry;
+use crate::limits::Memory;
 use crate::metrics::RequestKind;
 use crate::resources::Resource;
 use crate::selectors::FieldSelector;
@@ -55,12 +57,16 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (parts, body) = request.into_parts();
+    let mut body = pin!(body);
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let mut context = Context { state, query, parts, about: None, warnings: Vec::new() };
-    let outcome = context.serve(peer, body).await;
+    let mut context = Context { state, query, parts, about: None, warnings: Vec::new(), body_read: false };
+    let outcome = context.serve(peer, body.as_mut()).await;
     let mut response = match outcome {
         Ok(response) => response,
         Err(Failure::Api(error)) => {
+            if context.is_sending() {
+                body::discard(body).await;
+            }
             let wants = Wants::for_errors(&context.parts.headers, &context.query);
             respond::error_response(&wants, &context.parts.headers, &error)
         }
@@ -101,10 +107,11 @@ struct Context {
     /// What to count the request as; known once the path and the verb are.
     about: Option<RequestKind>,
     warnings: Vec<String>,
+    body_read: bool,
 }
 
 impl Context {
-    async fn serve<B>(&mut self, peer: Peer, body: B) -> Result<Response<Body>, Failure>
+    async fn serve<B>(&mut self, peer: Peer, body: Pin<&mut B>) -> Result<Response<Body>, Failure>
     where
         B: HttpBody<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -115,11 +122,29 @@ impl Context {
         match target {
             Target::Resource(path) => self.resource(path, user, body).await,
             target => {
-                self.admit(user, &self.unserved_attributes(&target))?;
-                let body = body::read(body).await?;
+                let user = self.admit(user, &self.unserved_attributes(&target))?;
+                let state = self.state.clone();
+                let client = state.limits.client(&user.name);
+                let mut memory = client.memory();
+                let body = self.read(body, &mut memory).await?;
                 Ok(self.site(target, &body)?)
             }
         }
+    }
+
+    async fn read<B>(&mut self, body: Pin<&mut B>, memory: &mut Memory<'_>) -> ApiResult<Bytes>
+    where
+        B: HttpBody<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let whole = body::read(body, memory).await?;
+        self.body_read = true;
+        Ok(whole)
+    }
+
+    /// Whether the client may still be sending its body. One that asked first has not begun, and needs not.
+    fn is_sending(&self) -> bool {
+        !self.body_read && !self.parts.headers.contains_key(http::header::EXPECT)
     }
 
     /// A timeout is not kept to, but has to be one; watches and logs have none.
@@ -202,7 +227,12 @@ impl Context {
         selector.exact_name().map(str::to_owned)
     }
 
-    async fn resource<B>(&mut self, path: ResourcePath, user: User, body: B) -> Result<Response<Body>, Failure>
+    async fn resource<B>(
+        &mut self,
+        path: ResourcePath,
+        user: User,
+        body: Pin<&mut B>,
+    ) -> Result<Response<Body>, Failure>
     where
         B: HttpBody<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -219,8 +249,11 @@ impl Context {
         let verb = verb?;
         self.note(verb, &path, &user);
         let Injected { tear_watch, lose_answer, answer_after } = self.inject(verb, &path).await?;
-        let body = body::read(body).await?;
-        let mut call = Call {
+        let (state, name) = (self.state.clone(), user.name.clone());
+        let client = state.limits.client(&name);
+        let mut memory = client.memory();
+        let body = self.read(body, &mut memory).await?;
+        let call = Call {
             state: self.state.clone(),
             path,
             query: self.query.clone(),
@@ -230,8 +263,8 @@ impl Context {
             warnings: Vec::new(),
             tear_watch,
         };
-        let outcome = call.run(verb).await;
-        self.warnings.append(&mut call.warnings);
+        let (outcome, mut warnings) = call.run(verb, &client).await;
+        self.warnings.append(&mut warnings);
         if !answer_after.is_zero() {
             tokio::time::sleep(answer_after).await;
         }

@@ -1,5 +1,6 @@
 //! Answers: objects, lists, statuses and streams in the negotiated form.
 
+use std::collections::HashSet;
 use std::io::Write as _;
 use std::sync::Arc;
 
@@ -26,6 +27,10 @@ pub(crate) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// Answers larger than this are compressed for clients that ask for it.
 const COMPRESS_ABOVE: usize = 128 << 10;
+
+/// How many characters all warnings of an answer may have, and each of them if they have more.
+const WARNINGS: usize = 4 << 10;
+const WARNING_CUT: usize = 256;
 
 /// How much of a list is put together at a time.
 const CHUNK: usize = 64 << 10;
@@ -391,12 +396,20 @@ pub(crate) fn text_response(code: StatusCode, text: impl Into<String>) -> Respon
     response
 }
 
-/// Adds a `Warning` header for each text.
+/// Adds a `Warning` header for each text. upstream: if all together are too long, each is cut, and there is an end to them.
 pub(crate) fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
-    for (at, text) in warnings.iter().enumerate() {
-        if warnings[..at].contains(text) {
-            continue;
+    let mut seen = HashSet::new();
+    let texts: Vec<&str> = warnings.iter().map(String::as_str).filter(|text| seen.insert(*text)).collect();
+    let length = |text: &str| text.chars().count();
+    let cut = texts.iter().map(|text| length(text)).sum::<usize>() > WARNINGS;
+    let mut written = 0;
+    for text in texts {
+        if written >= WARNINGS {
+            break;
         }
+        let end = text.char_indices().nth(WARNING_CUT).filter(|_| cut).map_or(text.len(), |(at, _)| at);
+        let text = &text[..end];
+        written += length(text);
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         let clean: String = quoted.chars().filter(|c| !c.is_control()).collect();
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{clean}\"")) {
@@ -408,6 +421,20 @@ pub(crate) fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn warnings_of(texts: impl IntoIterator<Item = String>) -> Vec<usize> {
+        let mut response = response(StatusCode::OK, "text/plain");
+        add_warnings(&mut response, &texts.into_iter().collect::<Vec<_>>());
+        response.headers().get_all(WARNING).iter().map(|value| value.len() - "299 - \"\"".len()).collect()
+    }
+
+    #[test]
+    fn warnings_are_cut_once_they_are_too_long_together() {
+        assert_eq!(warnings_of(["x".repeat(4096)]), [4096]);
+        assert_eq!(warnings_of(["x".repeat(4097)]), [256]);
+        assert_eq!(warnings_of((0..50_000).map(|n| format!("{n:0300}"))), [256; 16]);
+        assert_eq!(warnings_of(vec!["same".to_owned(); 50_000]), [4]);
+    }
 
     #[test]
     fn only_the_plain_word_asks_for_gzip() {

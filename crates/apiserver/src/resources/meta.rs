@@ -2,7 +2,7 @@
 //!
 //! Stamping (uid, timestamps, generated names) and the resourceVersion check are the request path's business.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;
 
@@ -292,15 +292,14 @@ fn warn_of_duplicates(obj: &mut Value, what: &str) -> Vec<String> {
 /// Takes out what is equal to an earlier reference; returns the uids of what went.
 fn remove_duplicate_owners(obj: &mut Value) -> Vec<String> {
     let Some(owners) = obj.list_mut("metadata.ownerReferences") else { return Vec::new() };
-    let mut duplicates = Vec::new();
-    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
-    for owner in owners.drain(..) {
-        match kept.contains(&owner) {
-            true => duplicates.push(owner.text("uid").to_owned()),
-            false => kept.push(owner),
+    let (mut seen, mut duplicates) = (HashSet::new(), Vec::new());
+    owners.retain(|owner| {
+        let is_new = seen.insert(owner.to_string());
+        if !is_new {
+            duplicates.push(owner.text("uid").to_owned());
         }
-    }
-    *owners = kept;
+        is_new
+    });
     duplicates
 }
 

@@ -18,7 +18,7 @@ use super::{Field, Ty, TypeId, bytes, go_types, schema, time};
 use crate::{go_text, quantity};
 
 /// No more strict issues than this are reported.
-const MAX_ISSUES: usize = 100;
+pub(crate) const MAX_ISSUES: usize = 100;
 
 /// Something strict validation objects to.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -27,8 +27,8 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 pub(crate) use decode::{
-    DecodeError, Decoded, StrictIssue, decode, decode_json, decode_owned, decode_yaml, fill_always, json_error,
-    parse_json, strict_summary, zero,
+    DecodeError, Decoded, MAX_ISSUES, StrictIssue, decode, decode_json, decode_owned, decode_yaml, fill_always,
+    json_error, parse_json, strict_summary, zero,
 };
 pub(crate) use encode::ordered_json;
 #[cfg(test)]

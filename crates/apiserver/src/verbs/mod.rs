@@ -26,6 +26,7 @@ use crate::http::negotiate::{Offer, Wants};
 use crate::http::path::ResourcePath;
 use crate::http::query::Query;
 use crate::http::respond::{self, Answer, Body, Object};
+use crate::limits::Client;
 use crate::resources::{Resource, WriteCx};
 use crate::state::State;
 use crate::status::{ApiError, ApiResult};
@@ -79,27 +80,60 @@ impl Call {
         self.path.resource
     }
 
-    /// Carries the request out.
-    pub(crate) async fn run(&mut self, verb: &str) -> ApiResult<Response<Body>> {
-        if verb == "watch" {
-            return watch::watch(self).await;
-        }
+    /// Answers the request; with the answer come the texts for `Warning` headers.
+    pub(crate) async fn run(
+        mut self,
+        verb: &'static str,
+        client: &Client<'_>,
+    ) -> (ApiResult<Response<Body>>, Vec<String>) {
+        let outcome = match verb {
+            "watch" => watch::watch(&mut self).await,
+            "get" | "list" | "deletecollection" => self.read(verb).await,
+            _ => {
+                let weight = self.weight();
+                let work = move || (self.write(verb), self.warnings);
+                return client.work(weight, work).await.unwrap_or_else(|refused| (Err(refused), Vec::new()));
+            }
+        };
+        (outcome, self.warnings)
+    }
+
+    /// How much there is to work on: what was sent, and what it changes.
+    fn weight(&self) -> usize {
+        let stored = if self.resource().is_virtual() { None } else { self.stored() };
+        self.body.len() + stored.map_or(0, |stored| stored.size())
+    }
+
+    async fn read(&mut self, verb: &str) -> ApiResult<Response<Body>> {
         let offer = if verb == "list" { Offer::List } else { Offer::Object };
         let wants = Wants::negotiate(&self.headers, &self.query, offer)?;
         self.check_name()?;
         let answer = match (verb, self.path.subresource) {
             (_, Some(sub)) if special::handles(sub.name) => special::run(self, sub.name, verb)?,
-            ("create", _) => create::create(self)?,
-            ("get", _) => list::get(self).await?,
             ("list", _) => list::list(self).await?,
+            ("deletecollection", _) => delete::delete_collection(self).await?,
+            _ => list::get(self).await?,
+        };
+        self.answer(&wants, answer)
+    }
+
+    fn write(&mut self, verb: &str) -> ApiResult<Response<Body>> {
+        let wants = Wants::negotiate(&self.headers, &self.query, Offer::Object)?;
+        self.check_name()?;
+        let answer = match (verb, self.path.subresource) {
+            (_, Some(sub)) if special::handles(sub.name) => special::run(self, sub.name, verb)?,
+            ("create", _) => create::create(self)?,
             ("update", _) => update::update(self)?,
             ("patch", _) => patch::patch(self)?,
             ("delete", _) => delete::delete(self)?,
-            ("deletecollection", _) => delete::delete_collection(self).await?,
             _ => return Err(ApiError::method_not_allowed()),
         };
+        self.answer(&wants, answer)
+    }
+
+    fn answer(&self, wants: &Wants, answer: Answer) -> ApiResult<Response<Body>> {
         let include = wants.include(&self.query)?;
-        respond::answer(self.resource(), &wants, include, &self.headers, answer)
+        respond::answer(self.resource(), wants, include, &self.headers, answer)
     }
 
     /// Names that could not stand in a path of the store.

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::Call;
 use super::list::{namespace, parse_version, reach};
+use crate::connections::EndsBy;
 use crate::http::negotiate::{Shape, Wants};
 use crate::http::query::ListOptions;
 use crate::http::respond::{self, Body, Object, partial};
@@ -49,6 +50,8 @@ pub(super) async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
     let start = start(call, &options).await?;
     let watcher = Watcher::new(call, wants.shape, include, options, start);
     let mut response = respond::response(StatusCode::OK, "application/json");
+    // The watcher ends in time if its client reads; for one that does not, somebody else has to look at the clock.
+    response.extensions_mut().insert(EndsBy(watcher.deadline));
     *response.body_mut() = respond::stream_body(stream::unfold(watcher, |mut watcher| async move {
         let item = watcher.next().await?;
         Some((item, watcher))

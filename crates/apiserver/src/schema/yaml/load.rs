@@ -7,15 +7,22 @@ use serde_json::{Map, Value};
 use super::nodes::{Content, Document, Node, NodeId};
 use super::resolve::{self, Resolved};
 use crate::go_text;
-use crate::schema::StrictIssue;
+use crate::schema::{MAX_ISSUES, StrictIssue};
 
 /// Below this many values a document may consist of aliases almost entirely; far above it, hardly.
 const FEW_VALUES: f64 = 400_000.0;
 const MANY_VALUES: f64 = 4_000_000.0;
 
+/// All that aliases stand for may not be larger than a request body. A real server has no such limit: a few bytes for
+/// each use of a long text can make it run out of memory.
+const ALIASED_BYTES: usize = 3 << 20;
+
+const TOO_MANY_ALIASES: &str = "yaml: document contains excessive aliasing";
+
 /// The value of a document, and its duplicate keys.
 pub(super) fn load(document: &Document) -> Result<(Value, Vec<StrictIssue>), String> {
-    let mut loader = Loader { document, issues: Vec::new(), open: HashSet::new(), values: 0, aliased: 0 };
+    let mut loader =
+        Loader { document, issues: Vec::new(), open: HashSet::new(), values: 0, aliased: 0, aliased_bytes: 0 };
     let value = match document.root {
         Some(root) => loader.value(root)?,
         None => Value::Null,
@@ -30,6 +37,7 @@ struct Loader<'d> {
     open: HashSet<NodeId>,
     values: u64,
     aliased: u64,
+    aliased_bytes: usize,
 }
 
 impl<'d> Loader<'d> {
@@ -39,9 +47,18 @@ impl<'d> Loader<'d> {
         self.aliased += u64::from(!self.open.is_empty());
         let (values, aliased) = (self.values as f64, self.aliased as f64);
         if self.aliased > 100 && self.values > 1000 && aliased / values > allowed_alias_share(values) {
-            return Err("yaml: document contains excessive aliasing".to_owned());
+            return Err(TOO_MANY_ALIASES.to_owned());
         }
-        self.document.node(id).ok_or_else(|| "yaml: unknown problem parsing YAML content".to_owned())
+        let node = self.document.node(id).ok_or_else(|| "yaml: unknown problem parsing YAML content".to_owned())?;
+        if let Content::Scalar { text, .. } = &node.content
+            && !self.open.is_empty()
+        {
+            self.aliased_bytes += text.len();
+        }
+        match self.aliased_bytes > ALIASED_BYTES {
+            true => Err(TOO_MANY_ALIASES.to_owned()),
+            false => Ok(node),
+        }
     }
 
     fn value(&mut self, id: NodeId) -> Result<Value, String> {
@@ -85,7 +102,7 @@ impl<'d> Loader<'d> {
             let line = self.document.node(value).map_or(0, |node| node.line);
             let value = self.value(value)?;
             let name = key.name(&value)?;
-            if entries.insert(name, value).is_some() {
+            if entries.insert(name, value).is_some() && self.issues.len() < MAX_ISSUES {
                 self.issues.push(StrictIssue::YamlDuplicate(line, key.printed()));
             }
         }

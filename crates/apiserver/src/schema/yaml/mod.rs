@@ -187,6 +187,27 @@ mod tests {
     }
 
     #[test]
+    fn a_long_text_cannot_be_repeated_without_end() {
+        let aliased = |length: usize, uses: usize| {
+            let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(length), vec!["*a"; uses].join(", "));
+            to_value(text.as_bytes()).map(|(value, _)| value["b"].as_array().map_or(0, Vec::len))
+        };
+        assert_eq!(aliased(100 << 10, 30), Ok(30));
+        assert_eq!(aliased(100 << 10, 31), Err("yaml: document contains excessive aliasing".to_owned()));
+        assert_eq!(aliased(100 << 10, 9000), Err("yaml: document contains excessive aliasing".to_owned()));
+        let keys: String = (0..40).map(|n| format!("m{n}: {{*a : {n}}}\n")).collect();
+        assert_eq!(
+            error(&format!("a: &a {}\n{keys}", "x".repeat(100 << 10))),
+            "yaml: document contains excessive aliasing"
+        );
+    }
+
+    #[test]
+    fn only_so_many_duplicates_are_reported() {
+        assert_eq!(issues(&"a: 1\n".repeat(1000)).len(), crate::schema::MAX_ISSUES);
+    }
+
+    #[test]
     fn broken_yaml_is_described_as_the_real_library_describes_it() {
         for (text, want) in [
             ("a: [", "line 1: did not find expected node content"),
