@@ -119,6 +119,11 @@ impl ApiError {
         .with_details(json!({}))
     }
 
+    /// What a real server has and this one has not.
+    pub(crate) fn not_implemented(why: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_IMPLEMENTED, Some("NotImplemented"), why)
+    }
+
     pub(crate) fn not_acceptable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_ACCEPTABLE, Some("NotAcceptable"), message)
     }

@@ -89,6 +89,23 @@ pub(crate) fn unserved(path: &str, method: &Method) -> Option<Attributes> {
     (!wants.resource.is_empty()).then_some(wants)
 }
 
+/// Why a path is not served that people look for: in words, since "not found" would let them look for their own mistake.
+pub(crate) fn unsupported(path: &str) -> Option<String> {
+    let wants = unserved(path, &Method::GET)?;
+    match (wants.group.as_str(), wants.resource.as_str(), wants.subresource.as_str()) {
+        ("", "pods", part @ ("exec" | "attach" | "portforward" | "proxy")) => {
+            Some(format!("pods/{part} is not supported: this API server has no kubelets, and containers do not run"))
+        }
+        ("", resource @ ("nodes" | "services"), "proxy") => {
+            Some(format!("{resource}/proxy is not supported: this API server forwards no requests"))
+        }
+        ("apiextensions.k8s.io", "customresourcedefinitions", _) => {
+            Some("custom resources are not supported by this API server".to_owned())
+        }
+        _ => None,
+    }
+}
+
 fn verb_of_object(method: &Method) -> &'static str {
     match *method {
         Method::GET | Method::HEAD => "get",
@@ -171,6 +188,26 @@ mod tests {
                 format!("{} {} {} {:?} {:?} {:?}", a.verb, a.group, a.resource, a.namespace, a.name, a.subresource)
             });
             assert_eq!(shown.as_deref(), meaning, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_people_look_for_is_said_to_be_missing() {
+        let cases = [
+            ("/api/v1/namespaces/n/pods/p/exec", Some("pods/exec is not supported")),
+            ("/api/v1/namespaces/n/pods/p/attach", Some("pods/attach is not supported")),
+            ("/api/v1/namespaces/n/pods/p/portforward", Some("pods/portforward is not supported")),
+            ("/api/v1/namespaces/n/services/s/proxy/a/b", Some("services/proxy is not supported")),
+            ("/api/v1/nodes/n/proxy", Some("nodes/proxy is not supported")),
+            ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", Some("custom resources are not supported")),
+            ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/a", Some("custom resources are not supported")),
+            ("/api/v1/namespaces/n/pods/p/bogus", None),
+            ("/apis/foo.io/v1/things", None),
+        ];
+        for (path, says) in cases {
+            let said = unsupported(path);
+            assert_eq!(said.is_some(), says.is_some(), "{path}");
+            assert!(said.unwrap_or_default().starts_with(says.unwrap_or_default()), "{path}");
         }
     }
 

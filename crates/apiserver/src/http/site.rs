@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::debug;
 use super::negotiate::{MediaRange, Offer, Wants, accept};
-use super::path::Target;
+use super::path::{self, Target};
 use super::query::Query;
 use super::respond::{Body, bytes_response, full, response, text_response, value_response};
 use crate::state::State;
@@ -28,6 +28,9 @@ pub(super) struct SiteRequest<'a> {
 }
 
 pub(super) fn serve(request: &SiteRequest<'_>, target: Target) -> ApiResult<Response<Body>> {
+    if let (Target::NoSuchResource | Target::Other, Some(why)) = (&target, path::unsupported(request.path)) {
+        return Err(ApiError::not_implemented(why));
+    }
     match target {
         Target::NoSuchResource => Err(ApiError::no_such_resource()),
         Target::CoreVersions => request.discovery(true),

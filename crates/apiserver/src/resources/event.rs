@@ -77,18 +77,22 @@ impl Strategy for NewEvent {
         strict_update_errors(&view::to_core(new.clone()), &view::to_core(old.clone()))
     }
 
+    /// Those of the stored form: an event that was written here is found through either address.
     fn field_labels(&self) -> Option<&'static [&'static str]> {
-        Some(NEW_LABELS)
+        Some(CORE_LABELS)
     }
 
-    /// Reads the stored form, like everything about field labels.
     fn field_value(&self, obj: &Value, label: &str) -> String {
-        label_value(obj, self.field_alias(label))
+        label_value(obj, label)
     }
 
+    /// What the new names are called in the stored form; the old names are unknown here.
     fn field_alias<'l>(&self, label: &'l str) -> &'l str {
-        let core = NEW_LABELS.iter().zip(NEW_LABELS_IN_CORE).find(|(new, _)| **new == label);
-        core.map_or(label, |(_, core)| core)
+        match NEW_LABELS.iter().find(|(new, _)| *new == label) {
+            Some((_, core)) => core,
+            None if label.starts_with("metadata.") => label,
+            None => "",
+        }
     }
 }
 
@@ -108,31 +112,18 @@ const CORE_LABELS: &[&str] = &[
     "type",
 ];
 
-const NEW_LABELS: &[&str] = &[
-    "reason",
-    "regarding.kind",
-    "regarding.namespace",
-    "regarding.name",
-    "regarding.uid",
-    "regarding.apiVersion",
-    "regarding.resourceVersion",
-    "regarding.fieldPath",
-    "reportingController",
-    "type",
-];
-
-/// What [`NEW_LABELS`] are called in the stored form.
-const NEW_LABELS_IN_CORE: &[&str] = &[
-    "reason",
-    "involvedObject.kind",
-    "involvedObject.namespace",
-    "involvedObject.name",
-    "involvedObject.uid",
-    "involvedObject.apiVersion",
-    "involvedObject.resourceVersion",
-    "involvedObject.fieldPath",
-    "reportingComponent",
-    "type",
+/// Labels under `events.k8s.io`, and what they are called in the stored form.
+const NEW_LABELS: &[(&str, &str)] = &[
+    ("reason", "reason"),
+    ("regarding.kind", "involvedObject.kind"),
+    ("regarding.namespace", "involvedObject.namespace"),
+    ("regarding.name", "involvedObject.name"),
+    ("regarding.uid", "involvedObject.uid"),
+    ("regarding.apiVersion", "involvedObject.apiVersion"),
+    ("regarding.resourceVersion", "involvedObject.resourceVersion"),
+    ("regarding.fieldPath", "involvedObject.fieldPath"),
+    ("reportingController", "reportingComponent"),
+    ("type", "type"),
 ];
 
 /// Reads a label off the stored form. `source` is whoever reported the event, in either generation's field.
@@ -410,8 +401,8 @@ mod tests {
         assert_eq!(CoreEvent.field_value(&stored, "source"), "x");
         assert_eq!(CoreEvent.field_value(&event(json!({})), "source"), "example.com/c");
         assert_eq!(NewEvent.field_alias("regarding.name"), "involvedObject.name");
-        assert_eq!(NewEvent.field_value(&stored, "regarding.name"), "s");
-        assert_eq!(NewEvent.field_value(&stored, "reportingController"), "example.com/c");
+        assert_eq!(NewEvent.field_value(&stored, "involvedObject.name"), "s");
+        assert_eq!(NewEvent.field_value(&stored, "reportingComponent"), "example.com/c");
         assert_eq!(NewEvent.field_value(&stored, "reason"), "R");
     }
 }

@@ -224,4 +224,32 @@ mod tests {
         assert!(matches("clusterroles", role.clone(), "metadata.namespace="));
         assert!(!matches("clusterroles", role, "metadata.namespace=x"));
     }
+
+    #[test]
+    fn events_are_selected_by_the_names_of_either_address_wherever_they_were_written() {
+        let addresses = ["", "events.k8s.io"].map(|group| crate::resources::find(group, "v1", "events").unwrap());
+        let event = json!({
+            "kind": "Event", "apiVersion": "v1", "metadata": {"name": "e", "namespace": "n"},
+            "involvedObject": {"kind": "Node", "name": "a"}, "reportingComponent": "c", "reason": "R",
+        });
+        let common = ["metadata.name=e", "reason=R", "type="];
+        let core = ["involvedObject.kind=Node,involvedObject.name=a", "reportingComponent=c"];
+        let new = ["regarding.kind=Node,regarding.name=a", "reportingController=c"];
+        for written in addresses {
+            let store = Store::new();
+            let stored = store.put(written.storage, Expect::Absent, Draft::new(written, &event)).unwrap();
+            for (read, own, foreign) in [(addresses[0], core, new), (addresses[1], new, core)] {
+                for selector in common.iter().chain(&own) {
+                    assert!(FieldSelector::parse(read, selector).unwrap().matches(&stored), "{selector}");
+                    let other = format!("{selector}x");
+                    assert!(!FieldSelector::parse(read, &other).unwrap().matches(&stored), "{other}");
+                }
+                for selector in foreign {
+                    let label = selector.split('=').next().unwrap();
+                    let refused = FieldSelector::parse(read, selector).unwrap_err().message;
+                    assert_eq!(refused, format!("field label not supported: {label}"));
+                }
+            }
+        }
+    }
 }
