@@ -131,7 +131,8 @@ pub(crate) struct ApiserverArgs {
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:6443", value_parser = flags::address)]
     pub(crate) listen: SocketAddr,
 
-    /// Where to write the kubeconfig of an administrator (group system:masters), readable by its owner only.
+    /// Where to write the kubeconfig of an administrator (group system:masters), readable by its owner only. A file that is
+    /// there is replaced only if it is from an earlier run.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: PathBuf,
 
@@ -205,7 +206,8 @@ pub(crate) struct PlaygroundArgs {
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0", value_parser = flags::loopback)]
     pub(crate) cloud_listen: SocketAddr,
 
-    /// Where to write the kubeconfig of an administrator, readable by its owner only.
+    /// Where to write the kubeconfig of an administrator, readable by its owner only. A file that is there is replaced only if it
+    /// is from an earlier run.
     #[arg(long, value_name = "FILE", default_value = "bowline.kubeconfig")]
     pub(crate) kubeconfig: PathBuf,
 

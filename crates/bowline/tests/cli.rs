@@ -30,6 +30,24 @@ fn other_machines_are_let_in_only_where_rules_decide_or_a_flag_allows_it() {
     }
 }
 
+#[test]
+fn a_kubeconfig_of_other_clusters_is_never_replaced() {
+    let scratch = Scratch::new("foreign-kubeconfig");
+    let text = "apiVersion: v1\nkind: Config\nclusters:\n- name: prod\n  cluster: {server: https://prod.example}\n";
+    let path = scratch.file("config", text);
+    let flag = format!("--kubeconfig={}", path.display());
+    for command in [&["apiserver", "--listen=127.0.0.1:0"][..], &["playground"]] {
+        refused(&[command, &[&flag]].concat(), 2, &["--kubeconfig", "has the clusters prod", "name another file"]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+    // The file of an earlier run is.
+    let server = Server::start("own-kubeconfig", &[]);
+    fs::copy(server.kubeconfig(), &path).unwrap();
+    drop(server);
+    let mut again = support::Program::start("own-kubeconfig", &["apiserver", "--listen=127.0.0.1:0", &flag]);
+    again.says("API server ready at ");
+}
+
 /// Runs the binary under another name: what it is called decides what it is.
 #[cfg(unix)]
 fn called(name: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
