@@ -8,7 +8,7 @@ use bowline_local::{CloudError, CloudOptions, FaultSpec, LocalCloud, ManagementC
 
 use crate::BadInput;
 use crate::cli::{CloudArgs, CloudCommand, EndpointArgs};
-use crate::serve::{say, stopped_by_signals};
+use crate::serve::{print, say, stopped_by_signals};
 
 pub(crate) async fn run(args: &CloudArgs) -> anyhow::Result<()> {
     match &args.command {
@@ -45,10 +45,7 @@ async fn manage(command: &CloudCommand) -> anyhow::Result<()> {
     let client =
         ManagementClient::new(endpoint).map_err(|error| BadInput(format!("--endpoint: {}", error.message())))?;
     match order(&client, command).await {
-        Ok(text) => {
-            say(format_args!("{text}"));
-            Ok(())
-        }
+        Ok(text) => print(format_args!("{text}")),
         Err(error) if error.kind() == ErrorKind::Unavailable && error.status().is_none() => {
             Err(anyhow::Error::new(error)
                 .context(format!("the cloud at {endpoint} (is `bowline cloud` running there?)")))

@@ -11,6 +11,7 @@
 //! entry point.
 
 use std::ffi::{OsStr, OsString};
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use bowline_config::{Problem, Problems};
@@ -22,7 +23,7 @@ use crate::configuration;
 use crate::effective::EffectiveFlags;
 use crate::flags::go_bool;
 use crate::providers;
-use crate::serve::say;
+use crate::serve;
 
 /// The name of the Go managers, alone or behind that of their cloud.
 const MANAGER: &str = "cloud-controller-manager";
@@ -66,8 +67,9 @@ impl Invocation {
 
 /// Ends the program with what clap has to say: the help, or what is wrong.
 fn exit(error: &clap::Error, code: i32) -> ! {
-    let _ = error.print();
-    std::process::exit(if error.use_stderr() { code } else { 0 })
+    let printed = error.print().and_then(|()| io::stdout().flush());
+    // Help that was asked for and cannot be written is a failure.
+    std::process::exit(if error.use_stderr() { code } else { i32::from(printed.is_err()) })
 }
 
 fn command(arguments: Vec<OsString>) -> Result<Invocation, clap::Error> {
@@ -110,8 +112,8 @@ impl Manager {
         match asked_version(args.generic.version.as_deref()) {
             Ok(Asked::Nothing) => {}
             Ok(Asked::Print(text)) => {
-                say(format_args!("{text}\n"));
-                std::process::exit(0)
+                let printed = serve::print(format_args!("{text}\n"));
+                std::process::exit(i32::from(printed.is_err()))
             }
             Ok(Asked::Remark(remark)) => remarks.push(remark),
             Err(problem) => problems.push(problem),

@@ -31,7 +31,7 @@ use crate::BadInput;
 use crate::cli::{OrphansArgs, Output};
 use crate::plan::plain;
 use crate::reach::Reached;
-use crate::serve::say;
+use crate::serve::{self, say};
 use crate::settings::{self, Reach};
 use routes::{LostRoute, Routes};
 
@@ -82,7 +82,7 @@ pub(crate) async fn run(args: &OrphansArgs) -> anyhow::Result<ExitCode> {
     let mut findings = find(&clouds, &cluster, &reach.cluster, &ranges, max_share).await?;
     let is_text = args.output.output == Output::Text;
     if is_text {
-        say(format_args!("{}", plain(&print::list(&findings))));
+        serve::print(format_args!("{}", plain(&print::list(&findings))))?;
     }
     if args.delete && !findings.is_empty() && is_agreed(&findings, args.yes)? {
         let tell = |line: String| {
@@ -93,7 +93,7 @@ pub(crate) async fn run(args: &OrphansArgs) -> anyhow::Result<ExitCode> {
         findings.remove_all(&cluster, tell).await;
     }
     if !is_text {
-        say(format_args!("{:#}\n", print::json(&findings)));
+        serve::print(format_args!("{:#}\n", print::json(&findings)))?;
     }
     Ok(if findings.is_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

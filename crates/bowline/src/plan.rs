@@ -21,7 +21,7 @@ use bowline_runtime::Clock;
 
 use crate::cli::{Output, PlanArgs};
 use crate::reach::{self, Reached};
-use crate::serve::say;
+use crate::serve;
 use crate::settings::{self, Reach};
 
 pub(crate) use print::{indented, plain, steps_json};
@@ -33,9 +33,9 @@ const CHANGES: u8 = 2;
 pub(crate) async fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     let forecast = made(args).await.map_err(|error| anyhow::anyhow!("{error:#}"))?;
     match args.output.output {
-        Output::Text => say(format_args!("{}", plain(&print::text(&forecast)))),
-        Output::Json => say(format_args!("{:#}\n", print::json(&forecast))),
-    }
+        Output::Text => serve::print(format_args!("{}", plain(&print::text(&forecast)))),
+        Output::Json => serve::print(format_args!("{:#}\n", print::json(&forecast))),
+    }?;
     Ok(exit_code(forecast.summary()))
 }
 

@@ -13,7 +13,7 @@ use bowline_runtime::Shutdown;
 use crate::BadInput;
 use crate::cli::PlaygroundArgs;
 use crate::kubeconfig;
-use crate::serve::{say, stopped_by_signals};
+use crate::serve::{print, say, stopped_by_signals};
 
 /// Before and after.
 const SHOWN_STEPS: usize = 2;
@@ -37,7 +37,7 @@ async fn visit(playground: &mut Playground, args: &PlaygroundArgs, shutdown: &Sh
         true => {
             let toured = shutdown.or(tour.run(usize::MAX, playground, say)).await;
             toured.context("told to stop before the tour was over")??;
-            say(format_args!("\nAll {} steps came out as they should.\n", tour.steps().len()));
+            print(format_args!("\nAll {} steps came out as they should.\n", tour.steps().len()))?;
         }
         false => {
             // Being told to stop is how this one ends well.

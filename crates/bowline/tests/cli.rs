@@ -48,6 +48,24 @@ fn a_kubeconfig_of_other_clusters_is_never_replaced() {
     again.says("API server ready at ");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let cases: [&[&str]; 5] = [
+        &["--version"],
+        &["--help"],
+        &["apiserver", "--help"],
+        &["manifests", "--cloud-provider=local", "--configure-cloud-routes=false"],
+        &["check", "--cloud-provider=local", "--master=http://127.0.0.1:1"],
+    ];
+    for arguments in cases {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = std::process::Command::new(support::BOWLINE);
+        let output = command.args(arguments).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 /// Runs the binary under another name: what it is called decides what it is.
 #[cfg(unix)]
 fn called(name: &str, arguments: &[&str]) -> (Option<i32>, String, String) {

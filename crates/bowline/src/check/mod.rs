@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use crate::cli::{CheckArgs, Output};
 use crate::plan::plain;
-use crate::serve::say;
+use crate::serve;
 use finding::Severity;
 
 /// The exit code for "something would go wrong".
@@ -29,9 +29,9 @@ const TROUBLE: u8 = 2;
 pub(crate) async fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let findings = decide::decide(&observe::observe(&args.manager).await);
     match args.output.output {
-        Output::Text => say(format_args!("{}", plain(&print::text(&findings)))),
-        Output::Json => say(format_args!("{:#}\n", print::json(&findings))),
-    }
+        Output::Text => serve::print(format_args!("{}", plain(&print::text(&findings)))),
+        Output::Json => serve::print(format_args!("{:#}\n", print::json(&findings))),
+    }?;
     let is_fine = print::count(&findings, Severity::Error) == 0;
     Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::from(TROUBLE) })
 }

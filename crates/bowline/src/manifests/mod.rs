@@ -15,15 +15,14 @@ mod objects;
 use crate::BadInput;
 use crate::cli::ManifestsArgs;
 use crate::providers;
-use crate::serve::say;
+use crate::serve;
 use installation::Installation;
 
 /// Prints them.
 pub(crate) fn run(args: &ManifestsArgs) -> anyhow::Result<()> {
     let installation = Installation::new(args, &providers::registry()).map_err(BadInput::from)?;
     installation.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
-    say(format_args!("{}", text(&installation)));
-    Ok(())
+    serve::print(format_args!("{}", text(&installation)))
 }
 
 /// The whole stream of documents.
