@@ -9,7 +9,7 @@ use std::time::Duration;
 use bowline_cloud::Effect;
 use bowline_config::{Environment, Problem};
 use bowline_runtime::Fence;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, PROXY_AUTHORIZATION};
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -17,6 +17,7 @@ use hyper::rt::Executor;
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
+use crate::budget::{BUDGET, Share};
 use crate::connect::Connector;
 use crate::{BadTls, Failure, Handler, Proxies, Tls};
 
@@ -181,11 +182,31 @@ async fn whole(outcome: Result<Response<hyper::body::Incoming>, legacy::Error>) 
     if let Some(encoding) = head.headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
         return Err(Failure::Encoded(String::from_utf8_lossy(encoding.as_bytes()).into_owned()));
     }
-    match Limited::new(body, LARGEST).collect().await {
-        Ok(body) => Ok(Response::from_parts(head, body.to_bytes())),
-        Err(error) if error.is::<LengthLimitError>() => Err(Failure::TooLarge(LARGEST)),
-        Err(error) => Err(Failure::Broken(with_causes(&*error))),
+    let share = Share::default();
+    let body = within_budget(Limited::new(body, LARGEST), &share).await?;
+    let mut answer = Response::from_parts(head, body);
+    // The budget has it back when the answer is dropped.
+    answer.extensions_mut().insert(share);
+    Ok(answer)
+}
+
+/// All of the body, as long as it and the answers of other calls fit into the budget.
+async fn within_budget(mut body: Limited<hyper::body::Incoming>, share: &Share) -> Result<Bytes, Failure> {
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(frame) => {
+                let Ok(data) = frame.into_data() else { continue };
+                if !share.take(data.len()) {
+                    return Err(Failure::Crowded(BUDGET));
+                }
+                bytes.extend_from_slice(&data);
+            }
+            Err(error) if error.is::<LengthLimitError>() => return Err(Failure::TooLarge(LARGEST)),
+            Err(error) => return Err(Failure::Broken(with_causes(&*error))),
+        }
     }
+    Ok(bytes.freeze())
 }
 
 fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {

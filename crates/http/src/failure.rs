@@ -20,6 +20,9 @@ pub enum Failure {
     /// The answer is larger than anything that is expected.
     #[error("the answer is larger than {0} bytes")]
     TooLarge(usize),
+    /// The answers of all calls together take more memory than they may.
+    #[error("the answers to all calls together take more than {0} bytes; this one was given up")]
+    Crowded(usize),
     /// The answer has a content encoding, which was not asked for: it could unpack to any size.
     #[error("the answer is encoded as {0:?}, which was not asked for")]
     Encoded(String),

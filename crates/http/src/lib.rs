@@ -13,6 +13,7 @@
 //! No error contains a header or the body of a request.
 
 pub mod api;
+mod budget;
 mod client;
 mod connect;
 mod failure;

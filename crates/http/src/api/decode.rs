@@ -148,7 +148,9 @@ pub(super) fn by_failure(
         }
         Failure::Connect(_) | Failure::Tls(_) => error(ErrorKind::Unavailable, ""),
         Failure::Request(_) => error(ErrorKind::InvalidConfig, "").retry(Retry::Backoff),
-        Failure::Timeout(_) | Failure::Broken(_) => error(ErrorKind::Unavailable, "").unanswered(),
+        Failure::Timeout(_) | Failure::Broken(_) | Failure::Crowded(_) => {
+            error(ErrorKind::Unavailable, "").unanswered()
+        }
         Failure::TooLarge(_) | Failure::Encoded(_) => error(ErrorKind::Unexpected, "").unanswered(),
     }
 }
