@@ -140,7 +140,7 @@ impl Scene {
         let ports = self.cloud.records(Kind::Port);
         let port = ports.iter().find(|port| port["device_id"] == id.as_str()).unwrap();
         let node = json!({
-            "metadata": {"name": name},
+            "metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": "az-1"}},
             "spec": {"providerID": format!("openstack:///{id}")},
             "status": {
                 "addresses": [{"type": "InternalIP", "address": port["fixed_ips"][0]["ip_address"]}],
