@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bowline_core::annotations::{LoadBalancerSettings, NodeSelector};
 use bowline_core::service;
-use bowline_core::{Node, Service};
-use bowline_kube::Change;
+use bowline_core::{Node, Service, ServiceType};
+use bowline_kube::{Change, EventType, ObjectRef};
 use bowline_runtime::Priority;
 
 use super::Shared;
@@ -26,12 +26,29 @@ impl Shared {
             self.note_selector(service);
         }
         match change {
+            Change::Added(service) => self.check_class(service),
+            Change::Updated { old, new } if (&old.class, old.kind) != (&new.class, new.kind) => self.check_class(new),
+            _ => {}
+        }
+        match change {
             Change::Added(service) if self.concerns(service) => self.added(service),
             Change::Added(_) => {}
             Change::Updated { old, new } if self.calls_for_work(old, new) => self.changed(new),
             Change::Updated { .. } => {}
             Change::Deleted(service) => self.gone(service),
         }
+    }
+
+    /// Warns of a class that no controller serves because of a typing mistake: nothing else would ever happen to the Service.
+    fn check_class(&self, service: &Service) {
+        let is_load_balancer = service.kind == ServiceType::LoadBalancer && !service.deleting;
+        let Some(meant) = self.routing.misspelt_class(service).filter(|_| is_load_balancer) else { return };
+        let class = service.class.as_deref().unwrap_or_default();
+        let message = format!(
+            "No configured cloud has the load balancer class {class}. Did you mean bowline.dev/{meant}? The class of a Service cannot be \
+             changed: delete the Service and create it again."
+        );
+        self.events.emit(&ObjectRef::service(service), EventType::Warning, "UnknownLoadBalancerClass", message);
     }
 
     /// There may be something to do about it.

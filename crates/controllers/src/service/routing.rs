@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use bowline_cloud::{Cloud, Clouds};
-use bowline_core::Service;
 use bowline_core::service::Scope;
+use bowline_core::{Service, nearest};
 
 /// What our class names start with; the name of the cloud follows.
 const CLASS_PREFIX: &str = "bowline.dev/";
@@ -62,6 +62,13 @@ impl Routing {
     /// The cloud for this Service; `None` if it is not ours.
     pub fn cloud(&self, service: &Service) -> Option<&Cloud> {
         service.class.as_ref().map_or(self.default.as_ref(), |class| self.classes.get(class))
+    }
+
+    /// The cloud that the class of this Service was probably meant to name. A class that resembles none of ours may be that of
+    /// another manager.
+    pub(super) fn misspelt_class(&self, service: &Service) -> Option<&str> {
+        let class = service.class.as_ref().filter(|class| !self.classes.contains_key(*class))?;
+        nearest(class.strip_prefix(CLASS_PREFIX)?, self.classes.values().map(|cloud| &**cloud.name()))
     }
 
     /// The Services that have a cloud.

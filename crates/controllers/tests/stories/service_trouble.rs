@@ -452,3 +452,18 @@ async fn services_that_wait_are_counted_by_reason_until_they_have_their_load_bal
     let none_waits = async || world.metric("bowline_services_waiting").is_empty().then_some(());
     world.eventually("no Service waits", none_waits).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_misspelt_class_is_reported_with_the_nearest_one_and_a_foreign_class_is_not() {
+    let mut world = World::new().await;
+    world.serve_with("typo", json!({"spec": {"loadBalancerClass": "bowline.dev/locla"}})).await;
+    world.serve_with("foreign", json!({"spec": {"loadBalancerClass": "service.example.com/nlb"}})).await;
+    world.serve_with("other", json!({"spec": {"loadBalancerClass": "bowline.dev/aws"}})).await;
+    world.start();
+    let reported = async || world.event("typo", "UnknownLoadBalancerClass").await;
+    let message = world.eventually("a warning", reported).await.message.unwrap();
+    assert!(message.contains("Did you mean bowline.dev/local?"), "{message}");
+    for name in ["foreign", "other"] {
+        assert!(world.event(name, "UnknownLoadBalancerClass").await.is_none(), "{name}");
+    }
+}
