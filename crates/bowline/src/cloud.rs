@@ -2,12 +2,15 @@
 
 mod table;
 
+use std::path::Path;
+
 use anyhow::Context as _;
 use bowline_cloud::ErrorKind;
 use bowline_local::{CloudError, CloudOptions, FaultSpec, LocalCloud, ManagementClient, NewMachine, NewRoute};
 
 use crate::BadInput;
 use crate::cli::{CloudArgs, CloudCommand, EndpointArgs};
+use crate::owner_token::{self, TokenFile, usual_path};
 use crate::serve::{print, say, stopped_by_signals};
 
 pub(crate) async fn run(args: &CloudArgs) -> anyhow::Result<()> {
@@ -23,6 +26,8 @@ async fn serve(args: &CloudArgs) -> anyhow::Result<()> {
     let shutdown = stopped_by_signals()?;
     let server = bowline_local::serve(cloud, args.listen).await;
     let server = server.with_context(|| format!("cannot listen on {}", args.listen))?;
+    let path = args.owner_token_file.clone().unwrap_or_else(|| usual_path(&server.address().to_string()));
+    let _token = TokenFile::write(path, server.owner_token())?;
     say(format_args!("cloud ready at http://{}\n", server.address()));
     shutdown.requested().await;
     server.shutdown().await;
@@ -41,9 +46,10 @@ fn explain(error: CloudError) -> anyhow::Error {
 }
 
 async fn manage(command: &CloudCommand) -> anyhow::Result<()> {
-    let endpoint = &command.at().endpoint;
+    let EndpointArgs { endpoint, owner_token_file } = command.at();
     let client =
         ManagementClient::new(endpoint).map_err(|error| BadInput(format!("--endpoint: {}", error.message())))?;
+    let client = known(client, endpoint, owner_token_file.as_deref())?;
     match order(&client, command).await {
         Ok(text) => print(format_args!("{text}")),
         Err(error) if error.kind() == ErrorKind::Unavailable && error.status().is_none() => {
@@ -52,6 +58,20 @@ async fn manage(command: &CloudCommand) -> anyhow::Result<()> {
         }
         Err(error) => Err(anyhow::Error::new(error).context(format!("the cloud at {endpoint}"))),
     }
+}
+
+/// The client with the owner's token. Without one it can only read, and the cloud says so.
+fn known(client: ManagementClient, endpoint: &str, file: Option<&Path>) -> anyhow::Result<ManagementClient> {
+    let address = endpoint.trim_start_matches("http://").trim_end_matches('/');
+    let token = match file {
+        Some(path) => owner_token::read(path)
+            .map_err(|error| BadInput(format!("--owner-token-file {}: {error}", path.display())))?,
+        None => match owner_token::read(&usual_path(address)) {
+            Ok(token) => token,
+            Err(_) => return Ok(client),
+        },
+    };
+    Ok(client.with_token(&token.as_str().into())?)
 }
 
 /// Does it, and says what to print.

@@ -38,6 +38,7 @@ mod manifests;
 mod metrics;
 mod migration;
 mod orphans;
+mod owner_token;
 mod plan;
 mod playground;
 mod providers;

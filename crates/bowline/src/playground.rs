@@ -13,7 +13,11 @@ use bowline_runtime::Shutdown;
 use crate::BadInput;
 use crate::cli::PlaygroundArgs;
 use crate::kubeconfig;
+use crate::owner_token::TokenFile;
 use crate::serve::{print, say, stopped_by_signals};
+
+/// Ending of the file beside the kubeconfig that holds the token of the cloud's owner.
+const TOKEN: &str = "cloud-token";
 
 /// Before and after.
 const SHOWN_STEPS: usize = 2;
@@ -31,8 +35,10 @@ pub(crate) async fn run(args: PlaygroundArgs) -> anyhow::Result<()> {
 async fn visit(playground: &mut Playground, args: &PlaygroundArgs, shutdown: &Shutdown) -> anyhow::Result<()> {
     let server = &playground.server;
     kubeconfig::write(&args.kubeconfig, &server.kubeconfig())?;
+    let path = args.kubeconfig.with_extension(TOKEN);
+    let _token = TokenFile::write(path.clone(), playground.owner_token())?;
     say(format_args!("API server ready at {} (kubeconfig {})\n", server.url(), args.kubeconfig.display()));
-    let tour = playground.tour();
+    let tour = playground.tour(&path);
     match args.script {
         true => {
             let toured = shutdown.or(tour.run(usize::MAX, playground, say)).await;

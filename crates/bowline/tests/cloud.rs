@@ -143,3 +143,24 @@ fn bad_input_is_refused_with_what_would_be_right() {
     let gone = format!("--endpoint=http://{address}");
     refused(&["cloud", "list", &gone], 1, &[&address, "is `bowline cloud` running there?"]);
 }
+
+#[test]
+fn what_changes_the_cloud_takes_the_owners_token() {
+    let scratch = Scratch::new("owner");
+    let path = scratch.path("token");
+    let flag = format!("--owner-token-file={}", path.display());
+    let mut cloud = Cloud::start(&[&flag]);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    cloud.refuses("add worker-1", &["token of the cloud's owner"]);
+    assert_eq!(cloud.run("list").lines().count(), 1, "whoever may look sees the head of an empty table");
+    assert_eq!(cloud.run(&format!("add worker-1 --id=one {flag}")), "one\n");
+    let wrong = scratch.file("wrong", "Authorization: Bearer wrong\n");
+    cloud.refuses(&format!("delete one --owner-token-file={}", wrong.display()), &["token of the cloud's owner"]);
+    cloud.run(&format!("delete one {flag}"));
+    assert!(cloud.program.stop("-TERM").success());
+    assert!(!path.exists(), "it goes with the cloud");
+}

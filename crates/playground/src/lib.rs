@@ -31,6 +31,7 @@ mod view;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ pub use manifest::{Manifest, Ports};
 pub use pod_network::{PodNetwork, PodNetworkProblem, check_cluster_cidrs};
 pub use subnet::Subnet;
 pub use time::Pace;
-pub use tour::{Act, Stage, Step, StepFailure, Tour};
+pub use tour::{Act, CloudAccess, Stage, Step, StepFailure, Tour};
 pub use traffic::{Finding, Findings, Probe};
 
 use view::View;
@@ -214,12 +215,18 @@ impl Playground {
         self.held.subnet
     }
 
-    /// The tour of this playground.
-    pub fn tour(&self) -> Tour {
+    /// What the owner of the cloud shows for every change, over its API.
+    pub fn owner_token(&self) -> &str {
+        self.cloud_server.owner_token()
+    }
+
+    /// The tour of this playground, with the owner's token in this file: a line that curl adds to the head of a request.
+    pub fn tour(&self, token: &Path) -> Tour {
         let (nodes, subnet) = (self.options.nodes, self.subnet());
         let [pool, _] = subnet.balancers();
         let ports = pool.hosts().next().map_or(Ports::USUAL, |first| Ports::free(first.into()));
-        Tour::new(nodes, Pace::for_nodes(nodes), &self.cloud_url(), subnet, self.pod_network(), ports)
+        let cloud = CloudAccess { url: self.cloud_url(), token: token.display().to_string() };
+        Tour::new(nodes, Pace::for_nodes(nodes), &cloud, subnet, self.pod_network(), ports)
     }
 
     /// What can be done with the addresses of its Pods.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Calls, Effect, Error, ErrorKind, PageGuard, Result};
+use bowline_config::Secret;
 use bowline_http::{Api, CallBuilder, Client as HttpClient, Options, Proxies, Roots, Tls};
 use http::{Method, Uri};
 use serde::Serialize;
@@ -185,6 +186,15 @@ impl ManagementClient {
         let endpoint = Endpoint::parse(endpoint)?;
         let api = Api::new(endpoint.client()?, &Calls::default(), "management").base(&endpoint.0).errors(Refusals);
         Ok(ManagementClient { api })
+    }
+
+    /// Shows this token of the owner, without which the cloud takes no changes ([`Server::owner_token`]).
+    ///
+    /// [`Server::owner_token`]: crate::Server::owner_token
+    pub fn with_token(self, token: &Secret) -> Result<ManagementClient> {
+        let owner = Token::default();
+        owner.set(token)?;
+        Ok(ManagementClient { api: self.api.authorize(owner) })
     }
 
     /// Makes a machine, running.

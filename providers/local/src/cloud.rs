@@ -307,6 +307,11 @@ impl LocalCloud {
         self.shared.page_size
     }
 
+    /// Whether its routes are routes of the kernel.
+    pub(crate) fn has_kernel_routes(&self) -> bool {
+        self.shared.kernel.is_some()
+    }
+
     /// Where the tokens of its users are.
     pub(crate) fn token_file(&self) -> Option<&Path> {
         self.shared.token_file.as_deref()

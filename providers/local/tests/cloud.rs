@@ -270,6 +270,7 @@ async fn the_owner_can_do_everything_over_http_whatever_is_broken() {
     let cloud = small(2);
     let server = serve(cloud.clone(), "127.0.0.1:0".parse().unwrap()).await.unwrap();
     let owner = ManagementClient::new(&format!("http://{}", server.address())).unwrap();
+    let owner = owner.with_token(&server.owner_token().into()).unwrap();
     for fault in [Fault::Failing(500), Fault::Hanging, Fault::Garbled, Fault::Empty] {
         owner.inject(&FaultSpec::always(fault)).await.unwrap();
     }

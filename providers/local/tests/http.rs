@@ -9,15 +9,18 @@ use bowline_core::testing::wish;
 use bowline_core::{InstanceRef, LoadBalancerWish};
 use bowline_local::{
     CloudOptions, Config, Fault, FaultSpec, LocalCloud, LocalProvider, ManagementClient, NewBalancer, NewMachine,
-    Server, serve,
+    Server, serve, serve_for,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+/// The owner's.
+const TOKEN: &str = "0wner";
+
 async fn started(page_size: usize) -> (LocalCloud, Server) {
     let cloud = LocalCloud::open(CloudOptions { page_size, ..CloudOptions::default() }).unwrap();
-    let server = serve(cloud.clone(), "127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let server = serve_for(cloud.clone(), "127.0.0.1:0".parse().unwrap(), TOKEN.to_owned()).await.unwrap();
     (cloud, server)
 }
 
@@ -41,7 +44,13 @@ async fn raw(address: SocketAddr, bytes: &[u8]) -> String {
 
 /// The status, the head and the body of the answer to one request.
 async fn send(address: SocketAddr, method: &str, target: &str, body: &str) -> (u16, String, Value) {
-    let head = format!("{method} {target} HTTP/1.1\r\nHost: c\r\nConnection: close\r\nContent-Length: {}", body.len());
+    let head = format!("Host: {address}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json");
+    send_with(address, method, target, &head, body).await
+}
+
+/// The same with these fields in its head.
+async fn send_with(address: SocketAddr, method: &str, target: &str, head: &str, body: &str) -> (u16, String, Value) {
+    let head = format!("{method} {target} HTTP/1.1\r\n{head}\r\nConnection: close\r\nContent-Length: {}", body.len());
     let answer = raw(address, format!("{head}\r\n\r\n{body}").as_bytes()).await;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
@@ -173,11 +182,14 @@ async fn bad_requests_are_refused_with_what_is_wrong() {
 async fn bytes_that_are_no_request_do_no_harm() {
     let (cloud, server) = started(3).await;
     let address = server.address();
-    let large =
-        format!("POST /v1/instances HTTP/1.1\r\nHost: c\r\nContent-Length: {}\r\n\r\n{}", 2 << 20, "x".repeat(2 << 20));
+    let large = format!(
+        "POST /v1/instances HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{}",
+        2 << 20,
+        "x".repeat(2 << 20)
+    );
     assert!(raw(address, b"\x16\x03\x01 hello\r\n\r\n").await.starts_with("HTTP/1.1 400"));
     let chunked =
-        b"POST /v1/instances HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\nzz\r\n";
+        b"POST /v1/instances HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\nzz\r\n";
     assert!(!raw(address, chunked).await.contains(" 201 "));
     let (status, _, answer) = {
         let body = "x".repeat((16 << 20) + 1);
@@ -261,14 +273,17 @@ async fn only_the_users_calls_are_counted() {
 }
 
 #[tokio::test]
-async fn a_cloud_with_tokens_knows_its_users_and_asks_its_owner_nothing() {
+async fn a_cloud_with_tokens_tells_its_users_from_its_owner() {
     let path = std::env::temp_dir().join(format!("bowline-tokens-{}", std::process::id()));
     std::fs::write(&path, "first\nsecond\n").unwrap();
     let options = CloudOptions { token_file: Some(path.clone()), ..CloudOptions::default() };
     let cloud = LocalCloud::open(options).unwrap();
     let server = serve(cloud, "127.0.0.1:0".parse().unwrap()).await.unwrap();
     let endpoint = format!("http://{}", server.address());
-    ManagementClient::new(&endpoint).unwrap().add(&machine("a")).await.unwrap();
+    let owner = |token: &str| ManagementClient::new(&endpoint).unwrap().with_token(&token.into()).unwrap();
+    owner(server.owner_token()).add(&machine("a")).await.unwrap();
+    let error = owner("first").add(&machine("b")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unauthenticated, "{error}");
     let user = |token: Option<&str>| {
         let config = Config { endpoint: endpoint.clone(), token: token.map(Into::into), ..Config::default() };
         LocalProvider::over_http(&config).unwrap()
@@ -356,7 +371,8 @@ fn an_endpoint_that_makes_no_sense_is_refused() {
 #[tokio::test]
 async fn many_at_once_get_machines_of_their_own() {
     let (cloud, server) = started(100).await;
-    let owner = std::sync::Arc::new(ManagementClient::new(&format!("http://{}", server.address())).unwrap());
+    let owner = ManagementClient::new(&format!("http://{}", server.address())).unwrap();
+    let owner = std::sync::Arc::new(owner.with_token(&TOKEN.into()).unwrap());
     let adding: Vec<_> = (0..100)
         .map(|index| {
             let owner = owner.clone();
@@ -401,5 +417,79 @@ async fn load_balancers_with_15000_targets_are_made_and_observed_in_answers_of_b
         assert!(plan.is_empty(), "{plan}");
     }
     assert_eq!(cloud.calls()["observe-balancers"], 3, "two of them fit into one answer");
+    server.shutdown().await;
+}
+
+/// All that changes something and that only the owner does.
+const OWNERS_WRITES: [(&str, &str, &str); 17] = [
+    ("POST", "/v1/instances", r#"{"name":"b"}"#),
+    ("PUT", "/v1/instances/i-0001", r#"{"name":"b"}"#),
+    ("PATCH", "/v1/instances/i-0001", r#"{"name":"b"}"#),
+    ("DELETE", "/v1/instances/i-0001", ""),
+    ("POST", "/v1/instances/i-0001/stop", ""),
+    ("POST", "/v1/instances/i-0001/start", ""),
+    ("POST", "/v1/balancers", r#"{"name":"b"}"#),
+    ("DELETE", "/v1/balancers/lb-0001", ""),
+    ("POST", "/v1/routes?cluster=c", r#"{"destination":"10.0.0.0/24","machine":"i-0001"}"#),
+    ("DELETE", "/v1/routes/rt-0001?cluster=c", ""),
+    ("POST", "/v1/faults", r#"{"fault":"empty"}"#),
+    ("DELETE", "/v1/faults", ""),
+    ("DELETE", "/v1/faults/1", ""),
+    ("DELETE", "/v1/calls", ""),
+    ("PUT", "/v1/latency", r#"{"millis":9}"#),
+    ("POST", "/v1/latency", ""),
+    ("BREW", "/v1/calls", ""),
+];
+
+#[tokio::test]
+async fn what_only_the_owner_does_takes_the_owners_token() {
+    let (cloud, server) = started(3).await;
+    cloud.add(machine("a")).unwrap();
+    let before = cloud.machines();
+    for (method, target, body) in OWNERS_WRITES {
+        for shown in ["X: y", "Authorization: Bearer", "Authorization: Bearer ", "Authorization: Bearer 0wneR"] {
+            let head = format!("Host: localhost\r\nContent-Type: application/json\r\n{shown}");
+            let (status, _, answer) = send_with(server.address(), method, target, &head, body).await;
+            assert_eq!(
+                (status, &answer["error"]["code"]),
+                (401, &json!("unauthenticated")),
+                "{method} {target} {shown}"
+            );
+        }
+    }
+    assert_eq!(cloud.machines(), before);
+    for target in ["/v1/instances?as=owner", "/v1/balancers", "/v1/routes", "/v1/faults", "/v1/calls"] {
+        assert_eq!(send_with(server.address(), "GET", target, "Host: localhost", "").await.0, 200, "{target}");
+    }
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn no_web_page_can_call_the_cloud() {
+    let (cloud, server) = started(3).await;
+    let address = server.address();
+    let json = "Content-Type: application/json";
+    let table = [
+        (format!("Host: evil.example:{}\r\n{json}", address.port()), 403, "foreign_host"),
+        (format!("Host: \r\n{json}"), 403, "foreign_host"),
+        (format!("Host: {address}\r\nOrigin: http://evil.example\r\n{json}"), 403, "foreign_origin"),
+        (format!("Host: {address}\r\nOrigin: null\r\n{json}"), 403, "foreign_origin"),
+        (format!("Host: {address}\r\nContent-Type: text/plain"), 415, "not_json"),
+        (format!("Host: {address}\r\nContent-Type: application/x-www-form-urlencoded"), 415, "not_json"),
+        (format!("Host: {address}"), 415, "not_json"),
+    ];
+    for (head, status, code) in table {
+        for (target, body) in [("/v1/instances", r#"{"name":"b"}"#), ("/v1/instances/find", r#"{"names":["a"]}"#)] {
+            // Even one that knows the token.
+            let head = format!("{head}\r\nAuthorization: Bearer {TOKEN}");
+            let (found, _, answer) = send_with(address, "POST", target, &head, body).await;
+            assert_eq!((found, &answer["error"]["code"]), (status, &json!(code)), "{head}");
+        }
+    }
+    assert_eq!((cloud.machines().len(), cloud.calls().len()), (0, 0));
+    let own = format!(
+        "Host: {address}\r\nOrigin: http://{address}\r\n{json}; charset=utf-8\r\nAuthorization: Bearer {TOKEN}"
+    );
+    assert_eq!(send_with(address, "POST", "/v1/instances", &own, r#"{"name":"b"}"#).await.0, 201);
     server.shutdown().await;
 }

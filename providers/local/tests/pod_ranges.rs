@@ -111,6 +111,7 @@ async fn the_owner_gives_and_takes_ranges_and_none_twice() {
     cloud.add(machine("b", &[])).unwrap();
     let server = serve(cloud.clone(), "127.0.0.1:0".parse().unwrap()).await.unwrap();
     let owner = ManagementClient::new(&format!("http://{}", server.address())).unwrap();
+    let owner = owner.with_token(&server.owner_token().into()).unwrap();
     assert!(owner.patch("i-0002", &json!({"podRanges": ["10.1.0.0/24"]})).await.is_err());
     owner.patch("i-0001", &json!({"podRanges": null})).await.unwrap();
     let patched = owner.patch("i-0002", &json!({"podRanges": ["10.1.0.5/24"]})).await.unwrap();

@@ -311,6 +311,7 @@ async fn the_owner_has_the_same_hands_over_http() {
     let cloud = with_machines(&["node-1"]);
     let server = serve(cloud.clone(), "127.0.0.1:0".parse().unwrap()).await.unwrap();
     let owner = ManagementClient::new(&format!("http://{}", server.address())).unwrap();
+    let owner = owner.with_token(&server.owner_token().into()).unwrap();
     let odd = "a cluster & co";
     let made = owner.add_route(odd, &NewRoute { stamped: true, ..by_hand("10.1.0.7/24", "i-0001") }).await.unwrap();
     owner.add_route("harbour", &by_hand("10.1.0.0/24", "i-0001")).await.unwrap();

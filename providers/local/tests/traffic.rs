@@ -277,6 +277,7 @@ async fn the_owner_sees_how_balancers_are_doing_over_http() {
     until(address, 1, Result::is_ok).await;
     let server = serve(world.cloud.clone(), "127.0.0.1:0".parse().unwrap()).await.unwrap();
     let client = ManagementClient::new(&format!("http://{}", server.address())).unwrap();
+    let client = client.with_token(&server.owner_token().into()).unwrap();
     let seen = client.balancers().await.unwrap();
     assert_eq!((seen.len(), seen[0].addresses[0].ip), (1, address.ip()));
     let status = seen[0].status.as_ref().unwrap();

@@ -81,10 +81,15 @@ pub(crate) struct CloudArgs {
     #[arg(long, default_value = "false", value_parser = flags::go_bool, switch())]
     pub(crate) kernel_routes: bool,
 
-    /// Where the tokens are that users must show, one in a line; it is read for every call. Without it anybody may call. The
-    /// commands below are the owner's, who needs none.
+    /// Where the tokens are that users must show, one in a line; it is read for every call. Without it anybody may call, or with
+    /// --kernel-routes the owner alone.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+
+    /// Where to write the owner's token, readable by its owner only, which the commands below show. Unless given, in the folder
+    /// bowline of $XDG_RUNTIME_DIR or of ~/.cache, where they look for it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) owner_token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -122,6 +127,10 @@ pub(crate) struct EndpointArgs {
     /// Where the cloud listens.
     #[arg(long, value_name = "URL", default_value = Config::default().endpoint)]
     pub(crate) endpoint: String,
+
+    /// The owner's token, if it is not where the cloud writes it unless told otherwise.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) owner_token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

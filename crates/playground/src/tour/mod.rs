@@ -28,6 +28,7 @@ use crate::pod_network::PodNetwork;
 use crate::subnet::Subnet;
 use crate::time::Pace;
 use crate::traffic::Probe;
+pub use scene::CloudAccess;
 use scene::Scene;
 
 /// The Pod that waits for a Node.
@@ -123,7 +124,7 @@ pub struct Tour {
 impl Tour {
     /// The tour of a playground with this many Nodes, at least one, whose cloud is at this URL, whose machines are in this
     /// subnet, whose Pods are in such a network, and in which a Service can have these ports.
-    pub fn new(nodes: usize, pace: Pace, cloud: &str, subnet: Subnet, pods: PodNetwork, ports: Ports) -> Tour {
+    pub fn new(nodes: usize, pace: Pace, cloud: &CloudAccess, subnet: Subnet, pods: PodNetwork, ports: Ports) -> Tour {
         let scene = Scene { nodes, pace, cloud, subnet, pods, ports };
         let acts = [arrival::steps, network::steps, traffic::steps, trouble::steps];
         Tour { steps: acts.map(|steps| steps(&scene)).concat() }
@@ -316,7 +317,8 @@ mod tests {
 
     fn tour_of(nodes: usize, pods: PodNetwork) -> Tour {
         let (pace, subnet) = (Pace::for_nodes(nodes), Subnet::Loopback(64));
-        Tour::new(nodes, pace, "http://127.0.0.1:7480", subnet, pods, Ports::USUAL)
+        let cloud = CloudAccess { url: "http://127.0.0.1:7480".to_owned(), token: "cloud-token".to_owned() };
+        Tour::new(nodes, pace, &cloud, subnet, pods, Ports::USUAL)
     }
 
     #[test]
@@ -350,7 +352,7 @@ mod tests {
         let text = tour_of(3, PodNetwork::Reachable).invitation(3);
         for part in [
             "[9/15] Stop a machine",
-            "  curl -sS -X POST http://127.0.0.1:7480/v1/instances/m-3/stop\n",
+            "  curl -sS -H @cloud-token -X POST http://127.0.0.1:7480/v1/instances/m-3/stop\n",
             "   -> node-3 has the taint node.cloudprovider.kubernetes.io/shutdown\n",
         ] {
             assert!(text.contains(part), "{part:?} is missing in {text}");

@@ -19,9 +19,10 @@ impl Scene<'_> {
              found. Now somebody empties the cloud's table. No Pod can be reached any more, until the routes are compared\n\
              with the cloud again: every 3 s here, every 10 min in a cluster, or when a Node changes.",
         );
-        let table = format!("'{}/v1/routes?cluster={CLUSTER}'", self.cloud);
+        let table = format!("'{}/v1/routes?cluster={CLUSTER}'", self.cloud.url);
         let each = format!(r#"$(curl -sS {table} | grep -o '"id":"[^"]*"' | cut -d '"' -f 4)"#);
-        let delete = format!(r#"curl -sS -X DELETE "{}/v1/routes/$id?cluster={CLUSTER}""#, self.cloud);
+        let curl = self.curl_as_owner();
+        let delete = format!(r#"{curl} -X DELETE "{}/v1/routes/$id?cluster={CLUSTER}""#, self.cloud.url);
         let mut commands = vec![
             "kubectl get nodes -o custom-columns=NAME:.metadata.name,PODS:.spec.podCIDRs".to_owned(),
             format!("curl -sS {table}"),

@@ -22,11 +22,20 @@ const PER_NODE: Duration = Duration::from_millis(50);
 pub(super) struct Scene<'a> {
     pub(super) nodes: usize,
     pub(super) pace: Pace,
-    pub(super) cloud: &'a str,
+    pub(super) cloud: &'a CloudAccess,
     pub(super) subnet: Subnet,
     pub(super) pods: PodNetwork,
     /// Of the Service `hello`.
     pub(super) ports: Ports,
+}
+
+/// How the commands of the tour reach the cloud.
+#[derive(Debug, Clone)]
+pub struct CloudAccess {
+    /// `http://127.0.0.1:PORT`.
+    pub url: String,
+    /// The file with the owner's token, as a line of the head of a request.
+    pub token: String,
 }
 
 impl Scene<'_> {
@@ -50,12 +59,20 @@ impl Scene<'_> {
     }
 
     pub(super) fn post(&self, path: &str, body: &str) -> String {
-        let data = if body.is_empty() { String::new() } else { format!(" -d '{body}'") };
-        format!("curl -sS -X POST {}/v1/{path}{data}", self.cloud)
+        let data = match body {
+            "" => String::new(),
+            body => format!(" -H 'Content-Type: application/json' -d '{body}'"),
+        };
+        format!("{} -X POST {}/v1/{path}{data}", self.curl_as_owner(), self.cloud.url)
     }
 
     pub(super) fn delete_call(&self, path: &str) -> String {
-        format!("curl -sS -X DELETE {}/v1/{path}", self.cloud)
+        format!("{} -X DELETE {}/v1/{path}", self.curl_as_owner(), self.cloud.url)
+    }
+
+    /// What changes the cloud takes the owner's token.
+    pub(super) fn curl_as_owner(&self) -> String {
+        format!("curl -sS -H @{}", self.cloud.token)
     }
 
     pub(super) fn step(&self, title: &str, what: String, act: Act, commands: Vec<String>, claims: Vec<Claim>) -> Step {

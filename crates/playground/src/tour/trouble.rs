@@ -90,7 +90,7 @@ impl Scene<'_> {
             self.delete_call(&format!("instances/{id}")),
             format!("kubectl wait --for=delete node/{node} --timeout=60s"),
             "kubectl get nodes".to_owned(),
-            format!("curl -sS '{}/v1/routes?cluster={CLUSTER}'", self.cloud),
+            format!("curl -sS '{}/v1/routes?cluster={CLUSTER}'", self.cloud.url),
         ];
         let claims =
             vec![Claim::Gone(node), Claim::NodeCount(self.nodes.saturating_sub(1)), Claim::NoRouteTo(id.clone())];
@@ -115,7 +115,7 @@ impl Scene<'_> {
             "sleep 2".to_owned(),
             format!("kubectl get node {} -o wide", new.name),
             format!("kubectl describe node {}", new.name),
-            format!("curl -sS {}/v1/calls", self.cloud),
+            format!("curl -sS {}/v1/calls", self.cloud.url),
         ];
         let what = "A new machine comes, and its Node with it. It gets a pod range and a route, and then says that its network\n\
                     is there. The last command shows how few calls all this took.";

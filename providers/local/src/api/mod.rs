@@ -29,7 +29,7 @@
 //! `find`, `list` and `get` of instances, `find`, `owners` and `change` of balancers, `list`, `create` and `delete` of routes
 //! `assign` of pod ranges and `change` of tags are what a cloud's users call: they are counted and take the cloud's time, and faults strike
 //! them, and the cloud may want to know whose they are (`Authorization: Bearer TOKEN`). All else is the owner's: faults pass it
-//! by, for it is what mends them.
+//! by, for it is what mends them. Over HTTP its writes take the owner's token, in the same header (`door`).
 
 mod balancers;
 mod instances;
@@ -42,6 +42,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 
 use crate::cloud::LocalCloud;
+use crate::door::Door;
 use crate::fleet::is_id;
 
 pub use balancers::BalancerView;
@@ -52,8 +53,9 @@ pub(crate) use balancers::{
 pub(crate) use instances::{Answer, AssignRequest, FindReply, FindRequest, Finding, Key, ListReply, TAG, TagRequest};
 pub use owner::FaultInForce;
 pub(crate) use owner::{FaultNumber, Latency};
+pub(crate) use reply::Refusal;
 pub(crate) use reply::{ErrorBody, ErrorReply, broken_body, too_large};
-use reply::{Outcome, Refusal, Reply, done, good, made, parse};
+use reply::{Outcome, Reply, done, good, made, parse};
 pub(crate) use routes::{
     CreateRouteRequest, DeleteRouteRequest, ListRoutesReply, ListRoutesRequest, RouteTablesReply, RouteView,
 };
@@ -86,14 +88,25 @@ enum Place<'a> {
 
 /// Answers a request, in the cloud's own time.
 pub(crate) async fn answer(cloud: &LocalCloud, request: Request<Bytes>) -> Reply {
-    handle(cloud, &request).await.unwrap_or_else(Refusal::into_reply)
+    handle(cloud, None, &request).await.unwrap_or_else(Refusal::into_reply)
 }
 
-async fn handle(cloud: &LocalCloud, request: &Request<Bytes>) -> Outcome {
+/// The same for a request that came through this door.
+pub(crate) async fn answer_at(door: &Door, cloud: &LocalCloud, request: Request<Bytes>) -> Reply {
+    handle(cloud, Some(door), &request).await.unwrap_or_else(Refusal::into_reply)
+}
+
+async fn handle(cloud: &LocalCloud, door: Option<&Door>, request: &Request<Bytes>) -> Outcome {
+    door.map_or(Ok(()), |door| door.refuse_pages(request))?;
     let place = place(request.uri().path())?;
     let query = Query::parse(request.uri().query().unwrap_or_default(), &place)?;
-    if place.is_users(request.method(), &query) {
-        users::recognise(cloud, request.headers())?;
+    let (method, headers) = (request.method(), request.headers());
+    match (door, place.is_users(method, &query)) {
+        // Users who are not told apart are the owner where what they order happens in the kernel.
+        (Some(door), true) if door.always && cloud.token_file().is_none() => door.recognise_owner(method, headers)?,
+        (_, true) => users::recognise(cloud, headers)?,
+        (Some(door), false) => door.recognise_owner(method, headers)?,
+        (None, false) => {}
     }
     match (request.method(), &place) {
         (&Method::GET, Place::Instances) => instances::list(cloud, &query).await,
@@ -300,6 +313,26 @@ mod tests {
         r#"{"destination":"fd00::/64","machine":"i-0001"}"#,
         r#"{"labels":{"a":{"b":null}},"addresses":null}"#,
     ];
+
+    #[tokio::test]
+    async fn with_routes_of_the_kernel_every_call_takes_a_token() {
+        let cloud = LocalCloud::open(CloudOptions::default()).unwrap();
+        let calls = [
+            ("GET", "/v1/instances", ""),
+            ("GET", "/v1/calls", ""),
+            ("POST", "/v1/instances/find", r#"{"names":["a"]}"#),
+            ("POST", "/v1/routes/list", r#"{"cluster":"c"}"#),
+        ];
+        for (always, shown, status) in [(true, "Bearer 0ther", 401), (true, "Bearer 0wner", 200), (false, "", 200)] {
+            let door = Door::new("0wner".to_owned(), always);
+            for (method, target, body) in calls {
+                let request = Request::builder().method(method).uri(target).header("host", "localhost");
+                let request = request.header("content-type", "application/json").header("authorization", shown);
+                let reply = answer_at(&door, &cloud, request.body(Bytes::from_static(body.as_bytes())).unwrap()).await;
+                assert_eq!(reply.status(), status, "{method} {target} {shown:?}");
+            }
+        }
+    }
 
     fn any_request(chance: &mut fastrand::Rng) -> Option<Request<Bytes>> {
         // Most of the time the path is right and there is no query, or few requests would come far.

@@ -28,7 +28,7 @@ pub(crate) struct ErrorBody {
 }
 
 /// Why a request is refused.
-pub(super) struct Refusal {
+pub(crate) struct Refusal {
     status: StatusCode,
     code: &'static str,
     message: String,
@@ -94,7 +94,16 @@ impl Refusal {
         Refusal::new(StatusCode::BAD_REQUEST, "too_many_keys", message)
     }
 
-    pub(super) fn unknown(message: &str) -> Refusal {
+    pub(crate) fn forbidden(code: &'static str, message: String) -> Refusal {
+        Refusal::new(StatusCode::FORBIDDEN, code, message)
+    }
+
+    pub(crate) fn not_json(kind: &str) -> Refusal {
+        let message = format!("the body has the type {kind:?}; Content-Type: application/json is expected");
+        Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", message)
+    }
+
+    pub(crate) fn unknown(message: &str) -> Refusal {
         Refusal::new(StatusCode::UNAUTHORIZED, "unauthenticated", message.to_owned())
     }
 
