@@ -115,7 +115,7 @@ fn includes(wide: &Right, right: &Right) -> bool {
     same && right.verbs.iter().all(|verb| wide.verbs.contains(verb))
 }
 
-/// What everybody needs, by who asks: `None` is the process. Each right once, whatever it is for.
+/// What everybody needs, by who asks: `None` is the process. Each right once, whatever it is for, and as needed as it is anywhere.
 pub(crate) fn of_everybody(
     manager: &ManagerOptions,
     surroundings: &Surroundings,
@@ -126,8 +126,11 @@ pub(crate) fn of_everybody(
         controllers.into_iter().flat_map(|(client, rights)| rights.into_iter().map(move |right| (Some(client), right)));
     let mut once: Vec<(Option<&'static str>, Right)> = Vec::new();
     for asked in process.chain(of_controllers) {
-        if !once.iter().any(|known| is_same(known, &asked)) {
-            once.push(asked);
+        match once.iter_mut().find(|known| is_same(known, &asked)) {
+            // What one part can do without, another one cannot.
+            Some(known) if asked.1.without.is_none() => *known = asked,
+            Some(_) => {}
+            None => once.push(asked),
         }
     }
     once
