@@ -14,6 +14,7 @@
 mod support;
 
 mod access;
+mod crowds;
 mod limits;
 mod looking;
 mod machines;

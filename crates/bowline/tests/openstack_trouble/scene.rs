@@ -167,7 +167,16 @@ impl Scene {
     }
 
     pub(crate) async fn create(&self, name: &str) {
-        let service = serde_json::from_value(service(name)).unwrap();
+        self.create_with(name, 80, &[]).await;
+    }
+
+    /// A Service with this port and these annotations.
+    pub(crate) async fn create_with(&self, name: &str, port: u16, annotations: &[(&str, &str)]) {
+        let mut service = service(name);
+        service["spec"]["ports"][0]["port"] = json!(port);
+        service["metadata"]["annotations"] =
+            annotations.iter().copied().collect::<BTreeMap<_, _>>().into_iter().collect();
+        let service = serde_json::from_value(service).unwrap();
         self.services().create(&PostParams::default(), &service).await.unwrap();
     }
 

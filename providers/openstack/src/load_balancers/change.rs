@@ -58,10 +58,14 @@ pub(crate) enum Change {
     CreateLoadBalancer {
         body: Value,
     },
-    /// These three are about the payload's balancer.
+    /// These four are about the payload's balancer.
     UpdateLoadBalancer {
         body: Value,
         tags: Retag,
+    },
+    /// Removes the tag of a Service, unless by then no other Service uses it: then the next plan deletes it.
+    LeaveLoadBalancer {
+        tag: String,
     },
     /// Unless by then another Service than the one with this tag uses it.
     DeleteLoadBalancer {

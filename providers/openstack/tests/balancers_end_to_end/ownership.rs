@@ -283,6 +283,30 @@ async fn of_two_services_that_come_to_a_balancer_at_the_same_time_one_is_too_man
     world.ensure(&mut others[0]).await.unwrap();
 }
 
+/// Each plan was made with the tag of the other Service.
+#[tokio::test(start_paused = true)]
+async fn the_last_of_two_services_that_planned_to_leave_a_load_balancer_deletes_it() {
+    for order in [[0, 1], [1, 0]] {
+        let world = World::new();
+        let web = made(&world).await;
+        let mut services = [web.clone(), sharing(&world, &web, "other", 81)];
+        world.ensure(&mut services[1]).await.unwrap();
+        let mut plans = Vec::new();
+        for service in &mut services {
+            plans.push(world.look(service, false).await.unwrap().1);
+        }
+        for index in order {
+            assert_eq!((world.count(Kind::LoadBalancer), world.count(Kind::FloatingIp)), (1, 1), "{order:?}");
+            for step in &plans[index].steps {
+                world.apply(&mut services[index], step).await.unwrap();
+            }
+            world.remove(&mut services[index]).await.unwrap();
+        }
+        let left = [Kind::LoadBalancer, Kind::Listener, Kind::Pool, Kind::FloatingIp].map(|kind| world.count(kind));
+        assert_eq!(left, [0; 4], "{order:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_address_of_a_balancer_stays_if_another_service_has_come_to_use_it_meanwhile() {
     let world = World::new();

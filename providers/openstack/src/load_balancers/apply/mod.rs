@@ -114,6 +114,7 @@ impl Writer<'_> {
         let written = match change {
             Change::CreateLoadBalancer { body } => return self.create_balancer(&body).await,
             Change::UpdateLoadBalancer { body, tags } => self.update_balancer(balancer, body, &tags).await,
+            Change::LeaveLoadBalancer { tag } => self.leave_balancer(balancer, tag).await,
             Change::DeleteLoadBalancer { cascade, tag } => self.delete_unshared(balancer, cascade, &tag).await,
             Change::DiscardLoadBalancer => self.discard(&balancer.id).await,
             Change::CreateListener { body, joins } => self.create_listener(balancer, joins, body).await,
@@ -188,7 +189,7 @@ impl Change {
     fn is_farewell(&self) -> bool {
         match self {
             Change::UpdateLoadBalancer { body, tags } => *body == json!({}) && tags.add.is_empty(),
-            Change::Delete { .. } | Change::DeleteMember { .. } => true,
+            Change::LeaveLoadBalancer { .. } | Change::Delete { .. } | Change::DeleteMember { .. } => true,
             _ => self.deletes_balancer(),
         }
     }
@@ -198,7 +199,7 @@ impl Change {
         match self {
             Change::UpdateLoadBalancer { tags, .. } => !tags.is_nothing(),
             Change::CreateListener { joins, .. } => joins.is_some(),
-            Change::DeleteLoadBalancer { .. } => true,
+            Change::LeaveLoadBalancer { .. } | Change::DeleteLoadBalancer { .. } => true,
             _ => self.needs_vip(),
         }
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{APPLY, Writer, text, told, with};
 use crate::api::octavia::{self as api, Listener, LoadBalancer, Member, Pool};
 use crate::load_balancers::change::{Joining, ListenerRef, PoolRef, Retag};
-use crate::load_balancers::plan::check_room;
+use crate::load_balancers::plan::{check_room, is_made_for_service, sharer};
 use crate::load_balancers::waiting::PENDING_CREATE;
 
 impl Writer<'_> {
@@ -61,6 +61,16 @@ impl Writer<'_> {
             Some(body) => api::LOAD_BALANCERS.resource.update(self.session, &balancer.id, &body).await.map_err(told),
             None => Ok(()),
         }
+    }
+
+    /// Of Services that leave at the same time, each has planned with the tags of the others: only the tags of now show which is
+    /// the last one. Its tag stays until the balancer is deleted, so that an interruption leaves nothing behind.
+    pub(super) async fn leave_balancer(&self, balancer: &LoadBalancer, tag: String) -> Result<()> {
+        let is_last = is_made_for_service(balancer)
+            && sharer(&tag, balancer, &[]).is_none()
+            && sharer(&tag, balancer, &self.listeners(balancer).await?).is_none();
+        let tags = Retag { add: Vec::new(), remove: vec![tag] };
+        if is_last { Ok(()) } else { self.update_balancer(balancer, json!({}), &tags).await }
     }
 
     // ---- what hangs on it

@@ -49,7 +49,7 @@ use draft::{Draft, field};
 pub(super) use floating::{FLOATING_IP, taken};
 pub(super) use listeners::CERTIFICATE;
 pub(super) use ownership::check_room;
-pub(super) use removal::{goes_with, sharer};
+pub(super) use removal::{goes_with, is_made_for_service, sharer};
 pub(super) use security::GROUP;
 
 /// What is being done, in errors.

@@ -9,10 +9,9 @@
 
 use bowline_cloud::Result;
 use bowline_core::{LoadBalancerWish, Verb};
-use serde_json::json;
 
 use super::super::annotations::{KEEP_FLOATING_IP, TABLE};
-use super::super::change::{BalancerRef, Change, Retag, Sole};
+use super::super::change::{BalancerRef, Change, Sole};
 use super::super::names::{Names, SERVICE_PREFIX};
 use super::super::observation::{Found, Observation, SeenPool, Stray};
 use super::super::waiting::{ERROR, check_at_rest};
@@ -43,7 +42,12 @@ pub(super) fn steps(config: &Config, wish: &LoadBalancerWish, seen: &Observation
 pub(in super::super) fn goes_with(wish: &LoadBalancerWish, balancer: &LoadBalancer, listeners: &[Listener]) -> bool {
     let own = Names::of(&wish.key).balancer();
     let is_used = balancer.name == own || balancer.tags.contains(&own);
-    balancer.name.starts_with(SERVICE_PREFIX) && is_used && sharer(&own, balancer, listeners).is_none()
+    is_made_for_service(balancer) && is_used && sharer(&own, balancer, listeners).is_none()
+}
+
+/// It was made for a Service, and goes with the last one that uses it.
+pub(in super::super) fn is_made_for_service(balancer: &LoadBalancer) -> bool {
+    balancer.name.starts_with(SERVICE_PREFIX)
 }
 
 /// The tag of another Service that uses the balancer.
@@ -134,8 +138,7 @@ fn leave(wish: &LoadBalancerWish, balancer: &LoadBalancer, seen: &Observation, d
     delete_parts(&listeners, &seen.pools, draft);
     if is_tagged {
         let changes = vec![field("tags", Some(own.clone()), None)];
-        let change = Change::UpdateLoadBalancer { body: json!({}), tags: Retag { add: Vec::new(), remove: vec![own] } };
-        draft.octavia(Verb::Update, BALANCER, &balancer.name, changes, change);
+        draft.octavia(Verb::Update, BALANCER, &balancer.name, changes, Change::LeaveLoadBalancer { tag: own });
     }
     Ok(())
 }
