@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::field::{Empty, display};
 use tracing::{Instrument as _, Span};
 
@@ -27,8 +27,12 @@ impl<'a> Attempts<'a> {
         self.made += 1;
         let span = self.span();
         let attempt = async {
+            let place = self.calls.gate.limits.place(self.call).await;
             self.calls.wait_for_turn(self.call).await?;
-            self.calls.admitted(self.call, work).await
+            let begun = Instant::now();
+            let answer = self.calls.admitted(self.call, work).await;
+            place.iter().for_each(|place| place.answered(begun, answer.as_ref().err()));
+            answer
         };
         let answer = attempt.instrument(span.clone()).await.map_err(Error::within_reason);
         if let Err(error) = &answer {

@@ -1,16 +1,20 @@
 //! The gate that every HTTP call to one cloud passes: limited, retried, timed and measured here and nowhere else.
 //!
 //! ```text
-//!  call ──► attempt: pause of the service ──► token ──► dry run, fence (writes) ──► timeout ──► the cloud
-//!             ▲                                                                │
-//!             └──────────── back-off ◄── may be repeated, and may work later ◄─┘
+//!  call ──► attempt: place, if limited ──► pause of the service ──► token ──► dry run, fence (writes) ──► timeout ──► the cloud
+//!             ▲                                                                                        │
+//!             └──────────── back-off ◄── may be repeated, and may work later ◄─────────────────────────┘
 //! ```
+//!
+//! A [limited](Call::limited) call is one of which the cloud does not take many at once: four are under way at first, fewer after
+//! an answer that is slow or says that the cloud is overloaded, and more again after good ones.
 //!
 //! A cloud that answers `Retry-After` pauses the service for all its callers: a short pause is waited for, a long one fails
 //! at once with the time that is left. Reads and idempotent writes are repeated; any other write is repeated only if the
 //! error says that the cloud did not execute it ([`Error::is_unanswered`]).
 
 mod attempts;
+mod limits;
 mod metrics;
 mod pauses;
 #[cfg(test)]
@@ -27,6 +31,7 @@ pub use attempts::Attempts;
 pub use metrics::METRICS;
 
 use crate::{Error, ErrorKind, Result, Retry};
+use limits::Limits;
 use metrics::Measurements;
 use pauses::Pauses;
 
@@ -92,6 +97,8 @@ pub struct Call {
     pub name: &'static str,
     /// Effect on the cloud.
     pub effect: Effect,
+    /// Only as many of this name are made at once as the cloud answers well.
+    pub limited: bool,
 }
 
 /// Gate for the calls to one cloud. Clones share its limits, pauses and measurements.
@@ -107,6 +114,7 @@ struct Gate {
     policy: CallPolicy,
     bucket: Option<TokenBucket>,
     pauses: Pauses,
+    limits: Limits,
     measurements: Measurements,
 }
 
@@ -127,7 +135,8 @@ impl Calls {
     pub fn new(policy: CallPolicy) -> Calls {
         let bucket = policy.rate.map(|rate| TokenBucket::new(rate, policy.burst));
         let timeout = policy.timeout;
-        let gate = Gate { policy, bucket, pauses: Pauses::default(), measurements: Measurements::default() };
+        let (pauses, limits, measurements) = Default::default();
+        let gate = Gate { policy, bucket, pauses, limits, measurements };
         Calls { gate: Arc::new(gate), timeout }
     }
 

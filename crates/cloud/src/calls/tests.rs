@@ -7,9 +7,10 @@ use futures::future::join_all;
 
 use super::*;
 
-const LIST: Call = Call { service: "compute", name: "server_list", effect: Effect::Read };
-const DELETE: Call = Call { service: "compute", name: "server_delete", effect: Effect::IdempotentWrite };
-const CREATE: Call = Call { service: "network", name: "port_create", effect: Effect::Write };
+const LIST: Call = Call { service: "compute", name: "server_list", effect: Effect::Read, limited: false };
+const DELETE: Call =
+    Call { service: "compute", name: "server_delete", effect: Effect::IdempotentWrite, limited: false };
+const CREATE: Call = Call { service: "network", name: "port_create", effect: Effect::Write, limited: false };
 
 fn error(kind: ErrorKind) -> Error {
     Error::new(kind, "test", "on order")
@@ -266,4 +267,59 @@ async fn a_dry_run_makes_reads_and_no_write() {
         assert_eq!(ran.load(SeqCst), 0, "{call:?}");
         assert!(!error.is_unanswered());
     }
+}
+
+// ---- calls that the cloud takes few of at once
+
+const CREATION: Call = Call { limited: true, ..CREATE };
+
+/// Makes so many calls at once, each of which takes this long and ends like this; the most that were under way together.
+async fn crowd(calls: &Calls, call: Call, count: usize, takes: Duration, outcome: Result<()>) -> u32 {
+    let (under_way, most) = (AtomicU32::new(0), AtomicU32::new(0));
+    let attempt = || async {
+        most.fetch_max(under_way.fetch_add(1, SeqCst) + 1, SeqCst);
+        sleep(takes).await;
+        under_way.fetch_sub(1, SeqCst);
+        outcome.clone()
+    };
+    join_all((0..count).map(|_| calls.make(call, attempt))).await;
+    most.load(SeqCst)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limited_call_is_made_four_times_at_once_and_more_often_while_the_cloud_answers_well() {
+    let calls = Calls::default();
+    let second = Duration::from_secs(1);
+    assert_eq!(crowd(&calls, CREATE, 20, second, Ok(())).await, 20, "not limited");
+    assert_eq!(crowd(&calls, CREATION, 4, second, Ok(())).await, 4);
+    assert_eq!(crowd(&calls, CREATION, 5, second, Ok(())).await, 5);
+    assert_eq!(crowd(&calls, CREATION, 400, second, Ok(())).await, 16, "there is a limit to it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_is_overloaded_or_slow_gets_half_as_many_calls_at_once() {
+    let busy = || Err(error(ErrorKind::Unavailable).with_status(503).answered());
+    let refused = || Err(error(ErrorKind::InvalidConfig).with_status(400));
+    let (quick, slow) = (Duration::from_secs(1), Duration::from_secs(11));
+    for (takes, outcome, then) in [(quick, busy(), 2), (slow, Ok(()), 2), (quick, refused(), 5), (quick, Ok(()), 5)] {
+        let calls = Calls::default();
+        crowd(&calls, CREATION, 4, takes, outcome.clone()).await;
+        assert_eq!(crowd(&calls, CREATION, 9, Duration::from_millis(1), busy()).await, then, "{takes:?} {outcome:?}");
+    }
+    let calls = Calls::default();
+    for _ in 0..5 {
+        crowd(&calls, CREATION, 1, quick, busy()).await;
+    }
+    assert_eq!(crowd(&calls, CREATION, 3, quick, busy()).await, 1, "one is always made");
+    assert!(crowd(&calls, CREATION, 20, quick, Ok(())).await > 1, "it recovers");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_is_given_back_by_a_call_that_is_dropped() {
+    let calls = Calls::default();
+    for _ in 0..9 {
+        let dropped = calls.make(CREATION, || std::future::pending::<Result<()>>());
+        assert!(timeout(Duration::from_secs(1), dropped).await.is_err());
+    }
+    assert_eq!(crowd(&calls, CREATION, 4, Duration::from_secs(1), Ok(())).await, 4);
 }

@@ -37,7 +37,7 @@ impl<'a> CallBuilder<'a> {
             Method::PUT | Method::DELETE => Effect::IdempotentWrite,
             _ => Effect::Write,
         };
-        let call = Call { service: api.service, name, effect };
+        let call = Call { service: api.service, name, effect, limited: false };
         let (path, query, headers) = (joined(name, path), String::new(), api.headers.clone());
         let call = CallBuilder { api, call, method, path, query, headers, body: Bytes::new(), accepted: None };
         call.header(header::ACCEPT, HeaderValue::from_static("application/json"))
@@ -46,6 +46,12 @@ impl<'a> CallBuilder<'a> {
     /// With an effect other than that of its method: a POST that only reads, a PUT that must not be made twice.
     pub fn effect(mut self, effect: Effect) -> CallBuilder<'a> {
         self.call.effect = effect;
+        self
+    }
+
+    /// As one of which the cloud does not take many at once: as many are under way as it answers well, four at first.
+    pub fn limited(mut self) -> CallBuilder<'a> {
+        self.call.limited = true;
         self
     }
 
