@@ -24,6 +24,7 @@ mod error_kind;
 pub mod initialize;
 mod instance;
 pub mod ipam;
+mod label;
 pub mod lifecycle;
 mod load_balancer;
 mod merge;
@@ -48,6 +49,7 @@ pub use cidr::{canonical_cidr, parse_cidr};
 pub use duration::{format_duration, parse_duration};
 pub use error_kind::{ErrorKind, Retry};
 pub use instance::{Instance, InstanceRef, InstanceState};
+pub use label::{is_label_value, label_value};
 pub use load_balancer::{
     HealthCheck, Ingress, IpFamily, IpMode, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, LoadBalancerStatus,
     LoadBalancerWish, PortSpec, PortStatus, Protocol, SessionAffinity, TargetNode, TrafficPolicy,

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::annotations::LoadBalancerSettings;
-use crate::{Address, ClusterName, NodeName, Opaque, Operation, ProviderId, TargetSet};
+use crate::{Address, AddressType, ClusterName, NodeName, Opaque, Operation, ProviderId, TargetSet};
 
 /// Whose balancer it is. Everything made for it in a cloud is marked with these, and found by them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -172,6 +173,22 @@ pub struct TargetNode {
     pub draining: bool,
 }
 
+impl TargetNode {
+    /// Address to which a load balancer sends: the first internal one of the family, else the first external one of it. Without a
+    /// family, any address is one.
+    pub fn address(&self, family: Option<IpFamily>) -> Option<&str> {
+        let is_of = |address: &str| match (address.parse(), family) {
+            (_, None) => true,
+            (Ok(IpAddr::V4(_)), Some(family)) => family == IpFamily::IPv4,
+            (Ok(IpAddr::V6(_)), Some(family)) => family == IpFamily::IPv6,
+            (Err(_), Some(_)) => false,
+        };
+        let of_kind = |kind| self.addresses.iter().find(|it| it.kind == kind && is_of(&it.address));
+        let found = of_kind(AddressType::InternalIP).or_else(|| of_kind(AddressType::ExternalIP));
+        found.map(|address| address.address.as_str())
+    }
+}
+
 /// What a cloud has for a load balancer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadBalancerState<S = Opaque> {
@@ -248,4 +265,29 @@ pub struct PortStatus {
     /// Why it does not work, as a CamelCase word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{addresses, target};
+
+    #[test]
+    fn a_target_is_reached_at_its_first_internal_address_of_the_family_else_at_an_external_one() {
+        let (v4, v6) = (Some(IpFamily::IPv4), Some(IpFamily::IPv6));
+        let table = [
+            ("I10.0.0.1 I10.0.0.2", v4, Some("10.0.0.1")),
+            ("E203.0.113.1 I10.0.0.1", v4, Some("10.0.0.1")),
+            ("Ifd00::1 I10.0.0.1", v4, Some("10.0.0.1")),
+            ("Ifd00::1 I10.0.0.1", None, Some("fd00::1")),
+            ("Ifd00::1 E203.0.113.1", v4, Some("203.0.113.1")),
+            ("I10.0.0.1", v6, None),
+            ("Hn1 Dn1.internal", None, None),
+            ("", v4, None),
+        ];
+        for (text, family, expected) in table {
+            let node = TargetNode { addresses: addresses(text), ..target("n1") };
+            assert_eq!(node.address(family), expected, "{text:?} {family:?}");
+        }
+    }
 }

@@ -28,6 +28,7 @@ impl OpenStack {
     pub(crate) async fn begin(&self) -> Result<()> {
         let access = self.session.access().await.map_err(|error| error.during("authenticate"))?;
         for service in [Service::Compute, Service::Network, Service::LoadBalancer, Service::KeyManager] {
+            let is_octavia_or_barbican = matches!(service, Service::LoadBalancer | Service::KeyManager);
             match access.endpoint(service) {
                 Ok(_) => {}
                 Err(error) if service == Service::LoadBalancer && self.config.load_balancer.enabled => {
@@ -35,7 +36,7 @@ impl OpenStack {
                     let message = format!("{}; {hint}", error.message());
                     return Err(Error::new(ErrorKind::InvalidConfig, "find the services", message));
                 }
-                Err(_) if is_for_balancers(service) && !self.config.load_balancer.enabled => {}
+                Err(_) if is_octavia_or_barbican && !self.config.load_balancer.enabled => {}
                 Err(error) => tracing::warn!(%error, "what needs this service will fail"),
             }
         }
@@ -293,11 +294,6 @@ impl OpenStack {
 fn quota(what: &str, used: usize, limit: i64) -> Option<Quota> {
     let limit = u64::try_from(limit).ok()?;
     Some(Quota { what: what.to_owned(), used: used as u64, limit })
-}
-
-/// Whether nobody but balancers needs it.
-fn is_for_balancers(service: Service) -> bool {
-    matches!(service, Service::LoadBalancer | Service::KeyManager)
 }
 
 /// Operation of a call that only shows whether the service answers.

@@ -318,7 +318,7 @@ async fn a_cloud_that_is_overloaded_or_slow_gets_half_as_many_calls_at_once() {
 async fn a_place_is_given_back_by_a_call_that_is_dropped() {
     let calls = Calls::default();
     for _ in 0..9 {
-        let dropped = calls.make(CREATION, || std::future::pending::<Result<()>>());
+        let dropped = calls.make(CREATION, std::future::pending::<Result<()>>);
         assert!(timeout(Duration::from_secs(1), dropped).await.is_err());
     }
     assert_eq!(crowd(&calls, CREATION, 4, Duration::from_secs(1), Ok(())).await, 4);

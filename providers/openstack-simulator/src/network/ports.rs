@@ -39,8 +39,8 @@ pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
     let mut sent = sent(call, "port")?;
     check_fields(Kind::Port, &sent)?;
     let port = state.records.get(Kind::Port, id).ok_or_else(|| not_found(Kind::Port, id))?;
-    check_revision(call, port)?;
     check_groups(state, &sent)?;
+    check_revision(call, port)?;
     check_security(port, &sent)?;
     sort_groups(&mut sent);
     complete_pairs(port, &mut sent)?;

@@ -116,9 +116,11 @@ impl<T: DeserializeOwned> Collection<T> {
         }
     }
 
+    /// Of each kind, few are created at once: Octavia locks the quota of the project meanwhile, and refuses whatever waits for that
+    /// too long.
     pub(crate) async fn create(&self, session: &Session, body: &Value) -> Result<T, Error> {
         let Resource { service, path, one, .. } = self.resource;
-        session.call(self.create, service, Method::POST, &[path]).body(one, body).read(one).await
+        session.call(self.create, service, Method::POST, &[path]).limited().body(one, body).read(one).await
     }
 }
 

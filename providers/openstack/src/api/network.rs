@@ -82,7 +82,12 @@ record! {
     SubPort { port_id: String, }
 
     /// A security group.
-    SecurityGroup { id: String, name: String, description: String, }
+    SecurityGroup {
+        id: String,
+        name: String,
+        description: String,
+        security_group_rules: Vec<SecurityGroupRule>,
+    }
 
     /// A rule of one.
     SecurityGroupRule {
@@ -132,10 +137,15 @@ pub(crate) const SECURITY_GROUP_RULES: Collection<SecurityGroupRule> = collectio
 );
 pub(crate) const ROUTERS: Collection<Router> = collection!(Network, "router", "routers", "router", "routers", "router");
 
-/// Changes a port; with a revision, only if nobody has changed it since (412 otherwise).
-pub(crate) async fn update_port(session: &Session, id: &str, body: &Value, revision: Option<u64>) -> Result<(), Error> {
+/// Changes a port; with a revision, only if no other client has changed it since (412 otherwise).
+pub(crate) async fn update_port(
+    session: &Session,
+    id: &str,
+    body: &Value,
+    revision: Option<u64>,
+) -> Result<Port, Error> {
     let call = session.call("port_update", Service::Network, Method::PUT, &["ports", id]);
-    call.body("port", body).if_revision(revision).done().await
+    call.body("port", body).if_revision(revision).read("port").await
 }
 
 /// Takes a tag from a port.

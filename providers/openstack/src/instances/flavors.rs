@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use bowline_cloud::{Error, ErrorKind, Result};
+use bowline_core::is_label_value;
 use futures::stream::{self, StreamExt as _};
 
-use super::labels::is_label_value;
 use super::lookup::PARALLEL;
 use crate::OpenStack;
 use crate::api::compute::{self, Flavor, FlavorRef};

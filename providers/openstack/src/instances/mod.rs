@@ -11,7 +11,6 @@
 mod addresses;
 mod flavors;
 mod id;
-mod labels;
 mod lookup;
 mod ports;
 
@@ -20,7 +19,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{Error, ErrorKind, Identity, InstancePage, Instances, PageToken, Result, Seen};
-use bowline_core::{Instance, InstanceRef, InstanceState, Opaque};
+use bowline_core::{Instance, InstanceRef, InstanceState, Opaque, label_value};
 
 use crate::OpenStack;
 use crate::api::compute::Server;
@@ -111,7 +110,7 @@ impl OpenStack {
             name: server.name.clone(),
             provider_id: Some(self.ids().write(&server.id)),
             instance_type,
-            zone: labels::label_value(&server.availability_zone),
+            zone: label_value(&server.availability_zone),
             region: self.config.global.region.clone(),
             addresses: addresses::addresses(server, &ports.of(&server.id)?, &ports.on_trunks_of(&server.id), options),
             ..Instance::default()

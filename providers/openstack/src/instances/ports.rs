@@ -4,10 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use bowline_cloud::{Error, Result};
 use futures::stream::{self, StreamExt as _};
+use serde::de::DeserializeOwned;
 
 use super::addresses::TrunkPort;
 use super::lookup::PARALLEL;
 use crate::OpenStack;
+use crate::api::Collection;
 use crate::api::network::{self, Port};
 
 /// How many IDs one question names. An ID and its key take some 50 bytes, and proxies refuse a line of more than 8,000.
@@ -66,8 +68,9 @@ impl OpenStack {
         let chunks: Vec<Vec<String>> =
             servers.chunks(IDS).map(|chunk| chunk.iter().map(|id| (*id).to_owned()).collect()).collect();
         let read = stream::iter(chunks).map(|chunk| async move {
-            let answer = self.with("device_id", chunk.iter().map(String::as_str)).await;
-            (chunk, answer)
+            let query: Vec<_> = chunk.iter().map(|id| ("device_id", id.as_str())).collect();
+            let answer = network::PORTS.list(&self.session, &query).await;
+            (chunk, answer.map_err(|error| error.during("list ports")))
         });
         let mut ports = Ports::default();
         // In the order of the questions: that of the answers would change from one time to the next.
@@ -78,22 +81,10 @@ impl OpenStack {
         ports
     }
 
-    /// The ports of which this attribute is one of these IDs.
-    async fn with<'a>(&self, attribute: &str, ids: impl Iterator<Item = &'a str>) -> Result<Vec<Port>> {
-        let query: Vec<_> = ids.map(|id| (attribute, id)).collect();
-        network::PORTS.list(&self.session, &query).await.map_err(|error| error.during("list ports"))
-    }
-
     /// These ports with the names of their networks. What cannot be read is told in the log and left out: the server has
     /// other addresses.
     async fn on_trunks(&self, ids: &[&str]) -> HashMap<String, TrunkPort> {
-        let mut found = Vec::new();
-        for chunk in ids.chunks(IDS) {
-            match self.with("id", chunk.iter().copied()).await {
-                Ok(ports) => found.extend(ports),
-                Err(error) => tracing::warn!(%error, ports = ?chunk, "could not read ports of a trunk"),
-            }
-        }
+        let found: Vec<Port> = self.readable(&network::PORTS, ids).await;
         let networks = self.network_names(&found).await;
         let named = |port: Port| {
             let network = networks.get(&port.network_id)?.clone();
@@ -108,14 +99,20 @@ impl OpenStack {
 
     async fn network_names(&self, ports: &[Port]) -> HashMap<String, String> {
         let ids: BTreeSet<_> = ports.iter().map(|port| port.network_id.as_str()).collect();
-        let mut names = HashMap::new();
-        for chunk in ids.into_iter().collect::<Vec<_>>().chunks(IDS) {
+        let networks = self.readable(&network::NETWORKS, &ids.into_iter().collect::<Vec<_>>()).await;
+        networks.into_iter().map(|network| (network.id, network.name)).collect()
+    }
+
+    /// Those of these IDs that can be read.
+    async fn readable<T: DeserializeOwned>(&self, all: &Collection<T>, ids: &[&str]) -> Vec<T> {
+        let mut found = Vec::new();
+        for chunk in ids.chunks(IDS) {
             let query: Vec<_> = chunk.iter().map(|id| ("id", *id)).collect();
-            match network::NETWORKS.list(&self.session, &query).await {
-                Ok(found) => names.extend(found.into_iter().map(|network| (network.id, network.name))),
-                Err(error) => tracing::warn!(%error, "could not read the networks of a trunk's ports"),
+            match all.list(&self.session, &query).await {
+                Ok(read) => found.extend(read),
+                Err(error) => tracing::warn!(%error, kind = all.resource.name, "could not read what is on trunks"),
             }
         }
-        names
+        found
     }
 }

@@ -13,7 +13,6 @@ mod change;
 mod features;
 mod list;
 mod names;
-mod nodes;
 mod observation;
 mod observe;
 mod plan;
@@ -24,6 +23,7 @@ mod subnets;
 #[cfg(test)]
 mod testing;
 mod waiting;
+mod written;
 
 use std::collections::BTreeMap;
 
@@ -43,6 +43,7 @@ use change::{Payload, Polled};
 use observation::{Features, Observation};
 use observe::{OBSERVE, Observer};
 use waiting::Waiting;
+use written::Written;
 
 pub(crate) use annotations::reference as annotation_reference;
 pub(crate) use observe::Sight;
@@ -53,19 +54,22 @@ const LIST: &str = "list balancers";
 #[derive(Debug)]
 pub(crate) struct Memory {
     waiting: Waiting,
+    pub(crate) written: Written,
     /// What Octavia can do, once it has said so.
     features: OnceCell<Features>,
 }
 
 impl Memory {
     pub(crate) fn new(config: &Config) -> Memory {
-        Memory { waiting: Waiting::new(config.wait_active_steps), features: OnceCell::new() }
+        let (written, features) = Default::default();
+        Memory { waiting: Waiting::new(config.wait_active_steps), written, features }
     }
 }
 
 impl OpenStack {
     fn writer<'a>(&'a self, polled: Option<&'a Polled>) -> Writer<'a> {
-        Writer { session: &self.session, waiting: &self.balancers.waiting, polled }
+        let Memory { waiting, written, .. } = &self.balancers;
+        Writer { session: &self.session, waiting, written, polled }
     }
 
     /// What this Octavia can do. One that refuses to list its versions, or leads elsewhere, or lists something else, is one of which
@@ -109,10 +113,8 @@ impl TypedLoadBalancers for OpenStack {
 
     async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState<Observation>>>> {
         let (config, waiting, features) = (&self.config, &self.balancers.waiting, &self.features().await);
-        match Sight::for_wishes(&self.session, wishes).await {
-            Ok(sight) => Observer { sight: &sight, config, waiting, features }.observe(wishes).await,
-            Err(error) => wishes.iter().map(|_| Err(error.clone())).collect(),
-        }
+        let sight = &Sight::for_wishes(&self.session, wishes);
+        Observer { sight, config, waiting, features }.observe(wishes).await
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {

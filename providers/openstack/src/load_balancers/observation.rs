@@ -3,7 +3,7 @@
 
 use bowline_core::{Notice, Problem};
 
-use crate::api::network::{FloatingIp, Port, SecurityGroup, SecurityGroupRule, Subnet};
+use crate::api::network::{FloatingIp, Port, SecurityGroup, Subnet};
 use crate::api::octavia::{HealthMonitor, Listener, LoadBalancer, Member, Pool};
 
 /// What was seen.
@@ -78,11 +78,6 @@ impl Found {
 }
 
 impl Observation {
-    /// The balancer, if there is exactly one.
-    pub(crate) fn balancer(&self) -> Option<&LoadBalancer> {
-        self.found.balancer()
-    }
-
     /// The cloud has nothing for the Service.
     pub(crate) fn is_nothing(&self) -> bool {
         let no_balancer = matches!(self.found, Found::Nothing | Found::Missing(_));
@@ -128,8 +123,6 @@ pub(crate) struct Security {
     pub(crate) groups: Vec<SecurityGroup>,
     /// Those that earlier Services of the name left; all of the name if nobody knows the UID any more.
     pub(crate) stale: Vec<SecurityGroup>,
-    /// The rules of the one, if groups are managed.
-    pub(crate) rules: Vec<SecurityGroupRule>,
     /// The ports that have one of the groups that are to go.
     pub(crate) ports: Vec<Port>,
     /// The ports of the nodes' servers, if groups are managed.

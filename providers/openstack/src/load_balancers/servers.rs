@@ -3,7 +3,6 @@
 use bowline_cloud::Result;
 use bowline_core::{IpFamily, TargetNode, TargetSet};
 
-use super::nodes;
 use crate::Config;
 use crate::instances::Ids;
 
@@ -26,7 +25,7 @@ pub(crate) fn behind<'a>(
     let staying = targets.iter().filter(|target| !target.draining);
     let backend = |target: &'a TargetNode| {
         let id = target.provider_id.as_ref().filter(|id| !ids.is_elsewhere(id))?;
-        let address = nodes::address(target, family)?;
+        let address = target.address(family)?;
         Some(ids.read(id).map(|server| Backend { server, address }))
     };
     staying.filter_map(backend).collect()

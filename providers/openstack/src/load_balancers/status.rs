@@ -43,7 +43,7 @@ pub(super) fn of_removal(config: &Config, wish: &LoadBalancerWish, seen: Observa
         hostname: reader.get(&HOSTNAME).unwrap_or_default(),
         is_proxied: common_settings(config, &reader, wish.settings.as_ref().clone()).proxy_protocol.is_some(),
     };
-    let goes = seen.balancer().is_some_and(|balancer| goes_with(wish, balancer, &seen.listeners));
+    let goes = seen.found.balancer().is_some_and(|balancer| goes_with(wish, balancer, &seen.listeners));
     let annotations = if goes { annotations(&seen, address) } else { BTreeMap::new() };
     let status = status(config, said, address);
     Some(State { annotations, ..State::new(status, seen) })
@@ -51,7 +51,7 @@ pub(super) fn of_removal(config: &Config, wish: &LoadBalancerWish, seen: Observa
 
 /// Where clients connect; `None` if they cannot yet, or nobody has looked because the balancer is at work.
 fn address(internal: bool, seen: &Observation) -> Option<&str> {
-    let balancer = seen.balancer().filter(|balancer| !balancer.is_at_work())?;
+    let balancer = seen.found.balancer().filter(|balancer| !balancer.is_at_work())?;
     let vip = Some(balancer.vip_address.as_str()).filter(|address| !address.is_empty());
     match &seen.floating.attached {
         _ if internal || balancer.has_ipv6_vip() => vip,
@@ -65,7 +65,7 @@ fn address(internal: bool, seen: &Observation) -> Option<&str> {
 }
 
 fn annotations(seen: &Observation, address: Option<&str>) -> BTreeMap<String, String> {
-    let id = seen.balancer().map(|balancer| (LOAD_BALANCER_ID.key, balancer.id.as_str()));
+    let id = seen.found.balancer().map(|balancer| (LOAD_BALANCER_ID.key, balancer.id.as_str()));
     let address = address.map(|address| (LOAD_BALANCER_ADDRESS.key, address));
     id.into_iter().chain(address).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }

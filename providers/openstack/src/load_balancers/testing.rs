@@ -219,7 +219,7 @@ impl Scene {
     }
 
     pub(super) fn balancer(&self) -> &LoadBalancer {
-        self.seen.balancer().unwrap()
+        self.seen.found.balancer().unwrap()
     }
 
     pub(super) fn touched(mut self, touch: impl FnOnce(&mut Observation)) -> Scene {

@@ -1,5 +1,5 @@
 //! Octavia at work. It accepts no change of a load balancer while it is at work on an earlier one: that is an [`Operation`], which the
-//! framework polls after 1 s, 1.2 s, 1.44 s … 10 s, up to its deadline.
+//! framework polls after 1 s, 1.2 s, 1.44 s … 10 s, up to its deadline, and less often while there are many of them.
 //!
 //! Remembered here are the load balancers that this process has created and not yet seen ACTIVE. One of them that goes to ERROR is
 //! discarded, and one that no listing shows yet is looked up by its ID. A new process finds all others in the cloud.
@@ -10,11 +10,16 @@ use std::time::Duration;
 
 use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::{Operation, Pacing};
+use tokio::time::Instant;
 
 use crate::api::octavia::LoadBalancer;
 
 /// The longest pause is ours; upstream's pauses grow on, and so keep people waiting for what is long done.
 const PACING: Pacing = Pacing { first: Duration::from_secs(1), factor: 1.2, max: Duration::from_secs(10) };
+/// Octavia works on so many load balancers at once. Others queue behind them, and are polled less often the more there are.
+const CROWD: u32 = 4;
+/// An observation that is older than this is no ground for creating something.
+const RECENT: Duration = Duration::from_secs(5);
 /// Nobody waits longer than this, whatever the number of steps that is configured.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 /// A balancer that goes is given one look more than one that comes.
@@ -39,17 +44,35 @@ pub(crate) struct Waiting {
     steps: u32,
     /// IDs by name; `None` while the request for it has no answer.
     created: Mutex<HashMap<String, Option<String>>>,
+    /// When each load balancer was last seen at work.
+    working: Mutex<HashMap<String, Instant>>,
+    /// When an observation has found no load balancer of a name.
+    missed: Mutex<HashMap<String, Instant>>,
 }
 
 impl Waiting {
     /// With a deadline for operations as long as this many of upstream's polls take.
     pub(crate) fn new(steps: u32) -> Waiting {
-        Waiting { steps, created: Mutex::default() }
+        let (created, working, missed) = Default::default();
+        Waiting { steps, created, working, missed }
     }
 
     /// Records that this process creates a load balancer. It is called before the request, because that may be dropped.
     pub(crate) fn creates(&self, name: &str) {
         self.all().insert(name.to_owned(), None);
+        locked(&self.missed).remove(name);
+    }
+
+    /// Records that an observation has found no load balancer of this name.
+    pub(crate) fn missed(&self, name: &str) {
+        let mut missed = locked(&self.missed);
+        missed.retain(|_, at| at.elapsed() < RECENT);
+        missed.insert(name.to_owned(), Instant::now());
+    }
+
+    /// A moment ago there was no load balancer of this name, and this process has created none since.
+    pub(crate) fn has_just_missed(&self, name: &str) -> bool {
+        locked(&self.missed).get(name).is_some_and(|at| at.elapsed() < RECENT)
     }
 
     /// Records a load balancer that this process has created.
@@ -78,16 +101,28 @@ impl Waiting {
     pub(crate) fn operation(&self, balancer: &LoadBalancer) -> Option<Operation> {
         let LoadBalancer { id, name, provisioning_status: status, .. } = balancer;
         let further = if status == PENDING_DELETE { FURTHER_LOOKS_AT_DELETION } else { 0 };
+        let others = self.others_at_work(balancer);
         let which = if name.is_empty() { id.clone() } else { format!("{name} ({id})") };
         balancer.is_at_work().then(|| Operation {
             id: id.clone(),
             what: format!("load balancer {which} is not ACTIVE but {status}"),
             advice: "Octavia may be stuck, which its workers' logs tell; it is looked at again from time to time"
                 .to_owned(),
-            pacing: PACING,
+            pacing: Pacing { first: (PACING.first * others.div_ceil(CROWD).max(1)).min(PACING.max), ..PACING },
             deadline: patience(self.steps.saturating_add(further)),
             observable: true,
         })
+    }
+
+    /// How many load balancers Octavia works on beside this one.
+    fn others_at_work(&self, balancer: &LoadBalancer) -> u32 {
+        let mut working = locked(&self.working);
+        working.retain(|id, seen| *id != balancer.id && seen.elapsed() < PACING.max * 2);
+        let others = u32::try_from(working.len()).unwrap_or(u32::MAX);
+        if balancer.is_at_work() {
+            working.insert(balancer.id.clone(), Instant::now());
+        }
+        others
     }
 
     /// It is gone or in service.
@@ -101,8 +136,13 @@ impl Waiting {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<String, Option<String>>> {
-        self.created.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.created)
     }
+}
+
+/// Every change leaves the map whole, so a panic elsewhere does not spoil it.
+fn locked<T>(map: &Mutex<T>) -> MutexGuard<'_, T> {
+    map.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// It is the one that was created with this name, as far as its ID is known.
@@ -147,6 +187,33 @@ mod tests {
         let deadline = |status| Waiting::new(23).operation(&balancer(status)).unwrap().deadline.as_secs();
         assert_eq!((deadline("PENDING_UPDATE"), deadline(PENDING_DELETE)), (271, 326));
         assert!([ACTIVE, ERROR].iter().all(|status| Waiting::new(23).operation(&balancer(status)).is_none()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_queues_behind_others_is_polled_less_often() {
+        let waiting = Waiting::new(23);
+        let of = |id: &str, status: &str| LoadBalancer { id: id.to_owned(), ..balancer(status) };
+        let first = |id: &str| waiting.operation(&of(id, PENDING_CREATE)).unwrap().pacing.first.as_secs();
+        let pauses: Vec<u64> = (0..12).map(|number| first(&format!("b{number}"))).collect();
+        assert_eq!(pauses, [1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3]);
+        assert_eq!(first("b3"), 3, "eleven others");
+        assert!((0..9).all(|number| waiting.operation(&of(&format!("b{number}"), ACTIVE)).is_none()));
+        assert_eq!(first("b11"), 1, "two others");
+        assert!((0..90).all(|number| first(&format!("c{number}")) <= 10));
+        tokio::time::advance(Duration::from_secs(21)).await;
+        assert_eq!(first("b11"), 1, "the others were not seen for long");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_missed_is_missing_for_a_moment_and_until_it_is_created() {
+        let waiting = Waiting::new(23);
+        assert!(!waiting.has_just_missed("web"));
+        waiting.missed("web");
+        waiting.missed("other");
+        waiting.creates("web");
+        assert!(!waiting.has_just_missed("web") && waiting.has_just_missed("other"));
+        tokio::time::advance(RECENT).await;
+        assert!(!waiting.has_just_missed("other"));
     }
 
     #[test]

@@ -151,8 +151,12 @@ impl OpenStack {
     /// Writes the pairs of a port; `false` if another client has changed the port since it was read.
     async fn write_pairs(&self, port: &Port, operation: &str) -> Result<bool> {
         let body = json!({ "allowed_address_pairs": port.allowed_address_pairs });
+        let mut last = self.balancers.written.port(&port.id).await;
         match network::update_port(&self.session, &port.id, &body, port.revision_number).await {
-            Ok(()) => Ok(true),
+            Ok(written) => {
+                *last = Some(written);
+                Ok(true)
+            }
             Err(error) if error.status() == Some(412) => Ok(false),
             Err(error) => Err(error.during(operation)),
         }

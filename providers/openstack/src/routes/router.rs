@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use ipnet::IpNet;
 use serde_json::json;
+use tokio::sync::OnceCell;
 
 use super::pairs::Pair;
 use super::{Hop, is_about_one};
@@ -14,7 +15,7 @@ use crate::api::network::{self, ExtraRoute, Port};
 /// What is known of Neutron and the router.
 #[derive(Default)]
 pub(crate) struct RouterMemory {
-    support: Mutex<Option<Support>>,
+    support: OnceCell<Support>,
     beside: Mutex<Option<Arc<Beside>>>,
 }
 
@@ -75,17 +76,13 @@ impl OpenStack {
 
     /// What Neutron can do; asked for once.
     pub(super) async fn route_support(&self, operation: &str) -> Result<Support> {
-        if let Some(known) = *self.routing.support.lock().unwrap_or_else(PoisonError::into_inner) {
-            return Ok(known);
-        }
-        let extensions = network::extensions(&self.session).await.map_err(|error| error.during(operation))?;
-        let Some(support) = Support::of(&extensions) else {
+        let ask = || async {
+            let extensions = network::extensions(&self.session).await.map_err(|error| error.during(operation))?;
             let message = "Neutron has neither the extension extraroute nor extraroute-atomic: no route can be made; \
                            take router-id out of cloud.conf, or have the extension installed";
-            return Err(Error::new(ErrorKind::Unsupported, operation, message));
+            Support::of(&extensions).ok_or_else(|| Error::new(ErrorKind::Unsupported, operation, message))
         };
-        *self.routing.support.lock().unwrap_or_else(PoisonError::into_inner) = Some(support);
-        Ok(support)
+        self.routing.support.get_or_try_init(ask).await.copied()
     }
 
     /// What the router is connected to, as it was last seen.

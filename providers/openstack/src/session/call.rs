@@ -55,6 +55,11 @@ impl<'a> Call<'a> {
         Call { call: self.call.header(header::IF_MATCH, value).effect(Effect::Write), ..self }
     }
 
+    /// As one of which the service does not take many at once.
+    pub(crate) fn limited(self) -> Call<'a> {
+        Call { call: self.call.limited(), ..self }
+    }
+
     /// Makes the call, and takes what is in the answer's envelope.
     pub(crate) async fn read<T: DeserializeOwned>(self, envelope: &str) -> Result<T, Error> {
         self.counted(async {

@@ -309,6 +309,61 @@ async fn a_port_that_two_services_change_at_once_has_the_groups_of_both() {
     }
 }
 
+/// Neutron answers 404 for a group that is gone, before it compares revisions, and the port is there nevertheless.
+#[tokio::test(start_paused = true)]
+async fn a_port_whose_groups_name_one_that_is_gone_meanwhile_is_written_nevertheless() {
+    let mut world = world();
+    let mut web = world.service();
+    world.ensure(&mut web).await.unwrap();
+    let added = add_node(&world.cloud, "node-3");
+    world.nodes.push(added);
+    web.spec.targets = world.nodes.clone().into();
+    // The port of the new node has a group that goes before the plan is applied, as if another process had removed it.
+    let group = world.cloud.add(Kind::SecurityGroup, json!({"name": "short-lived"}));
+    let ports = world.cloud.records(Kind::Port);
+    let port =
+        ports.iter().find(|port| port["fixed_ips"][0]["ip_address"] == world.nodes[2].addresses[0].address.as_str());
+    let id = text(port.unwrap(), "id").to_owned();
+    let mut groups = port.unwrap()["security_groups"].as_array().unwrap().clone();
+    groups.push(json!(group));
+    assert!(world.cloud.edit(Kind::Port, &id, |port| drop(port.insert("security_groups".to_owned(), groups.into()))));
+    let stale = world.look(&mut web, true).await.unwrap().1;
+    assert!(world.cloud.edit(Kind::Port, &id, |port| {
+        port["security_groups"].as_array_mut().unwrap().pop();
+        port.insert("revision_number".to_owned(), json!(77));
+    }));
+    assert!(world.cloud.remove(Kind::SecurityGroup, &group));
+    world.restart();
+    world.cloud.forget_calls();
+    for step in &stale.steps {
+        world.apply(&mut web, step).await.unwrap();
+    }
+    let answers: Vec<_> =
+        world.cloud.writes().iter().filter(|entry| entry.template == "ports/{id}").map(|it| it.status).collect();
+    assert_eq!(answers, [Some(404), Some(200)]);
+    let own = format!("lb-sg-{}-default-web", web.key.uid);
+    let own = world.groups().into_iter().find(|group| text(group, "name") == own).unwrap();
+    assert!(world.cloud.record(Kind::Port, &id).unwrap()["security_groups"].as_array().unwrap().contains(&own["id"]));
+}
+
+/// Both Services have seen the ports before the other one has written them.
+#[tokio::test(start_paused = true)]
+async fn services_that_write_to_the_same_ports_at_once_are_never_refused() {
+    let world = world();
+    let mut services: Vec<Service> = ["a", "bb", "ccc", "dddd"].iter().map(|name| world.named(name)).collect();
+    futures::future::join_all(services.iter_mut().map(|service| world.ensure(service))).await;
+    let refused = |world: &World| {
+        let calls = world.cloud.journal().into_iter().filter(|entry| entry.status >= Some(400));
+        calls.map(|entry| format!("{:?} {} {}", entry.status, entry.method, entry.path)).collect::<Vec<_>>()
+    };
+    assert_eq!(refused(&world), Vec::<String>::new());
+    assert_eq!(world.writes().iter().filter(|write| *write == "PUT ports/{id}").count(), 8);
+    world.cloud.forget_calls();
+    futures::future::join_all(services.iter_mut().map(|service| world.remove(service))).await;
+    assert_eq!(refused(&world).iter().filter(|call| call.contains("ports")).count(), 0, "{:?}", refused(&world));
+    assert_eq!(world.groups().len(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn tags_of_old_managers_are_taken_off_ports() {
     let world = world();

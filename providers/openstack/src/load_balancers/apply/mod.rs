@@ -21,6 +21,7 @@ use super::change::{BalancerRef, Change, Payload, Polled};
 use super::observation::Observation;
 use super::plan::sharer;
 use super::waiting::{ACTIVE, ERROR, PENDING_DELETE, PENDING_UPDATE, Waiting, check_at_rest};
+use super::written::Written;
 use crate::api::network;
 use crate::api::octavia::{self as api, LoadBalancer};
 use crate::session::Session;
@@ -33,6 +34,7 @@ const POLL: &str = "poll a load balancer";
 pub(super) struct Writer<'a> {
     pub(super) session: &'a Session,
     pub(super) waiting: &'a Waiting,
+    pub(super) written: &'a Written,
     /// The load balancer that an operation has ended on right before this step.
     pub(super) polled: Option<&'a Polled>,
 }

@@ -8,11 +8,10 @@ use crate::api::network::{self as api, FloatingIp, Port, SecurityGroup};
 use crate::api::octavia::{self, LoadBalancer};
 use crate::load_balancers::change::{GroupRef, Sole};
 use crate::load_balancers::plan::taken;
+use crate::load_balancers::written::newer;
 
 /// How often a change of a port is tried that others change at the same time.
 const TRIES: u32 = 4;
-/// Somebody has changed it since it was looked at.
-const PRECONDITION_FAILED: u16 = 412;
 
 impl Writer<'_> {
     // ---- floating IPs
@@ -97,10 +96,19 @@ impl Writer<'_> {
     /// Neutron creates any number of groups with one name, so the step lists them first.
     pub(super) async fn create_group(&self, body: &Value) -> Result<()> {
         let listed = self.groups_like(text(body, "name"), text(body, "description")).await;
-        match listed.map_err(Error::executed_nothing)?.is_empty() {
-            true => api::SECURITY_GROUPS.create(self.session, body).await.map(drop).map_err(told),
-            false => Ok(()),
+        let listed = listed.map_err(Error::executed_nothing)?;
+        if let [id] = listed.as_slice() {
+            self.written.created_group(text(body, "name"), id.clone());
         }
+        if listed.is_empty() {
+            let made = api::SECURITY_GROUPS.create(self.session, body).await.map_err(told)?;
+            self.written.created_group(&made.name, made.id);
+            // upstream: the two rules for what goes out, which Neutron adds to every group, are not wanted either.
+            for rule in made.security_group_rules {
+                api::SECURITY_GROUP_RULES.resource.delete(self.session, &rule.id).await.map_err(told)?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) async fn create_rule(&self, group: &GroupRef, body: Value) -> Result<()> {
@@ -120,6 +128,9 @@ impl Writer<'_> {
             GroupRef::Id(id) => return Ok(id.clone()),
             GroupRef::New { name, description } => (name, description),
         };
+        if let Some(id) = self.written.group(name) {
+            return Ok(id);
+        }
         match self.groups_like(name, description).await?.as_slice() {
             [id] => Ok(id.clone()),
             others => {
@@ -140,34 +151,39 @@ impl Writer<'_> {
 
     pub(super) async fn join_group(&self, port: Port, group: &GroupRef) -> Result<()> {
         let group = self.group_id(group).await?;
-        self.change_groups(port, |groups| joined(groups, &group)).await
+        self.change_groups(port, &group, true).await
     }
 
     pub(super) async fn leave_group(&self, port: Port, group: &str) -> Result<()> {
-        self.change_groups(port, |groups| left(groups, group)).await
+        self.change_groups(port, group, false).await
     }
 
     /// Groups are written all at once, and are of several Services: a change on the ground of what is no longer so is refused,
-    /// and decided anew. A port that is gone has gone with its machine, as a rule.
-    async fn change_groups(&self, port: Port, wanted: impl Fn(&[String]) -> Option<Vec<String>>) -> Result<()> {
+    /// and decided again on what the port has now. That may also be a group that is gone (404). A port that is gone has gone with
+    /// its machine, as a rule.
+    async fn change_groups(&self, port: Port, group: &str, joins: bool) -> Result<()> {
         let id = port.id.clone();
-        let mut seen = Some(port).filter(|port| port.revision_number.is_some());
+        let mut last = self.written.port(&id).await;
+        let mut seen = newer(port, last.take());
+        let mut refusal = None;
         for _ in 0..TRIES {
             let now = match seen.take() {
                 Some(port) => Some(port),
                 None => api::PORTS.find(self.session, &id).await.map_err(told)?,
             };
             let Some(port) = now else { return Ok(()) };
-            let Some(groups) = wanted(&port.security_groups) else { return Ok(()) };
+            let Some(groups) = changed(&port.security_groups, group, joins) else { return Ok(()) };
             let body = json!({ "security_groups": groups });
             match api::update_port(self.session, &id, &body, port.revision_number).await {
-                Err(error) if error.status() == Some(PRECONDITION_FAILED) => {}
-                Err(error) if error.is_not_found() => return Ok(()),
-                written => return written.map_err(told),
+                Ok(written) => {
+                    *last = Some(written);
+                    return Ok(());
+                }
+                Err(error) if matches!(error.status(), Some(404 | 412)) => refusal = Some(error),
+                Err(error) => return Err(told(error)),
             }
         }
-        let message = format!("port {id} is being changed by others all the time");
-        Err(Error::new(ErrorKind::Conflict, APPLY, message))
+        Err(refusal.map_or_else(|| Error::new(ErrorKind::Conflict, APPLY, "the port is not written"), told))
     }
 }
 
@@ -178,16 +194,11 @@ fn moved(floating: &FloatingIp) -> Error {
     Error::new(ErrorKind::Conflict, APPLY, message)
 }
 
-/// With the group; `None` if it is among them already.
-fn joined(groups: &[String], group: &str) -> Option<Vec<String>> {
-    let is_in = groups.iter().any(|there| there == group);
-    (!is_in).then(|| groups.iter().cloned().chain([group.to_owned()]).collect())
-}
-
-/// Without the group; `None` if it is not among them.
-fn left(groups: &[String], group: &str) -> Option<Vec<String>> {
-    let is_in = groups.iter().any(|there| there == group);
-    is_in.then(|| groups.iter().filter(|there| *there != group).cloned().collect())
+/// With or without the group; `None` if that is so already.
+fn changed(groups: &[String], group: &str, joins: bool) -> Option<Vec<String>> {
+    let others = groups.iter().filter(|there| *there != group).cloned();
+    let then: Vec<String> = others.chain(joins.then(|| group.to_owned())).collect();
+    (then.len() != groups.len()).then_some(then)
 }
 
 #[cfg(test)]
@@ -197,10 +208,12 @@ mod tests {
     #[test]
     fn a_group_is_joined_and_left_once() {
         let groups = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-        assert_eq!(joined(&groups(&["a"]), "b"), Some(groups(&["a", "b"])));
-        assert_eq!(joined(&groups(&["a", "b"]), "b"), None);
-        assert_eq!(left(&groups(&["a", "b", "c"]), "b"), Some(groups(&["a", "c"])));
-        assert_eq!(left(&groups(&["a"]), "b"), None);
-        assert_eq!(left(&groups(&["a"]), "a"), Some(Vec::new()));
+        let joined = |names: &[&str], group: &str| changed(&groups(names), group, true);
+        let left = |names: &[&str], group: &str| changed(&groups(names), group, false);
+        assert_eq!(joined(&["a"], "b"), Some(groups(&["a", "b"])));
+        assert_eq!(joined(&["a", "b"], "b"), None);
+        assert_eq!(left(&["a", "b", "c"], "b"), Some(groups(&["a", "c"])));
+        assert_eq!(left(&["a"], "b"), None);
+        assert_eq!(left(&["a"], "a"), Some(Vec::new()));
     }
 }

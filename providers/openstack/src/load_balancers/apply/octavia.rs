@@ -13,11 +13,12 @@ use crate::load_balancers::waiting::PENDING_CREATE;
 impl Writer<'_> {
     // ---- the balancer itself
 
-    /// Octavia creates any number of load balancers with one name, so the step lists them first.
+    /// Octavia creates any number of load balancers with one name, so the step lists them first, unless that was done just before.
     pub(super) async fn create_balancer(&self, body: &Value) -> Result<Option<Operation>> {
         let name = text(body, "name");
         let known = match self.waiting.created_as(name) {
             Some(id) => Some(LoadBalancer { id, name: name.to_owned(), ..LoadBalancer::default() }),
+            None if self.waiting.has_just_missed(name) => None,
             None => self.named(name).await.map_err(Error::executed_nothing)?.into_iter().next(),
         };
         if let Some(known) = known {

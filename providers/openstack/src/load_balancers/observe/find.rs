@@ -50,14 +50,9 @@ impl Observer<'_> {
         {
             return Ok(self.one(found, true));
         }
-        for staying in [true, false] {
-            let counts = |balancer: &LoadBalancer| {
-                balancer.provisioning_status != DELETED && (!staying || !balancer.is_leaving())
-            };
-            let found = self.named(&marks.names, counts).await?;
-            if found != Found::Nothing {
-                return Ok(found);
-            }
+        let found = self.named(&marks.names, |balancer| balancer.provisioning_status != DELETED).await?;
+        if found != Found::Nothing {
+            return Ok(found);
         }
         self.waiting.forget_named(&marks.names.balancer());
         // Where nobody says whether there are tags, they are looked for.
@@ -131,6 +126,10 @@ impl Observer<'_> {
 
     fn only(&self, mut found: Vec<LoadBalancer>, counts: impl Fn(&LoadBalancer) -> bool) -> Found {
         found.retain(counts);
+        // One that stays goes before those of the name that are going.
+        if found.iter().any(|balancer| !balancer.is_leaving()) {
+            found.retain(|balancer| !balancer.is_leaving());
+        }
         match found.len() {
             0 | 1 => found.pop().map_or(Found::Nothing, |balancer| self.one(balancer, false)),
             _ => Found::Several(found.into_iter().map(|balancer| balancer.id).collect()),

@@ -98,6 +98,7 @@ impl Observer<'_> {
             unless_failed(balancer.is_some(), CERTIFICATE, self.check_certificate(&settings))
         )?;
         if found == Found::Nothing {
+            self.waiting.missed(&marks.names.balancer());
             places.vip_holder = self.vip_holder(service, &places).await?;
         }
         let ((listeners, pools), strays, ((floating, notices), no_floating), (security, no_security)) = try_join!(
@@ -125,7 +126,7 @@ impl Observer<'_> {
             return Ok(status::of_removal(self.config, wish, seen).map(|state| State { pending, ..state }));
         }
         let ((listeners, pools), floating, security) = try_join!(
-            self.parts(balancer, MembersOf::Nobody),
+            self.parts(balancer, balancer.map_or(MembersOf::Nobody, |balancer| MembersOf::Removed(wish, balancer))),
             self.floating_to_remove(&names, balancer),
             self.security_to_remove(&names, balancer.is_some())
         )?;

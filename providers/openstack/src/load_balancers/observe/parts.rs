@@ -1,12 +1,14 @@
 //! What a balancer consists of.
 
 use bowline_cloud::Result;
+use bowline_core::LoadBalancerWish;
 use futures::{StreamExt as _, TryStreamExt as _, stream, try_join};
 
 use super::super::names::{Names, cluster_of};
 use super::super::observation::SeenPool;
+use super::super::plan::goes_with;
 use super::{AT_ONCE, Observer, told};
-use crate::api::octavia::{self, HealthMonitor, Listener, LoadBalancer, Member, Pool};
+use crate::api::octavia::{self, Listener, LoadBalancer, Pool};
 
 /// Listeners and pools.
 type Parts = (Vec<Listener>, Vec<SeenPool>);
@@ -18,6 +20,8 @@ pub(super) enum MembersOf<'a> {
     Service(Names<'a>),
     /// Nobody's: they go with their pool.
     Nobody,
+    /// Those of a balancer of this Service that is to go. Nothing behind its listeners, if it goes as a whole.
+    Removed(&'a LoadBalancerWish, &'a LoadBalancer),
 }
 
 impl Observer<'_> {
@@ -34,10 +38,17 @@ impl Observer<'_> {
     }
 
     async fn parts_of(&self, balancer: &str, members: MembersOf<'_>) -> Result<Parts> {
-        let (listeners, pools) = try_join!(self.sight.listeners(balancer), self.sight.pools(balancer))?;
+        let listeners = self.sight.listeners(balancer).await?;
+        if let MembersOf::Removed(wish, balancer) = members
+            && self.config.load_balancer.cascade_delete
+            && goes_with(wish, balancer, &listeners)
+        {
+            return Ok((listeners, Vec::new()));
+        }
+        let pools = self.sight.pools(balancer).await?;
         let is_ours = |listener: &Listener| match members {
             MembersOf::Service(names) => may_be_of(names, listener),
-            MembersOf::Nobody => false,
+            MembersOf::Nobody | MembersOf::Removed(..) => false,
         };
         let ours: Vec<&str> = listeners.iter().filter(|listener| is_ours(listener)).map(|it| it.id.as_str()).collect();
         let serves_us = |pool: &Pool| pool.listeners.iter().any(|served| ours.contains(&served.id.as_str()));
@@ -51,22 +62,20 @@ impl Observer<'_> {
     }
 
     async fn pool(&self, pool: Pool, with_members: bool) -> Result<SeenPool> {
-        let (members, monitor) = try_join!(self.members(&pool, with_members), self.monitor(&pool))?;
+        let members = async {
+            match with_members {
+                true => octavia::members(self.sight.session, &pool.id).await.map_err(told),
+                false => Ok(Vec::new()),
+            }
+        };
+        let monitor = async {
+            match pool.healthmonitor_id.as_str() {
+                "" => Ok(None),
+                id => self.sight.monitor(id).await.map(Some),
+            }
+        };
+        let (members, monitor) = try_join!(members, monitor)?;
         Ok(SeenPool { pool, members, monitor })
-    }
-
-    async fn members(&self, pool: &Pool, wanted: bool) -> Result<Vec<Member>> {
-        match wanted {
-            true => octavia::members(self.sight.session, &pool.id).await.map_err(told),
-            false => Ok(Vec::new()),
-        }
-    }
-
-    async fn monitor(&self, pool: &Pool) -> Result<Option<HealthMonitor>> {
-        match pool.healthmonitor_id.as_str() {
-            "" => Ok(None),
-            id => self.sight.monitor(id).await.map(Some),
-        }
     }
 }
 

@@ -7,25 +7,24 @@ use super::super::names::{Names, described};
 use super::super::observation::{Places, Security};
 use super::super::servers;
 use super::{OBSERVE, Observer, Service, told};
-use crate::api::network::{self, Port, SecurityGroup, SecurityGroupRule, Subnet};
+use crate::api::network::{self, Port, SecurityGroup, Subnet};
 
 impl Observer<'_> {
-    /// Where groups are not managed, there may be one from the time when they were.
+    /// Where groups are not managed, there may be one from the time when they were, for a Service that had a balancer then.
     pub(super) async fn security(&self, service: Service<'_>, places: &Places) -> Result<Security> {
         let Service { names, balancer, .. } = service;
         if !self.config.load_balancer.manage_security_groups {
-            let groups = self.named_groups(&names, balancer.is_some()).await?;
+            let groups = if balancer.is_some() { self.named_groups(&names, true).await? } else { Vec::new() };
             let ports = self.members_of(&groups).await?;
             return Ok(Security { groups, ports, ..Security::default() });
         }
         let (groups, stale) = self.own_groups(&names, balancer.is_some()).await?;
-        let (rules, ports, node_ports, member_subnet) = try_join!(
-            self.rules(&groups),
+        let (ports, node_ports, member_subnet) = try_join!(
             self.members_of(&stale),
             self.node_ports(service),
             self.member_subnet(places.member_subnet(balancer))
         )?;
-        Ok(Security { groups, stale, rules, ports, node_ports, member_subnet })
+        Ok(Security { groups, stale, ports, node_ports, member_subnet })
     }
 
     pub(super) async fn security_to_remove(&self, names: &Names<'_>, has_balancer: bool) -> Result<Security> {
@@ -82,17 +81,6 @@ impl Observer<'_> {
             add_new(&mut members, ports);
         }
         Ok(members)
-    }
-
-    /// Of the only one: of several nobody knows which is meant.
-    async fn rules(&self, groups: &[SecurityGroup]) -> Result<Vec<SecurityGroupRule>> {
-        match groups {
-            [group] => network::SECURITY_GROUP_RULES
-                .list(self.sight.session, &[("security_group_id", &group.id)])
-                .await
-                .map_err(told),
-            _ => Ok(Vec::new()),
-        }
     }
 
     async fn node_ports(&self, service: Service<'_>) -> Result<Vec<Port>> {

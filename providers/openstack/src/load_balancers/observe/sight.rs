@@ -1,13 +1,12 @@
 //! What has been looked at for the wishes of one observation, so that nothing is asked twice. Where there are several wishes, what
 //! the project has is listed once for all of them.
 
-use std::collections::{BTreeSet, HashMap};
-use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
 
 use bowline_cloud::{Error, Result};
 use bowline_core::LoadBalancerWish;
-use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream, try_join};
+use bowline_runtime::OnceMap;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 
@@ -24,33 +23,32 @@ const SERVERS_AT_ONCE: usize = 50;
 pub(crate) struct Sight<'a> {
     pub(super) session: &'a Session,
     listed: Option<Listed>,
-    external: Once<(), Vec<Network>>,
-    networks: Once<String, Option<Network>>,
-    subnets: Once<String, Option<Subnet>>,
-    subnets_of: Once<String, Vec<Subnet>>,
+    external: OnceMap<(), Vec<Network>>,
+    networks: OnceMap<String, Option<Network>>,
+    subnets: OnceMap<String, Option<Subnet>>,
+    subnets_of: OnceMap<String, Vec<Subnet>>,
     /// By the servers of one question.
-    ports_of: Once<Vec<String>, Vec<Port>>,
+    ports_of: OnceMap<Vec<String>, Vec<Port>>,
 }
 
-/// All that the project has.
+/// All that the project has of each kind, once it is needed.
+#[derive(Default)]
 struct Listed {
-    balancers: Vec<LoadBalancer>,
-    listeners: Vec<Listener>,
-    pools: Vec<Pool>,
-    monitors: HashMap<String, HealthMonitor>,
-    /// Not all who ask need these.
-    floating_ips: Result<Vec<FloatingIp>>,
-    groups: Result<Vec<SecurityGroup>>,
+    balancers: Listing<LoadBalancer>,
+    listeners: Listing<Listener>,
+    pools: Listing<Pool>,
+    monitors: Listing<HealthMonitor>,
+    floating_ips: Listing<FloatingIp>,
+    groups: Listing<SecurityGroup>,
 }
+
+/// A failure is kept, too: a service that does not answer is not asked again for every wish.
+type Listing<T> = OnceCell<Result<Vec<T>>>;
 
 impl<'a> Sight<'a> {
     /// For these wishes: with listings if there are several.
-    pub(crate) async fn for_wishes(session: &'a Session, wishes: &[LoadBalancerWish]) -> Result<Sight<'a>> {
-        let listed = match wishes {
-            [] | [_] => None,
-            _ => Some(Listed::of(session).await.map_err(told)?),
-        };
-        Ok(Sight { listed, ..Sight::blank(session) })
+    pub(crate) fn for_wishes(session: &'a Session, wishes: &[LoadBalancerWish]) -> Sight<'a> {
+        Sight { listed: (wishes.len() > 1).then(Listed::default), ..Sight::blank(session) }
     }
 
     /// One that has seen nothing yet.
@@ -72,21 +70,23 @@ impl<'a> Sight<'a> {
 
     /// `None` if there is no such balancer.
     pub(super) async fn balancer(&self, id: &str) -> Result<Option<LoadBalancer>> {
-        let listed = self.listed.iter().flat_map(|listed| &listed.balancers).find(|balancer| balancer.id == id);
-        match listed {
-            Some(balancer) => Ok(Some(balancer.clone())),
-            None => octavia::LOAD_BALANCERS.find(self.session, id).await.map_err(told),
+        if let Some(listed) = &self.listed
+            && let Some(found) =
+                self.all(&octavia::LOAD_BALANCERS, &listed.balancers).await?.iter().find(|it| it.id == id)
+        {
+            return Ok(Some(found.clone()));
         }
+        octavia::LOAD_BALANCERS.find(self.session, id).await.map_err(told)
     }
 
     pub(super) async fn balancers_named(&self, name: &str) -> Result<Vec<LoadBalancer>> {
         let fits = |balancer: &LoadBalancer| balancer.name == name;
-        self.fitting(&octavia::LOAD_BALANCERS, |listed| Ok(&listed.balancers), ("name", name), fits).await
+        self.fitting(&octavia::LOAD_BALANCERS, |listed| &listed.balancers, ("name", name), fits).await
     }
 
     pub(super) async fn balancers_tagged(&self, tag: &str) -> Result<Vec<LoadBalancer>> {
-        let fits = |balancer: &LoadBalancer| has(&balancer.tags, tag);
-        self.fitting(&octavia::LOAD_BALANCERS, |listed| Ok(&listed.balancers), ("tags", tag), fits).await
+        let fits = |balancer: &LoadBalancer| balancer.tags.iter().any(|it| it == tag);
+        self.fitting(&octavia::LOAD_BALANCERS, |listed| &listed.balancers, ("tags", tag), fits).await
     }
 
     /// Those that have a listener with this tag, but for one that is known already.
@@ -95,8 +95,8 @@ impl<'a> Sight<'a> {
         tag: &str,
         known: Option<&LoadBalancer>,
     ) -> Result<Vec<LoadBalancer>> {
-        let fits = |listener: &Listener| has(&listener.tags, tag);
-        let listeners = self.fitting(&octavia::LISTENERS, |listed| Ok(&listed.listeners), ("tags", tag), fits).await?;
+        let fits = |listener: &Listener| listener.tags.iter().any(|it| it == tag);
+        let listeners = self.fitting(&octavia::LISTENERS, |listed| &listed.listeners, ("tags", tag), fits).await?;
         let ids: BTreeSet<_> = listeners.iter().flat_map(|one| &one.loadbalancers).map(|of| of.id.as_str()).collect();
         let mut found = Vec::new();
         for id in ids.into_iter().filter(|id| known.is_none_or(|known| known.id != *id)) {
@@ -110,7 +110,7 @@ impl<'a> Sight<'a> {
             return octavia::LISTENERS.list(self.session, &[("loadbalancer_id", balancer)]).await.map_err(told);
         };
         let is_of = |listener: &&Listener| listener.loadbalancers.iter().any(|of| of.id == balancer);
-        Ok(listed.listeners.iter().filter(is_of).cloned().collect())
+        Ok(self.all(&octavia::LISTENERS, &listed.listeners).await?.iter().filter(is_of).cloned().collect())
     }
 
     pub(super) async fn pools(&self, balancer: &str) -> Result<Vec<Pool>> {
@@ -118,15 +118,18 @@ impl<'a> Sight<'a> {
             return octavia::POOLS.list(self.session, &[("loadbalancer_id", balancer)]).await.map_err(told);
         };
         let is_of = |pool: &&Pool| pool.loadbalancers.iter().any(|of| of.id == balancer);
-        Ok(listed.pools.iter().filter(is_of).cloned().collect())
+        Ok(self.all(&octavia::POOLS, &listed.pools).await?.iter().filter(is_of).cloned().collect())
     }
 
     /// One that a pool has. If it is not there, that is an error: the pool says that it is.
     pub(super) async fn monitor(&self, id: &str) -> Result<HealthMonitor> {
-        match self.listed.as_ref().and_then(|listed| listed.monitors.get(id)) {
-            Some(monitor) => Ok(monitor.clone()),
-            None => octavia::HEALTH_MONITORS.get(self.session, id).await.map_err(told),
+        if let Some(listed) = &self.listed
+            && let Some(found) =
+                self.all(&octavia::HEALTH_MONITORS, &listed.monitors).await?.iter().find(|it| it.id == id)
+        {
+            return Ok(found.clone());
         }
+        octavia::HEALTH_MONITORS.get(self.session, id).await.map_err(told)
     }
 
     // ---- Neutron
@@ -139,7 +142,7 @@ impl<'a> Sight<'a> {
         of: fn(&FloatingIp) -> &String,
     ) -> Result<Vec<FloatingIp>> {
         let fits = |floating: &FloatingIp| of(floating) == value;
-        self.fitting(&network::FLOATING_IPS, |listed| as_slice(&listed.floating_ips), (field, value), fits).await
+        self.fitting(&network::FLOATING_IPS, |listed| &listed.floating_ips, (field, value), fits).await
     }
 
     /// Those with this value of a field.
@@ -150,7 +153,7 @@ impl<'a> Sight<'a> {
         of: fn(&SecurityGroup) -> &String,
     ) -> Result<Vec<SecurityGroup>> {
         let fits = |group: &SecurityGroup| of(group) == value;
-        self.fitting(&network::SECURITY_GROUPS, |listed| as_slice(&listed.groups), (field, value), fits).await
+        self.fitting(&network::SECURITY_GROUPS, |listed| &listed.groups, (field, value), fits).await
     }
 
     /// All networks to the outside that we may see.
@@ -160,7 +163,7 @@ impl<'a> Sight<'a> {
             networks.retain(|network| network.external);
             Ok(networks)
         };
-        self.external.get((), ask).await
+        self.external.get((), ask).await.map_err(told)
     }
 
     /// The first external network that has a subnet for IPv4, or one of which we are not told what it is for.
@@ -175,17 +178,17 @@ impl<'a> Sight<'a> {
 
     /// `None` if there is no such network, or none that we may see.
     pub(super) async fn network(&self, id: &str) -> Result<Option<Network>> {
-        self.networks.get(id.to_owned(), || network::NETWORKS.find(self.session, id)).await
+        self.networks.get(id.to_owned(), || network::NETWORKS.find(self.session, id)).await.map_err(told)
     }
 
     /// `None` if there is no such subnet, or none that we may see.
     pub(super) async fn subnet(&self, id: &str) -> Result<Option<Subnet>> {
-        self.subnets.get(id.to_owned(), || network::SUBNETS.find(self.session, id)).await
+        self.subnets.get(id.to_owned(), || network::SUBNETS.find(self.session, id)).await.map_err(told)
     }
 
     pub(super) async fn subnets_of(&self, network: &str) -> Result<Vec<Subnet>> {
         let ask = || async { network::SUBNETS.list(self.session, &[("network_id", network)]).await };
-        self.subnets_of.get(network.to_owned(), ask).await
+        self.subnets_of.get(network.to_owned(), ask).await.map_err(told)
     }
 
     /// The ports of these servers, in few questions.
@@ -198,62 +201,28 @@ impl<'a> Sight<'a> {
     async fn ports_of_some(&self, servers: &[&str]) -> Result<Vec<Port>> {
         let query: Vec<_> = servers.iter().map(|server| ("device_id", *server)).collect();
         let ask = || async { network::PORTS.list(self.session, &query).await };
-        self.ports_of.get(servers.iter().map(|&server| server.to_owned()).collect(), ask).await
+        self.ports_of.get(servers.iter().map(|&server| server.to_owned()).collect(), ask).await.map_err(told)
     }
 
     /// Those that fit: of what the project has, or else of what is asked for with this query.
     async fn fitting<T: Clone + DeserializeOwned>(
         &self,
         all: &Collection<T>,
-        listed: fn(&Listed) -> Result<&[T]>,
+        listing: fn(&Listed) -> &Listing<T>,
         query: (&str, &str),
         fits: impl Fn(&T) -> bool,
     ) -> Result<Vec<T>> {
-        if let Some(all) = &self.listed {
-            return Ok(listed(all)?.iter().filter(|one| fits(one)).cloned().collect());
+        if let Some(listed) = &self.listed {
+            return Ok(self.all(all, listing(listed)).await?.iter().filter(|one| fits(one)).cloned().collect());
         }
         let mut found = all.list(self.session, &[query]).await.map_err(told)?;
         found.retain(fits);
         Ok(found)
     }
-}
 
-impl Listed {
-    async fn of(session: &Session) -> Result<Listed> {
-        let (balancers, listeners, pools, monitors, floating_ips, groups) = try_join!(
-            octavia::LOAD_BALANCERS.list(session, &[]),
-            octavia::LISTENERS.list(session, &[]),
-            octavia::POOLS.list(session, &[]),
-            octavia::HEALTH_MONITORS.list(session, &[]),
-            network::FLOATING_IPS.list(session, &[]).map(Ok),
-            network::SECURITY_GROUPS.list(session, &[]).map(Ok)
-        )?;
-        let monitors = monitors.into_iter().map(|monitor| (monitor.id.clone(), monitor)).collect();
-        let (floating_ips, groups) = (floating_ips.map_err(told), groups.map_err(told));
-        Ok(Listed { balancers, listeners, pools, monitors, floating_ips, groups })
+    /// All that the project has of a kind.
+    async fn all<'l, T: DeserializeOwned>(&self, all: &Collection<T>, listing: &'l Listing<T>) -> Result<&'l [T]> {
+        let listed = listing.get_or_init(|| async { all.list(self.session, &[]).await.map_err(told) }).await;
+        listed.as_deref().map_err(Error::clone)
     }
-}
-
-/// Answers that are asked for once. A failure is not kept: it may be another's turn to have luck.
-struct Once<K, V>(Mutex<HashMap<K, Arc<OnceCell<V>>>>);
-
-impl<K, V> Default for Once<K, V> {
-    fn default() -> Self {
-        Once(Mutex::default())
-    }
-}
-
-impl<K: Eq + Hash, V: Clone> Once<K, V> {
-    async fn get<F: Future<Output = Result<V>>>(&self, key: K, ask: impl FnOnce() -> F) -> Result<V> {
-        let cell = self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
-        cell.get_or_try_init(ask).await.cloned().map_err(told)
-    }
-}
-
-fn as_slice<T>(listed: &Result<Vec<T>>) -> Result<&[T]> {
-    listed.as_deref().map_err(Error::clone)
-}
-
-fn has(tags: &[String], tag: &str) -> bool {
-    tags.iter().any(|there| there == tag)
 }

@@ -6,12 +6,11 @@
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
-use bowline_core::{FieldChange, Notice, PortSpec, TargetNode, Verb};
+use bowline_core::{Address, AddressType, FieldChange, Notice, PortSpec, TargetNode, Verb};
 use serde_json::{Map, Value, json};
 
 use super::super::change::{Change, PoolRef};
 use super::super::names::{Part, serial_member};
-use super::super::nodes;
 use super::super::observation::SeenPool;
 use super::super::settings::notice;
 use super::{Context, Draft, field, monitors};
@@ -62,7 +61,7 @@ pub(super) fn wanted(context: &Context<'_>, port: &PortSpec) -> Vec<Wanted> {
     let member = |node: &TargetNode| {
         Some(Wanted {
             name: node.node.to_string(),
-            address: nodes::address(node, context.settings.family)?.to_owned(),
+            address: node.address(context.settings.family)?.to_owned(),
             port: node_port,
             monitor_port,
             subnet_id: context.member_subnet_id().to_owned(),
@@ -76,7 +75,7 @@ pub(super) fn wanted(context: &Context<'_>, port: &PortSpec) -> Vec<Wanted> {
 fn wanted_serially(context: &Context<'_>, port: &PortSpec) -> Vec<Wanted> {
     let Some(node_port) = node_port(port) else { return Vec::new() };
     let member = |node: &TargetNode| {
-        let address = nodes::serial_address(node)?;
+        let address = serial_address(node)?;
         Some(Wanted {
             name: serial_member(node.node.as_str(), address, node_port),
             address: address.to_owned(),
@@ -86,6 +85,13 @@ fn wanted_serially(context: &Context<'_>, port: &PortSpec) -> Vec<Wanted> {
         })
     };
     once_each(targets(context).filter_map(member))
+}
+
+// upstream: of whatever family, and a name if there is nothing else.
+fn serial_address(node: &TargetNode) -> Option<&str> {
+    let is_internal = |address: &&Address| address.kind == AddressType::InternalIP;
+    let found = node.addresses.iter().find(is_internal).or(node.addresses.first());
+    found.map(|address| address.address.as_str())
 }
 
 /// Where nodes listen for a port of the Service. Zero is none.
@@ -110,7 +116,7 @@ fn canonical(address: &str) -> String {
 
 /// The nodes that nobody can send to.
 pub(super) fn skipped(context: &Context<'_>) -> Option<Notice> {
-    let skipped = targets(context).filter(|node| nodes::address(node, context.settings.family).is_none());
+    let skipped = targets(context).filter(|node| node.address(context.settings.family).is_none());
     let names: Vec<&str> = skipped.map(|node| node.node.as_str()).collect();
     let family = context.settings.family.map_or_else(|| "IP".to_owned(), |family| format!("{family:?}"));
     let message = format!("these nodes have no {family} address and get no traffic: {}", some_of(&names));
@@ -182,9 +188,8 @@ fn shown_key((name, address, port, monitor_port): &Key<'_>) -> String {
 
 /// Who is behind a new balancer.
 pub(super) fn described(context: &Context<'_>) -> String {
-    let at = |node: &TargetNode| {
-        nodes::address(node, context.settings.family).map(|address| format!("{} ({address})", node.node))
-    };
+    let at =
+        |node: &TargetNode| node.address(context.settings.family).map(|address| format!("{} ({address})", node.node));
     let nodes: Vec<String> = targets(context).filter_map(at).collect();
     if nodes.is_empty() { "none".to_owned() } else { some_of(&nodes) }
 }
@@ -194,5 +199,20 @@ fn some_of(texts: &[impl AsRef<str>]) -> String {
     match texts.len().saturating_sub(SHOWN) {
         0 => first.join(", "),
         more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bowline_core::testing::{addresses, target};
+
+    use super::*;
+
+    #[test]
+    fn one_by_one_any_address_will_do() {
+        for (text, expected) in [("Hn1 I10.0.0.1", Some("10.0.0.1")), ("Hn1 E203.0.113.1", Some("n1")), ("", None)] {
+            let node = TargetNode { addresses: addresses(text), ..target("n1") };
+            assert_eq!(serial_address(&node), expected, "{text:?}");
+        }
     }
 }

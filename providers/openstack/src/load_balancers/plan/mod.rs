@@ -106,7 +106,7 @@ pub(super) fn plan(config: &Config, wish: &LoadBalancerWish, seen: Observation) 
 /// The load balancers that are written. Another Service may use each of them, too, and find it by its ID, while the Service that
 /// creates one knows only its name.
 fn locks(wish: &LoadBalancerWish, seen: &Observation) -> BTreeSet<String> {
-    let existing = seen.balancer().into_iter().chain(seen.strays.iter().map(|stray| &stray.balancer));
+    let existing = seen.found.balancer().into_iter().chain(seen.strays.iter().map(|stray| &stray.balancer));
     let marks = existing.flat_map(|balancer| [balancer.id.clone(), balancer.name.clone()]);
     marks.chain([Names::of(&wish.key).balancer()]).map(|mark| format!("load balancer {mark}")).collect()
 }
@@ -135,7 +135,7 @@ fn build(
             ownership::settle(config, &settings, names, &mut seen, draft)?
         }
     };
-    let balancer = seen.balancer();
+    let balancer = seen.found.balancer();
     let context = Context { wish, spec, config, settings: &settings, names, seen: &seen, balancer, owner };
     draft.balancer = Some(context.balancer_ref());
     match balancer {

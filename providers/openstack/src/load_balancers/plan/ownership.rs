@@ -32,7 +32,7 @@ pub(super) fn settle(
         return Ok(true);
     }
     rename::steps(names, seen, draft);
-    let Some(balancer) = seen.balancer() else { return Ok(true) };
+    let Some(balancer) = seen.found.balancer() else { return Ok(true) };
     // upstream: one of the old name is taken for another's as soon as the annotation names it.
     if names.is_balancer(&balancer.name) {
         return Ok(true);

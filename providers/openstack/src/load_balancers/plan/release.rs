@@ -17,7 +17,7 @@ use crate::api::octavia::LoadBalancer;
 pub(super) fn steps(wish: &LoadBalancerWish, seen: &Observation, draft: &mut Draft) -> Result<()> {
     let names = Names::of(&wish.key);
     let own = names.balancer();
-    if let Some(balancer) = seen.balancer() {
+    if let Some(balancer) = seen.found.balancer() {
         check_at_rest(PLAN, balancer)?;
         draft.balancer = Some(BalancerRef::Id(balancer.id.clone()));
         let is_owner = balancer.name == own;

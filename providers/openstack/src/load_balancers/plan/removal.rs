@@ -81,9 +81,9 @@ fn delete(
     }
     draft.balancer = Some(BalancerRef::Id(balancer.id.clone()));
     let keep = TABLE.reader(&wish.annotations).get(&KEEP_FLOATING_IP).unwrap_or_default();
+    let own = Names::of(&wish.key).balancer();
     if let Some(attached) = seen.floating.attached.as_ref().filter(|attached| floating::is_ours(attached) && !keep) {
-        let sole = Sole { balancer: balancer.id.clone(), tag: Names::of(&wish.key).balancer() };
-        floating::delete_with(attached, sole, draft);
+        floating::delete_with(attached, Sole { balancer: balancer.id.clone(), tag: own.clone() }, draft);
     }
     // One that has failed can only go as a whole.
     let cascade = config.load_balancer.cascade_delete || has_failed;
@@ -93,7 +93,7 @@ fn delete(
         let serves_nobody = |pool: &&SeenPool| pool.pool.listeners.is_empty();
         seen.pools.iter().filter(serves_nobody).for_each(|pool| delete_pool(pool, draft));
     }
-    let change = Change::DeleteLoadBalancer { cascade, tag: Names::of(&wish.key).balancer() };
+    let change = Change::DeleteLoadBalancer { cascade, tag: own };
     draft.octavia(Verb::Delete, BALANCER, &balancer.name, Vec::new(), change);
     Ok(())
 }

@@ -26,7 +26,7 @@ struct Move<'a> {
 /// Renames what has the old name of the cluster, and sees it as if that were done.
 pub(super) fn steps(names: Names<'_>, seen: &mut Observation, draft: &mut Draft) {
     let with_tags = seen.features.tags;
-    let Some(old) = seen.balancer().and_then(|balancer| old_cluster(names, balancer)) else { return };
+    let Some(old) = seen.found.balancer().and_then(|balancer| old_cluster(names, balancer)) else { return };
     let renaming = Move { names, old, new: names.cluster(), with_tags };
     for listener in &mut seen.listeners {
         for pool in seen.pools.iter_mut().filter(|seen| seen.pool.listeners.iter().any(|one| one.id == listener.id)) {

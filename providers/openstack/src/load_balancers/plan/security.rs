@@ -125,7 +125,7 @@ fn no_range(subnet: &Subnet) -> Error {
 
 /// New ones first, so that traffic is never cut off.
 fn change_rules(context: &Context<'_>, group: &GroupRef, wanted: &BTreeSet<Rule>, draft: &mut Draft) {
-    let there = &context.seen.security.rules;
+    let there: Vec<_> = context.seen.security.groups.iter().flat_map(|group| &group.security_group_rules).collect();
     for rule in wanted.iter().filter(|rule| !there.iter().any(|there| rule.is(there))) {
         let change = Change::CreateSecurityGroupRule { group: group.clone(), body: rule.body() };
         draft.push(None, Verb::Create, SECURITY_GROUP_RULES.resource.name, &rule.to_string(), Vec::new(), change);

@@ -34,7 +34,7 @@ async fn case_018_a_slow_answer_is_waited_for_as_long_as_request_timeout_says() 
 
 #[tokio::test]
 async fn bodies_have_their_envelope_and_are_otherwise_as_they_were_handed_over() {
-    let cloud = Cloud::answering([Answer::new(200, ""), Answer::new(202, ""), Answer::new(200, "{}")]);
+    let cloud = Cloud::answering([Answer::new(200, ""), Answer::new(202, ""), Answer::new(200, json!({"port": {}}))]);
     let session = &provider(&cloud, GLOBAL).session;
     network::FLOATING_IPS.resource.update(session, "f", &json!({"port_id": null})).await.unwrap();
     octavia::set_members(session, "p", &[]).await.unwrap();

@@ -1,10 +1,10 @@
-//! What may stand in a label of Kubernetes. Pure.
+//! Values of Kubernetes labels.
 
-/// The longest value of a label.
+/// Longest value of a label.
 const LONGEST: usize = 63;
 
-/// Kubernetes takes this as the value of a label.
-pub(crate) fn is_label_value(text: &str) -> bool {
+/// Returns whether Kubernetes takes this as the value of a label.
+pub fn is_label_value(text: &str) -> bool {
     let ends_well = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
     text.len() <= LONGEST
         && text.chars().all(is_label_char)
@@ -12,8 +12,8 @@ pub(crate) fn is_label_value(text: &str) -> bool {
         && ends_well(text.chars().next_back())
 }
 
-/// The nearest that Kubernetes takes: what it does not take becomes `-`, once for a whole run of it.
-pub(crate) fn label_value(text: &str) -> String {
+/// Returns the nearest value that Kubernetes takes: each run of characters that it does not take becomes one `-`.
+pub fn label_value(text: &str) -> String {
     let mut value = String::with_capacity(text.len());
     let mut is_in_run = false;
     for c in text.chars() {
@@ -24,7 +24,7 @@ pub(crate) fn label_value(text: &str) -> String {
         is_in_run = !fits;
     }
     let value = trimmed(&value);
-    // upstream: does not trim again, so that a long name cut behind a dot is refused.
+    // A long name may be cut behind a dot, which is refused at the end.
     trimmed(value.get(..LONGEST).unwrap_or(value)).to_owned()
 }
 
