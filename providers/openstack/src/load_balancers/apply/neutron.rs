@@ -103,10 +103,6 @@ impl Writer<'_> {
         if listed.is_empty() {
             let made = api::SECURITY_GROUPS.create(self.session, body).await.map_err(told)?;
             self.written.created_group(&made.name, made.id);
-            // upstream: the two rules for what goes out, which Neutron adds to every group, are not wanted either.
-            for rule in made.security_group_rules {
-                api::SECURITY_GROUP_RULES.resource.delete(self.session, &rule.id).await.map_err(told)?;
-            }
         }
         Ok(())
     }
