@@ -220,7 +220,9 @@ async fn a_restarted_server_with_other_objects_is_followed() -> Result<(), Failu
     second.add_token(TOKEN, "watcher", &[]);
     // It counts its versions from the start again, so that this one has that of the old Node.
     create(&nodes, "new").await?;
-    // Only now is it where the first one was: a client that came before it is known would wait long.
+    // The client has tried to come back in vain, as it does while a server restarts. Only now is the second server where the first
+    // one was: a client that came before it is known would wait long.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let forwarding = forward(address, second.address()).await?;
     watched.converges(&nodes).await?;
     assert_eq!(watched.take_heard(), ["+old", "+new", "-old"]);
