@@ -70,6 +70,10 @@ impl Cluster {
         let left = everything(&self.project.cloud).await;
         assert_eq!(left, self.before, "{}", self.manager.said());
         assert_eq!(self.manager.stop("-TERM").code(), Some(0), "{}", self.manager.said());
+        for port in self.project.cloud.list(Network, "/ports").await.iter().filter(|port| is_of_octavia(port)) {
+            println!("Octavia has left the port {}", text(&port["id"]));
+            self.project.cloud.delete(Network, &format!("/ports/{}", text(&port["id"]))).await;
+        }
         self.project.remove().await;
     }
 
@@ -181,12 +185,16 @@ async fn everything(cloud: &Cloud) -> BTreeMap<String, Vec<String>> {
     // Octavia makes and removes its own ports, and leaves the one of a creation that it answers with 500. A load balancer of ours
     // that is left is counted above.
     let mut ports = cloud.list(Network, "/ports").await;
-    ports.retain(|port| port["device_owner"] != "Octavia");
+    ports.retain(|port| !is_of_octavia(port));
     all.insert("/ports".to_owned(), ids(&ports));
     all.insert("/servers".to_owned(), ids(&cloud.list(Compute, "/servers").await));
     let routers = cloud.list(Network, "/routers").await;
     all.insert("routes".to_owned(), routers.iter().map(|router| router["routes"].to_string()).collect());
     all
+}
+
+fn is_of_octavia(port: &Value) -> bool {
+    port["device_owner"] == "Octavia"
 }
 
 fn ids(things: &[Value]) -> Vec<String> {
