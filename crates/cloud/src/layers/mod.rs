@@ -300,6 +300,12 @@ impl Layered {
         capability::check_load_balancer(provider, wish, kind)
     }
 
+    /// Maximum number of targets of a load balancer of the kind that this Service requests. Makes no call.
+    pub fn max_targets(&self, wish: &LoadBalancerWish) -> Option<usize> {
+        let (balancers, capabilities) = self.load_balancers(Operation::PlanLoadBalancer).ok()?;
+        capabilities.kind(balancers.kind(wish))?.max_targets
+    }
+
     /// How to get from `state` to what is wished. What the cloud cannot do is an error of the kind `Unsupported` that names
     /// all of it. Makes no call.
     pub fn plan_load_balancer(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {

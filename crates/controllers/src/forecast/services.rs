@@ -75,8 +75,9 @@ impl<'a> Scene<'a> {
         let (wish, clouds, notes) = match decide::need(service, self.routing, false) {
             Need::Balancer(cloud) => {
                 let reading = service::read(service);
-                let notes = reading.unknown.iter().map(ToString::to_string).collect();
-                (self.wish(service, decide::settings(cloud, service, reading), cloud), vec![cloud.clone()], notes)
+                let mut notes = reading.unknown.iter().map(ToString::to_string).collect();
+                let wish = self.wish(service, decide::settings(cloud, service, reading), cloud, &mut notes);
+                (wish, vec![cloud.clone()], notes)
             }
             Need::Cleanup => {
                 let clouds = decide::clouds_to_clean(service, self.routing, self.clouds);
@@ -92,13 +93,18 @@ impl<'a> Scene<'a> {
         service: &Service,
         settings: std::result::Result<LoadBalancerSettings, Vec<Mistake>>,
         cloud: &Cloud,
+        notes: &mut Vec<String>,
     ) -> std::result::Result<LoadBalancerWish, Trouble> {
         let settings = settings.map_err(decide::mistaken)?;
         // Since when a Node has been leaving is not known here: it is taken to have just begun.
-        let rules = self.options.target_rules();
+        let cluster = &self.options.cluster;
+        let rules = decide::target_rules(cloud, cluster, service, &settings, self.options.target_rules());
         let nodes = || self.snapshot.nodes.clone();
-        let targets = self.targets.targets(cloud, &settings, rules, nodes, |_| true);
-        decide::wish(cloud, &self.options.cluster, service, &settings, targets)
+        let choice = self.targets.targets(cloud, &settings, rules, nodes, |_| true);
+        if choice.left_out.is_over_limit() {
+            notes.push(format!("Nodes left out of the load balancer: {}", choice.left_out));
+        }
+        decide::wish(cloud, cluster, service, &settings, choice.targets)
     }
 
     fn cleanup_wish(&self, service: &Service) -> std::result::Result<LoadBalancerWish, Trouble> {

@@ -199,7 +199,7 @@ mod tests {
 
     const GATHER: Duration = Duration::from_secs(3);
     const DRAIN: Duration = Duration::from_secs(30);
-    const RULES: TargetRules = TargetRules { nodes: service::NodeSet::All, drain: true };
+    const RULES: TargetRules = TargetRules { nodes: service::NodeSet::All, drain: true, max: None };
 
     fn crowd() -> Crowd {
         Crowd::new(GATHER, DRAIN)
@@ -248,7 +248,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nodes_wait_for_the_gather_period_while_others_are_initialised_or_after_an_update() {
         let crowd = crowd();
-        let rules = TargetRules { nodes: NodeSet::Initialized, drain: true };
+        let rules = TargetRules { nodes: NodeSet::Initialized, drain: true, max: None };
         let mut new = node("a");
         new.taints.push(taint(UNINITIALIZED_TAINT, "NoSchedule"));
         crowd.heard(&Change::Added(Arc::new(new.clone())), rules, &BTreeSet::new());

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bowline_cloud::{Cloud, Clouds, Error, ErrorKind};
 use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings, Mistake};
-use bowline_core::service::{self, Condition, Reading, Scope, ServiceChange, TargetRules};
+use bowline_core::service::{self, Choice, Condition, Reading, Scope, ServiceChange, TargetRules};
 use bowline_core::well_known::LOAD_BALANCER_READY;
 use bowline_core::{
     ClusterName, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Node, Service, ServiceType, TargetSet,
@@ -50,11 +50,23 @@ pub(crate) fn targets(
     settings: &LoadBalancerSettings,
     has_time: impl Fn(&Node) -> bool,
     before: &TargetSet,
-) -> TargetSet {
+) -> Choice {
     let can_drain = can_drain(cloud);
     let is_local = |node: &Node| node.provider_id.as_ref().is_some_and(|id| cloud.layers().owns(id));
     let drains = |node: &Node| can_drain && has_time(node);
     service::targets(nodes, rules, settings.target_nodes.as_ref(), is_local, drains, before)
+}
+
+/// Rules for the targets of this Service: the kind of load balancer that it requests may have a limit.
+pub(crate) fn target_rules(
+    cloud: &Cloud,
+    cluster: &ClusterName,
+    service: &Service,
+    settings: &LoadBalancerSettings,
+    rules: TargetRules,
+) -> TargetRules {
+    let wish = service::cleanup_wish(cluster, service, settings);
+    TargetRules { max: cloud.layers().max_targets(&wish), ..rules }
 }
 
 /// Whether any load balancers of this cloud drain connections before a target goes. Other kinds leave such a target out.

@@ -99,6 +99,7 @@ impl Shared {
         self.metrics.waiting.remove(&key);
         self.complaints.forget(&key);
         self.remarks.forget(&key);
+        self.left_out.forget(&key);
         self.targetless.forget(&key);
         self.ailing.forget(&key);
         self.waiting.forget(&key);

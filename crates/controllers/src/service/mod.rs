@@ -133,7 +133,7 @@ impl Default for Options {
 impl Options {
     /// How Nodes become targets and leave.
     pub(crate) fn target_rules(&self) -> TargetRules {
-        TargetRules { nodes: self.nodes, drain: !self.drain.is_zero() }
+        TargetRules { nodes: self.nodes, drain: !self.drain.is_zero(), max: None }
     }
 }
 
@@ -161,6 +161,8 @@ struct Shared {
     complaints: Complaints<ServiceKey>,
     /// What was said of annotations that mean nothing.
     remarks: Complaints<ServiceKey>,
+    /// Nodes that were reported as left out of a load balancer.
+    left_out: Complaints<ServiceKey>,
     /// Of whose balancer it was said that it has no targets.
     targetless: Complaints<ServiceKey>,
     /// What was said of balancers that are made and do not work.
@@ -209,6 +211,7 @@ impl ServiceController {
             metrics: Metrics::register(&context.metrics)?,
             complaints: Complaints::default(),
             remarks: Complaints::default(),
+            left_out: Complaints::default(),
             targetless: Complaints::default(),
             ailing: Complaints::default(),
             node_sync: Mutex::default(),

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use bowline_cloud::Cloud;
 use bowline_core::annotations::LoadBalancerSettings;
+use bowline_core::service::{Choice, TargetRules};
 use bowline_core::{Service, ServiceKey, TargetSet, service};
 use bowline_runtime::Priority;
 use tokio::time::Instant;
@@ -50,20 +51,29 @@ impl Shared {
         moved
     }
 
-    /// Returns the targets of a Service, and adds its selection to those in use.
+    /// Returns the targets of a Service, reports the other Nodes, and adds its selection to those in use.
     fn targets_of(&self, service: &Service, used: &mut HashSet<Selection>) -> TargetSet {
         let Some(cloud) = self.routing.cloud(service) else { return TargetSet::default() };
         let Ok(settings) = decide::settings(cloud, service, service::read(service)) else {
             return TargetSet::default();
         };
-        used.insert(Selection::new(cloud, &settings));
-        self.targets(cloud, &settings)
+        let rules = self.rules_of(cloud, service, &settings);
+        used.insert(Selection::new(cloud, &settings, rules));
+        let choice = self.targets(cloud, &settings, rules);
+        // A Node that is left out changes no target, so that no pass would report it.
+        self.report_left_out(service, &choice.left_out);
+        choice.targets
+    }
+
+    /// Rules for the targets of this Service.
+    pub(super) fn rules_of(&self, cloud: &Cloud, service: &Service, settings: &LoadBalancerSettings) -> TargetRules {
+        decide::target_rules(cloud, &self.options.cluster, service, settings, self.rules)
     }
 
     /// The Nodes behind a balancer in this cloud, now (SVC-23).
-    pub(super) fn targets(&self, cloud: &Cloud, settings: &LoadBalancerSettings) -> TargetSet {
+    pub(super) fn targets(&self, cloud: &Cloud, settings: &LoadBalancerSettings, rules: TargetRules) -> Choice {
         let nodes = || self.context.nodes.all();
-        self.target_sets.targets(cloud, settings, self.rules, nodes, |node| self.crowd.drains(node))
+        self.target_sets.targets(cloud, settings, rules, nodes, |node| self.crowd.drains(node))
     }
 
     fn node_sync_begins(&self, moved: &[ServiceKey]) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bowline_cloud::{Cloud, Error, ErrorKind, SyncPurpose};
 use bowline_core::annotations::LoadBalancerSettings;
-use bowline_core::service::{self, ServiceChange};
+use bowline_core::service::{self, Choice, ServiceChange};
 use bowline_core::{LoadBalancerWish, Service, ServiceKey, TargetNode, TargetSet};
 use bowline_kube::WriteError;
 use bowline_runtime::{Priority, Shutdown};
@@ -92,13 +92,13 @@ impl Pass<'_> {
         self.shared.remark_annotations(service, &reading.unknown);
         let settings = decide::settings(cloud, service, reading).map_err(decide::mistaken)?;
         self.shared.watch_labels(&settings);
-        let (wish, targets) = self.wish(cloud, service, &settings)?;
-        let occasion = self.begin(service, targets);
+        let (wish, choice) = self.wish(cloud, service, &settings)?;
+        let occasion = self.begin(service, choice);
         let service = &self.add_finalizer(service).await?;
         self.shared.memory.hold(self.key, service, cloud);
         let again = || {
-            let (wish, targets) = self.wish(cloud, service, &settings).ok()?;
-            self.shared.memory.tries(self.key, targets);
+            let (wish, choice) = self.wish(cloud, service, &settings).ok()?;
+            self.shared.memory.tries(self.key, choice.targets);
             Some(wish)
         };
         let mut job = Job::go_on(self.shared.memory.unfinished(self.key), cloud, &wish, occasion.reason);
@@ -118,21 +118,23 @@ impl Pass<'_> {
         }
     }
 
-    /// What is wished of the cloud now, and the targets in it.
+    /// What is wished of the cloud now, and the choice of targets in it.
     fn wish(
         &self,
         cloud: &Cloud,
         service: &Service,
         settings: &LoadBalancerSettings,
-    ) -> Result<(LoadBalancerWish, TargetSet), Trouble> {
-        let targets = self.shared.targets(cloud, settings);
-        let wish = decide::wish(cloud, &self.shared.options.cluster, service, settings, targets.clone())?;
-        Ok((wish, targets))
+    ) -> Result<(LoadBalancerWish, Choice), Trouble> {
+        let rules = self.shared.rules_of(cloud, service, settings);
+        let choice = self.shared.targets(cloud, settings, rules);
+        let wish = decide::wish(cloud, &self.shared.options.cluster, service, settings, choice.targets.clone())?;
+        Ok((wish, choice))
     }
 
     /// Tells what there is to tell before anything is done, and keeps these targets in mind.
-    fn begin(&self, service: &Service, targets: TargetSet) -> Occasion {
+    fn begin(&self, service: &Service, Choice { targets, left_out }: Choice) -> Occasion {
         self.shared.remark_targets(service, &targets);
+        self.shared.report_left_out(service, &left_out);
         let before = self.shared.memory.tried(self.key);
         self.shared.memory.tries(self.key, targets.clone());
         self.shared.announce(service);

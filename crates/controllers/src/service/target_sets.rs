@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bowline_cloud::Cloud;
 use bowline_core::annotations::{LoadBalancerSettings, NodeSelector};
-use bowline_core::service::TargetRules;
-use bowline_core::{Node, TargetSet};
+use bowline_core::Node;
+use bowline_core::service::{Choice, TargetRules};
 
 use super::decide;
 
@@ -20,13 +20,14 @@ pub(crate) struct Selection {
     cloud: Arc<str>,
     selector: Option<NodeSelector>,
     drains: bool,
+    max: Option<usize>,
 }
 
 impl Selection {
-    /// Selection of a Service with these settings.
-    pub(crate) fn new(cloud: &Cloud, settings: &LoadBalancerSettings) -> Selection {
+    /// Selection of a Service with these settings and rules.
+    pub(crate) fn new(cloud: &Cloud, settings: &LoadBalancerSettings, rules: TargetRules) -> Selection {
         let (cloud_name, selector) = (cloud.name().clone(), settings.target_nodes.clone());
-        Selection { cloud: cloud_name, selector, drains: decide::can_drain(cloud) }
+        Selection { cloud: cloud_name, selector, drains: decide::can_drain(cloud), max: rules.max }
     }
 }
 
@@ -35,7 +36,7 @@ impl Selection {
 pub(crate) struct TargetSets {
     /// Changes with the Nodes.
     generation: AtomicU64,
-    sets: Mutex<HashMap<Selection, (u64, TargetSet)>>,
+    sets: Mutex<HashMap<Selection, (u64, Choice)>>,
 }
 
 impl TargetSets {
@@ -45,11 +46,11 @@ impl TargetSets {
     }
 
     /// Returns the set of a selection; `build` makes it from its predecessor if that is outdated.
-    pub(crate) fn get(&self, selection: Selection, build: impl FnOnce(&TargetSet) -> TargetSet) -> TargetSet {
+    pub(crate) fn get(&self, selection: Selection, build: impl FnOnce(&Choice) -> Choice) -> Choice {
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         // Read before the Nodes are: a change that comes while the set is being built outdates it.
         let now = self.generation.load(Ordering::SeqCst);
-        let (generation, set) = sets.entry(selection).or_insert_with(|| (now.wrapping_sub(1), TargetSet::default()));
+        let (generation, set) = sets.entry(selection).or_insert_with(|| (now.wrapping_sub(1), Choice::default()));
         if *generation != now {
             (*generation, *set) = (now, build(set));
         }
@@ -69,9 +70,9 @@ impl TargetSets {
         rules: TargetRules,
         nodes: impl FnOnce() -> Vec<Arc<Node>>,
         has_time: impl Fn(&Node) -> bool,
-    ) -> TargetSet {
-        self.get(Selection::new(cloud, settings), |before| {
-            decide::targets(&nodes(), cloud, rules, settings, has_time, before)
+    ) -> Choice {
+        self.get(Selection::new(cloud, settings, rules), |before| {
+            decide::targets(&nodes(), cloud, rules, settings, has_time, &before.targets)
         })
     }
 }
@@ -81,11 +82,12 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use bowline_core::TargetSet;
     use bowline_core::testing::target;
 
     fn selection(selector: Option<&str>) -> Selection {
         let selector = selector.and_then(|text| NodeSelector::parse(text).ok());
-        Selection { cloud: "a".into(), selector, drains: true }
+        Selection { cloud: "a".into(), selector, drains: true, max: None }
     }
 
     fn nodes(count: u32) -> impl Iterator<Item = bowline_core::TargetNode> {
@@ -98,8 +100,9 @@ mod tests {
         let get = |count| {
             sets.get(selection(None), |before| {
                 built.set(built.get() + 1);
-                before.updated(nodes(count))
+                Choice { targets: before.targets.updated(nodes(count)), ..Choice::default() }
             })
+            .targets
         };
         let shared: Vec<TargetSet> = (0..200).map(|_| get(5_000)).collect();
         let versions: HashSet<u64> = shared.iter().map(TargetSet::version).collect();
@@ -115,7 +118,8 @@ mod tests {
     #[test]
     fn every_selection_has_its_own_set_until_no_service_has_it() {
         let sets = TargetSets::default();
-        let get = |selector, count| sets.get(selection(selector), |before| before.updated(nodes(count)));
+        let build = |count| Choice { targets: TargetSet::default().updated(nodes(count)), ..Choice::default() };
+        let get = |selector, count| sets.get(selection(selector), |_| build(count)).targets;
         assert_eq!((get(None, 2).len(), get(Some("pool=a"), 1).len()), (2, 1));
         sets.retain(&HashSet::from([selection(None)]));
         assert_eq!((get(None, 5).len(), get(Some("pool=a"), 5).len()), (2, 5));

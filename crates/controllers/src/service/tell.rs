@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bowline_cloud::Cloud;
 use bowline_core::annotations::Unknown;
-use bowline_core::service::ServiceChange;
+use bowline_core::service::{LeftOut, ServiceChange};
 use bowline_core::{Notice, Service, ServiceKey, TargetSet};
 use bowline_kube::{EventType, ObjectRef};
 
@@ -109,6 +109,18 @@ impl Shared {
         if self.targetless.is_news(&key, &service.uid, "") {
             let message = "There are no available nodes for LoadBalancer";
             self.event(service, EventType::Warning, "UnAvailableLoadBalancer", message);
+        }
+    }
+
+    /// Nodes that are not behind the load balancer. Reported once as long as they are the same.
+    pub(super) fn report_left_out(&self, service: &Service, left_out: &LeftOut) {
+        let key = service.key();
+        if left_out.is_empty() {
+            return self.left_out.forget(&key);
+        }
+        let message = format!("Nodes left out of the load balancer: {left_out}");
+        if self.left_out.is_news(&key, &service.uid, &message) {
+            self.event(service, EventType::Warning, "NodesLeftOut", &message);
         }
     }
 

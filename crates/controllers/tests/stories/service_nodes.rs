@@ -6,7 +6,7 @@ use bowline_core::service::NodeSet;
 use bowline_local::{Fault, FaultSpec};
 use serde_json::{Value, json};
 
-use crate::balancing::targets;
+use crate::balancing::{ports, targets};
 use crate::world::{World, machine};
 
 const WHILE: Duration = Duration::from_secs(20);
@@ -324,4 +324,26 @@ async fn svc27_a_node_sync_is_measured_from_its_own_beginning() {
     let histogram = latency.get_metric()[0].get_histogram();
     assert_eq!(histogram.get_sample_count(), 1);
     assert!(histogram.get_sample_sum() < WHILE.as_secs_f64(), "{}", histogram.get_sample_sum());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_more_nodes_than_a_load_balancer_takes_as_many_are_served_as_fit() {
+    let mut world = World::with_nodes(&["b", "c"]).await;
+    world.clouds[0].0.load_balancers.max_targets = Some(2);
+    world.start();
+    world.serve("web").await;
+    world.addressed("web").await;
+    world.pass(Duration::from_secs(2)).await;
+    world.join_machine("a", 3).await;
+    world.pass(WHILE).await;
+    let message = world.event("web", "NodesLeftOut").await.unwrap().message.unwrap();
+    let expected = "Nodes left out of the load balancer: a (the load balancer takes at most 2 targets)";
+    assert_eq!((message.as_str(), targets(&world.balancer())), (expected, vec!["b".to_owned(), "c".to_owned()]));
+    // What else the Service needs is done all the same.
+    world.patch_service("web", json!({"spec": {"ports": [{"port": 81}]}})).await;
+    world.eventually("port 81", async || (ports(&world.balancer())[0].1 == 81).then_some(())).await;
+    assert_eq!(targets(&world.balancer()), ["b", "c"], "those that are there stay");
+    world.delete("b").await;
+    world.targets_are(&["a", "c"]).await;
+    assert!(!world.reasons("web").await.contains_key("SyncLoadBalancerFailed"));
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::annotations::NodeSelector;
 use crate::well_known::{AUTOSCALER_TAINT, EXCLUDE_FROM_LOAD_BALANCERS};
+use crate::service::{Exclusion, LeftOut};
 use crate::{Node, TargetNode, TargetSet, parse_bool};
 
 /// Which Nodes become targets.
@@ -26,6 +27,17 @@ pub struct TargetRules {
     /// A Node that is leaving is drained first; else it goes at once, when something else calls for an update.
     // upstream: neither the autoscaler's taint nor a deletion timestamp makes an update happen.
     pub drain: bool,
+    /// Maximum number of targets of a load balancer, if the cloud has one.
+    pub max: Option<usize>,
+}
+
+/// Nodes behind a load balancer, and those that are not.
+#[derive(Debug, Clone, Default)]
+pub struct Choice {
+    /// The Nodes behind it.
+    pub targets: TargetSet,
+    /// The others, with the reason for each.
+    pub left_out: Arc<LeftOut>,
 }
 
 /// Why a Node is leaving.
@@ -62,6 +74,9 @@ pub fn leaving(node: &Node) -> Option<Leaving> {
 ///   up, or where there is no draining. Asked only with [`TargetRules::drain`].
 /// * `selector` is the user's own choice.
 /// * `before` is the set that this one succeeds: entries that have not changed are shared with it, and if none has, it is returned.
+///
+/// If there are more Nodes than the load balancer takes, those of `before` stay, and then the oldest ones are taken: a new process,
+/// which has no `before`, chooses the same ones, and a Node that joins replaces none.
 pub fn targets(
     nodes: &[Arc<Node>],
     rules: TargetRules,
@@ -69,7 +84,7 @@ pub fn targets(
     is_local: impl Fn(&Node) -> bool,
     drains: impl Fn(&Node) -> bool,
     before: &TargetSet,
-) -> TargetSet {
+) -> Choice {
     let is_there = |node: &Node| match rules.nodes {
         NodeSet::All => true,
         NodeSet::Initialized => is_initialized(node) && is_local(node),
@@ -77,7 +92,19 @@ pub fn targets(
     let is_chosen = |node: &Node| selector.is_none_or(|selector| selector.matches(&node.labels));
     let stays = |node: &Node| leaving(node).is_none() || (rules.drain && drains(node));
     let nodes = nodes.iter().filter(|node| is_there(node) && is_chosen(node) && stays(node));
-    before.updated(nodes.map(|node| target(node)))
+    let mut nodes: Vec<&Node> = nodes.map(|node| &**node).collect();
+    let over = rules.max.map(|max| split_off_excess(&mut nodes, max, before)).unwrap_or_default();
+    Choice { targets: before.updated(nodes.into_iter().map(target)), left_out: Arc::new(over) }
+}
+
+/// Cuts these Nodes down to the number that fits, and returns the others.
+fn split_off_excess(nodes: &mut Vec<&Node>, max: usize, before: &TargetSet) -> LeftOut {
+    if nodes.len() <= max {
+        return LeftOut::default();
+    }
+    let rank = |node: &Node| (before.get(&node.name).is_none(), leaving(node).is_some(), node.created);
+    nodes.sort_by_cached_key(|node| (rank(node), node.name.clone()));
+    nodes.split_off(max).into_iter().map(|node| (Exclusion::OverLimit(max), node.name.clone())).collect()
 }
 
 /// The cloud has said what this node is, and which machine.
@@ -128,9 +155,9 @@ mod tests {
     use crate::well_known::UNINITIALIZED_TAINT;
     use crate::{ProviderId, Ready};
 
-    const UPSTREAM: TargetRules = TargetRules { nodes: NodeSet::All, drain: false };
-    const DRAINING: TargetRules = TargetRules { nodes: NodeSet::All, drain: true };
-    const INITIALIZED: TargetRules = TargetRules { nodes: NodeSet::Initialized, drain: false };
+    const UPSTREAM: TargetRules = TargetRules { nodes: NodeSet::All, drain: false, max: None };
+    const DRAINING: TargetRules = TargetRules { nodes: NodeSet::All, drain: true, max: None };
+    const INITIALIZED: TargetRules = TargetRules { nodes: NodeSet::Initialized, drain: false, max: None };
     const ALL_RULES: [TargetRules; 3] = [UPSTREAM, DRAINING, INITIALIZED];
 
     type Edit = fn(&mut Node);
@@ -192,7 +219,7 @@ mod tests {
         let selector = selector.map(|text| NodeSelector::parse(text).unwrap());
         let is_local = |node: &Node| node.provider_id.as_ref().is_some_and(|id| id.prefix() == Some("a"));
         let targets =
-            targets(&nodes.map(Arc::new), rules, selector.as_ref(), is_local, |_| true, &TargetSet::default());
+            targets(&nodes.map(Arc::new), rules, selector.as_ref(), is_local, |_| true, &TargetSet::default()).targets;
         targets.iter().map(|target| format!("{}{}", target.node, if target.draining { "*" } else { "" })).collect()
     }
 
@@ -227,7 +254,7 @@ mod tests {
             assert_eq!(chosen(DRAINING, edit), ["n1", "n2*", "n3"]);
             assert_eq!(chosen(UPSTREAM, edit), ["n1", "n3"], "whatever the clock says");
             let over = targets(&[Arc::new(after(&[edit]))], DRAINING, None, |_| true, |_| false, &TargetSet::default());
-            assert!(over.is_empty());
+            assert!(over.targets.is_empty());
         }
     }
 
@@ -249,7 +276,30 @@ mod tests {
         let targets = targets(&[Arc::new(node.clone())], INITIALIZED, None, |_| true, |_| false, &TargetSet::default());
         let expected =
             TargetNode { node: node.name, provider_id: node.provider_id, addresses: node.addresses, draining: false };
-        assert_eq!(targets, TargetSet::from(vec![expected]));
+        assert_eq!(targets.targets, TargetSet::from(vec![expected]));
+    }
+
+    #[test]
+    fn of_more_nodes_than_fit_those_already_there_stay_then_the_oldest_are_taken() {
+        let names = |choice: &Choice| choice.targets.iter().map(|target| target.node.to_string()).collect::<Vec<_>>();
+        let aged = |name: &str, age: i64, edits: &[Edit]| {
+            Arc::new(Node { name: name.into(), created: jiff::Timestamp::from_second(age).ok(), ..after(edits) })
+        };
+        let choose = |nodes: &[Arc<Node>], before: &TargetSet| {
+            targets(nodes, TargetRules { max: Some(2), ..DRAINING }, None, |_| true, |_| true, before)
+        };
+        let [a, b, c] = [aged("a", 30, &[]), aged("b", 10, &[]), aged("c", 20, &[])];
+        let nodes = [a.clone(), b.clone(), c.clone()];
+        let first = choose(&nodes, &TargetSet::default());
+        assert_eq!(names(&first), ["b", "c"], "a new process takes the oldest");
+        assert_eq!(first.left_out.to_string(), "a (the load balancer takes at most 2 targets)");
+        let kept = choose(&nodes, &choose(&[a.clone(), c.clone()], &TargetSet::default()).targets);
+        assert_eq!((names(&kept), kept.left_out.to_string().starts_with("b (")), (vec!["a".into(), "c".into()], true));
+        let all_fit = choose(&nodes[..2], &kept.targets);
+        assert!(names(&all_fit) == ["a", "b"] && all_fit.left_out.is_empty());
+        let leaving = [a, aged("b", 10, &[deleting]), c];
+        assert_eq!(names(&choose(&leaving, &first.targets)), ["b", "c"], "it drains where it is");
+        assert_eq!(names(&choose(&leaving, &TargetSet::default())), ["a", "c"], "it is not taken in");
     }
 
     /// What happens, the Node before and after, and whether that matters under two sets of rules.
