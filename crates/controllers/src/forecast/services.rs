@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use super::{Item, RemarkKind, Snapshot, changed};
 use crate::service::decide::{self, Need};
 use crate::service::target_sets::TargetSets;
-use crate::service::trouble::{Cause, Next, Task, Trouble};
+use crate::service::trouble::{Cause, Failures, Next, Task, Trouble};
 use crate::service::{Options, Routing, RoutingError, condition};
 
 /// What is said of a status that the cloud decides on.
@@ -186,6 +186,7 @@ impl Scene<'_> {
         service: &Service,
         sights: Vec<(Arc<str>, Result<Sight>)>,
     ) -> std::result::Result<(), Trouble> {
+        let (clouds, mut failures) = (sights.len(), Failures::default());
         for (cloud, sight) in sights {
             match sight {
                 Ok(sight) if sight.plan.is_empty() => {}
@@ -198,11 +199,12 @@ impl Scene<'_> {
                 }
                 Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => {}
                 Err(error) => {
+                    failures.add(&cloud, Trouble::cloud(Task::CheckBeforeCleanup)(error))?;
                     item.cloud = Some(cloud);
-                    return Err(Trouble::cloud(Task::CheckBeforeCleanup)(error));
                 }
             }
         }
+        failures.into_result(clouds)?;
         let existed = !item.in_cloud.is_empty();
         if let Some(change) = decide::removed(service, self.routing.scope(), existed, false) {
             item.update(fields(service, &change));

@@ -39,6 +39,8 @@ struct Entry {
     annotating: Annotating,
     /// What its owner was told of the cloud's notices.
     noticed: Vec<Notice>,
+    /// UID of the Service of which a cloud has lost its load balancer, while another cloud may still have one.
+    removed: Option<String>,
 }
 
 /// What becomes of annotations: what each says before, and after.
@@ -154,12 +156,23 @@ impl Memory {
         let mut memory = self.lock();
         let Some(entry) = memory.get_mut(key) else { return };
         entry.owed.retain(|held| held.service.uid != uid);
+        entry.removed.take_if(|removed| removed == uid);
         if entry.held.as_ref().is_some_and(|held| held.service.uid == uid) {
             entry.held = None;
             (entry.news, entry.announced, entry.tried) = (false, false, None);
             (entry.unfinished, entry.noticed) = (None, Vec::new());
             entry.notes.clear();
         }
+    }
+
+    /// A cloud has lost its load balancer of the Service with this UID.
+    pub(super) fn removed(&self, key: &ServiceKey, uid: &str) {
+        self.lock().entry(key.clone()).or_default().removed = Some(uid.to_owned());
+    }
+
+    /// Whether a cloud has lost a load balancer of the Service with this UID, in this pass or an earlier one.
+    pub(super) fn has_removed(&self, key: &ServiceKey, uid: &str) -> bool {
+        self.lock().get(key).is_some_and(|entry| entry.removed.as_deref() == Some(uid))
     }
 
     /// A pass with these targets begins.

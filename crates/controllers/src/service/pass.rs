@@ -15,7 +15,7 @@ use super::decide::{self, Need};
 use super::job::{Job, Sight};
 use super::memory::Held;
 use super::tell::NAMES;
-use super::trouble::{Task, Trouble};
+use super::trouble::{Failures, Task, Trouble};
 use super::{Reason, Shared};
 
 /// One pass over the balancer of one Service.
@@ -55,10 +55,9 @@ impl Occasion {
 impl Pass<'_> {
     /// Does what the Service, or its absence, calls for (SVC-10 to SVC-18).
     pub(super) async fn run(&self) -> Ended {
-        for owed in self.shared.memory.owed(self.key) {
-            if self.settle_debt(&owed).await.map_err(|trouble| (None, trouble))? == Done::Waiting {
-                return Ok(Done::Waiting);
-            }
+        match self.settle_debts().await.map_err(|trouble| (None, trouble))? {
+            Done::Waiting => return Ok(Done::Waiting),
+            Done::Settled | Done::DryRun => {}
         }
         let Some(service) = self.current() else { return Ok(Done::Settled) };
         let outcome = match self.need(&service) {
@@ -210,17 +209,10 @@ impl Pass<'_> {
     async fn clean_up(&self, service: &Arc<Service>) -> Result<Done, Trouble> {
         let settings = decide::cleanup_settings(service)?;
         let wish = service::cleanup_wish(&self.shared.options.cluster, service, &settings);
-        let mut existed = false;
-        for cloud in self.clouds_of(service) {
-            let removed = self.remove(&cloud, service, &wish).await?;
-            if removed.waiting {
-                return Ok(Done::Waiting);
-            }
-            if removed.withheld {
-                return Ok(Done::DryRun);
-            }
-            existed |= removed.changed;
+        if let done @ (Done::Waiting | Done::DryRun) = self.remove_everywhere(service, &wish).await? {
+            return Ok(done);
         }
+        let existed = self.shared.memory.has_removed(self.key, &service.uid);
         let is_held = self.held(service).is_some();
         let service = &self.shared.memory.latest(self.key, service.clone());
         let Some(change) = decide::removed(service, self.shared.routing.scope(), existed, is_held) else {
@@ -233,6 +225,22 @@ impl Pass<'_> {
             self.shared.let_go();
         }
         Ok(Done::Settled)
+    }
+
+    /// Removes what each cloud has. A cloud that fails keeps the Service, and holds up no other cloud.
+    async fn remove_everywhere(&self, service: &Arc<Service>, wish: &LoadBalancerWish) -> Result<Done, Trouble> {
+        let clouds = self.clouds_of(service);
+        let (mut done, mut failures) = (Done::Settled, Failures::default());
+        for cloud in &clouds {
+            match self.remove(cloud, service, wish).await {
+                Ok(removed) if removed.waiting => done = Done::Waiting,
+                Ok(removed) if removed.withheld => done = Done::DryRun,
+                Ok(removed) if removed.changed => self.shared.memory.removed(self.key, &service.uid),
+                Ok(_) => {}
+                Err(trouble) => failures.add(cloud.name(), trouble)?,
+            }
+        }
+        failures.into_result(clouds.len()).map(|()| done)
     }
 
     /// The clouds that may have a balancer for this Service.
@@ -322,6 +330,20 @@ impl Pass<'_> {
         let marks_uid = owed.cloud.layers().capabilities().load_balancers.as_ref().is_none_or(|caps| caps.marks_uid);
         let inherits = |now: &Service| !marks_uid && !matches!(self.need(now), Need::Nothing);
         Ok(now.is_some_and(|now| now.uid == owed.service.uid || inherits(&now)))
+    }
+
+    /// Removes the load balancers of all Services of this name that are gone. A cloud that fails holds up no other.
+    async fn settle_debts(&self) -> Result<Done, Trouble> {
+        let owed = self.shared.memory.owed(self.key);
+        let (mut done, mut failures) = (Done::Settled, Failures::default());
+        for held in &owed {
+            match self.settle_debt(held).await {
+                Ok(Done::Waiting) => done = Done::Waiting,
+                Ok(Done::Settled | Done::DryRun) => {}
+                Err(trouble) => failures.add(held.cloud.name(), trouble)?,
+            }
+        }
+        failures.into_result(owed.len()).map(|()| done)
     }
 
     /// Removes the balancer of a Service that is gone and did not wait for us (SVC-10, SVC-11).

@@ -1,6 +1,7 @@
 //! Why a pass did not get through, and what follows from that.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Error, ErrorKind, Retry};
@@ -43,6 +44,10 @@ pub(crate) enum Cause {
     /// The user's annotations leave it open whether the balancer is to stay.
     UnclearPolicy(Vec<Mistake>),
 }
+
+/// Clouds in which a clean-up has failed, each with its cause.
+#[derive(Default)]
+pub(crate) struct Failures(Vec<(Arc<str>, Trouble)>);
 
 /// When there is another try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +133,38 @@ impl Trouble {
             }
             _ => "",
         }
+    }
+}
+
+impl Failures {
+    /// Adds the failure of one cloud. Any other failure, of the API server for one, is returned: it ends the sync.
+    pub(crate) fn add(&mut self, cloud: &Arc<str>, trouble: Trouble) -> Result<(), Trouble> {
+        if !matches!(trouble.cause, Cause::Cloud(_)) || trouble.is_kind(ErrorKind::Cancelled) {
+            return Err(trouble);
+        }
+        self.0.push((cloud.clone(), trouble));
+        Ok(())
+    }
+
+    /// Returns one failure for all: the first that is more than a cloud at work. If there was a choice, of `clouds` clouds, it names
+    /// those that failed. Clouds that are at work are polled when they advise, whatever is wrong with the others.
+    pub(crate) fn into_result(self, clouds: usize) -> Result<(), Trouble> {
+        let delays = self.0.iter().filter_map(|(_, trouble)| match trouble.next() {
+            Next::After(delay) if trouble.is_calm() => Some(delay),
+            _ => None,
+        });
+        let soonest = delays.min();
+        let names = self.0.iter().map(|(cloud, _)| &**cloud).collect::<Vec<_>>().join(", ");
+        let (calm, wrong): (Vec<_>, Vec<_>) = self.0.into_iter().partition(|(_, trouble)| trouble.is_calm());
+        let Some((_, Trouble { task, cause })) = wrong.into_iter().chain(calm).next() else { return Ok(()) };
+        let cause = match cause {
+            Cause::Cloud(error) if clouds > 1 => {
+                let error = error.context("waiting for cloud", names);
+                Cause::Cloud(soonest.into_iter().fold(error, |error, delay| error.retry(Retry::After(delay))))
+            }
+            cause => cause,
+        };
+        Err(Trouble { task, cause })
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use bowline_local::{Fault, FaultSpec};
 use serde_json::json;
 
+use crate::balancing::{FINALIZER, finalizers};
 use crate::world::{UNINITIALIZED, World, has_taint, machine, provider_id, version};
 
 #[tokio::test(start_paused = true)]
@@ -95,4 +97,26 @@ async fn a_node_marked_as_nobodys_business_is_not_touched() {
         assert_eq!(version(&world.node(&name).await), version(&before), "{key}");
     }
     assert_eq!(world.cloud_calls(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_is_down_does_not_keep_a_cleanup_from_the_other_clouds() {
+    let mut world = World::with_prefixes(&["east", "west"]).await;
+    world.start();
+    world.serve_with("web", json!({"spec": {"loadBalancerClass": "bowline.dev/local-west"}})).await;
+    world.addressed("web").await;
+    // The class, which names the cloud, is gone with the type: a new process has to ask both.
+    world.stop().await;
+    world.patch_service("web", json!({"spec": {"type": "ClusterIP", "loadBalancerClass": null}})).await;
+    world.cloud().inject(FaultSpec::always(Fault::Failing(401)).on("observe-balancers"));
+    world.start();
+    world.eventually("west has none", async || world.clouds[1].1.balancers().is_empty().then_some(())).await;
+    let message = world.told("web", "SyncLoadBalancerFailed").await.message.unwrap();
+    assert!(message.contains("waiting for cloud=local-east"), "{message}");
+    world.pass(Duration::from_secs(20)).await;
+    assert_eq!(finalizers(&world.service("web").await), [FINALIZER], "kept until all are done");
+    assert_eq!(world.event("web", "DeletedLoadBalancer").await.map(|event| event.message), None);
+    world.cloud().repair_all();
+    world.eventually("no finalizer", async || finalizers(&world.service("web").await).is_empty().then_some(())).await;
+    world.told("web", "DeletedLoadBalancer").await;
 }
