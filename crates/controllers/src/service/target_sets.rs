@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bowline_cloud::Cloud;
-use bowline_core::annotations::{LoadBalancerSettings, NodeSelector};
 use bowline_core::Node;
+use bowline_core::annotations::{LoadBalancerSettings, NodeSelector};
 use bowline_core::service::{Choice, TargetRules};
 
 use super::decide;

@@ -120,7 +120,8 @@ impl Shared {
         }
         let message = format!("Nodes left out of the load balancer: {left_out}");
         if self.left_out.is_news(&key, &service.uid, &message) {
-            self.event(service, EventType::Warning, "NodesLeftOut", &message);
+            let kind = if left_out.is_over_limit() { EventType::Warning } else { EventType::Normal };
+            self.event(service, kind, "NodesLeftOut", &message);
         }
     }
 

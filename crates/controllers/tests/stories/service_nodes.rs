@@ -300,6 +300,12 @@ async fn a_selector_chooses_targets_and_follows_their_labels() {
     world.serve_with("web", selector).await;
     world.addressed("web").await;
     assert_eq!(targets(&world.balancer()), ["a"]);
+    let event = world.told("web", "NodesLeftOut").await;
+    let expected = "Nodes left out of the load balancer: b, c (not selected by the Service)";
+    assert_eq!((event.message.as_deref(), event.type_.as_deref()), (Some(expected), Some("Normal")));
+    world.annotate("web", "example.com/other", Some("x")).await;
+    world.pass(WHILE).await;
+    assert_eq!(world.reasons("web").await["NodesLeftOut"], 1, "the same Nodes are reported once");
     world.patch("c", colour("green")).await;
     world.targets_are(&["a", "c"]).await;
     world.patch("a", colour("black")).await;

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::Leaving;
 use crate::NodeName;
+use crate::well_known::{AUTOSCALER_TAINT, EXCLUDE_FROM_LOAD_BALANCERS};
 
 /// Maximum number of names listed for one reason.
 const NAMES: usize = 10;
@@ -13,6 +15,16 @@ const NAMES: usize = 10;
 pub enum Exclusion {
     /// The load balancer has this many targets already, and takes no more.
     OverLimit(usize),
+    /// No cloud has initialised it.
+    Uninitialized,
+    /// It has no provider ID, so that its cloud is unknown.
+    NoProviderId,
+    /// Its machine is in another cloud.
+    OtherCloud,
+    /// The Service selects other Nodes.
+    NotSelected,
+    /// It is leaving, and its connections are drained.
+    Leaving(Leaving),
 }
 
 /// Nodes that are not behind a load balancer, by reason. The text is the same for the same Nodes, in whatever order they come.
@@ -32,7 +44,7 @@ impl LeftOut {
         self.0.is_empty()
     }
 
-    /// Whether Nodes are left out only because there are too many of them.
+    /// Whether Nodes are left out that would be targets if the load balancer took more.
     pub fn is_over_limit(&self) -> bool {
         self.0.keys().any(|why| matches!(why, Exclusion::OverLimit(_)))
     }
@@ -80,6 +92,13 @@ impl fmt::Display for Exclusion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Exclusion::OverLimit(limit) => write!(f, "the load balancer takes at most {limit} targets"),
+            Exclusion::Uninitialized => f.write_str("not initialized"),
+            Exclusion::NoProviderId => f.write_str("no provider ID"),
+            Exclusion::OtherCloud => f.write_str("machine of another cloud"),
+            Exclusion::NotSelected => f.write_str("not selected by the Service"),
+            Exclusion::Leaving(Leaving::Deleting) => f.write_str("being deleted"),
+            Exclusion::Leaving(Leaving::Autoscaler) => write!(f, "taint {AUTOSCALER_TAINT}"),
+            Exclusion::Leaving(Leaving::Excluded) => write!(f, "label {EXCLUDE_FROM_LOAD_BALANCERS}"),
         }
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::annotations::NodeSelector;
-use crate::well_known::{AUTOSCALER_TAINT, EXCLUDE_FROM_LOAD_BALANCERS};
 use crate::service::{Exclusion, LeftOut};
-use crate::{Node, TargetNode, TargetSet, parse_bool};
+use crate::well_known::{AUTOSCALER_TAINT, EXCLUDE_FROM_LOAD_BALANCERS};
+use crate::{Node, NodeName, TargetNode, TargetSet, parse_bool};
 
 /// Which Nodes become targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,7 +41,7 @@ pub struct Choice {
 }
 
 /// Why a Node is leaving.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Leaving {
     /// Somebody asked for its deletion.
     Deleting,
@@ -85,22 +85,41 @@ pub fn targets(
     drains: impl Fn(&Node) -> bool,
     before: &TargetSet,
 ) -> Choice {
-    let is_there = |node: &Node| match rules.nodes {
-        NodeSet::All => true,
-        NodeSet::Initialized => is_initialized(node) && is_local(node),
+    let exclusion = |node: &Node| {
+        let absent = absence(node, &is_local).filter(|_| rules.nodes == NodeSet::Initialized);
+        let is_chosen = || selector.is_none_or(|selector| selector.matches(&node.labels));
+        let gone = || leaving(node).filter(|_| !rules.drain || !drains(node)).map(Exclusion::Leaving);
+        absent.or_else(|| (!is_chosen()).then_some(Exclusion::NotSelected)).or_else(gone)
     };
-    let is_chosen = |node: &Node| selector.is_none_or(|selector| selector.matches(&node.labels));
-    let stays = |node: &Node| leaving(node).is_none() || (rules.drain && drains(node));
-    let nodes = nodes.iter().filter(|node| is_there(node) && is_chosen(node) && stays(node));
-    let mut nodes: Vec<&Node> = nodes.map(|node| &**node).collect();
-    let over = rules.max.map(|max| split_off_excess(&mut nodes, max, before)).unwrap_or_default();
-    Choice { targets: before.updated(nodes.into_iter().map(target)), left_out: Arc::new(over) }
+    let (mut taken, mut left_out) = (Vec::new(), Vec::new());
+    for node in nodes {
+        match exclusion(node) {
+            None => taken.push(&**node),
+            Some(why) => left_out.push((why, node.name.clone())),
+        }
+    }
+    if let Some(max) = rules.max {
+        left_out.extend(split_off_excess(&mut taken, max, before));
+    }
+    let targets = before.updated(taken.into_iter().map(target));
+    Choice { targets, left_out: Arc::new(left_out.into_iter().collect()) }
+}
+
+/// Why a Node is not known to be a machine of this cloud.
+fn absence(node: &Node, is_local: impl Fn(&Node) -> bool) -> Option<Exclusion> {
+    if node.is_uninitialized() {
+        return Some(Exclusion::Uninitialized);
+    }
+    if node.provider_id.is_none() {
+        return Some(Exclusion::NoProviderId);
+    }
+    (!is_local(node)).then_some(Exclusion::OtherCloud)
 }
 
 /// Cuts these Nodes down to the number that fits, and returns the others.
-fn split_off_excess(nodes: &mut Vec<&Node>, max: usize, before: &TargetSet) -> LeftOut {
+fn split_off_excess(nodes: &mut Vec<&Node>, max: usize, before: &TargetSet) -> Vec<(Exclusion, NodeName)> {
     if nodes.len() <= max {
-        return LeftOut::default();
+        return Vec::new();
     }
     let rank = |node: &Node| (before.get(&node.name).is_none(), leaving(node).is_some(), node.created);
     nodes.sort_by_cached_key(|node| (rank(node), node.name.clone()));
@@ -214,13 +233,16 @@ mod tests {
     }
 
     fn chosen_by(rules: TargetRules, selector: Option<&str>, edit: Edit) -> Vec<String> {
+        let targets = choice(rules, selector, edit).targets;
+        targets.iter().map(|target| format!("{}{}", target.node, if target.draining { "*" } else { "" })).collect()
+    }
+
+    fn choice(rules: TargetRules, selector: Option<&str>, edit: Edit) -> Choice {
         let mut nodes = ["n3", "n2", "n1"].map(|name| Node { provider_id: ProviderId::new("a://1"), ..node(name) });
         edit(&mut nodes[1]);
         let selector = selector.map(|text| NodeSelector::parse(text).unwrap());
         let is_local = |node: &Node| node.provider_id.as_ref().is_some_and(|id| id.prefix() == Some("a"));
-        let targets =
-            targets(&nodes.map(Arc::new), rules, selector.as_ref(), is_local, |_| true, &TargetSet::default()).targets;
-        targets.iter().map(|target| format!("{}{}", target.node, if target.draining { "*" } else { "" })).collect()
+        targets(&nodes.map(Arc::new), rules, selector.as_ref(), is_local, |_| true, &TargetSet::default())
     }
 
     #[test]
@@ -277,6 +299,23 @@ mod tests {
         let expected =
             TargetNode { node: node.name, provider_id: node.provider_id, addresses: node.addresses, draining: false };
         assert_eq!(targets.targets, TargetSet::from(vec![expected]));
+    }
+
+    #[test]
+    fn every_node_that_is_left_out_has_its_reason() {
+        let cases: [(&str, Edit); 7] = [
+            ("n2 (not initialized)", uninitialized),
+            ("n2 (no provider ID)", |node| node.provider_id = None),
+            ("n2 (machine of another cloud)", |node| id(node, "b://1")),
+            ("n2 (not selected by the Service)", |node| label(node, "spot", "")),
+            ("n2 (being deleted)", deleting),
+            ("n2 (taint ToBeDeletedByClusterAutoscaler)", autoscaler),
+            ("n2 (label node.kubernetes.io/exclude-from-external-load-balancers)", exclude),
+        ];
+        for (expected, edit) in cases {
+            assert_eq!(choice(INITIALIZED, Some("!spot"), edit).left_out.to_string(), expected);
+        }
+        assert!(choice(DRAINING, None, exclude).left_out.is_empty(), "it still drains");
     }
 
     #[test]
