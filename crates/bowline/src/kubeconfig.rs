@@ -1,14 +1,13 @@
 //! Writing the kubeconfig: it holds a private key, so only its owner may read it; clients poll for it, so it appears whole or
 //! not at all; and the place may hold the keys to other clusters, so only a file of our own is replaced.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use kube::config::Kubeconfig;
 
-use crate::BadInput;
+use crate::{BadInput, private_file};
 
 /// What the one cluster and the one context of our files are called.
 const OWN_NAME: &str = "bowline";
@@ -68,20 +67,12 @@ pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     // Much may have happened since the start.
     check(path)?;
     let draft = draft_of(path);
-    let written = write_private(&draft, text).and_then(|()| fs::rename(&draft, path));
+    let written = private_file::create(&draft, text).and_then(|()| fs::rename(&draft, path));
     if written.is_err() {
         // The error that matters is the one above; a left-over draft is only untidy.
         let _ = fs::remove_file(&draft);
     }
     written.with_context(|| format!("cannot write the kubeconfig to {}", path.display()))
-}
-
-fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(text.as_bytes())
 }
 
 /// A name beside `path`, so that the rename stays within one file system, and of this process only.

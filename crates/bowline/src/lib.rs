@@ -41,6 +41,7 @@ mod orphans;
 mod owner_token;
 mod plan;
 mod playground;
+mod private_file;
 mod providers;
 mod reach;
 mod rights;

@@ -1,10 +1,12 @@
 //! The token of the owner of a local cloud, in a file that only its owner may read: one line, as curl takes it with `-H @FILE`.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+
+use crate::private_file;
 
 /// The line, up to the token.
 const HEAD: &str = "Authorization: Bearer ";
@@ -21,7 +23,7 @@ impl TokenFile {
                 make_folder(folder)?;
             }
             remove_old(&path)?;
-            write_private(&path, &format!("{HEAD}{token}\n"))
+            private_file::create(&path, &format!("{HEAD}{token}\n"))
         };
         written().with_context(|| {
             format!("cannot write the token of the cloud's owner to {shown} (--owner-token-file names another place)")
@@ -71,14 +73,6 @@ fn remove_old(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
-}
-
-fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(text.as_bytes())
 }
 
 #[cfg(test)]
