@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use bowline_core::NodeName;
 use bowline_kube::{Access, ClientOptions, Clients, Cluster};
 use bowline_runtime::Fence;
+use bowline_runtime::testing::stand_still_within;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -88,21 +89,7 @@ async fn a_request_that_any_task_holds_is_not_sent_after_the_lease_is_over() -> 
         term.extend(tokio::time::Instant::now() + TERM);
         let name = NodeName::from("n");
         let labels = BTreeMap::new();
-        let mut writing = std::pin::pin!(cluster.set_labels(&name, &labels));
-        let mut has_ended = futures::poll!(&mut writing).is_ready();
-        for _ in 0..hops {
-            tokio::task::yield_now().await;
-            has_ended = has_ended || futures::poll!(&mut writing).is_ready();
-        }
-        let stopped = Instant::now();
-        std::thread::sleep(PAUSE);
-        // The tasks of the connections go on first, as they may.
-        for _ in 0..5 {
-            tokio::task::yield_now().await;
-        }
-        if !has_ended {
-            let _ = writing.await;
-        }
+        let stopped = stand_still_within(cluster.set_labels(&name, &labels), hops, PAUSE).await;
         // The server has a moment to read what is on its way.
         std::thread::sleep(TERM / 5);
         let arrived = std::mem::take(&mut *arrivals.lock().map_err(|_| "poisoned")?);

@@ -30,6 +30,8 @@ mod renewal;
 mod shutdown;
 mod signal;
 mod supervisor;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use backoff::Backoff;
 pub use board::{Board, Entry, Kind, Part};

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use bowline_http::{Client, Options, Proxies, Tls};
 use bowline_runtime::Fence;
+use bowline_runtime::testing::stand_still_within;
 use bytes::Bytes;
 use http::Request;
 
@@ -40,21 +41,7 @@ async fn a_write_that_any_task_holds_is_not_sent_after_the_lease_is_over() {
         let fence = Fence::open();
         let _term = fence.term_until("main", tokio::time::Instant::now() + TERM);
         let request = Request::post(format!("http://127.0.0.1:{port}/")).body(Bytes::from("x")).unwrap();
-        let mut writing = std::pin::pin!(fence.guard(client.send(request)));
-        let mut has_ended = futures::poll!(&mut writing).is_ready();
-        for _ in 0..hops {
-            tokio::task::yield_now().await;
-            has_ended = has_ended || futures::poll!(&mut writing).is_ready();
-        }
-        let stopped = Instant::now();
-        std::thread::sleep(PAUSE);
-        // The tasks of the connections go on first, as they may.
-        for _ in 0..5 {
-            tokio::task::yield_now().await;
-        }
-        if !has_ended {
-            let _ = writing.await;
-        }
+        let stopped = stand_still_within(fence.guard(client.send(request)), hops, PAUSE).await;
         // The server has a moment to read what is on its way.
         std::thread::sleep(TERM / 4);
         for arrival in arrivals.try_iter() {
