@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -117,6 +118,11 @@ impl Node {
         let is_labelled =
             || LABEL_PAIRS.iter().flat_map(|pair| [pair.beta, pair.ga]).any(|key| self.labels.contains_key(key));
         !self.is_uninitialized() && self.provider_id.is_some() && is_labelled()
+    }
+
+    /// Time since it was registered; zero if that lies in the future because clocks differ.
+    pub fn age(&self, now: Timestamp) -> Option<Duration> {
+        self.created.map(|created| Duration::try_from(now.duration_since(created)).unwrap_or_default())
     }
 
     /// It carries the taint of a stopped machine.

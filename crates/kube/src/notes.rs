@@ -38,17 +38,15 @@ impl Notes {
 
     /// Returns the note under this key, if there is one.
     pub async fn get(&self, key: &str) -> Result<Option<String>, WriteError> {
-        Ok(self
-            .lease()
-            .await?
-            .and_then(|lease| Some(lease.pointer("/metadata/annotations")?.get(key)?.as_str()?.to_owned())))
+        Ok(self.lease().await?.and_then(|lease| note(&lease, key).map(str::to_owned)))
     }
 
-    /// Replaces the note under this key and leaves the others.
-    pub async fn set(&self, key: &str, text: &str) -> Result<(), WriteError> {
+    /// Replaces the note under this key by what `change` makes of it, and leaves the others. What another manager writes meanwhile
+    /// is changed, too, and not lost.
+    pub async fn update(&self, key: &str, mut change: impl FnMut(Option<&str>) -> String) -> Result<(), WriteError> {
         let mut attempt = 1;
         loop {
-            match self.try_set(key, text).await {
+            match self.try_update(key, &mut change).await {
                 // Another manager has created or updated the Lease since it was read.
                 Err(WriteError::Conflict(_)) if attempt < ATTEMPTS => attempt += 1,
                 written => return written,
@@ -56,11 +54,13 @@ impl Notes {
         }
     }
 
-    async fn try_set(&self, key: &str, text: &str) -> Result<(), WriteError> {
+    async fn try_update(&self, key: &str, change: &mut impl FnMut(Option<&str>) -> String) -> Result<(), WriteError> {
         let params = PostParams { dry_run: self.cluster.is_dry_run(), ..PostParams::default() };
-        let (verb, request) = match self.lease().await? {
-            Some(lease) => ("update", leases().replace(NAME, &params, with_note(lease, key, text)?)),
-            None => ("create", leases().create(&params, with_note(new_lease(), key, text)?)),
+        let lease = self.lease().await?;
+        let text = change(lease.as_ref().and_then(|lease| note(lease, key)));
+        let (verb, request) = match lease {
+            Some(lease) => ("update", leases().replace(NAME, &params, with_note(lease, key, &text)?)),
+            None => ("create", leases().create(&params, with_note(new_lease(), key, &text)?)),
         };
         self.cluster.write((verb, "leases"), &request.map_err(unsendable)?).await.map(drop)
     }
@@ -88,6 +88,10 @@ const fn right(verbs: &'static [&'static str], scope: Scope) -> Right {
 
 fn leases() -> kube::core::Request {
     kube::core::Request::new(Lease::url_path(&(), Some(NAMESPACE)))
+}
+
+fn note<'a>(lease: &'a Value, key: &str) -> Option<&'a str> {
+    lease.pointer("/metadata/annotations")?.get(key)?.as_str()
 }
 
 fn new_lease() -> Value {

@@ -83,7 +83,7 @@ impl Metrics {
 }
 
 fn observe_age(histogram: &Histogram, node: &Node, now: Timestamp) {
-    if let Some(created) = node.created {
-        histogram.observe(now.duration_since(created).as_secs_f64().max(0.0));
+    if let Some(age) = node.age(now) {
+        histogram.observe(age.as_secs_f64());
     }
 }

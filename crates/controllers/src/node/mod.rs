@@ -163,11 +163,6 @@ impl Shared {
         }
     }
 
-    fn age(&self, node: &Node) -> Duration {
-        let now = self.context.clock.now();
-        node.created.and_then(|created| Duration::try_from(now.duration_since(created)).ok()).unwrap_or_default()
-    }
-
     fn forget(&self, name: &NodeName) {
         self.metrics.waiting.remove(name);
         self.queue.forget(name);
@@ -179,7 +174,8 @@ impl Shared {
     fn enqueue(&self, node: &Node) {
         if node.is_uninitialized() && !node.is_hands_off() {
             self.memory.saw(&node.name);
-            self.metrics.waiting.add(node.name.clone(), self.age(node));
+            let age = node.age(self.context.clock.now()).unwrap_or_default();
+            self.metrics.waiting.add(node.name.clone(), age);
         } else {
             self.metrics.waiting.remove(&node.name);
         }

@@ -24,11 +24,11 @@ impl NodeLifecycleController {
     pub(super) async fn record_deletions(&self, owner: &Owner, memory: &mut Memory) -> bool {
         let Some(cloud) = owner else { return true };
         // Another manager may have Nodes of the same cloud.
-        if !self.restore_deletions(owner, memory).await {
-            return false;
-        }
-        let record = memory.deletion_record(cloud, self.now());
-        match self.context.notes.set(&key(cloud), &record).await {
+        let merge = |known: Option<&str>| {
+            known.into_iter().for_each(|record| self.restore(cloud, record, memory));
+            memory.deletion_record(cloud, self.now())
+        };
+        match self.context.notes.update(&key(cloud), merge).await {
             Ok(()) => true,
             Err(error) => is_forbidden(cloud, &error),
         }

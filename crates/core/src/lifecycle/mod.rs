@@ -237,7 +237,8 @@ impl Scene<'_> {
     /// Rules 1 and 2.
     fn standing(&self, node: &Node) -> Standing {
         let (grace, confirm_after) = (self.policy.grace_of(node), self.policy.confirm_after);
-        let age = age(node, self.now);
+        // Of unknown age counts as new.
+        let age = node.age(self.now.wall).unwrap_or_default();
         match self.memory.gone_for(node, self.now) {
             _ if node.deleting => Standing::Held(Doubt::Leaving),
             _ if age < grace => Standing::Held(Doubt::TooYoung { age, grace }),
@@ -265,11 +266,6 @@ impl Scene<'_> {
         let window = self.policy.brake_window;
         (gone + missing > allowed).then_some(Doubt::Brake { missing, gone, allowed, of, window })
     }
-}
-
-/// How long ago the Node was registered. If nobody knows, or it lies in the future because clocks differ: just now.
-fn age(node: &Node, now: Moment) -> Duration {
-    node.created.and_then(|created| Duration::try_from(now.wall.duration_since(created)).ok()).unwrap_or_default()
 }
 
 // ---- Policy

@@ -806,7 +806,7 @@ impl Auditor {
         let now = self.world.now();
         assert_ne!(node.ready, Ready::True);
         assert!(provider_of(node.name.as_str()).is_some());
-        assert!(age(node, now) >= self.world.policy.grace, "{node:?}");
+        assert!(node.age(now.wall).unwrap_or_default() >= self.world.policy.grace, "{node:?}");
         let looks = &self.gone[&node.uid];
         assert!(looks.len() >= 2, "{looks:?}");
         assert_eq!(looks.last(), Some(&self.world.passed), "the last look is the one at hand");
