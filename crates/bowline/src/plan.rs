@@ -73,5 +73,9 @@ async fn snapshot(cluster: &Cluster, options: &ManagerOptions) -> anyhow::Result
         Some(_) => cluster.list_services().await.context("cannot list Services")?,
         None => Vec::new(),
     };
-    Ok(Snapshot { nodes, services })
+    let cluster_uid = match options.route {
+        Some(_) => reach::cluster_uid(cluster).await?,
+        None => None,
+    };
+    Ok(Snapshot { nodes, services, cluster_uid })
 }

@@ -2,19 +2,28 @@
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds, InstanceCapabilities};
 use bowline_config::{Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::node_ipam::AllocatorType;
 use bowline_controllers::service::Routing;
-use bowline_kube::{Access, ConnectError};
+use bowline_kube::{Access, Cluster, ConnectError, WriteError};
 
 use crate::BadInput;
 use crate::cli::NetworkArgs;
 use crate::credentials::Credentials;
 use crate::providers;
 use crate::settings::Reach;
+
+/// UID of the cluster; `None` if the user may not read it.
+pub(crate) async fn cluster_uid(cluster: &Cluster) -> anyhow::Result<Option<String>> {
+    match cluster.uid().await {
+        Err(WriteError::Rejected { .. }) => Ok(None),
+        uid => uid.context("cannot read the UID of the cluster"),
+    }
+}
 
 /// Providers and a client, none of which has called anybody yet.
 pub(crate) struct Reached {

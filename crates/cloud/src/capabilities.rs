@@ -175,6 +175,9 @@ group! {
         /// Maximum number of routes in one [`create`](crate::Routes::create) or [`delete`](crate::Routes::delete); 1 for a cloud
         /// that writes one route per call.
         pub batch: usize,
+        /// Routes carry the UID of the cluster that created them. Without it, a cluster of the same name and pod CIDRs cannot be
+        /// told apart.
+        pub marks_cluster_uid: bool,
     }
 }
 

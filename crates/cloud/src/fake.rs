@@ -72,7 +72,13 @@ impl Fake {
             ..Default::default()
         };
         let families = vec![IpFamily::IPv4];
-        let routes = RouteCapabilities { ip_families: families.clone(), max_routes: None, max_parallel: 2, batch: 1 };
+        let routes = RouteCapabilities {
+            ip_families: families.clone(),
+            max_routes: None,
+            max_parallel: 2,
+            batch: 1,
+            marks_cluster_uid: false,
+        };
         let kind = LoadBalancerKind { tcp: true, ip_families: families, ..LoadBalancerKind::default() };
         Fake {
             info: ProviderInfo { name: name.to_owned(), id_prefixes: vec![name.to_owned()] },

@@ -13,6 +13,8 @@ use crate::Result;
 /// Rules, each with a conformance case of the same name. On what is there:
 /// - `only_ours`: `list` returns routes that carry the cluster's mark, and perhaps some that carry none, which are not
 ///   `stamped`; never those of another cluster. Where a cloud has no marks, it returns all of the table.
+/// - `routes_carry_the_cluster_uid`: with `marks_cluster_uid`, a route is listed with the UID that it was created with, and a cluster
+///   of the same name and another UID does not replace it.
 /// - `created_route_is_listed`: `create` returns the route exactly as `list` shows it from then on: leading to the Node that
 ///   was asked for, by its name or, without a name, by its provider ID, and with no addresses but those that were asked for.
 /// - `route_listing_is_complete`: however many routes there are, `list` shows each of them once.

@@ -113,6 +113,7 @@ capabilities! {
         MaxRoutes: "limit of routes" = |all| all.max_routes.is_some();
         ParallelRoutes: "parallel calls about routes" = |all| all.max_parallel > 1;
         BatchRoutes: "batches of routes" = |all| all.batch > 1;
+        RouteUidMarks: "marks with the UID of the cluster" = |all| all.marks_cluster_uid;
     }
 }
 

@@ -106,6 +106,9 @@ impl Routing<'_> {
     }
 }
 
+/// UID of the cluster that the routes are for.
+const CLUSTER_UID: &str = "0b9e1f5c-0000-4000-8000-00000000000a";
+
 /// A pod range of this family: a /24 or a /64.
 pub(crate) fn range(family: IpFamily, number: u16) -> IpNet {
     let [high, low] = number.to_be_bytes();
@@ -123,6 +126,7 @@ pub(crate) fn leading(destination: IpNet, machine: &Instance) -> RouteSpec {
         provider_id: machine.provider_id.clone(),
         node_addresses: machine.addresses.clone(),
         destination,
+        cluster_uid: Some(CLUSTER_UID.to_owned()),
     }
 }
 

@@ -47,6 +47,8 @@ pub use start::start;
 pub struct Context {
     /// The API server, for writing.
     pub cluster: Cluster,
+    /// The API server, under the name of the process.
+    pub process: Cluster,
     /// Notes for the next leader.
     pub notes: Notes,
     /// The Nodes, as they were last heard of.

@@ -126,6 +126,7 @@ pub async fn run(surroundings: Surroundings, options: ManagerOptions, shutdown: 
     let (events, write_events) = EventSink::new(client.clone(), clock.clone(), &metrics);
     let cluster = Cluster::with_metrics(client.clone(), &metrics)?.until(shutdown.clone()).dry_run(options.dry_run);
     let context = Context {
+        process: cluster.clone(),
         notes: Notes::new(cluster.clone().through(clients.leader())),
         cluster,
         nodes: Store::new(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bowline_kube::{Notes, Right, WATCH_NODES, WATCH_SERVICES};
+use bowline_kube::{Cluster, Notes, Right, WATCH_NODES, WATCH_SERVICES};
 
 use crate::manager::ManagerOptions;
 use crate::{node, node_ipam, node_lifecycle, provider_loops, route, service};
@@ -26,6 +26,9 @@ impl Rights {
         }
         if options.node_lifecycle.is_some() {
             rights.process.extend_from_slice(Notes::RIGHTS);
+        }
+        if options.route.is_some() {
+            rights.process.push(Cluster::READ_UID);
         }
         for (client, asked) in switched_on(options) {
             rights.controllers.entry(client).or_default().extend_from_slice(asked);

@@ -189,6 +189,7 @@ async fn with(nodes: Vec<Node>, services: Vec<Service>, set: impl FnOnce(&mut Ma
     let snapshot = Snapshot {
         nodes: nodes.into_iter().map(Arc::new).collect(),
         services: services.into_iter().map(Arc::new).collect(),
+        cluster_uid: None,
     };
     let now = Moment { instant: Instant::now(), wall: Timestamp::now() };
     let forecast = forecast(&snapshot, &harbour.clouds(), &options, now).await.unwrap();
@@ -428,7 +429,7 @@ async fn a_controller_that_is_switched_off_is_not_forecast() {
 #[tokio::test]
 async fn a_cloud_without_balancers_is_not_asked_for_any() {
     let clouds = Harbour { without_balancers: true, ..Harbour::default() }.clouds();
-    let snapshot = Snapshot { nodes: vec![], services: vec![Arc::new(service("a/web"))] };
+    let snapshot = Snapshot { services: vec![Arc::new(service("a/web"))], ..Snapshot::default() };
     let now = Moment { instant: Instant::now(), wall: Timestamp::now() };
     let forecast = forecast(&snapshot, &clouds, &ManagerOptions::default(), now).await.unwrap();
     assert_eq!(told(&forecast), [""; 0]);

@@ -20,6 +20,9 @@ pub struct RouteSpec {
     pub node_addresses: Vec<Address>,
     /// The pod range.
     pub destination: IpNet,
+    /// UID of the cluster, recorded on the route where a cloud has marks: two clusters may have the same name.
+    #[serde(default)]
+    pub cluster_uid: Option<String>,
 }
 
 /// A route that exists.
@@ -44,6 +47,9 @@ pub struct Route {
     pub blackhole: bool,
     /// It carries this cluster's mark: we made it, whatever its range. `false` where a cloud has no marks.
     pub stamped: bool,
+    /// UID of the cluster that created it, where the cloud has recorded one.
+    #[serde(default)]
+    pub cluster_uid: Option<String>,
 }
 
 impl Route {
@@ -58,6 +64,7 @@ impl Route {
             destination: spec.destination.trunc(),
             blackhole: false,
             stamped: true,
+            cluster_uid: spec.cluster_uid.clone(),
         }
     }
 }

@@ -44,12 +44,20 @@ fn spec(node: &str, id: Option<&str>, destination: &str) -> RouteSpec {
         provider_id: id.and_then(ProviderId::new),
         node_addresses: vec![Address::new(AddressType::InternalIP, "10.0.0.1")],
         destination: destination.parse().unwrap(),
+        cluster_uid: None,
     }
 }
 
 fn by_hand(destination: &str, machine: &str) -> NewRoute {
     let destination = destination.parse().unwrap();
-    NewRoute { name: String::new(), destination, machine: machine.to_owned(), addresses: None, stamped: false }
+    NewRoute {
+        name: String::new(),
+        destination,
+        machine: machine.to_owned(),
+        addresses: None,
+        stamped: false,
+        cluster_uid: None,
+    }
 }
 
 async fn create(provider: &LocalProvider, spec: &RouteSpec) -> Result<Route, Error> {
@@ -87,6 +95,7 @@ async fn a_created_route_is_what_is_listed_in_process_and_over_http() {
         destination: "10.1.7.0/24".parse().unwrap(),
         blackhole: false,
         stamped: true,
+        cluster_uid: None,
     };
     assert_eq!(made, wanted);
     let second = create(&http, &spec("node-1", None, "fd00:1::/64")).await.unwrap();

@@ -115,6 +115,7 @@ fn route(destination: &str, machine: &str) -> NewRoute {
         machine: machine.to_owned(),
         addresses: Some(vec![Address::new(AddressType::InternalIP, "10.0.0.9")]),
         stamped: true,
+        cluster_uid: None,
     }
 }
 

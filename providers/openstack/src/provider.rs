@@ -193,6 +193,7 @@ fn route_capabilities() -> RouteCapabilities {
         max_routes: None,
         max_parallel: 8,
         batch: FEW_HOPS,
+        marks_cluster_uid: false,
     }
 }
 

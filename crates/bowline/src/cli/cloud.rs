@@ -315,6 +315,7 @@ impl From<&AddRouteArgs> for NewRoute {
             machine: args.machine.clone(),
             addresses: None,
             stamped: args.stamped,
+            cluster_uid: None,
         }
     }
 }

@@ -14,6 +14,7 @@ use bowline_kube::{Cluster, WriteError};
 use ipnet::IpNet;
 
 use super::Outcome;
+use crate::reach;
 
 /// A route without a Node.
 pub(super) struct LostRoute {
@@ -52,8 +53,14 @@ pub(super) async fn find(
     }
     let nodes = cluster.list_nodes().await.context("cannot list Nodes, so no route is taken for an orphan")?;
     let nodes = Listed::new(&nodes);
+    let uid = reach::cluster_uid(cluster).await?;
     let lost = tables.iter().flat_map(|(cloud, table)| {
-        lost(cloud, &Scene { table, nodes: &nodes, ranges }, nodes.by_name.len(), max_share)
+        lost(
+            cloud,
+            &Scene { table, nodes: &nodes, ranges, cluster_uid: uid.as_deref() },
+            nodes.by_name.len(),
+            max_share,
+        )
     });
     Ok(Some(Routes { lost: lost.collect(), silent }))
 }

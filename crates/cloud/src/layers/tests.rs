@@ -619,8 +619,14 @@ fn a_cloud_that_can_do_it_all_refuses_nothing() {
 
 fn route(range: &str) -> (RouteSpec, Route) {
     let destination: ipnet::IpNet = range.parse().unwrap();
-    let spec =
-        RouteSpec { name_hint: "u".into(), node: "n".into(), provider_id: None, node_addresses: vec![], destination };
+    let spec = RouteSpec {
+        name_hint: "u".into(),
+        node: "n".into(),
+        provider_id: None,
+        node_addresses: vec![],
+        destination,
+        cluster_uid: None,
+    };
     (
         spec,
         Route {
@@ -632,6 +638,7 @@ fn route(range: &str) -> (RouteSpec, Route) {
             destination,
             blackhole: false,
             stamped: false,
+            cluster_uid: None,
         },
     )
 }

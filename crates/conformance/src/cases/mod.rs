@@ -18,8 +18,8 @@ use crate::capability::Capability::{
     AdditionalAnnotations, AdditionalLabels, Adoption, AssignPodRanges, BatchLookup, BatchObserve, BatchRoutes, Drain,
     DualStack, FirstFamily, HealthCheckSettings, IdleTimeout, Instances, Internal, Ipv4, Ipv6, Kinds, Listing,
     LoadBalancers, LocalTrafficPolicy, LookupByName, MaxPorts, MaxRoutes, MaxTargets, MixedProtocols, Parallel,
-    ParallelRoutes, PodRanges, ProxyProtocol, RequestedAddress, Retention, RouteIpv4, RouteIpv6, Routes, Sctp,
-    SessionAffinity, Shared, ShutdownState, SourceRanges, Tcp, Udp, UidMarks, UniqueIds, WithoutNodePorts, Zones,
+    ParallelRoutes, PodRanges, ProxyProtocol, RequestedAddress, Retention, RouteIpv4, RouteIpv6, RouteUidMarks, Routes,
+    Sctp, SessionAffinity, Shared, ShutdownState, SourceRanges, Tcp, Udp, UidMarks, UniqueIds, WithoutNodePorts, Zones,
 };
 use crate::capability::Need::{self, Has, Lacks};
 use crate::scene::{Scene, Verdict};
@@ -187,6 +187,7 @@ static CASES: &[Case] = &[
     case!(balancers::trouble::late_listing_makes_no_double, [Has(LoadBalancers)]),
     case!(balancers::trouble::services_at_once_have_their_own, [Has(LoadBalancers)]),
     case!(routes::table::only_ours, [Has(Routes)]),
+    case!(routes::table::routes_carry_the_cluster_uid, [Has(RouteUidMarks)]),
     case!(routes::table::created_route_is_listed, [Has(Routes)]),
     case!(routes::table::route_listing_is_complete, [Has(Routes)]),
     case!(routes::writes::create_is_idempotent, [Has(Routes)]),

@@ -75,6 +75,15 @@ flaws! {
             Ok(routes)
         }));
     "has marks on everything", [only_ours], Route(|_, route| route.stamped = true);
+    "loses the UID of the cluster", [routes_carry_the_cluster_uid], Route(|_, route| route.cluster_uid = None);
+    "lets another cluster of the name take over a destination", [routes_carry_the_cluster_uid],
+        Create(later!(|it, cluster, spec| {
+            delete_all(it, cluster, |route| {
+                route.destination == spec.destination && route.cluster_uid != spec.cluster_uid
+            })
+            .await?;
+            real(it, cluster, spec).await
+        }));
     "hides what it did not make", [route_writes_survive_every_crash],
         Create(later!(|it, cluster, spec| {
             let made = real(it, cluster, spec).await?;
@@ -242,7 +251,7 @@ flaws! {
             it.call().await.inspect_err(|_| {
                 let machine = made.provider_id.as_ref().and_then(|id| id.rest()).unwrap().to_owned();
                 let (name, destination) = (String::new(), made.destination);
-                let unmarked = NewRoute { name, destination, machine, addresses: None, stamped: false };
+                let unmarked = NewRoute { name, destination, machine, addresses: None, stamped: false, cluster_uid: None };
                 it.cloud.remove_route(cluster.as_str(), &made.id).unwrap();
                 it.cloud.add_route(cluster.as_str(), unmarked).unwrap();
             })?;

@@ -32,6 +32,8 @@ pub struct Snapshot {
     pub nodes: Vec<Arc<Node>>,
     /// All Services.
     pub services: Vec<Arc<Service>>,
+    /// UID of the cluster, if the manager may read it.
+    pub cluster_uid: Option<String>,
 }
 
 /// What would be done.
@@ -114,7 +116,7 @@ pub async fn forecast(
     options: &ManagerOptions,
     now: Moment,
 ) -> Result<Forecast, RoutingError> {
-    let mut items = nodes::forecast(&snapshot.nodes, clouds, options, now).await;
+    let mut items = nodes::forecast(snapshot, clouds, options, now).await;
     if let Some(options) = &options.service {
         items.extend(services::forecast(snapshot, clouds, options, now.wall).await?);
     }

@@ -12,7 +12,7 @@ use bowline_core::{FieldChange, InstanceRef, Node, Opaque, Plan, RouteSpec, Step
 use ipnet::IpNet;
 
 use super::nodes::Items;
-use super::{Item, Object, RemarkKind, changed};
+use super::{Item, Object, RemarkKind, Snapshot, changed};
 use crate::node_ipam::{self, AllocatorType};
 use crate::route::{self, Fleet};
 
@@ -115,11 +115,12 @@ fn follow(items: &mut Items, allocator: &mut Allocator, node: &Node, step: lead:
 /// for each cloud whose routes cannot be listed.
 pub(super) async fn routes(
     items: &mut Items,
-    nodes: &[Arc<Node>],
+    snapshot: &Snapshot,
     clouds: &Clouds,
     options: &route::Options,
     now: Moment,
 ) -> Vec<Item> {
+    let (nodes, cluster_uid) = (&snapshot.nodes, snapshot.cluster_uid.as_deref());
     let mut strays = Vec::new();
     for cloud in clouds.iter().filter(|cloud| cloud.has_routes()) {
         let fleet = Fleet::listed(nodes, clouds, cloud);
@@ -127,12 +128,12 @@ pub(super) async fn routes(
             Ok(routes) => {
                 let mut table: Table = routes.into_iter().collect();
                 for node in fleet.own() {
-                    let scene = Scene { table: &table, nodes: &fleet, ranges: &options.ranges };
+                    let scene = Scene { table: &table, nodes: &fleet, ranges: &options.ranges, cluster_uid };
                     let gone = led(items, &scene, cloud, &node);
                     // What goes for a Node is no stray any more.
                     gone.iter().for_each(|id| table.remove(id));
                 }
-                let scene = Scene { table: &table, nodes: &fleet, ranges: &options.ranges };
+                let scene = Scene { table: &table, nodes: &fleet, ranges: &options.ranges, cluster_uid };
                 strays.extend(leading_nowhere(&scene, cloud, options.max_share, nodes.len(), now));
             }
             Err(error) => strays.push(unlisted(cloud, &error)),
@@ -152,7 +153,7 @@ fn unlisted(cloud: &Cloud, error: &Error) -> Item {
 /// What one Node needs, and what it would be told if all of that works. Returns the routes that go.
 fn led(items: &mut Items, scene: &Scene<'_>, cloud: &Cloud, node: &Node) -> Vec<String> {
     let plan = routes::decide(scene, node);
-    let told = routes::network(node, plan.is_whole(), plan.is_led_to);
+    let told = routes::network(node, plan.is_whole(), plan.is_led_to());
     if plan.is_empty() && told.is_none() {
         return Vec::new();
     }

@@ -9,7 +9,7 @@ use bowline_core::lifecycle::{self, Doubt, Glance, Held, Look, Memory, Moment};
 use bowline_core::well_known::SHUTDOWN_TAINT;
 use bowline_core::{Address, Instance, InstanceRef, InstanceState, Node, NodeName, Verb, addresses, initialize};
 
-use super::{Item, RemarkKind, changed, network};
+use super::{Item, RemarkKind, Snapshot, changed, network};
 use crate::manager::ManagerOptions;
 use crate::node_lifecycle;
 
@@ -17,7 +17,8 @@ use crate::node_lifecycle;
 const FRESHNESS: Freshness = Freshness::Within(Duration::from_secs(60));
 
 /// Something to tell of each Node, or nothing, by name; and of routes that lead to none.
-pub(super) async fn forecast(nodes: &[Arc<Node>], clouds: &Clouds, options: &ManagerOptions, now: Moment) -> Vec<Item> {
+pub(super) async fn forecast(snapshot: &Snapshot, clouds: &Clouds, options: &ManagerOptions, now: Moment) -> Vec<Item> {
+    let nodes = &snapshot.nodes;
     let mut items = Items::default();
     if options.node.is_some() {
         initialisation(&mut items, nodes, clouds).await;
@@ -30,7 +31,7 @@ pub(super) async fn forecast(nodes: &[Arc<Node>], clouds: &Clouds, options: &Man
     }
     let mut strays = Vec::new();
     if let Some(options) = &options.route {
-        strays = network::routes(&mut items, nodes, clouds, options, now).await;
+        strays = network::routes(&mut items, snapshot, clouds, options, now).await;
     }
     items.0.into_values().chain(strays).collect()
 }

@@ -19,6 +19,7 @@ async fn told(allocator: AllocatorType, story: impl Fn(&Store<Node>)) -> Vec<(St
     let (events, write_events) = EventSink::new(client.clone(), Clock::system(), &metrics);
     let context = Context {
         cluster: Cluster::new(client.clone()),
+        process: Cluster::new(client.clone()),
         notes: Notes::new(Cluster::new(client.clone())),
         nodes: Store::new(),
         services: Store::new(),

@@ -7,7 +7,7 @@
 //! ```
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +42,8 @@ pub(super) struct Account {
     pub(super) brake: Mutex<Brake>,
     /// Why the brake keeps routes that seem to lead nowhere.
     held: Mutex<Option<Doubt>>,
+    /// Number of routes of other clusters of the same name, as last logged.
+    foreign: AtomicUsize,
     /// The cloud said that it has no routes after all: it is left alone until it says otherwise.
     is_aside: AtomicBool,
 }
@@ -86,6 +88,7 @@ impl Account {
             turns: Mutex::default(),
             brake: Mutex::new(Brake::new(options.max_share)),
             held: Mutex::default(),
+            foreign: AtomicUsize::new(0),
             is_aside: AtomicBool::new(false),
         }
     }
@@ -147,6 +150,16 @@ impl Account {
     pub(super) fn confirmation_due(&self) -> Option<Duration> {
         let oldest = self.book().missing.values().min().copied()?;
         Some(CONFIRM_AFTER.saturating_sub(oldest.elapsed()))
+    }
+
+    /// Remembers that these routes lead to a Node of this cluster.
+    pub(super) fn claim(&self, ids: Vec<String>) {
+        self.book().table.claim(ids);
+    }
+
+    /// Records the number of routes of other clusters. Returns whether it has changed.
+    pub(super) fn found_foreign(&self, routes: usize) -> bool {
+        self.foreign.swap(routes, Ordering::Relaxed) != routes
     }
 
     /// Makes a route for this Node.
@@ -260,6 +273,7 @@ impl Book {
                 listed.insert(route);
             }
         }
+        listed.inherit(&self.table);
         listed
     }
 
@@ -268,7 +282,11 @@ impl Book {
             since.push(entry.clone());
         }
         match entry {
-            Entry::Made(route) => self.table.insert(route),
+            Entry::Made(route) => {
+                let id = route.id.clone();
+                self.table.insert(route);
+                self.table.claim([id]);
+            }
             Entry::Gone(route) if self.table.has(&route) => {
                 self.table.remove(&route.id);
                 self.missing.remove(&route.id);
@@ -304,6 +322,7 @@ mod tests {
             destination: "10.0.0.0/24".parse().unwrap(),
             blackhole: false,
             stamped: true,
+            cluster_uid: None,
         }
     }
 

@@ -1,9 +1,11 @@
 //! Comparing everything with the cloud: at the start, and then now and again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Error, Retry};
-use bowline_core::routes::{self, Scene};
+use bowline_core::Node;
+use bowline_core::routes::{self, NodePlan};
 use bowline_runtime::{Priority, Shutdown};
 use futures::future::join_all;
 use tokio::time::Instant;
@@ -68,6 +70,7 @@ impl Shared {
             return Err(error);
         }
         self.metrics.has(account.cloud.name(), account.read(|table| table.len()));
+        self.warn_of_another_cluster(account);
         // Whether what differs gets its passes is the queue's affair.
         account.checking.ends();
         let keys = self.differing(account);
@@ -80,21 +83,41 @@ impl Shared {
         Ok(())
     }
 
+    /// Logs that the cloud has routes of another cluster of the same name, each time that their number changes.
+    fn warn_of_another_cluster(&self, account: &Account) {
+        let fleet = Fleet::heard(&self.context.nodes, &self.context.clouds, &account.cloud);
+        let foreign = account.read(|table| {
+            let scene = self.scene(table, &fleet);
+            table.iter().filter(|route| scene.is_foreign(route)).count()
+        });
+        if account.found_foreign(foreign) && foreign > 0 {
+            let (cloud, cluster) = (account.cloud.name(), &self.options.cluster);
+            tracing::warn!(
+                %cloud, %cluster, routes = foreign,
+                "the cloud has routes of another cluster with the same name; they are left alone; \
+                 fix: give each cluster its own --cluster-name and pod CIDRs"
+            );
+        }
+    }
+
     /// What needs a pass: Nodes whose routes or condition are not as they should be, and strays. A Node in back-off has its
     /// own time, except where nothing but the check would give it another try.
     fn differing(&self, account: &Account) -> Vec<Key> {
         let fleet = Fleet::heard(&self.context.nodes, &self.context.clouds, &account.cloud);
         let is_watching = self.is_watching();
         let nodes = fleet.own();
+        let plans = account.read(|table| {
+            let scene = self.scene(table, &fleet);
+            nodes.iter().map(|node| routes::decide(&scene, node)).collect::<Vec<_>>()
+        });
+        plans.iter().for_each(|plan| account.claim(plan.led.clone()));
         account.read(|table| {
-            let scene = Scene { table, nodes: &fleet, ranges: &self.options.ranges };
-            let differs = |node: &bowline_core::Node| {
-                let plan = routes::decide(&scene, node);
-                !plan.is_empty() || routes::network(node, plan.is_whole(), plan.is_led_to).is_some()
+            let differs = |(node, plan): &(&Arc<Node>, &NodePlan)| {
+                !plan.is_empty() || routes::network(node, plan.is_whole(), plan.is_led_to()).is_some()
             };
-            let nodes = nodes.iter().filter(|node| differs(node)).map(|node| Key::Node(node.name.clone()));
+            let nodes = nodes.iter().zip(&plans).filter(differs).map(|(node, _)| Key::Node(node.name.clone()));
             let nodes = nodes.filter(|key| !is_watching || account.queue.failures(key) == 0);
-            let strays = (!routes::strays(&scene).is_empty()).then_some(Key::Strays);
+            let strays = (!routes::strays(&self.scene(table, &fleet)).is_empty()).then_some(Key::Strays);
             nodes.chain(strays).collect()
         })
     }

@@ -28,13 +28,13 @@ mod strays;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bowline_cloud::Cloud;
-use bowline_core::routes::NetworkStatus;
+use bowline_core::routes::{NetworkStatus, Nodes, Scene, Table};
 use bowline_core::{ClusterName, Node, NodeName, Route};
-use bowline_kube::{Change, Cluster, EventSink, EventSource, Right};
+use bowline_kube::{Change, Cluster, EventSink, EventSource, Right, WriteError};
 use bowline_runtime::{Backoff, Kind, Part, Priority, Shutdown, Work};
 use futures::future::join_all;
 use ipnet::IpNet;
@@ -61,6 +61,10 @@ pub const CLIENT: &str = "route-controller";
 
 /// What it asks of the API server beyond the watches that all share.
 pub const RIGHTS: &[Right] = &[Cluster::LIST_NODES, Cluster::SET_NETWORK, EventSink::RIGHT];
+
+/// Consequence of an unknown UID of the cluster, and the remedy.
+const WITHOUT_UID: &str =
+    "routes are marked with --cluster-name alone; fix: allow the manager to get the namespace kube-system";
 
 /// The name in Events.
 const COMPONENT: &str = "route_controller";
@@ -163,6 +167,8 @@ struct Shared {
     /// What Nodes were last told of their network: our own word is no news.
     told: Mutex<HashMap<NodeName, NetworkStatus>>,
     activity: Activity,
+    /// UID of the cluster, once it was asked for; `None` where the manager may not read it.
+    cluster_uid: OnceLock<Option<String>>,
 }
 
 impl RouteController {
@@ -181,6 +187,7 @@ impl RouteController {
             complaints: Complaints::default(),
             told: Mutex::default(),
             activity: Activity::new(&context, NAME, "route", parts(&accounts)),
+            cluster_uid: OnceLock::new(),
             accounts,
             context,
             options,
@@ -193,11 +200,41 @@ impl RouteController {
     pub async fn run(self, shutdown: Shutdown) {
         let shared = self.shared;
         let _running = shared.activity.runs();
-        if shutdown.or(shared.context.nodes.synced()).await.is_none() {
+        let ready = async { tokio::join!(shared.context.nodes.synced(), shared.learn_cluster_uid()) };
+        if shutdown.or(ready).await.is_none() {
             return;
         }
         let working = join_all(shared.accounts.iter().map(|account| work(&shared, account, &shutdown)));
         tokio::join!(working, check::run(&shared, &shutdown));
+    }
+}
+
+impl Shared {
+    /// Reads the UID of the cluster. Without it no route may be removed that carries one, so an API server that does not answer
+    /// is waited for.
+    async fn learn_cluster_uid(&self) {
+        let mut failures = 0;
+        let uid = loop {
+            match self.context.process.uid().await {
+                Ok(uid) => break uid,
+                Err(error @ WriteError::Rejected { .. }) => {
+                    tracing::warn!(%error, "cannot read the UID of the cluster: {}", WITHOUT_UID);
+                    break None;
+                }
+                Err(error) => {
+                    failures += 1;
+                    tracing::debug!(%error, "cannot read the UID of the cluster yet");
+                    tokio::time::sleep(BACKOFF.after(failures)).await;
+                }
+            }
+        };
+        let _ = self.cluster_uid.set(uid);
+    }
+
+    /// All that a decision is made from.
+    fn scene<'a>(&'a self, table: &'a Table, nodes: &'a dyn Nodes) -> Scene<'a> {
+        let cluster_uid = self.cluster_uid.get().and_then(Option::as_deref);
+        Scene { table, nodes, ranges: &self.options.ranges, cluster_uid }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
-use bowline_core::routes::{self, Lane, NodePlan, Removal, Scene};
+use bowline_core::routes::{self, Lane, NodePlan, Removal};
 use bowline_core::{Node, NodeName, RouteSpec, format_duration, parse_cidr};
 use bowline_kube::{EventType, ObjectRef, WriteError};
 use bowline_runtime::{Priority, Shutdown};
@@ -132,7 +132,7 @@ impl Shared {
         if all_there {
             self.forget_complaints(node);
         }
-        self.write_network(account, node, all_there, plan.is_led_to).await
+        self.write_network(account, node, all_there, plan.is_led_to()).await
     }
 
     /// A Node that went meanwhile leaves behind what was made for it.
@@ -150,10 +150,9 @@ impl Shared {
     /// What this Node needs.
     pub(super) fn plan(&self, account: &Account, node: &Node) -> NodePlan {
         let fleet = Fleet::heard(&self.context.nodes, &self.context.clouds, &account.cloud);
-        account.read(|table| {
-            let scene = Scene { table, nodes: &fleet, ranges: &self.options.ranges };
-            routes::decide(&scene, node)
-        })
+        let plan = account.read(|table| routes::decide(&self.scene(table, &fleet), node));
+        account.claim(plan.led.clone());
+        plan
     }
 
     /// All that goes, and then what comes (ROUTE-8). What cannot be removed keeps the new one from coming.

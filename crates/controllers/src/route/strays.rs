@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use bowline_core::Node;
-use bowline_core::routes::{self, Brake, Doubt, Removal, Ruling, Scene};
+use bowline_core::routes::{self, Brake, Doubt, Removal, Ruling};
 use bowline_runtime::{Priority, Shutdown};
 use futures::stream::{self, StreamExt as _};
 
@@ -57,7 +57,7 @@ impl Shared {
 
     fn look(&self, account: &Account, fleet: &Fleet<'_>) -> Look {
         account.read(|table| {
-            let scene = Scene { table, nodes: fleet, ranges: &self.options.ranges };
+            let scene = self.scene(table, fleet);
             Look { strays: routes::strays(&scene), of: scene.responsibilities(), nodes: fleet.len() }
         })
     }
@@ -96,7 +96,7 @@ impl Shared {
     fn make_good(&self, account: &Account, removed: &[Removal]) {
         let heard = Fleet::heard(&self.context.nodes, &self.context.clouds, &account.cloud);
         let back = account.read(|table| {
-            let scene = Scene { table, nodes: &heard, ranges: &self.options.ranges };
+            let scene = self.scene(table, &heard);
             removed.iter().filter_map(|stray| scene.led_to(&stray.route)).collect::<Vec<_>>()
         });
         // Otherwise the next period is soon enough.

@@ -53,7 +53,8 @@ async fn run(world: &mut World) {
 async fn plan(world: &World) -> Forecast {
     let cluster = Cluster::new(world.server.in_process_client());
     let nodes = cluster.list_nodes().await.unwrap();
-    let snapshot = Snapshot { nodes, services: cluster.list_services().await.unwrap() };
+    let snapshot =
+        Snapshot { nodes, services: cluster.list_services().await.unwrap(), cluster_uid: cluster.uid().await.unwrap() };
     let now = Moment { instant: Instant::now(), wall: Timestamp::now() };
     let clouds = world.layered_clouds(&prometheus::Registry::new());
     forecast(&snapshot, &clouds, &world.options, now).await.unwrap()

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bowline_apiserver::{Effect, FaultRule};
 use bowline_controllers::route::{Mode, Options};
+use bowline_kube::Cluster;
 use bowline_local::{NewRoute, RouteRecord};
+use http::StatusCode;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -420,4 +423,42 @@ async fn a_dry_run_writes_no_route_and_no_condition() {
     assert_eq!(world.led(), ["10.120.9.0/24 b"]);
     assert_eq!(world.route_calls(), calls(1, 0, 0));
     assert_eq!(network(&world.node("a").await), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_of_another_cluster_with_the_same_name_stay_and_ours_carry_the_uid_of_the_cluster() {
+    let mut world = World::with_routes(&["a", "b", "x", "y", "z"]).await;
+    world.join_with_ranges("a", &["10.120.0.0/24"]).await;
+    world.join_with_ranges("b", &["10.120.1.0/24"]).await;
+    let marked = |destination: &str, machine: &str, uid: Option<&str>| {
+        let route = json!({"destination": destination, "machine": format!("id-{machine}"), "stamped": true,
+            "clusterUid": uid});
+        world.cloud().add_route("kubernetes", serde_json::from_value(route).unwrap()).unwrap();
+    };
+    marked("10.120.1.0/24", "x", Some("another cluster"));
+    marked("10.120.7.0/24", "y", Some("another cluster"));
+    marked("10.120.8.0/24", "z", None);
+    world.start();
+    world.reachable("a").await;
+    world.network("b", "True", "NoRouteCreated").await;
+    assert!(world.events().await.iter().any(|event| event.reason.as_deref() == Some("FailedToCreateRoute")));
+    world.pass(REFRESH).await;
+    assert_eq!(world.led(), ["10.120.0.0/24 a", "10.120.1.0/24 x", "10.120.7.0/24 y"], "without a UID it was ours");
+    let uid = Cluster::new(world.server.in_process_client()).uid().await.unwrap();
+    assert!(uid.is_some());
+    assert_eq!(world.cloud().routes("kubernetes")[0].spec.cluster_uid, uid);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_that_may_not_read_the_uid_of_the_cluster_creates_routes_without_it() {
+    let mut world = World::with_routes(&["a"]).await;
+    world.join_with_ranges("a", &["10.120.0.0/24"]).await;
+    world.server.faults().add(FaultRule {
+        resource: Some("namespaces".into()),
+        effect: Effect::Status { code: StatusCode::FORBIDDEN, message: "no".into(), retry_after: None },
+        ..FaultRule::default()
+    });
+    world.start();
+    world.reachable("a").await;
+    assert_eq!(world.cloud().routes("kubernetes")[0].spec.cluster_uid, None);
 }

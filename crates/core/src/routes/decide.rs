@@ -34,6 +34,8 @@ pub struct Scene<'a> {
     pub nodes: &'a dyn Nodes,
     /// `--cluster-cidr`: where pods may live.
     pub ranges: &'a [IpNet],
+    /// UID of this cluster, if it is known.
+    pub cluster_uid: Option<&'a str>,
 }
 
 /// What one Node needs. Lanes have nothing to do with each other; in a lane, all that goes is gone before the new one comes.
@@ -43,8 +45,8 @@ pub struct NodePlan {
     pub lanes: Vec<Lane>,
     /// What stands in `spec.podCIDRs` and is no range.
     pub unreadable: Vec<String>,
-    /// Some route leads to the Node.
-    pub is_led_to: bool,
+    /// IDs of the routes that lead to the Node.
+    pub led: Vec<String>,
 }
 
 /// What one range needs (ROUTE-8).
@@ -95,6 +97,11 @@ impl NodePlan {
         self.lanes.is_empty()
     }
 
+    /// Some route leads to the Node.
+    pub fn is_led_to(&self) -> bool {
+        !self.led.is_empty()
+    }
+
     /// Every range of the Node is led to it, if all that is in the lanes works.
     pub fn is_whole(&self) -> bool {
         self.unreadable.is_empty()
@@ -111,12 +118,16 @@ pub fn decide(scene: &Scene<'_>, node: &Node) -> NodePlan {
         let here = led.iter().copied().filter(|route| route.destination.trunc() == destination);
         scene.lane(node, destination, wanted.contains(&destination), here.collect())
     });
-    NodePlan { lanes: lanes.filter(|lane| !lane.is_empty()).collect(), unreadable, is_led_to: !led.is_empty() }
+    NodePlan {
+        lanes: lanes.filter(|lane| !lane.is_empty()).collect(),
+        unreadable,
+        led: led.iter().map(|route| route.id.clone()).collect(),
+    }
 }
 
 /// The routes that we are responsible for and that lead to no Node (ROUTE-7).
 pub fn strays(scene: &Scene<'_>) -> Vec<Removal> {
-    let is_stray = |route: &&Route| scene.is_responsible(route) && scene.led_to(route).is_none();
+    let is_stray = |route: &&Route| scene.led_to(route).is_none() && scene.may_remove(route);
     let removal = |route: &Route| {
         let why = if route.blackhole { Why::Blackhole } else { Why::Stray };
         Removal { route: route.clone(), why }
@@ -125,10 +136,32 @@ pub fn strays(scene: &Scene<'_>) -> Vec<Removal> {
 }
 
 impl Scene<'_> {
-    /// It is for us to remove (ROUTE-6): we made it, or its first or last address is one that pods may have.
+    /// It is for us to remove (ROUTE-6): we made it, or its first or last address is one that pods may have; and no other cluster
+    /// made it.
     pub fn is_responsible(&self, route: &Route) -> bool {
         let ends = [route.destination.network(), route.destination.broadcast()];
-        route.stamped || ends.iter().any(|end| self.ranges.iter().any(|range| range.contains(end)))
+        let is_in_range = || ends.iter().any(|end| self.ranges.iter().any(|range| range.contains(end)));
+        !self.is_foreign(route) && (route.stamped || is_in_range())
+    }
+
+    /// Another cluster made it, and it does not lead to a machine of this one. As long as the UID of this cluster is unknown, any
+    /// route with a UID may be another cluster's.
+    // upstream: two clusters with the same name and the same pod CIDRs delete each other's routes.
+    pub fn is_foreign(&self, route: &Route) -> bool {
+        let is_another = |uid: &String| self.cluster_uid != Some(uid.as_str());
+        // Nodes of two clusters may have the same name, so the machine counts where it is known.
+        let leads_here = || match &route.provider_id {
+            Some(id) => self.nodes.with_id(id).is_some(),
+            None => self.led_to(route).is_some(),
+        };
+        route.cluster_uid.as_ref().is_some_and(is_another) && !leads_here()
+    }
+
+    /// We are responsible for it, and it is known to be this cluster's. A route without a mark that leads to a machine which is
+    /// no Node may be another cluster's, unless it once led to a Node of this one.
+    fn may_remove(&self, route: &Route) -> bool {
+        let is_known = || route.stamped || route.node.is_some() || route.blackhole || self.table.was_ours(&route.id);
+        self.is_responsible(route) && (is_known() || self.led_to(route).is_some())
     }
 
     /// How many routes we are responsible for.
@@ -144,17 +177,17 @@ impl Scene<'_> {
         let is_another = |route: &&Route| here.iter().all(|own| own.id != route.id);
         let others = self.table.to(destination).filter(is_another).filter(|route| self.is_in_the_way(route));
         let in_the_way = others.filter(|_| is_wanted && !is_led).map(|route| (route, Why::InTheWay));
-        let remove = wrong.chain(in_the_way).filter(|(route, _)| self.is_responsible(route));
+        let remove = wrong.chain(in_the_way).filter(|(route, _)| self.may_remove(route));
         Lane {
             destination,
             remove: remove.map(|(route, why)| Removal { route: route.clone(), why }).collect(),
-            create: (is_wanted && !is_led).then(|| spec(node, destination)),
+            create: (is_wanted && !is_led).then(|| self.spec(node, destination)),
         }
     }
 
     /// The routes that lead to the Node: by its name, by its machine, or, if that is nobody else's, by its address.
     fn leading_to(&self, node: &Node) -> Vec<&Route> {
-        let mut led: Vec<&Route> = self.table.leading_to(node).collect();
+        let mut led: Vec<&Route> = self.table.leading_to(node).filter(|route| !self.is_foreign(route)).collect();
         let is_led = |route: &Route| self.led_to(route).is_some_and(|led_to| led_to.name == node.name);
         for route in self.table.leading_to_addresses(node) {
             if led.iter().all(|known| known.id != route.id) && is_led(route) {
@@ -170,6 +203,17 @@ impl Scene<'_> {
             None => true,
             Some(other) if !self.nodes.is_ours(&other) => false,
             Some(other) => is_dead(route, &other) || !ranges_of(&other).0.contains(&route.destination.trunc()),
+        }
+    }
+
+    fn spec(&self, node: &Node, destination: IpNet) -> RouteSpec {
+        RouteSpec {
+            name_hint: node.uid.clone(),
+            node: node.name.clone(),
+            provider_id: node.provider_id.clone(),
+            node_addresses: node.addresses.clone(),
+            destination,
+            cluster_uid: self.cluster_uid.map(str::to_owned),
         }
     }
 
@@ -225,14 +269,4 @@ fn has_next_hop(route: &Route, node: &Node) -> bool {
 fn same_addresses(one: &[Address], other: &[Address]) -> bool {
     let set = |addresses: &[Address]| addresses.iter().cloned().collect::<HashSet<_>>();
     one.len() == other.len() && set(one) == set(other)
-}
-
-fn spec(node: &Node, destination: IpNet) -> RouteSpec {
-    RouteSpec {
-        name_hint: node.uid.clone(),
-        node: node.name.clone(),
-        provider_id: node.provider_id.clone(),
-        node_addresses: node.addresses.clone(),
-        destination,
-    }
 }

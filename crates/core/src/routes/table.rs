@@ -16,6 +16,8 @@ pub struct Table {
     by_machine: HashMap<ProviderId, BTreeSet<String>>,
     by_next_hop: HashMap<IpAddr, BTreeSet<String>>,
     by_destination: HashMap<IpNet, BTreeSet<String>>,
+    /// IDs of the routes that led to a Node of this cluster at some time.
+    ours: BTreeSet<String>,
 }
 
 impl Table {
@@ -71,6 +73,21 @@ impl Table {
         self.by_destination.get(&destination.trunc()).into_iter().flatten().filter_map(|id| self.routes.get(id))
     }
 
+    /// The route led to a Node of this cluster at some time.
+    pub fn was_ours(&self, id: &str) -> bool {
+        self.ours.contains(id)
+    }
+
+    /// Remembers that these routes lead to a Node of this cluster.
+    pub fn claim(&mut self, ids: impl IntoIterator<Item = String>) {
+        self.ours.extend(ids.into_iter().filter(|id| self.routes.contains_key(id)));
+    }
+
+    /// Remembers of an older table which of the routes were this cluster's.
+    pub fn inherit(&mut self, older: &Table) {
+        self.claim(older.ours.iter().cloned());
+    }
+
     /// It is there.
     pub fn insert(&mut self, route: Route) {
         self.remove(&route.id);
@@ -90,6 +107,7 @@ impl Table {
     /// It is gone.
     pub fn remove(&mut self, id: &str) {
         let Some(route) = self.routes.remove(id) else { return };
+        self.ours.remove(id);
         take_out(&mut self.by_destination, &route.destination.trunc(), id);
         match (&route.node, &route.provider_id) {
             (Some(node), _) => take_out(&mut self.by_node, node, id),

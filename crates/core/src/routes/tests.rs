@@ -60,14 +60,19 @@ fn route(node: &str, destination: &str) -> Route {
         destination: range(destination),
         blackhole: false,
         stamped: false,
+        cluster_uid: None,
     }
 }
 
 /// All that would happen, in short: `-range node` goes, `+range node` comes; strays last.
 fn told(nodes: Vec<Node>, routes: Vec<Route>) -> Vec<String> {
-    let (nodes, table) = (known(nodes), routes.into_iter().collect::<Table>());
+    told_of(nodes, &routes.into_iter().collect(), None)
+}
+
+fn told_of(nodes: Vec<Node>, table: &Table, cluster_uid: Option<&str>) -> Vec<String> {
+    let nodes = known(nodes);
     let ranges = [range("10.120.0.0/16"), range("a00::/8")];
-    let scene = Scene { table: &table, nodes: &nodes, ranges: &ranges };
+    let scene = Scene { table, nodes: &nodes, ranges: &ranges, cluster_uid };
     let gone = |removal: &Removal| {
         let node = removal.route.node.as_ref().map_or("nobody", NodeName::as_str);
         format!("-{} {node}", removal.route.destination)
@@ -140,6 +145,58 @@ fn a_route_to_an_address_leads_to_the_node_that_has_it_unless_another_ones_machi
     for (what, nodes, routes, wanted) in cases {
         assert_eq!(told(nodes, routes), wanted, "{what}");
     }
+}
+
+#[test]
+fn routes_of_another_cluster_of_the_name_are_left_alone() {
+    let on = |id: &str| Node { provider_id: ProviderId::new(id), ..with_ranges("node-1", &["10.120.0.0/24"]) };
+    let marked = |uid: &str, node: &str, id: &str, destination| Route {
+        stamped: true,
+        cluster_uid: Some(uid.to_owned()),
+        provider_id: ProviderId::new(id),
+        ..route(node, destination)
+    };
+    let create: &[&str] = &["+10.120.0.0/24 node-1"];
+    let cases: [(&str, Route, Option<&str>, &[&str]); 7] = [
+        ("its stray", marked("b", "node-9", "c:///9", "10.120.9.0/24"), Some("a"), create),
+        (
+            "our stray",
+            marked("a", "node-9", "c:///9", "10.120.9.0/24"),
+            Some("a"),
+            &[create[0], "-10.120.9.0/24 node-9"],
+        ),
+        ("no UID of our own", marked("a", "node-9", "c:///9", "10.120.9.0/24"), None, create),
+        ("in the way", marked("b", "node-9", "c:///9", "10.120.0.0/24"), Some("a"), create),
+        ("a Node of the same name", marked("b", "node-1", "c:///9", "10.120.0.0/24"), Some("a"), create),
+        ("an old cluster, our machine", marked("b", "node-1", "c:///1", "10.120.0.0/24"), Some("a"), &[]),
+        (
+            "an old cluster, our machine, another range",
+            marked("b", "node-1", "c:///1", "10.120.9.0/24"),
+            Some("a"),
+            &[create[0], "-10.120.9.0/24 node-1"],
+        ),
+    ];
+    for (case, there, uid, expected) in cases {
+        assert_eq!(told_of(vec![on("c:///1")], &Table::from_iter([there]), uid), expected, "{case}");
+    }
+}
+
+#[test]
+fn without_marks_a_route_to_a_machine_that_is_no_node_goes_only_if_it_was_ours() {
+    let node = || vec![Node { addresses: addresses("I10.0.0.1"), ..with_ranges("node-1", &["10.120.0.0/24"]) }];
+    let foreign = || via("10.0.0.9", Some("c:///9"), "10.120.0.0/24");
+    let create = "+10.120.0.0/24 node-1";
+    let mut table = Table::from_iter([foreign()]);
+    assert_eq!(told_of(node(), &table, None), [create], "the cloud refuses the second");
+    table.claim([foreign().id]);
+    let gone = "-10.120.0.0/24 nobody";
+    assert_eq!(told_of(node(), &table, None), [gone, create, gone]);
+    let mut listed = Table::from_iter([foreign()]);
+    listed.inherit(&table);
+    assert!(listed.was_ours(&foreign().id), "another listing does not change that");
+    listed.remove(&foreign().id);
+    listed.insert(foreign());
+    assert!(!listed.was_ours(&foreign().id), "it was gone, and another client has created it again");
 }
 
 /// What it is, the Nodes, the routes, and what would happen.
@@ -240,7 +297,7 @@ fn r11_to_r14_we_are_responsible_for_what_begins_or_ends_in_a_range_of_the_clust
     ];
     for (case, cluster, destination, expected) in cases {
         let (table, nodes, ranges) = (Table::default(), known([]), [range(cluster)]);
-        let scene = Scene { table: &table, nodes: &nodes, ranges: &ranges };
+        let scene = Scene { table: &table, nodes: &nodes, ranges: &ranges, cluster_uid: None };
         assert_eq!(scene.is_responsible(&route("n", destination)), expected, "{case}: {destination}");
         assert!(scene.is_responsible(&Route { stamped: true, ..route("n", destination) }), "{case}: our mark");
     }
@@ -257,7 +314,7 @@ fn ranges_are_compared_as_ranges_and_not_as_texts() {
 fn a_text_that_is_no_range_is_told_and_the_rest_goes_on() {
     let node = with_ranges("node-1", &["rubbish", "10.120.0.0/24"]);
     let nodes = known([node.clone()]);
-    let plan = decide(&Scene { table: &Table::default(), nodes: &nodes, ranges: &[] }, &node);
+    let plan = decide(&Scene { table: &Table::default(), nodes: &nodes, ranges: &[], cluster_uid: None }, &node);
     assert_eq!((plan.unreadable.as_slice(), plan.lanes.len()), (&["rubbish".to_owned()][..], 1));
     assert!(!plan.is_whole());
 }
@@ -281,7 +338,8 @@ fn a_route_without_a_name_belongs_to_the_node_whose_machine_it_leads_to() {
     assert_eq!(told(vec![node.clone()], vec![by_machine("10.120.0.0/24")]), [""; 0]);
     let wrong = told(vec![node], vec![by_machine("10.120.0.0/24"), by_machine("10.120.9.0/24")]);
     assert_eq!(wrong, ["-10.120.9.0/24 nobody"]);
-    assert_eq!(told(vec![], vec![by_machine("10.120.0.0/24")]), ["-10.120.0.0/24 nobody"]);
+    let marked = Route { stamped: true, ..by_machine("10.120.0.0/24") };
+    assert_eq!(told(vec![], vec![marked]), ["-10.120.0.0/24 nobody"]);
 }
 
 #[test]
@@ -397,7 +455,7 @@ fn any_nodes() -> impl Strategy<Value = Vec<Node>> {
 /// Carries all of it out.
 fn applied(table: &mut Table, nodes: &Known, ranges: &[IpNet]) {
     for node in nodes.0.values().filter(|node| nodes.is_ours(node)) {
-        let plan = decide(&Scene { table, nodes, ranges }, node);
+        let plan = decide(&Scene { table, nodes, ranges, cluster_uid: None }, node);
         for lane in plan.lanes {
             lane.remove.iter().for_each(|removal| table.remove(&removal.route.id));
             if let Some(spec) = lane.create {
@@ -405,7 +463,7 @@ fn applied(table: &mut Table, nodes: &Known, ranges: &[IpNet]) {
             }
         }
     }
-    let strays = strays(&Scene { table, nodes, ranges });
+    let strays = strays(&Scene { table, nodes, ranges, cluster_uid: None });
     strays.iter().for_each(|removal| table.remove(&removal.route.id));
 }
 
@@ -419,7 +477,7 @@ proptest! {
         let before: Table = routes.into_iter().collect();
         let mut after = before.clone();
         applied(&mut after, &nodes, &ranges);
-        let scene = Scene { table: &after, nodes: &nodes, ranges: &ranges };
+        let scene = Scene { table: &after, nodes: &nodes, ranges: &ranges, cluster_uid: None };
         // A second pass finds nothing to do.
         for node in nodes.0.values().filter(|node| nodes.is_ours(node)) {
             prop_assert!(decide(&scene, node).is_empty(), "{node:?} {after:?}");

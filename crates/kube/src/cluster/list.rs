@@ -1,16 +1,20 @@
 //! Reading once, without a watch: for commands that look, tell and end, and for controllers that have to be sure.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bowline_core::{Node, Service, ServiceKey};
 use http::StatusCode;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::Resource;
 use kube::api::{GetParams, ListParams};
 use serde::Deserialize;
 
 use super::{Cluster, WriteError, read, unsendable};
-use crate::rights::Right;
+use crate::rights::{Right, Scope};
 use crate::wire::{Wire, WireNode, WireService};
+
+const KUBE_SYSTEM: &str = "kube-system";
 
 /// Objects per page.
 const PAGE: u32 = 500;
@@ -30,6 +34,17 @@ struct Page<W> {
 struct PageMetadata {
     #[serde(rename = "continue", default)]
     next: Option<String>,
+}
+
+/// An object with its UID.
+#[derive(Deserialize)]
+struct Identified {
+    metadata: IdentifiedMetadata,
+}
+
+#[derive(Deserialize)]
+struct IdentifiedMetadata {
+    uid: String,
 }
 
 impl Cluster {
@@ -70,6 +85,30 @@ impl Cluster {
         let named = ListParams::default().fields(&format!("metadata.name={}", key.name));
         let page: Page<WireService> = self.page(&services, &named).await?;
         Ok(page.items.into_iter().filter_map(WireService::kept).find(|service| service.key() == *key))
+    }
+
+    /// For [`Cluster::uid`].
+    // The API server takes a namespace to be in itself, so that a Role can allow this.
+    pub const READ_UID: Right = Right {
+        group: "",
+        resource: "namespaces",
+        verbs: &["get"],
+        scope: Scope::Named(Cow::Borrowed(KUBE_SYSTEM), Cow::Borrowed(KUBE_SYSTEM)),
+        why: "to mark routes with the UID of the cluster",
+        without: Some("routes carry the name of the cluster only, which another cluster may have"),
+    };
+
+    /// UID of the cluster, which is that of its namespace kube-system; `None` if there is no such namespace.
+    pub async fn uid(&self) -> Result<Option<String>, WriteError> {
+        let namespaces = kube::core::Request::new(Namespace::url_path(&(), None));
+        let request = namespaces.get(KUBE_SYSTEM, &GetParams::default()).map_err(unsendable)?;
+        match self.ask(&request).await {
+            Ok(body) => serde_json::from_slice::<Identified>(&body).map(|it| Some(it.metadata.uid)).map_err(|error| {
+                WriteError::Unavailable(format!("the API server's answer is not a Namespace: {error}"))
+            }),
+            Err(WriteError::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     async fn list<W: Wire>(&self) -> Result<Vec<Arc<W::Kept>>, WriteError> {

@@ -56,6 +56,8 @@ pub(crate) struct CreateRouteRequest {
     /// The asker wants no more than so many routes in its table, even if the cloud would have room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cluster_uid: Option<String>,
 }
 
 /// Which route to remove.

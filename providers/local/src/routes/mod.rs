@@ -81,8 +81,8 @@ impl LocalCloud {
         let most = [asked.limit, self.max_routes()].into_iter().flatten().min();
         self.edit_routes(|world| {
             let machine = world.fleet.only(&asked.machine)?.spec.id.clone();
-            let CreateRouteRequest { cluster, node, name, destination, addresses, .. } = asked;
-            let route = NewRoute { name, destination, machine, addresses, stamped: true };
+            let CreateRouteRequest { cluster, node, name, destination, addresses, cluster_uid, .. } = asked;
+            let route = NewRoute { name, destination, machine, addresses, stamped: true, cluster_uid };
             let made = world.routes.lead(cluster.as_str(), route, node.as_str(), most)?;
             Ok(seen(world, &made))
         })

@@ -29,6 +29,7 @@ impl OneRoutePerCall for LocalProvider {
             destination: route.destination.trunc(),
             addresses: Some(route.node_addresses.clone()),
             limit: self.config.routes.limit(),
+            cluster_uid: route.cluster_uid.clone(),
         };
         let told = |error: Error| error.during(CREATE).context("node", route.node.as_str());
         let made = self.client.create_route(&asked).await.map_err(told)?;
@@ -64,6 +65,7 @@ impl LocalProvider {
             destination: route.spec.destination,
             blackhole: route.blackhole,
             stamped: route.spec.stamped,
+            cluster_uid: route.spec.cluster_uid,
         }
     }
 }

@@ -38,6 +38,9 @@ pub struct NewRoute {
     /// A manager made it: it carries the cluster's mark. Routes made by hand carry none.
     #[serde(default)]
     pub stamped: bool,
+    /// UID of the cluster whose manager made it: clusters may have the same name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_uid: Option<String>,
 }
 
 impl RouteRecord {

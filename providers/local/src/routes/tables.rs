@@ -207,7 +207,14 @@ mod tests {
 
     fn route(destination: &str, machine: &str) -> NewRoute {
         let destination = destination.parse().unwrap();
-        NewRoute { name: String::new(), destination, machine: machine.to_owned(), addresses: None, stamped: false }
+        NewRoute {
+            name: String::new(),
+            destination,
+            machine: machine.to_owned(),
+            addresses: None,
+            stamped: false,
+            cluster_uid: None,
+        }
     }
 
     /// The routes of a table, as text.

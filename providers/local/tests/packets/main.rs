@@ -31,6 +31,7 @@ fn lead(cloud: &LocalCloud, id: &str, node: &Node) -> Vec<RouteRecord> {
         machine: id.to_owned(),
         addresses: None,
         stamped: true,
+        cluster_uid: None,
     };
     node.ranges.iter().map(|range| cloud.add_route(CLUSTER, route(range)).unwrap()).collect()
 }

@@ -64,7 +64,8 @@ impl Routes for OpenStack {
         let neighbours = Neighbours::new(&ports, &beside.networks);
         let listed = |route: &ExtraRoute| {
             let port = neighbours.at(&route.nexthop);
-            let listed = self.as_route(route, port.and_then(table::server_of))?;
+            // A port of something else than a server leads somewhere, too.
+            let listed = self.as_route(route, port.and_then(table::server_of), port.is_none())?;
             let is_whole = !support.pairs || port.is_none_or(|port| table::lets_out(port, &route.destination));
             Some(if is_whole { listed } else { unfit(listed) })
         };
@@ -127,7 +128,7 @@ impl OpenStack {
     }
 
     fn created(&self, hop: &Hop) -> Result<Route> {
-        self.as_route(&hop.route, hop.server.as_deref()).ok_or_else(|| unreadable(&hop.route))
+        self.as_route(&hop.route, hop.server.as_deref(), hop.server.is_none()).ok_or_else(|| unreadable(&hop.route))
     }
 
     fn listed_hop(&self, route: &Route) -> Result<Hop> {
@@ -148,7 +149,7 @@ impl OpenStack {
     }
 
     /// A route of the router in the words of the contract; `None` if its range makes no sense.
-    fn as_route(&self, route: &ExtraRoute, server: Option<&str>) -> Option<Route> {
+    fn as_route(&self, route: &ExtraRoute, server: Option<&str>, blackhole: bool) -> Option<Route> {
         let Some(destination) = parse_cidr(&route.destination) else {
             tracing::warn!(?route, "the router has a route whose range is not understood; it is left alone");
             return None;
@@ -160,8 +161,9 @@ impl OpenStack {
             node_addresses: None,
             next_hop: table::parsed(&route.nexthop),
             destination,
-            blackhole: server.is_none(),
+            blackhole,
             stamped: false,
+            cluster_uid: None,
         })
     }
 

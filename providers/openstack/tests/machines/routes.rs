@@ -49,6 +49,7 @@ impl Cloud {
             provider_id: instance.provider_id,
             node_addresses: instance.addresses,
             destination: range.parse().unwrap(),
+            cluster_uid: None,
         }
     }
 
@@ -475,6 +476,7 @@ async fn a_network_that_the_router_is_connected_to_later_is_found() {
         provider_id: instance.provider_id,
         node_addresses: instance.addresses,
         destination: RANGE.parse().unwrap(),
+        cluster_uid: None,
     };
     cloud.create(&spec).await.unwrap();
     assert_eq!(cloud.pairs("10.20.0.5"), [RANGE]);

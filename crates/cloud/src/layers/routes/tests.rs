@@ -27,6 +27,7 @@ fn spec(number: usize) -> RouteSpec {
         provider_id: None,
         node_addresses: Vec::new(),
         destination: format!("10.0.{number}.0/24").parse().unwrap(),
+        cluster_uid: None,
     }
 }
 

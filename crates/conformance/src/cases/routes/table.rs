@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 
 use bowline_cloud::ErrorKind;
-use bowline_core::{Instance, Route};
+use bowline_core::{Instance, Route, RouteSpec};
 
 use crate::routing::Routing;
 use crate::scene::{Scene, Verdict, broken, require};
 
 /// As many as a listing of a cloud has on more than one page.
 const MANY: usize = 200;
+
+/// UID of another cluster.
+const ANOTHER_UID: &str = "0b9e1f5c-0000-4000-8000-00000000000b";
 
 pub(in crate::cases) async fn only_ours(scene: &Scene) -> Verdict {
     let ours = Routing::of(scene)?;
@@ -73,6 +76,25 @@ async fn a_handmade_route_is_nobodys(ours: &Routing<'_>, machine: &Instance) -> 
     let listed = ours.list().await?;
     let told = listed.iter().find(|one| one.id == handmade.id);
     require(told.is_none_or(|told| !told.stamped), || format!("it bears no mark, and is told as ours: {told:?}"))
+}
+
+pub(in crate::cases) async fn routes_carry_the_cluster_uid(scene: &Scene) -> Verdict {
+    let work = Routing::of(scene)?;
+    let [a, b] = [work.machine("node-1").await, work.machine("node-2").await];
+    let ours = work.spec(1, &a)?;
+    let made = work.create(&ours).await?;
+    require(made.cluster_uid == ours.cluster_uid, || format!("{:?} became {made:?}", ours.cluster_uid))?;
+    work.is_listed(&made).await?;
+    // A cluster of the same name, with the same pod CIDRs.
+    let theirs = RouteSpec { cluster_uid: Some(ANOTHER_UID.to_owned()), ..work.spec(1, &b)? };
+    match work.attempt(&theirs).await? {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return broken(format!("the range of another cluster is {:?}: {error}", error.kind())),
+        Ok(second) => {
+            require(second.cluster_uid == theirs.cluster_uid, || format!("{theirs:?} became {second:?}"))?;
+        }
+    }
+    work.is_listed(&made).await
 }
 
 pub(in crate::cases) async fn created_route_is_listed(scene: &Scene) -> Verdict {

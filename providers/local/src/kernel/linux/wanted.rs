@@ -147,7 +147,7 @@ mod tests {
 
     fn record(destination: &str, machine: &str, blackhole: bool) -> RouteRecord {
         let (name, destination, machine) = (String::new(), net(destination), machine.to_owned());
-        let spec = NewRoute { name, destination, machine, addresses: None, stamped: true };
+        let spec = NewRoute { name, destination, machine, addresses: None, stamped: true, cluster_uid: None };
         RouteRecord { id: spec.destination.to_string(), spec, node: None, blackhole }
     }
 

@@ -15,7 +15,14 @@ impl RouteBench for LocalBench {
 
     async fn put_foreign(&self, cluster: &ClusterName, foreign: &ForeignRoute) -> Option<SeenRoute> {
         let ForeignRoute { destination, machine } = foreign.clone();
-        let route = NewRoute { name: "by hand".to_owned(), destination, machine, addresses: None, stamped: false };
+        let route = NewRoute {
+            name: "by hand".to_owned(),
+            destination,
+            machine,
+            addresses: None,
+            stamped: false,
+            cluster_uid: None,
+        };
         self.cloud.add_route(cluster.as_str(), route).ok().map(|route| seen(cluster, route))
     }
 }
