@@ -104,6 +104,12 @@ pub trait CloudProvider: Send + Sync {
         Vec::new()
     }
 
+    /// Number of times that its configuration or credentials were replaced. What the cloud refused before may succeed with the new
+    /// ones, so that it is tried again at once.
+    fn revision(&self) -> u64 {
+        0
+    }
+
     /// Kubernetes Secrets that it needs beside its configuration, as far as the configuration names some. Cheap and pure. Each is
     /// watched by its name, and is given to [`on_secret`](CloudProvider::on_secret) before [`start`](CloudProvider::start) is
     /// first called.

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -48,6 +49,7 @@ pub struct Reloading {
     facts: OnceLock<Facts>,
     /// Last contents of each Secret, for a provider that is rebuilt.
     secrets: Mutex<BTreeMap<SecretRef, Option<SecretData>>>,
+    revision: AtomicU64,
     rebuild: Box<Rebuild>,
 }
 
@@ -69,6 +71,7 @@ impl Reloading {
             current: RwLock::new(current),
             facts: OnceLock::new(),
             secrets: Mutex::default(),
+            revision: AtomicU64::new(0),
             rebuild: Box::new(rebuild),
         })
     }
@@ -152,6 +155,7 @@ impl Renewable for Reloading {
         async {
             let new = self.renewed().await?;
             *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+            self.revision.fetch_add(1, Ordering::SeqCst);
             Ok(())
         }
         .boxed()
@@ -188,6 +192,10 @@ impl CloudProvider for Reloading {
         self.current().loops()
     }
 
+    fn revision(&self) -> u64 {
+        self.revision.load(Ordering::SeqCst)
+    }
+
     fn secrets(&self) -> Vec<SecretRef> {
         self.current().secrets()
     }
@@ -195,6 +203,7 @@ impl CloudProvider for Reloading {
     async fn on_secret(&self, secret: &SecretRef, data: Option<&SecretData>) -> Result<()> {
         self.current().on_secret(secret, data).await?;
         self.secrets.lock().unwrap_or_else(PoisonError::into_inner).insert(secret.clone(), data.cloned());
+        self.revision.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 
@@ -362,8 +371,10 @@ mod tests {
         let (provider, configured) = reloading(Fake::new("a").with(["old"]));
         *configured.lock().unwrap() = Ok(Arc::new(Fake::new("a").with(["new"])));
         assert!(knows(&provider, "old").await && !knows(&provider, "new").await, "not before it is renewed");
+        assert_eq!(provider.revision(), 0);
         provider.renew().await.unwrap();
         assert!(!knows(&provider, "old").await && knows(&provider, "new").await);
+        assert_eq!(provider.revision(), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -406,6 +417,7 @@ mod tests {
             provider.on_secret(&secret, Some(&data)).await.unwrap();
         }
         assert!(provider.on_secret(&secret, None).await.is_err(), "it is not remembered either");
+        assert_eq!(provider.revision(), 2, "of the Secrets that were accepted");
         let new = Arc::new(Fake::new("a").needing("x/one"));
         *configured.lock().unwrap() = Ok(new.clone());
         provider.renew().await.unwrap();

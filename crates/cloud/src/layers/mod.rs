@@ -132,6 +132,11 @@ impl Layered {
         self.provider.owns(id)
     }
 
+    /// Number of times that the provider's configuration or credentials were replaced.
+    pub fn revision(&self) -> u64 {
+        self.provider.revision()
+    }
+
     /// Who speaks in the Events that a plan's notices become; `None` for the controller itself.
     pub fn event_component(&self) -> Option<&'static str> {
         self.provider.event_component()

@@ -34,8 +34,19 @@ impl Shared {
             Change::Added(service) if self.concerns(service) => self.added(service),
             Change::Added(_) => {}
             Change::Updated { old, new } if self.calls_for_work(old, new) => self.changed(new),
-            Change::Updated { .. } => {}
+            Change::Updated { new, .. } => self.check_status(new),
             Change::Deleted(service) => self.gone(service),
+        }
+    }
+
+    /// Queues a Service whose status another controller has written. One in back-off has its own time.
+    fn check_status(&self, service: &Service) {
+        let key = service.key();
+        if let Some(delay) = self.statuses.correct_after(service)
+            && self.queue.failures(&key) == 0
+            && self.wants_balancer(service)
+        {
+            self.queue.add_after(key, delay, Priority::Low);
         }
     }
 
@@ -100,6 +111,7 @@ impl Shared {
         self.complaints.forget(&key);
         self.remarks.forget(&key);
         self.left_out.forget(&key);
+        self.statuses.forget(&key);
         self.targetless.forget(&key);
         self.ailing.forget(&key);
         self.waiting.forget(&key);

@@ -28,6 +28,7 @@ mod nodes;
 mod pass;
 mod routing;
 mod slots;
+mod statuses;
 pub(crate) mod target_sets;
 mod tell;
 pub(crate) mod trouble;
@@ -60,6 +61,7 @@ use metrics::Metrics;
 use nodes::NodeSync;
 use pass::{Done, Ended, Pass};
 use slots::Slots;
+use statuses::Statuses;
 use target_sets::TargetSets;
 use trouble::{Next, Trouble};
 use waiting::{For, Waiting};
@@ -84,6 +86,13 @@ const QUEUE: &str = "service";
 
 /// How long a Service that failed waits for its next try.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), max: Duration::from_secs(300) };
+
+/// Longest wait after a failure that is unlikely to pass by itself: a permission or a quota that is missing, an invalid request. A
+/// change of the Service or of the provider's configuration ends it.
+const PERMANENT: Duration = Duration::from_secs(30 * 60);
+
+/// How often the providers are asked whether they have another configuration; that makes no call.
+const REVISION_PERIOD: Duration = Duration::from_secs(5);
 
 /// So many passes for each that may write are under way: while one writes, others read.
 const AHEAD: usize = 4;
@@ -153,6 +162,7 @@ struct Shared {
     /// Places for those who write to a cloud.
     slots: Slots,
     memory: Memory,
+    statuses: Statuses,
     crowd: Crowd,
     target_sets: TargetSets,
     waiting: Waiting,
@@ -205,6 +215,7 @@ impl ServiceController {
             queue,
             slots: Slots::new(options.concurrency),
             memory: Memory::default(),
+            statuses: Statuses::default(),
             target_sets: TargetSets::default(),
             crowd: Crowd::new(options.gather, options.drain),
             waiting: Waiting::default(),
@@ -235,7 +246,8 @@ impl ServiceController {
         }
         let follow = shutdown.or(shared.follow_nodes());
         let refresh = shutdown.or(shared.refresh());
-        tokio::join!(work(&shared, &shutdown), follow, refresh);
+        let revise = shutdown.or(shared.follow_configuration());
+        tokio::join!(work(&shared, &shutdown), follow, refresh, revise);
     }
 }
 
@@ -298,10 +310,31 @@ impl Shared {
         }
         loop {
             tokio::time::sleep(self.options.refresh).await;
-            let services = self.context.services.all().into_iter().filter(|service| self.concerns(service));
-            let keys = services.map(|service| service.key()).chain(self.memory.debtors());
             // One in back-off has its own time.
-            keys.filter(|key| self.queue.failures(key) == 0).for_each(|key| self.queue.add(key, Priority::Low));
+            let keys = self.concerned().filter(|key| self.queue.failures(key) == 0);
+            keys.for_each(|key| self.queue.add(key, Priority::Low));
+        }
+    }
+
+    /// All Services that may need something, and those that are gone and have left something.
+    fn concerned(&self) -> impl Iterator<Item = ServiceKey> {
+        let services = self.context.services.all().into_iter().filter(|service| self.concerns(service));
+        services.map(|service| service.key()).chain(self.memory.debtors())
+    }
+
+    /// Syncs all Services again when a provider has another configuration, those in back-off as well.
+    async fn follow_configuration(&self) {
+        let revisions = || self.context.clouds.iter().map(|cloud| cloud.layers().revision()).collect::<Vec<_>>();
+        let mut known = revisions();
+        loop {
+            tokio::time::sleep(REVISION_PERIOD).await;
+            let now = revisions();
+            if std::mem::replace(&mut known, now.clone()) != now {
+                for key in self.concerned() {
+                    self.queue.forget(&key);
+                    self.queue.add(key, Priority::Low);
+                }
+            }
         }
     }
 
@@ -384,6 +417,7 @@ impl Shared {
             }
         }
         let delay = match trouble.next() {
+            Next::Backoff if trouble.is_permanent() => Some(self.queue.retry_up_to(key.clone(), PERMANENT)),
             Next::Backoff => Some(self.queue.retry(key.clone())),
             Next::After(delay) => {
                 self.queue.add_after(key.clone(), delay, Priority::High);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bowline_cloud::{Cloud, Error, ErrorKind, SyncPurpose};
 use bowline_core::annotations::LoadBalancerSettings;
 use bowline_core::service::{self, Choice, ServiceChange};
-use bowline_core::{LoadBalancerWish, Service, ServiceKey, TargetNode, TargetSet};
+use bowline_core::{LoadBalancerStatus, LoadBalancerWish, Service, ServiceKey, TargetNode, TargetSet};
 use bowline_kube::WriteError;
 use bowline_runtime::{Priority, Shutdown};
 
@@ -14,6 +14,7 @@ use super::condition;
 use super::decide::{self, Need};
 use super::job::{Job, Sight};
 use super::memory::Held;
+use super::statuses::Verdict;
 use super::tell::NAMES;
 use super::trouble::{Failures, Task, Trouble};
 use super::{Reason, Shared};
@@ -184,11 +185,12 @@ impl Pass<'_> {
         self.shared.tell_ensured(service, occasion.reason, outcome.changed, &occasion.targets);
         let problems = condition::problems(&state);
         self.shared.remark_problems(service, &problems);
-        let status = decide::with_ip_mode(state.status, settings);
+        let status = self.settle_status(service, decide::with_ip_mode(state.status, settings));
         let ready = condition::ready(&problems, self.shared.context.clock.now());
         let change = decide::ensured(service, &status, ready);
         let change = change.with_annotations(service, &self.shared.memory.notes(self.key));
         self.write(service, &change, Task::UpdateStatus).await?;
+        self.shared.statuses.wrote(service, &status);
         self.shared.memory.forget_notes(self.key);
         if !problems.is_empty() {
             // Nobody tells when they are over.
@@ -202,6 +204,21 @@ impl Pass<'_> {
         }
         self.shared.memory.settled(self.key);
         Ok(Done::Settled)
+    }
+
+    /// Returns the status that the Service is to have, which is the present one while it is left to another controller.
+    fn settle_status(&self, service: &Service, wanted: LoadBalancerStatus) -> LoadBalancerStatus {
+        let statuses = &self.shared.statuses;
+        match statuses.judge(service, &wanted) {
+            Verdict::LeaveFor(pause) => {
+                self.shared.queue.add_after(self.key.clone(), pause, Priority::Low);
+                return service.status.clone();
+            }
+            Verdict::Correct => self.shared.report_overwritten(service, &wanted),
+            Verdict::Write => {}
+        }
+        statuses.writes(service, &wanted);
+        wanted
     }
 
     // ---- no balancer is wanted

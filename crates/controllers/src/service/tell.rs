@@ -7,7 +7,7 @@ use std::time::Duration;
 use bowline_cloud::Cloud;
 use bowline_core::annotations::Unknown;
 use bowline_core::service::{LeftOut, ServiceChange};
-use bowline_core::{Notice, Service, ServiceKey, TargetSet};
+use bowline_core::{Ingress, LoadBalancerStatus, Notice, Service, ServiceKey, TargetSet};
 use bowline_kube::{EventType, ObjectRef};
 
 use super::condition;
@@ -125,6 +125,17 @@ impl Shared {
         }
     }
 
+    /// Another controller has written the status of a Service.
+    pub(super) fn report_overwritten(&self, service: &Service, wanted: &LoadBalancerStatus) {
+        let message = format!(
+            "Another controller wrote {} to status.loadBalancer; corrected to {}. Let only one controller write it: give the Service a \
+             load balancer class that only one of them serves.",
+            addresses(&service.status),
+            addresses(wanted)
+        );
+        self.event(service, EventType::Warning, "StatusOverwritten", &message);
+    }
+
     /// A pass did not get through: an Event, unless nothing is wrong or it was told already, and the condition.
     pub(super) async fn tell_failure(
         &self,
@@ -214,6 +225,13 @@ impl Shared {
     fn event(&self, service: &Service, kind: EventType, reason: &'static str, message: &str) {
         self.events.emit(&ObjectRef::service(service).at(&service.resource_version), kind, reason, message);
     }
+}
+
+/// The addresses in a status, separated by commas.
+fn addresses(status: &LoadBalancerStatus) -> String {
+    let address = |ingress: &Ingress| ingress.ip.clone().or_else(|| ingress.hostname.clone()).unwrap_or_default();
+    let addresses: Vec<String> = status.ingress.iter().map(address).collect();
+    if addresses.is_empty() { "no address".to_owned() } else { addresses.join(", ") }
 }
 
 /// The first names, sorted, and how many there are beside them, as Go prints a list.

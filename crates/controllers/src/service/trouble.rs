@@ -89,6 +89,11 @@ impl Trouble {
         self.is_kind(ErrorKind::InProgress) || self.is_kind(ErrorKind::Cancelled)
     }
 
+    /// The cloud will most likely give the same answer until a person changes something.
+    pub(crate) fn is_permanent(&self) -> bool {
+        matches!(self.kind(), Some(ErrorKind::PermissionDenied | ErrorKind::QuotaExceeded | ErrorKind::InvalidConfig))
+    }
+
     /// The Service is gone, or is another one of the same name. The store hears of it in a moment; if it does not, there is
     /// another try.
     pub(crate) fn is_gone(&self) -> bool {

@@ -24,6 +24,7 @@ mod route_races;
 mod route_trouble;
 mod routes;
 mod secrets;
+mod service_backoff;
 mod service_crashes;
 mod service_nodes;
 mod service_order;

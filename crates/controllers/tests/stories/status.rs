@@ -108,7 +108,7 @@ async fn a_service_that_fails_is_shown_with_its_error_and_next_try_and_is_no_ail
     let recent = &world.part(Kind::Queue, "service")["recent"][0];
     assert_eq!(recent["key"], "default/web");
     assert!(recent["error"].as_str().unwrap().contains("no such right"), "{recent}");
-    assert!(recent["nextTryInSeconds"].as_f64().unwrap() <= 300.0, "{recent}");
+    assert!(recent["nextTryInSeconds"].as_f64().unwrap() <= 1800.0, "{recent}");
     let cloud = world.part(Kind::Cloud, "local");
     assert_eq!(cloud["lastError"]["kind"], "permission_denied");
     assert_eq!(world.ailments(), [""; 0], "it retries");

@@ -1,7 +1,7 @@
 //! Providers that the local cloud cannot be told to be.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bowline_cloud::{
@@ -21,12 +21,14 @@ pub(crate) struct Wrapped {
     balancers: Option<Box<dyn LoadBalancers>>,
     routes: Option<Box<dyn Routes>>,
     loops: Vec<Arc<dyn ProviderLoop>>,
+    revision: Arc<AtomicU64>,
 }
 
 impl Wrapped {
     fn new(inner: Arc<dyn CloudProvider>) -> Wrapped {
         let capabilities = inner.capabilities().clone();
-        Wrapped { inner, capabilities, instances: None, balancers: None, routes: None, loops: Vec::new() }
+        let (loops, revision) = (Vec::new(), Arc::default());
+        Wrapped { inner, capabilities, instances: None, balancers: None, routes: None, loops, revision }
     }
 
     /// With other machines.
@@ -49,6 +51,11 @@ impl Wrapped {
         let mut wrapped = Wrapped { routes: Some(Box::new(routes)), ..Wrapped::new(inner) };
         wrapped.capabilities.routes.iter_mut().for_each(|routes| routes.batch = batch);
         Arc::new(wrapped)
+    }
+
+    /// With this number of configurations.
+    pub(crate) fn revised(inner: Arc<dyn CloudProvider>, revision: Arc<AtomicU64>) -> Arc<Wrapped> {
+        Arc::new(Wrapped { revision, ..Wrapped::new(inner) })
     }
 
     /// With these loops.
@@ -81,6 +88,10 @@ impl CloudProvider for Wrapped {
 
     fn loops(&self) -> Vec<Arc<dyn ProviderLoop>> {
         if self.loops.is_empty() { self.inner.loops() } else { self.loops.clone() }
+    }
+
+    fn revision(&self) -> u64 {
+        self.revision.load(Ordering::SeqCst)
     }
 
     async fn check(&self) -> Result<()> {

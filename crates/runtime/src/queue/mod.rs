@@ -151,7 +151,12 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
 
     /// This key failed: it gets another try, later each time and with [`Priority::Low`]. Says how long it waits.
     pub fn retry(&self, key: K) -> Duration {
-        self.0.change(|state, now| state.retry(key, now))
+        self.0.change(|state, now| state.retry(key, None, now))
+    }
+
+    /// The same with another longest wait: for a failure that is unlikely to pass by itself.
+    pub fn retry_up_to(&self, key: K, max: Duration) -> Duration {
+        self.0.change(|state, now| state.retry(key, Some(max), now))
     }
 
     /// This key succeeded, or failed in a way that has its own delay: failures are counted from zero again.

@@ -127,13 +127,13 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.set_timer(key, now.checked_add(delay).unwrap_or(now + FAR), priority)
     }
 
-    pub(super) fn retry(&mut self, key: K, now: Instant) -> (Duration, Wake) {
+    pub(super) fn retry(&mut self, key: K, max: Option<Duration>, now: Instant) -> (Duration, Wake) {
         if self.shut_down {
             return (Duration::ZERO, Wake::Nobody);
         }
         let entry = self.keys.entry(key.clone()).or_default();
         entry.failures = entry.failures.saturating_add(1);
-        let own = self.backoff.after(entry.failures);
+        let own = Backoff { max: max.unwrap_or(self.backoff.max), ..self.backoff }.after(entry.failures);
         let delay = self.rate.as_ref().map_or(own, |rate| own.max(rate.reserve()));
         (delay, self.add_after(key, delay, Priority::Low, now))
     }
