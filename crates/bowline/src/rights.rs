@@ -8,7 +8,9 @@ use std::sync::Arc;
 use bowline_cloud::{CloudProvider, SecretRef};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::{Rights, node, node_ipam, node_lifecycle, provider_loops, route, secrets, service};
-use bowline_kube::{LeaseOptions, Notes, Right, Scope, WATCH_NODES, WATCH_SERVICES, account_rights, secret_right};
+use bowline_kube::{
+    Cluster, LeaseOptions, Notes, Right, Scope, WATCH_NODES, WATCH_SERVICES, account_rights, secret_right,
+};
 
 use crate::settings::{Election, Settings};
 
@@ -218,6 +220,7 @@ pub(crate) fn reference() -> String {
         (node_ipam::NAME, node_ipam::CLIENT, ipam),
         (provider_loops::NAME, provider_loops::CLIENT, provider_loops::RIGHTS.to_vec()),
         process(node_lifecycle::NAME, Notes::RIGHTS.to_vec()),
+        process(route::NAME, vec![Cluster::READ_UID]),
         process("`--leader-elect`", LeaseOptions::default().rights()),
         process("`--secure-port`", vec![REVIEW_TOKENS, REVIEW_ACCESS, READ_AUTHORITIES]),
         process("a cloud that names Secrets", vec![secret_right("NAMESPACE", "NAME")]),

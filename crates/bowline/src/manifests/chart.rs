@@ -4,7 +4,7 @@
 
 use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
 use bowline_kube::{
-    EventSink, LeaseOptions, Notes, Right, WATCH_NODES, WATCH_SERVICES, account_rights, roles, secret_right,
+    Cluster, EventSink, LeaseOptions, Notes, Right, WATCH_NODES, WATCH_SERVICES, account_rights, roles, secret_right,
 };
 
 use super::fill::{Fillings, scalar};
@@ -116,6 +116,7 @@ fn in_system() -> String {
     let lines = [
         rules(&[rights::READ_AUTHORITIES]),
         when(".Values.controllers.nodeLifecycle", &rules(Notes::RIGHTS)),
+        when(".Values.controllers.route", &rules(&[Cluster::READ_UID])),
         when(".Values.leaderElection", &[rules(&lease), events].join("\n")),
         when(".Values.useServiceAccountCredentials", &rules(&accounts)),
     ];
