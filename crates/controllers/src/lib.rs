@@ -24,6 +24,7 @@ pub mod node_ipam;
 pub mod node_lifecycle;
 mod outcome;
 mod panics;
+mod pause;
 pub mod provider_loops;
 mod rights;
 pub mod route;

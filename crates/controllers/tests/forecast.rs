@@ -410,6 +410,19 @@ async fn one_service_that_fails_leaves_the_others_planned() {
 }
 
 #[tokio::test]
+async fn a_paused_object_has_a_note_and_nothing_to_do() {
+    let annotations = [("bowline.dev/paused".to_owned(), "true".to_owned())];
+    let nodes = ["gone", "worker"].map(|name| Node { annotations: annotations.clone().into(), ..fresh(name) });
+    let pause = |service: Service| annotated(service, &[("bowline.dev/paused", "true")]);
+    let services = [pause(service("a/new")), pause(finalized(Service { deleting: true, ..service("b/made") }))];
+    let forecast = of(nodes.into(), services.into()).await;
+    let expected = ["Node gone: Note", "Node worker: Note", "Service a/new: Note", "Service b/made: Note"];
+    assert_eq!(told(&forecast), expected);
+    assert!(forecast.items[3].remarks[0].message.ends_with("Its deletion waits for that."));
+    assert!(forecast.summary().is_unchanged());
+}
+
+#[tokio::test]
 async fn a_controller_that_is_switched_off_is_not_forecast() {
     let objects = || (vec![fresh("worker"), old("stopped", Ready::Unknown)], vec![service("a/web")]);
     let (nodes, services) = objects();

@@ -9,8 +9,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::well_known::{ALLOW_DELETION, HANDS_OFF, LABEL_PAIRS, NO_SCHEDULE, SHUTDOWN_TAINT, UNINITIALIZED_TAINT};
-use crate::{NodeName, ProviderId};
+use crate::well_known::{
+    ALLOW_DELETION, LABEL_PAIRS, NO_SCHEDULE, SHUTDOWN_TAINT, UNINITIALIZED_TAINT, UNMANAGED_LABELS,
+};
+use crate::{NodeName, ProviderId, is_paused};
 
 /// What we know of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,9 +132,11 @@ impl Node {
         self.taints.iter().any(Taint::is_shutdown)
     }
 
-    /// An operator said that no cloud controller manager may touch it.
-    pub fn is_hands_off(&self) -> bool {
-        HANDS_OFF.iter().any(|(key, value)| self.labels.get(*key).is_some_and(|found| found == value))
+    /// An operator wants no cloud controller manager to touch it: for now, by the annotation `bowline.dev/paused`, or for good, by one
+    /// of the labels for that.
+    pub fn is_paused(&self) -> bool {
+        let has = |(key, value): &(&str, &str)| self.labels.get(*key).is_some_and(|found| found == value);
+        UNMANAGED_LABELS.iter().any(has) || is_paused(&self.annotations)
     }
 
     /// An operator said that it may be deleted although something looks wrong.
@@ -209,12 +213,14 @@ mod tests {
 
     #[test]
     fn the_marks_of_other_managers_keep_our_hands_off_too_but_only_with_their_meaning() {
-        assert!(labelled("bowline.dev/unmanaged", "true").is_hands_off());
-        assert!(labelled("kubernetes.azure.com/managed", "false").is_hands_off());
-        assert!(labelled("components.gke.io/gke-unmanaged-node", "true").is_hands_off());
-        assert!(!labelled("kubernetes.azure.com/managed", "true").is_hands_off());
-        assert!(!labelled("bowline.dev/unmanaged", "").is_hands_off());
-        assert!(!node("n").is_hands_off());
+        assert!(labelled("bowline.dev/unmanaged", "true").is_paused());
+        assert!(labelled("kubernetes.azure.com/managed", "false").is_paused());
+        assert!(labelled("components.gke.io/gke-unmanaged-node", "true").is_paused());
+        assert!(!labelled("kubernetes.azure.com/managed", "true").is_paused());
+        assert!(!labelled("bowline.dev/unmanaged", "").is_paused());
+        assert!(!node("n").is_paused());
+        let annotations = BTreeMap::from([("bowline.dev/paused".to_owned(), "true".to_owned())]);
+        assert!(Node { annotations, ..node("n") }.is_paused());
     }
 
     #[test]

@@ -42,9 +42,10 @@ pub const LABEL_PAIRS: [LabelPair; 3] = [INSTANCE_TYPE, ZONE, REGION];
 /// once the cloud says that its machine is gone.
 pub const ALLOW_DELETION: &str = "bowline.dev/allow-deletion";
 
-/// Labels with which an operator says "this node is not for a cloud controller manager", and the value that means it.
+/// Labels of a Node that is not for a cloud controller manager, with the value that says so. Such a Node is
+/// [paused](crate::Node::is_paused) for good.
 // Ours, Azure's, Google's and one that was proposed for all, in that order; all are honoured, because nodes outlive the manager that was there before.
-pub const HANDS_OFF: [(&str, &str); 4] = [
+pub const UNMANAGED_LABELS: [(&str, &str); 4] = [
     ("bowline.dev/unmanaged", "true"),
     ("kubernetes.azure.com/managed", "false"),
     ("components.gke.io/gke-unmanaged-node", "true"),

@@ -33,7 +33,7 @@ pub(super) async fn pod_ranges(items: &mut Items, nodes: &[Arc<Node>], clouds: &
     if !misfits.is_empty() {
         return;
     }
-    let mut asking: Vec<&Arc<Node>> = nodes.iter().filter(|node| !node.deleting && !node.is_hands_off()).collect();
+    let mut asking: Vec<&Arc<Node>> = nodes.iter().filter(|node| !node.deleting && !node.is_paused()).collect();
     asking.sort_by(|one, other| one.name.cmp(&other.name));
     match options.allocator {
         AllocatorType::Range => {

@@ -7,11 +7,13 @@ use std::time::Duration;
 use bowline_cloud::{Clouds, Error, Freshness, Nobody, Sighting};
 use bowline_core::lifecycle::{self, Doubt, Glance, Held, Look, Memory, Moment};
 use bowline_core::well_known::SHUTDOWN_TAINT;
-use bowline_core::{Address, Instance, InstanceRef, InstanceState, Node, NodeName, Verb, addresses, initialize};
+use bowline_core::{
+    Address, Instance, InstanceRef, InstanceState, Node, NodeName, Verb, addresses, initialize, is_paused,
+};
 
 use super::{Item, RemarkKind, Snapshot, changed, network};
 use crate::manager::ManagerOptions;
-use crate::node_lifecycle;
+use crate::{node_lifecycle, pause};
 
 /// One read serves both controllers.
 const FRESHNESS: Freshness = Freshness::Within(Duration::from_secs(60));
@@ -20,6 +22,9 @@ const FRESHNESS: Freshness = Freshness::Within(Duration::from_secs(60));
 pub(super) async fn forecast(snapshot: &Snapshot, clouds: &Clouds, options: &ManagerOptions, now: Moment) -> Vec<Item> {
     let nodes = &snapshot.nodes;
     let mut items = Items::default();
+    for node in nodes.iter().filter(|node| is_paused(&node.annotations)) {
+        items.of(node).remark(RemarkKind::Note, pause::message(&node.annotations, node.deleting).1);
+    }
     if options.node.is_some() {
         initialisation(&mut items, nodes, clouds).await;
     }
@@ -50,13 +55,13 @@ impl Items {
 
 async fn initialisation(items: &mut Items, nodes: &[Arc<Node>], clouds: &Clouds) {
     // A Node that is initialised and has no ID is not looked for, as in the controller.
-    let is_asked = |node: &&Arc<Node>| !node.is_hands_off() && (node.is_uninitialized() || node.provider_id.is_some());
+    let is_asked = |node: &&Arc<Node>| !node.is_paused() && (node.is_uninitialized() || node.provider_id.is_some());
     let asked: Vec<_> = nodes.iter().filter(is_asked).collect();
     let questions: Vec<_> = asked.iter().map(|node| InstanceRef::of(node)).collect();
     for (node, answer) in asked.into_iter().zip(clouds.observe_all(&questions, FRESHNESS).await) {
         sighted(items.of(node), node, answer);
     }
-    for node in nodes.iter().filter(|node| !node.is_hands_off() && !node.is_uninitialized()) {
+    for node in nodes.iter().filter(|node| !node.is_paused() && !node.is_uninitialized()) {
         let labels = initialize::mirrored_labels(node);
         let set = labels
             .into_iter()

@@ -14,11 +14,12 @@ use bowline_core::service::{self, ConditionChange, FinalizerChange, ServiceChang
 use bowline_core::well_known::{LOAD_BALANCER_CLEANUP, LOAD_BALANCER_READY};
 use bowline_core::{
     FieldChange, Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Notice, Opaque, Plan,
-    PortStatus, Problem, Protocol, Service,
+    PortStatus, Problem, Protocol, Service, ServiceKey,
 };
 use jiff::Timestamp;
 
 use super::{Item, RemarkKind, Snapshot, changed};
+use crate::pause;
 use crate::service::decide::{self, Need};
 use crate::service::target_sets::TargetSets;
 use crate::service::trouble::{Cause, Failures, Next, Task, Trouble};
@@ -40,7 +41,9 @@ pub(super) async fn forecast(
     for cloud in clouds.iter() {
         ask(cloud, &mut cases).await;
     }
-    let items: BTreeMap<_, _> = cases.into_iter().map(|case| (case.service.key(), scene.told(case))).collect();
+    let told = cases.into_iter().map(|case| (case.service.key(), scene.told(case)));
+    let items: BTreeMap<_, _> =
+        told.chain(snapshot.services.iter().filter_map(|service| scene.paused(service))).collect();
     Ok(items.into_values().collect())
 }
 
@@ -83,9 +86,17 @@ impl<'a> Scene<'a> {
                 let clouds = decide::clouds_to_clean(service, self.routing, self.clouds);
                 (self.cleanup_wish(service), clouds, Vec::new())
             }
-            Need::Nothing => return None,
+            Need::Paused | Need::Nothing => return None,
         };
         Some(Case { service, wish, clouds, sights: Vec::new(), notes })
+    }
+
+    /// The note on a Service that an operator has paused.
+    fn paused(&self, service: &Service) -> Option<(ServiceKey, Item)> {
+        let is_paused = matches!(decide::need(service, self.routing, false), Need::Paused);
+        let mut item = is_paused.then(|| Item::of_service(service))?;
+        item.remark(RemarkKind::Note, pause::message(&service.annotations, service.deleting).1);
+        Some((service.key(), item))
     }
 
     fn wish(

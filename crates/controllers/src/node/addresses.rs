@@ -60,7 +60,7 @@ async fn pass(shared: &Shared, shutdown: &Shutdown) {
 /// Initialised, and known to belong to a provider: a Node without provider ID is looked for by name only while it is
 /// being initialised, or a machine that happens to have its name would lend it its addresses for ever.
 fn is_ours(node: &Node) -> bool {
-    !node.is_uninitialized() && !node.is_hands_off() && node.provider_id.is_some()
+    !node.is_uninitialized() && !node.is_paused() && node.provider_id.is_some()
 }
 
 /// Differences between a Node and its machine.

@@ -93,7 +93,7 @@ async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) 
     let mut labelled = Vec::new();
     for work in batch {
         match shared.context.nodes.get(work.key().as_str()) {
-            Some(node) if node.is_hands_off() => shared.queue.forget(work.key()),
+            Some(node) if node.is_paused() => shared.queue.forget(work.key()),
             Some(node) if shared.memory.is_outdated(&node) => shared.tries().settle(&work, Outcome::Rest(LAG)),
             Some(node) if node.is_uninitialized() => asked.push((work, node)),
             Some(node) => labelled.push((work, node)),

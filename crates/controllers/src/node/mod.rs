@@ -25,8 +25,8 @@ mod metrics;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_core::{Node, NodeName, initialize as decision};
-use bowline_kube::{Change, Cluster, EventSink, EventSource, Right};
+use bowline_core::{Node, NodeName, initialize as decision, is_paused};
+use bowline_kube::{Change, Cluster, EventSink, EventSource, ObjectRef, Right};
 use bowline_runtime::{Backoff, Heartbeat, Kind, Part, Priority, Queue, Shutdown};
 use tokio::sync::Semaphore;
 
@@ -34,6 +34,7 @@ use crate::Context;
 use crate::activity::Activity;
 use crate::complaints::Complaints;
 use crate::outcome::Tries;
+use crate::pause::Paused;
 use memory::Memory;
 use metrics::Metrics;
 
@@ -96,6 +97,8 @@ struct Shared {
     events: EventSource,
     queue: Queue<NodeName>,
     metrics: Metrics,
+    /// Nodes that an operator has paused.
+    paused: Arc<Paused<NodeName>>,
     memory: Memory,
     complaints: Complaints<NodeName>,
     /// The same for the log, which has causes that are no Events.
@@ -111,13 +114,16 @@ impl NodeController {
     pub fn new(context: Context, options: Options) -> Result<NodeController, prometheus::Error> {
         let queue = Queue::new(QUEUE, BACKOFF, &context.queues).with_patience(PATIENCE);
         let addresses = Heartbeat::new();
-        let parts: [(Kind, String, Arc<dyn Part>); 2] = [
+        let paused = Arc::new(Paused::default());
+        let parts: [(Kind, String, Arc<dyn Part>); 3] = [
+            (Kind::Controller, "paused".to_owned(), paused.clone()),
             (Kind::Queue, QUEUE.to_owned(), Arc::new(queue.clone())),
             (Kind::Controller, "addresses".to_owned(), Arc::new(addresses.clone())),
         ];
         let shared = Arc::new(Shared {
             events: context.events.source(NAME),
             metrics: Metrics::register(&context.metrics)?,
+            paused,
             memory: Memory::default(),
             complaints: Complaints::default(),
             failures: Complaints::default(),
@@ -151,6 +157,9 @@ impl Shared {
 
     /// Queues what may need work (NODE-1), and forgets what is gone.
     fn heard(&self, change: &Change<Node>) {
+        if let Change::Added(node) | Change::Updated { new: node, .. } = change {
+            self.report_pause(node);
+        }
         match change {
             Change::Added(node) => self.enqueue(node),
             Change::Updated { old, new } if old.uid != new.uid => {
@@ -163,7 +172,18 @@ impl Shared {
         }
     }
 
+    /// Reports a Node that is paused by the annotation; a label is for good and no news.
+    fn report_pause(&self, node: &Node) {
+        if is_paused(&node.annotations) {
+            let object = ObjectRef::node(node);
+            self.paused.report(&node.name, &object, &node.annotations, node.deleting, &self.events);
+        } else {
+            self.paused.forget(&node.name);
+        }
+    }
+
     fn forget(&self, name: &NodeName) {
+        self.paused.forget(name);
         self.metrics.waiting.remove(name);
         self.queue.forget(name);
         self.memory.forget(name);
@@ -172,7 +192,7 @@ impl Shared {
     }
 
     fn enqueue(&self, node: &Node) {
-        if node.is_uninitialized() && !node.is_hands_off() {
+        if node.is_uninitialized() && !node.is_paused() {
             self.memory.saw(&node.name);
             let age = node.age(self.context.clock.now()).unwrap_or_default();
             self.metrics.waiting.add(node.name.clone(), age);

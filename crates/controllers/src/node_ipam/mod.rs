@@ -219,7 +219,7 @@ impl Shared {
     /// A Node that is being deleted, and one that is not for us, get nothing; what they have counts.
     fn needs_work(&self, node: &Node) -> bool {
         let is_served = self.options.allocator == AllocatorType::Range && !node.pod_cidrs.is_empty();
-        !is_served && !node.deleting && !node.is_hands_off()
+        !is_served && !node.deleting && !node.is_paused()
     }
 
     /// Tells a misfit that appeared after the start: once, because its Node keeps it.
@@ -250,5 +250,5 @@ fn differs(old: &Node, new: &Node) -> bool {
         || old.pod_cidrs != new.pod_cidrs
         || old.provider_id != new.provider_id
         || old.deleting != new.deleting
-        || old.is_hands_off() != new.is_hands_off()
+        || old.is_paused() != new.is_paused()
 }

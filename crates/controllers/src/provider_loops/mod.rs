@@ -144,7 +144,7 @@ impl Shared {
         let (context, options) = (&self.context, &self.options);
         let is_ours = |id: &ProviderId| context.clouds.owner(id).is_some_and(|owner| owner.name() == cloud.name());
         let mut nodes = context.nodes.all();
-        nodes.retain(|node| !node.is_hands_off() && node.provider_id.as_ref().is_some_and(is_ours));
+        nodes.retain(|node| !node.is_paused() && node.provider_id.as_ref().is_some_and(is_ours));
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         let mut services = context.services.all();
         services.retain(|service| {

@@ -36,7 +36,7 @@ pub(super) fn owns(clouds: &Clouds, cloud: &Cloud, node: &Node) -> bool {
         Some(id) => clouds.owner(id).is_some_and(|owner| owner.name() == cloud.name()),
         None => clouds.iter().count() == 1,
     };
-    is_here && !node.is_hands_off()
+    is_here && !node.is_paused()
 }
 
 impl<'a> Fleet<'a> {

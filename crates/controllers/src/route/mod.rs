@@ -381,7 +381,7 @@ fn differs(old: &Node, new: &Node) -> bool {
     old.pod_cidrs != new.pod_cidrs
         || old.addresses != new.addresses
         || old.provider_id != new.provider_id
-        || old.is_hands_off() != new.is_hands_off()
+        || old.is_paused() != new.is_paused()
 }
 
 // ---- passes

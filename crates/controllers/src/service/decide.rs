@@ -25,6 +25,8 @@ pub(crate) enum Need<'a> {
     Balancer(&'a Cloud),
     /// That no balancer is left.
     Cleanup,
+    /// Nothing for now: an operator has paused it.
+    Paused,
     /// Nothing: it is not ours, or has never had a balancer.
     Nothing,
 }
@@ -33,9 +35,11 @@ pub(crate) enum Need<'a> {
 pub(crate) fn need<'a>(service: &Service, routing: &'a Routing, is_held: bool) -> Need<'a> {
     let cloud = routing.cloud(service).filter(|_| service::wants_balancer(service, routing.scope()));
     match cloud {
+        Some(_) if service.is_paused() => Need::Paused,
         // Not for a Service that is going, finalizer or not (SVC-15).
         Some(cloud) if !service.deleting => Need::Balancer(cloud),
         None if !is_held && !service::needs_cleanup(service, routing.scope()) => Need::Nothing,
+        _ if service.is_paused() => Need::Paused,
         _ => Need::Cleanup,
     }
 }

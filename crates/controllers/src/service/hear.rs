@@ -112,10 +112,15 @@ impl Shared {
         self.remarks.forget(&key);
         self.left_out.forget(&key);
         self.statuses.forget(&key);
+        self.paused.forget(&key);
         self.targetless.forget(&key);
         self.ailing.forget(&key);
         self.waiting.forget(&key);
         self.queue.forget(&key);
+        if service.is_paused() {
+            // Its finalizer was removed by force. The load balancer stays, and `bowline orphans` shows it.
+            self.memory.released(&key, &service.uid);
+        }
         if self.memory.gone(&key, &service.uid) {
             self.queue.add(key, Priority::High);
         }

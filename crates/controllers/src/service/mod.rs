@@ -54,6 +54,7 @@ use crate::activity::Activity;
 use crate::complaints::Complaints;
 use crate::manager::ManagerError;
 use crate::panics::pass_on_panic;
+use crate::pause::Paused;
 use crate::spans;
 use crowd::Crowd;
 use memory::Memory;
@@ -161,6 +162,8 @@ struct Shared {
     queue: Queue<ServiceKey>,
     /// Places for those who write to a cloud.
     slots: Slots,
+    /// Services that an operator has paused.
+    paused: Arc<Paused<ServiceKey>>,
     memory: Memory,
     statuses: Statuses,
     crowd: Crowd,
@@ -207,13 +210,18 @@ impl ServiceController {
             return Ok(None);
         }
         let queue = Queue::new(QUEUE, BACKOFF, &context.queues).with_flows(namespace_of);
-        let parts: [(Kind, String, Arc<dyn Part>); 1] = [(Kind::Queue, QUEUE.to_owned(), Arc::new(queue.clone()))];
+        let paused = Arc::new(Paused::default());
+        let parts: [(Kind, String, Arc<dyn Part>); 2] = [
+            (Kind::Queue, QUEUE.to_owned(), Arc::new(queue.clone())),
+            (Kind::Controller, "paused".to_owned(), paused.clone()),
+        ];
         let shared = Arc::new(Shared {
             activity: Activity::new(&context, NAME, "service", parts),
             rules: options.target_rules(),
             events: context.events.source(COMPONENT),
             queue,
             slots: Slots::new(options.concurrency),
+            paused,
             memory: Memory::default(),
             statuses: Statuses::default(),
             target_sets: TargetSets::default(),

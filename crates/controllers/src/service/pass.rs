@@ -64,8 +64,13 @@ impl Pass<'_> {
         let outcome = match self.need(&service) {
             Need::Balancer(cloud) => self.ensure(cloud, &service).await,
             Need::Cleanup => self.clean_up(&service).await,
+            Need::Paused => {
+                self.shared.report_pause(&service);
+                return Ok(Done::Settled);
+            }
             Need::Nothing => Ok(Done::Settled),
         };
+        self.shared.paused.forget(self.key);
         outcome.map_err(|trouble| (Some(service), trouble))
     }
 

@@ -125,6 +125,12 @@ impl Shared {
         }
     }
 
+    /// An operator has paused the Service.
+    pub(super) fn report_pause(&self, service: &Service) {
+        let object = ObjectRef::service(service).at(&service.resource_version);
+        self.paused.report(&service.key(), &object, &service.annotations, service.deleting, &self.events);
+    }
+
     /// Another controller has written the status of a Service.
     pub(super) fn report_overwritten(&self, service: &Service, wanted: &LoadBalancerStatus) {
         let message = format!(

@@ -87,7 +87,7 @@ async fn a_node_of_nobody_is_left_alone_with_one_event() {
 async fn a_node_marked_as_nobodys_business_is_not_touched() {
     let mut world = World::new().await;
     world.cloud().add(machine("node0", "i-1", &["I10.0.0.1"])).unwrap();
-    for (index, (key, value)) in bowline_core::well_known::HANDS_OFF.iter().enumerate() {
+    for (index, (key, value)) in bowline_core::well_known::UNMANAGED_LABELS.iter().enumerate() {
         let name = format!("node{index}");
         let before = world.register_with(&name, json!({"metadata": {"labels": {*key: value}}})).await;
         if index == 0 {

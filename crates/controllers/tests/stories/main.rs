@@ -14,6 +14,7 @@ mod node_ipam;
 mod noted;
 #[cfg(target_os = "linux")]
 mod packets;
+mod pause;
 mod plans;
 mod pod_range_modes;
 mod provided_ip;

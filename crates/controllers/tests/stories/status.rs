@@ -31,7 +31,7 @@ impl World {
         entries.filter_map(|entry| Some(format!("{}: {}", entry.name, entry.part.health().err()?))).collect()
     }
 
-    fn with_everything(&mut self) {
+    pub(crate) fn with_everything(&mut self) {
         let ranges = vec!["10.120.0.0/16".parse().unwrap()];
         self.options.route = Some(route::Options::new("kubernetes".into(), ranges));
         self.options.node_ipam = Some(node_ipam::Options {

@@ -48,6 +48,12 @@ annotations! {
     ADOPT: Parsed<String> = NAME_OR_ID, "bowline.dev/adopt", "a new load balancer is created", "old-balancer",
         "An existing load balancer becomes this Service's: it gets our mark and is changed to match. One with the mark of \
          another owner is refused. The annotation may stay; it has no further effect.";
+    PAUSED: Bool = Bool::Go, "bowline.dev/paused", "false", "true",
+        "On a Service or a Node: no controller changes it, or anything in a cloud for it, until the annotation is removed. The \
+         load balancer keeps working as it is, without following the Service or the Nodes. A Service that is deleted stays, with \
+         its finalizer. A Node is neither initialized, tainted nor deleted, and keeps its addresses, pod CIDRs and routes. The \
+         Event `Paused` and `/statusz` show paused objects, and `bowline plan` has a note for each. A value that is neither true \
+         nor false counts as true, with a warning Event.";
 }
 
 const HEAD: &str = "\

@@ -25,7 +25,7 @@ pub use crate::__annotations as annotations;
 use crate::IpMode;
 pub use declarations::{
     ADOPT, COMMON, HEALTH_CHECK_INTERVAL, HEALTH_CHECK_PATH, HEALTH_CHECK_PORT, IDLE_TIMEOUT, INTERNAL, IP_MODE,
-    POLICY, PROXY_PROTOCOL, SHARE_GROUP, SOURCE_RANGES, TARGET_NODES,
+    PAUSED, POLICY, PROXY_PROTOCOL, SHARE_GROUP, SOURCE_RANGES, TARGET_NODES,
 };
 pub use kinds::{
     Bool, Cidrs, Integer, Json, Kind, List, OneOf, OrNone, Pairs, Parsed, Port, Ports, PositiveDuration, Text, Written,

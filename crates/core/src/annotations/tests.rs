@@ -29,7 +29,8 @@ fn ranges(texts: &[&str]) -> Option<Vec<IpNet>> {
 #[test]
 fn every_declaration_is_whole_and_its_example_changes_something() {
     assert_eq!(COMMON.faults(), [""; 0]);
-    for annotation in COMMON.rows() {
+    // A pause is no setting: `is_paused` reads it before any of these counts.
+    for annotation in COMMON.rows().filter(|annotation| annotation.key != PAUSED.key) {
         let read = reading(annotation.key, annotation.example).unwrap();
         assert_ne!(read, LoadBalancerSettings::default(), "{annotation}");
     }
@@ -144,7 +145,7 @@ fn what_makes_no_sense_is_told_with_what_would() {
 
 #[test]
 fn an_empty_value_is_a_mistake_that_says_what_was_expected() {
-    for annotation in COMMON.all {
+    for annotation in COMMON.all.iter().filter(|annotation| annotation.row().key != PAUSED.key) {
         let (key, form) = (annotation.row().key, annotation.form());
         for value in ["", " \t\n"] {
             let [mistake] = &reading(key, value).unwrap_err()[..] else { panic!("{key}") };

@@ -63,7 +63,7 @@ impl Fleet {
     /// These Nodes without those that are not for us. `owner` names the provider whose machine a Node is; a Node of
     /// nobody is never deleted.
     pub fn new(nodes: impl IntoIterator<Item = Arc<Node>>, owner: impl Fn(&Node) -> Option<Arc<str>>) -> Fleet {
-        let managed = nodes.into_iter().filter(|node| !node.is_hands_off());
+        let managed = nodes.into_iter().filter(|node| !node.is_paused());
         let members = managed.map(|node| (Key::of(&node), Member { provider: owner(&node), node })).collect();
         Fleet { members }
     }

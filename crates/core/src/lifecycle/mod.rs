@@ -30,7 +30,7 @@
 //!    until fewer are missing, or an operator lets Nodes go with the annotation `bowline.dev/allow-deletion: "true"`.
 //!
 //! The annotation waives rules 3 and 4, never 1 and 2; a Node that has it is no longer counted against the others.
-//! Nodes that an operator marked as not for us ([`Node::is_hands_off`]) are no part of any of this, and a Node that is
+//! Nodes that an operator marked as not for us ([`Node::is_paused`]) are no part of any of this, and a Node that is
 //! being deleted already is not deleted again.
 //!
 //! What is remembered of missing machines is lost with the process: a new leader needs two reads of its own. Deletions

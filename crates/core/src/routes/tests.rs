@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::brake::CONFIRM_AFTER;
 use super::*;
 use crate::testing::{addresses, node};
-use crate::well_known::HANDS_OFF;
+use crate::well_known::UNMANAGED_LABELS;
 use crate::{NetworkCondition, Node, NodeName, ProviderId, Route};
 
 /// Nodes by name; those whose provider ID is foreign or that nobody may touch are not ours.
@@ -32,7 +32,7 @@ impl Nodes for Known {
 
     fn is_ours(&self, node: &Node) -> bool {
         let is_foreign = node.provider_id.as_ref().is_some_and(|id| id.prefix() == Some("foreign"));
-        !is_foreign && !node.is_hands_off()
+        !is_foreign && !node.is_paused()
     }
 }
 
@@ -322,7 +322,7 @@ fn a_text_that_is_no_range_is_told_and_the_rest_goes_on() {
 #[test]
 fn routes_of_nodes_that_are_not_ours_are_left_alone() {
     let foreign = Node { provider_id: ProviderId::new("foreign://1"), ..node("elsewhere") };
-    let (key, value) = HANDS_OFF[0];
+    let (key, value) = UNMANAGED_LABELS[0];
     let unmanaged = Node { labels: [(key.to_owned(), value.to_owned())].into(), ..node("mine") };
     let routes = vec![route("elsewhere", "10.120.0.0/24"), route("mine", "10.120.1.0/24")];
     assert_eq!(told(vec![foreign.clone(), unmanaged], routes), [""; 0]);

@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::well_known::LOAD_BALANCER_CLEANUP;
-use crate::{IpFamily, LoadBalancerStatus, Protocol, SessionAffinity, TrafficPolicy};
+use crate::{IpFamily, LoadBalancerStatus, Protocol, SessionAffinity, TrafficPolicy, is_paused};
 
 pub use change::{ConditionChange, FinalizerChange, ServiceChange, status_equal};
 pub use left_out::{Exclusion, LeftOut};
@@ -152,6 +152,11 @@ impl Service {
     /// It has our finalizer.
     pub fn has_finalizer(&self) -> bool {
         self.finalizers.iter().any(|finalizer| finalizer == LOAD_BALANCER_CLEANUP)
+    }
+
+    /// An operator wants no controller to touch it for now.
+    pub fn is_paused(&self) -> bool {
+        is_paused(&self.annotations)
     }
 
     /// The condition of this type.
