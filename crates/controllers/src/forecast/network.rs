@@ -1,5 +1,6 @@
 //! What the controllers of pod ranges and routes would do.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bowline_cloud::{Cloud, Clouds, Error, Freshness, Sighting};
@@ -8,10 +9,10 @@ use bowline_core::ipam::{Allocator, Misfit};
 use bowline_core::lifecycle::Moment;
 use bowline_core::routes::{self, Brake, Lane, Removal, Ruling, Scene, Table, Why};
 use bowline_core::well_known::NETWORK_UNAVAILABLE;
-use bowline_core::{FieldChange, InstanceRef, Node, Opaque, Plan, RouteSpec, Step, Verb};
+use bowline_core::{FieldChange, InstanceRef, InstanceState, Node, NodeName, Opaque, Plan, RouteSpec, Step, Verb};
 use ipnet::IpNet;
 
-use super::nodes::Items;
+use super::nodes::{FRESHNESS, Items};
 use super::{Item, Object, RemarkKind, Snapshot, changed};
 use crate::node_ipam::{self, AllocatorType};
 use crate::route::{self, Fleet};
@@ -121,6 +122,7 @@ pub(super) async fn routes(
     now: Moment,
 ) -> Vec<Item> {
     let (nodes, cluster_uid) = (&snapshot.nodes, snapshot.cluster_uid.as_deref());
+    let without_machine = without_machine(nodes, clouds).await;
     let mut strays = Vec::new();
     for cloud in clouds.iter().filter(|cloud| cloud.has_routes()) {
         let fleet = Fleet::listed(nodes, clouds, cloud);
@@ -129,7 +131,7 @@ pub(super) async fn routes(
                 let mut table: Table = routes.into_iter().collect();
                 for node in fleet.own() {
                     let scene = Scene { table: &table, nodes: &fleet, ranges: &options.ranges, cluster_uid };
-                    let gone = led(items, &scene, cloud, &node);
+                    let gone = led(items, &scene, cloud, &node, without_machine.contains(&node.name));
                     // What goes for a Node is no stray any more.
                     gone.iter().for_each(|id| table.remove(id));
                 }
@@ -142,6 +144,16 @@ pub(super) async fn routes(
     strays
 }
 
+/// Names of the Nodes whose machines are gone. The cloud does not make a route to such a machine, and the Node is about to go.
+async fn without_machine(nodes: &[Arc<Node>], clouds: &Clouds) -> HashSet<NodeName> {
+    let asked: Vec<_> = nodes.iter().filter(|node| node.provider_id.is_some()).collect();
+    let questions: Vec<_> = asked.iter().map(|node| InstanceRef::of(node)).collect();
+    let answers = clouds.observe_all(&questions, FRESHNESS).await;
+    let is_gone = |answer| matches!(answer, Ok(Sighting::Owned { state: InstanceState::Gone, .. }));
+    let gone = asked.into_iter().zip(answers).filter_map(|(node, answer)| is_gone(answer).then_some(node));
+    gone.map(|node| node.name.clone()).collect()
+}
+
 /// Without a listing nothing is known of any route.
 fn unlisted(cloud: &Cloud, error: &Error) -> Item {
     let mut item = Item::new(Object { kind: "Routes", namespace: None, name: cloud.name().to_string() });
@@ -151,14 +163,18 @@ fn unlisted(cloud: &Cloud, error: &Error) -> Item {
 }
 
 /// What one Node needs, and what it would be told if all of that works. Returns the routes that go.
-fn led(items: &mut Items, scene: &Scene<'_>, cloud: &Cloud, node: &Node) -> Vec<String> {
-    let plan = routes::decide(scene, node);
-    let told = routes::network(node, plan.is_whole(), plan.is_led_to());
+fn led(items: &mut Items, scene: &Scene<'_>, cloud: &Cloud, node: &Node, is_gone: bool) -> Vec<String> {
+    let mut plan = routes::decide(scene, node);
+    let missing = plan.lanes.iter_mut().filter_map(|lane| lane.create.take_if(|_| is_gone)).count();
+    let told = routes::network(node, plan.is_whole(), plan.is_led_to()).filter(|_| missing == 0);
     if plan.is_empty() && told.is_none() {
         return Vec::new();
     }
     let item = items.of(node);
     item.cloud = Some(cloud.name().clone());
+    if missing > 0 {
+        item.remark(RemarkKind::Note, "no route is created: its machine is gone");
+    }
     item.in_cloud.steps.extend(plan.lanes.iter().flat_map(steps));
     if let Some(then) = told {
         let now = node.network.as_ref().map(|network| format!("{} ({})", network.status, network.reason));

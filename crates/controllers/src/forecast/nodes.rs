@@ -15,8 +15,8 @@ use super::{Item, RemarkKind, Snapshot, changed, network};
 use crate::manager::ManagerOptions;
 use crate::{node_lifecycle, pause};
 
-/// One read serves both controllers.
-const FRESHNESS: Freshness = Freshness::Within(Duration::from_secs(60));
+/// One read serves all controllers.
+pub(super) const FRESHNESS: Freshness = Freshness::Within(Duration::from_secs(60));
 
 /// Something to tell of each Node, or nothing, by name; and of routes that lead to none.
 pub(super) async fn forecast(snapshot: &Snapshot, clouds: &Clouds, options: &ManagerOptions, now: Moment) -> Vec<Item> {

@@ -275,6 +275,17 @@ async fn routes_come_and_go_as_planned() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_route_to_a_machine_that_is_gone_is_planned() {
+    let world = World::with_routes(&["a", "b"]).await;
+    world.join_with_ranges("a", &["10.120.0.0/24"]).await;
+    world.join_with_ranges("b", &["10.120.1.0/24"]).await;
+    world.cloud().delete("id-b").unwrap();
+    let planned = plan(&world).await;
+    assert_eq!(in_words(&planned), ["Node a: create route 10.120.0.0/24", "Node a: update Node a"]);
+    assert_eq!(planned.items[1].remarks[0].message, "no route is created: its machine is gone");
+}
+
+#[tokio::test(start_paused = true)]
 async fn routes_that_the_brake_keeps_are_planned_as_held_back() {
     let world = World::with_routes(&["a", "b"]).await;
     world.lead("10.120.0.0/24", "a");
