@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_config::{Problem, parse_duration};
-use bowline_core::parse_cidr;
 use bowline_core::service::NodeSet;
+use bowline_core::{AddressType, parse_cidr};
 use bowline_playground::check_cluster_cidrs;
 use clap::builder::TypedValueParser;
 use clap::{Arg, ArgAction};
@@ -197,6 +197,28 @@ pub(crate) fn node_set(text: &str) -> Result<NodeSet, &'static str> {
     }
 }
 
+/// Types of node addresses, separated by commas, each once.
+pub(crate) fn address_types(text: &str) -> Result<Vec<AddressType>, String> {
+    use AddressType::{ExternalDNS, ExternalIP, Hostname, InternalDNS, InternalIP};
+    const ALL: [AddressType; 5] = [Hostname, InternalIP, ExternalIP, InternalDNS, ExternalDNS];
+    let mut types = Vec::new();
+    for name in text.split(',').map(str::trim) {
+        let found = ALL.into_iter().find(|kind| kind.to_string() == name);
+        let kind = found
+            .ok_or_else(|| format!("expected some of {}, not {name:?}", ALL.map(|it| it.to_string()).join(", ")))?;
+        if types.contains(&kind) {
+            return Err(format!("{name} is there twice"));
+        }
+        types.push(kind);
+    }
+    Ok(types)
+}
+
+/// Ranges of addresses, separated by commas.
+pub(crate) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
+    text.split(',').map(|range| cidr(range.trim())).collect()
+}
+
 /// A range of addresses, named by its first.
 pub(crate) fn cidr(text: &str) -> Result<IpNet, String> {
     let net: IpNet = text.parse().map_err(|_| "expected a range such as 10.96.0.0/16 or fd00:10:96::/112")?;
@@ -284,6 +306,18 @@ mod tests {
             assert!(port_range(text).is_err(), "{text}");
         }
         assert_eq!(port_range("30000-30000"), Ok(PortRange { first: 30_000, last: 30_000 }));
+    }
+
+    #[test]
+    fn lists_of_address_types_and_networks_are_read_or_refused() {
+        assert_eq!(address_types("InternalIP, Hostname"), Ok(vec![AddressType::InternalIP, AddressType::Hostname]));
+        for text in ["", "InternalIP,", "internalip", "InternalIP,InternalIP"] {
+            assert!(address_types(text).is_err(), "{text}");
+        }
+        assert_eq!(cidrs("10.0.0.0/8, fd00::/8").map(|networks| networks.len()), Ok(2));
+        for text in ["", "10.0.0.0/8,", "10.0.0.1/8", "10.0.0.0"] {
+            assert!(cidrs(text).is_err(), "{text}");
+        }
     }
 
     #[test]

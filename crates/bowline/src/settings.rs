@@ -15,8 +15,8 @@ use bowline_config::{Environment, Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::service::DefaultCloud;
 use bowline_controllers::{node, node_lifecycle, provider_loops, service};
-use bowline_core::ClusterName;
 use bowline_core::lifecycle::Policy;
+use bowline_core::{AddressPolicy, ClusterName};
 use bowline_kube::{ClientOptions, Probe};
 
 use crate::cli::{
@@ -225,6 +225,11 @@ fn node_options(args: &NodeArgs, problems: &mut Problems) -> node::Options {
         concurrency,
         status_concurrency: status.filter(|number| *number != 0).map_or(concurrency, size),
         status_period: taken(&args.node_status_update_frequency, problems).unwrap_or(defaults.status_period),
+        refresh_labels: taken(&args.refresh_node_labels, problems).unwrap_or_default(),
+        addresses: AddressPolicy {
+            order: args.node_address_order.as_ref().and_then(|order| taken(order, problems)).unwrap_or_default(),
+            networks: args.node_address_cidrs.as_ref().and_then(|cidrs| taken(cidrs, problems)).unwrap_or_default(),
+        },
     }
 }
 
@@ -315,6 +320,7 @@ fn size(number: i32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bowline_core::AddressType;
     use bowline_core::service::NodeSet;
     use clap::Parser as _;
 
@@ -440,6 +446,9 @@ mod tests {
             "--concurrent-node-syncs=3",
             "--concurrent-node-status-updates=4",
             "--node-status-update-frequency=1m30s",
+            "--refresh-node-labels",
+            "--node-address-order=ExternalIP,InternalIP",
+            "--node-address-cidrs=10.0.0.0/8",
             "--concurrent-node-lifecycle-syncs=5",
             "--node-monitor-period=300ms",
             "--node-deletion-grace-period=1m",
@@ -467,7 +476,10 @@ mod tests {
         assert_eq!(settings.metrics_listen, Some("127.0.0.1:0".parse().unwrap()));
         let node = settings.manager.node.unwrap();
         assert_eq!((node.concurrency, node.status_concurrency), (3, 4));
-        assert_eq!(node.status_period, Duration::from_secs(90));
+        assert_eq!((node.status_period, node.refresh_labels), (Duration::from_secs(90), true));
+        let (order, networks) =
+            (vec![AddressType::ExternalIP, AddressType::InternalIP], vec!["10.0.0.0/8".parse().unwrap()]);
+        assert_eq!(node.addresses, AddressPolicy { order, networks });
         let lifecycle = settings.manager.node_lifecycle.unwrap();
         assert_eq!((lifecycle.concurrency, lifecycle.monitor_period), (5, Duration::from_millis(300)));
         let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3600));

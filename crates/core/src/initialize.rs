@@ -86,6 +86,13 @@ pub fn mirrored_labels(node: &Node) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// The labels for type, zone and region that differ from those of the machine as it is now. What the cloud does not say stays.
+pub fn refreshed_labels(node: &Node, instance: &Instance) -> BTreeMap<String, String> {
+    let mut labels = cloud_labels(instance);
+    labels.retain(|key, value| node.labels.get(key) != Some(value));
+    labels
+}
+
 /// The labels to set, and what is to be said about those that are not.
 fn labels(node: &Node, instance: &Instance) -> (BTreeMap<String, String>, Vec<String>) {
     let mut labels = cloud_labels(instance);
@@ -202,6 +209,18 @@ mod tests {
             warnings: Vec::new(),
         };
         assert_eq!(change, expected, "N1, N3 (no type is known: no type labels), M1, M3");
+    }
+
+    #[test]
+    fn labels_that_follow_the_machine_are_those_that_differ() {
+        let labels = [("beta.kubernetes.io/instance-type", "small"), ("node.kubernetes.io/instance-type", "small")];
+        let zone = [("failure-domain.beta.kubernetes.io/zone", "a"), ("topology.kubernetes.io/zone", "a")];
+        let node = Node { labels: map(&[&labels[..], &zone].concat()), ..node("node0") };
+        let sized = |size: &str| Instance { instance_type: size.to_owned(), zone: "a".to_owned(), ..machine() };
+        assert_eq!(refreshed_labels(&node, &sized("small")), map(&[]));
+        assert_eq!(refreshed_labels(&node, &sized("")), map(&[]), "the cloud does not say");
+        let large = [("beta.kubernetes.io/instance-type", "large"), ("node.kubernetes.io/instance-type", "large")];
+        assert_eq!(refreshed_labels(&node, &sized("large")), map(&large));
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //!
 //! That makes every rule testable as a table, and a dry run a matter of printing the value.
 
+mod address_policy;
 pub mod addresses;
 pub mod annotations;
 mod boolean;
@@ -44,6 +45,7 @@ mod target_set;
 pub mod testing;
 pub mod well_known;
 
+pub use address_policy::AddressPolicy;
 pub use boolean::parse_bool;
 pub use causes::with_causes;
 pub use cidr::{canonical_cidr, parse_cidr};

@@ -11,8 +11,10 @@ use std::time::Duration;
 use bowline_cloud::CallPolicy;
 use bowline_config::format_duration;
 use bowline_controllers::{node, node_lifecycle, service};
+use bowline_core::AddressType;
 use bowline_core::service::NodeSet;
 use clap::Args;
+use ipnet::IpNet;
 
 use super::election::ElectionArgs;
 use super::idle::{CloudSpecificArgs, FormerArgs, IdleArgs, KlogArgs};
@@ -188,6 +190,21 @@ pub(crate) struct NodeArgs {
         value_parser = given(flags::pause),
     )]
     pub(crate) node_status_update_frequency: Given<Duration>,
+
+    /// Update the labels for zone, region and instance type whenever the addresses are compared, not only when a node is
+    /// initialized: they follow a machine that is resized or moved. Pods that were placed by these labels stay where they are.
+    #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
+    pub(crate) refresh_node_labels: Given<bool>,
+
+    /// Types of node addresses that come first, in this order: Hostname, InternalIP, ExternalIP, InternalDNS, ExternalDNS,
+    /// separated by commas. The others follow in the order of the cloud, which is also the default.
+    #[arg(long, value_name = "TYPES", value_parser = given(flags::address_types))]
+    pub(crate) node_address_order: Option<Given<Vec<AddressType>>>,
+
+    /// Networks whose IP addresses nodes get, the preferred network first, separated by commas; all by default. A machine without
+    /// an address in any of them keeps all of its addresses.
+    #[arg(long, value_name = "CIDRS", value_parser = given(flags::cidrs))]
+    pub(crate) node_address_cidrs: Option<Given<Vec<IpNet>>>,
 }
 
 #[derive(Debug, Args)]

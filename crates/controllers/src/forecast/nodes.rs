@@ -13,7 +13,7 @@ use bowline_core::{
 
 use super::{Item, RemarkKind, Snapshot, changed, network};
 use crate::manager::ManagerOptions;
-use crate::{node_lifecycle, pause};
+use crate::{node, node_lifecycle, pause};
 
 /// One read serves all controllers.
 pub(super) const FRESHNESS: Freshness = Freshness::Within(Duration::from_secs(60));
@@ -25,8 +25,8 @@ pub(super) async fn forecast(snapshot: &Snapshot, clouds: &Clouds, options: &Man
     for node in nodes.iter().filter(|node| is_paused(&node.annotations)) {
         items.of(node).remark(RemarkKind::Note, pause::message(&node.annotations, node.deleting).1);
     }
-    if options.node.is_some() {
-        initialisation(&mut items, nodes, clouds).await;
+    if let Some(options) = &options.node {
+        initialisation(&mut items, nodes, clouds, options).await;
     }
     if let Some(options) = &options.node_lifecycle {
         lifecycle(&mut items, nodes, clouds, options, now).await;
@@ -53,30 +53,33 @@ impl Items {
 
 // ---- cloud-node-controller
 
-async fn initialisation(items: &mut Items, nodes: &[Arc<Node>], clouds: &Clouds) {
+async fn initialisation(items: &mut Items, nodes: &[Arc<Node>], clouds: &Clouds, options: &node::Options) {
     // A Node that is initialised and has no ID is not looked for, as in the controller.
     let is_asked = |node: &&Arc<Node>| !node.is_paused() && (node.is_uninitialized() || node.provider_id.is_some());
     let asked: Vec<_> = nodes.iter().filter(is_asked).collect();
     let questions: Vec<_> = asked.iter().map(|node| InstanceRef::of(node)).collect();
     for (node, answer) in asked.into_iter().zip(clouds.observe_all(&questions, FRESHNESS).await) {
-        sighted(items.of(node), node, answer);
+        sighted(items.of(node), node, answer, options);
     }
     for node in nodes.iter().filter(|node| !node.is_paused() && !node.is_uninitialized()) {
-        let labels = initialize::mirrored_labels(node);
-        let set = labels
-            .into_iter()
-            .map(|(key, value)| changed(format!("label {key}"), node.labels.get(&key).cloned(), Some(value)));
-        items.of(node).update(set.collect());
+        label(items.of(node), node, initialize::mirrored_labels(node));
     }
 }
 
+fn label(item: &mut Item, node: &Node, labels: BTreeMap<String, String>) {
+    let set = |(key, value)| changed(format!("label {key}"), node.labels.get(&key).cloned(), Some(value));
+    item.update(labels.into_iter().map(set).collect());
+}
+
 /// What the cloud's answer on a machine means for its Node.
-fn sighted(item: &mut Item, node: &Node, answer: Result<Sighting, Error>) {
+fn sighted(item: &mut Item, node: &Node, answer: Result<Sighting, Error>, options: &node::Options) {
     match answer {
         Ok(Sighting::Owned { provider, state }) => {
             item.cloud = Some(provider);
             match state {
-                InstanceState::Running(instance) | InstanceState::Stopped(instance) => known(item, node, &instance),
+                InstanceState::Running(instance) | InstanceState::Stopped(instance) => {
+                    known(item, node, &options.addresses.apply(&instance), options.refresh_labels);
+                }
                 // Of a Node that is initialised, the other controller tells.
                 InstanceState::Gone | InstanceState::NotMine if !node.is_uninitialized() => {}
                 InstanceState::Gone | InstanceState::NotMine => {
@@ -99,7 +102,10 @@ fn nobodys(why: &Nobody) -> String {
 }
 
 /// The machine is there: the Node is initialised if it is not, and has the machine's addresses.
-fn known(item: &mut Item, node: &Node, instance: &Instance) {
+fn known(item: &mut Item, node: &Node, instance: &Instance, refresh_labels: bool) {
+    if refresh_labels && !node.is_uninitialized() {
+        label(item, node, initialize::refreshed_labels(node, instance));
+    }
     if node.is_uninitialized() {
         match initialize::decide(node, instance) {
             Ok(change) => {

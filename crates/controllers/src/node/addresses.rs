@@ -1,17 +1,18 @@
-//! Keeping addresses fresh (NODE-19 to NODE-26), and the annotations that a cloud has for Nodes: a look at all initialised Nodes
-//! every period, with one cloud read.
+//! Keeping addresses fresh (NODE-19 to NODE-26), the annotations that a cloud has for Nodes, and on request the labels: a look at all
+//! initialised Nodes every period, with one cloud read.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Error, Freshness, Sighting};
 use bowline_core::node_annotations::{self, AnnotationValues};
-use bowline_core::{Address, InstanceRef, Node, addresses};
+use bowline_core::{Address, InstanceRef, Node, addresses, initialize};
 use bowline_runtime::Shutdown;
 use futures::stream::StreamExt as _;
 use tracing::Instrument as _;
 
-use super::Shared;
+use super::{Options, Shared};
 use crate::spans;
 
 /// How old a cloud's answer may be: what another loop has just read need not be read again.
@@ -37,7 +38,7 @@ async fn pass(shared: &Shared, shutdown: &Shutdown) {
     let answers = shared.context.clouds.observe(&questions, freshness).take_until(shutdown.requested());
     let mut failures = Failures::default();
     let outdated = answers.filter_map(|(index, answer)| {
-        let decided = nodes.get(index).and_then(|node| match decide(node, answer) {
+        let decided = nodes.get(index).and_then(|node| match decide(node, answer, &shared.options) {
             Ok(change) => Some((node.clone(), change)),
             Err(error) => {
                 failures.add(node, error);
@@ -68,23 +69,27 @@ fn is_ours(node: &Node) -> bool {
 struct Change {
     addresses: Option<Vec<Address>>,
     annotations: AnnotationValues,
+    labels: BTreeMap<String, String>,
 }
 
 impl Change {
     fn is_empty(&self) -> bool {
-        self.addresses.is_none() && self.annotations.is_empty()
+        self.addresses.is_none() && self.annotations.is_empty() && self.labels.is_empty()
     }
 }
 
 /// Compares a Node with its machine (NODE-20, NODE-24). Annotations that are refused were logged at initialisation.
-fn decide(node: &Node, answer: Result<Sighting, Error>) -> Result<Change, String> {
+fn decide(node: &Node, answer: Result<Sighting, Error>, options: &Options) -> Result<Change, String> {
     let Sighting::Owned { state, .. } = answer.map_err(|error| error.to_string())? else {
         return Ok(Change::default());
     };
     let Some(instance) = state.instance() else { return Ok(Change::default()) };
+    let instance = options.addresses.apply(instance);
+    let labels =
+        if options.refresh_labels { initialize::refreshed_labels(node, &instance) } else { BTreeMap::default() };
     let addresses = addresses::decide(node, &instance.addresses).map_err(|error| error.to_string())?;
     let annotations = instance.annotations.iter().map(|(key, value)| (key, Some(value)));
-    Ok(Change { addresses, annotations: node_annotations::decide(node, annotations).values })
+    Ok(Change { addresses, annotations: node_annotations::decide(node, annotations).values, labels })
 }
 
 async fn write(shared: &Shared, node: &Node, change: &Change) {
@@ -101,6 +106,12 @@ async fn write(shared: &Shared, node: &Node, change: &Change) {
         && let Err(error) = cluster.set_annotations(node, &change.annotations).await
     {
         tracing::warn!(%error, "failed to update the node's annotations; retried after the status period");
+    }
+    if !change.labels.is_empty() {
+        match cluster.set_labels(&node.name, &change.labels).await {
+            Ok(_) => tracing::info!(labels = ?change.labels, "the labels of the node follow its machine"),
+            Err(error) => tracing::warn!(%error, "failed to update the node's labels; retried after the status period"),
+        }
     }
 }
 

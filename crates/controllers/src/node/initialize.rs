@@ -1,5 +1,6 @@
 //! Initialising Nodes: from the queue, in batches, with one cloud read for each batch.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -151,12 +152,21 @@ async fn sync_answer(
             if shutdown.is_requested() {
                 return Outcome::Done;
             }
-            initialize(shared, node, &instance).await
+            initialize(shared, node, &selected(shared, node, &instance)).await
         }
         Ok(Sighting::Owned { provider, .. }) => not_found(shared, node, &provider),
         Ok(Sighting::Nobody(why)) => nobodys(shared, node, &why),
         Err(error) => cloud_failed(shared, node, &error),
     }
+}
+
+/// The machine with the addresses that the policy selects.
+fn selected<'a>(shared: &Shared, node: &Node, instance: &'a Instance) -> Cow<'a, Instance> {
+    let policy = &shared.options.addresses;
+    if !policy.matches(instance) {
+        tracing::warn!(node = %node.name, "the machine has no address in --node-address-cidrs, and keeps all of its addresses");
+    }
+    policy.apply(instance)
 }
 
 /// Writes what initialising changes, deciding anew as long as somebody else changes the Node meanwhile (NODE-14).

@@ -25,7 +25,7 @@ mod metrics;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_core::{Node, NodeName, initialize as decision, is_paused};
+use bowline_core::{AddressPolicy, Node, NodeName, initialize as decision, is_paused};
 use bowline_kube::{Change, Cluster, EventSink, EventSource, ObjectRef, Right};
 use bowline_runtime::{Backoff, Heartbeat, Kind, Part, Priority, Queue, Shutdown};
 use tokio::sync::Semaphore;
@@ -77,11 +77,21 @@ pub struct Options {
     pub status_concurrency: usize,
     /// `--node-status-update-frequency`: the pause between two looks at all addresses.
     pub status_period: Duration,
+    /// `--refresh-node-labels`: labels for zone, region and instance type follow the machine, at the same pace.
+    pub refresh_labels: bool,
+    /// `--node-address-order`, `--node-address-cidrs`: selection of addresses, whatever the provider.
+    pub addresses: AddressPolicy,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { concurrency: 16, status_concurrency: 16, status_period: Duration::from_secs(300) }
+        Options {
+            concurrency: 16,
+            status_concurrency: 16,
+            status_period: Duration::from_secs(300),
+            refresh_labels: false,
+            addresses: AddressPolicy::default(),
+        }
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use bowline_core::testing::address;
+use bowline_core::{AddressPolicy, AddressType};
+use bowline_local::NewMachine;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
@@ -212,4 +215,51 @@ async fn annotations_of_the_cloud_are_written_with_the_initialisation_and_follow
     assert_eq!(annotations(&node), written.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
     world.pass(A_PERIOD).await;
     assert_eq!(version(&world.node("node0").await), version(&node), "nothing is written while nothing changes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn labels_follow_a_machine_that_is_resized_only_if_that_is_set() {
+    const TYPE: &str = "node.kubernetes.io/instance-type";
+    for (refresh, expected) in [(false, "small"), (true, "large")] {
+        let mut world = World::new().await;
+        world.options.node.as_mut().unwrap().refresh_labels = refresh;
+        let small = machine("node0", "i-1", &["I10.0.0.1"]);
+        world.cloud().add(NewMachine { instance_type: "small".to_owned(), ..small }).unwrap();
+        world.register("node0").await;
+        world.start();
+        let node = world.initialized("node0").await;
+        assert_eq!(label(&node, TYPE).as_deref(), Some("small"));
+        world.cloud().change("i-1", |machine| machine.instance_type = "large".to_owned()).unwrap();
+        world.pass(A_PERIOD).await;
+        let node = world.node("node0").await;
+        for key in [TYPE, "beta.kubernetes.io/instance-type"] {
+            assert_eq!(label(&node, key).as_deref(), Some(expected), "{refresh} {key}");
+        }
+        let before = version(&node);
+        world.pass(A_PERIOD).await;
+        assert_eq!(version(&world.node("node0").await), before, "nothing more to write");
+        world.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_policy_selects_and_orders_the_addresses_of_any_provider() {
+    let mut world = World::new().await;
+    world.options.node.as_mut().unwrap().addresses = AddressPolicy {
+        order: vec![AddressType::InternalIP],
+        networks: ["192.168.0.0/16", "10.0.0.0/8"].map(|network| network.parse().unwrap()).into(),
+    };
+    world.cloud().add(machine("node0", "i-1", &["E203.0.113.1", "Hnode0", "I10.0.0.1", "I192.168.0.1"])).unwrap();
+    world.cloud().add(machine("node1", "i-2", &["E203.0.113.2", "Hnode1"])).unwrap();
+    world.register("node0").await;
+    world.register("node1").await;
+    world.start();
+    let selected = ["InternalIP 192.168.0.1", "InternalIP 10.0.0.1", "Hostname node0"];
+    assert_eq!(addresses(&world.initialized("node0").await), selected);
+    let all = ["ExternalIP 203.0.113.2", "Hostname node1"];
+    assert_eq!(addresses(&world.initialized("node1").await), all, "no address is in the networks");
+    world.cloud().change("i-1", |machine| machine.addresses.push(address("I192.168.0.2"))).unwrap();
+    world.pass(A_PERIOD).await;
+    let selected = ["InternalIP 192.168.0.1", "InternalIP 192.168.0.2", "InternalIP 10.0.0.1", "Hostname node0"];
+    assert_eq!(addresses(&world.node("node0").await), selected);
 }
