@@ -22,6 +22,7 @@ struct Inner {
     message: String,
     status: Option<u16>,
     unanswered: bool,
+    too_large: bool,
     seen: Option<Seen>,
     pending: Option<Operation>,
     context: Vec<(&'static str, String)>,
@@ -47,6 +48,7 @@ impl Error {
             message: bounded(message.into()),
             status: None,
             unanswered: false,
+            too_large: false,
             seen: None,
             pending: None,
             context: Vec::new(),
@@ -98,6 +100,12 @@ impl Error {
     /// The error is that of a read before the request, so the outcome is known: nothing was executed.
     pub fn executed_nothing(mut self) -> Error {
         Arc::make_mut(&mut self.0).unanswered = false;
+        self
+    }
+
+    /// The answer is larger than the client takes.
+    pub fn too_large(mut self) -> Error {
+        Arc::make_mut(&mut self.0).too_large = true;
         self
     }
 
@@ -188,6 +196,12 @@ impl Error {
     /// The request was sent and its outcome is unknown. A write that is not idempotent must not be repeated then.
     pub fn is_unanswered(&self) -> bool {
         self.0.unanswered
+    }
+
+    /// The answer or the request was larger than the client or the cloud takes. A smaller batch may succeed.
+    pub fn is_too_large(&self) -> bool {
+        let is_refused = self.status() == Some(413) && self.kind() != ErrorKind::RateLimited;
+        self.0.too_large || is_refused
     }
 
     /// The operation that the cloud is at work on, if the error says so.

@@ -38,6 +38,8 @@ pub(crate) struct Fake {
     write_latency: Option<Duration>,
     /// `find` and `observe` lose an answer.
     pub(crate) loses_answers: AtomicBool,
+    /// `observe` fails with an answer that is too large above this many load balancers.
+    pub(crate) largest_observation: AtomicUsize,
     /// `find` declines everything.
     pub(crate) declines: AtomicBool,
     /// Calls panic.
@@ -97,6 +99,7 @@ impl Fake {
             latency: Duration::ZERO,
             write_latency: None,
             loses_answers: AtomicBool::new(false),
+            largest_observation: AtomicUsize::new(usize::MAX),
             declines: AtomicBool::new(false),
             panics: AtomicBool::new(false),
             circles: AtomicBool::new(false),
@@ -326,6 +329,10 @@ impl LoadBalancers for Fake {
         };
         if self.loses_answers.load(Ordering::SeqCst) {
             answers.pop();
+        }
+        if wishes.len() > self.largest_observation.load(Ordering::SeqCst) {
+            let error = Error::new(ErrorKind::Unexpected, "observe", "the answer is too large").too_large();
+            answers.fill(Err(error));
         }
         answers
     }

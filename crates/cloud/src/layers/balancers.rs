@@ -5,13 +5,16 @@
 //!                  an equal wish shares its answer; another wish of the same balancer goes into another batch
 //! ```
 //!
-//! Nothing is remembered: an answer is always as of after the question. A caller that stops waiting takes nobody else's
+//! A batch whose answer is too large is read again in halves, and later batches are smaller, until larger ones fit again.
+//!
+//! No answer is remembered: it is always as of after the question. A caller that stops waiting takes nobody else's
 //! answer away, and a question that nobody waits for any more is not asked.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,6 +40,8 @@ pub(crate) struct Observer {
     places: Arc<Places>,
     gather: Duration,
     gathering: Mutex<Gathering>,
+    /// Largest batch whose answer was not too large, as far as is known.
+    fits: AtomicUsize,
 }
 
 type Answer = Result<Option<LoadBalancerState>>;
@@ -55,7 +60,7 @@ struct Question {
 
 impl Observer {
     pub(crate) fn new(provider: Arc<dyn CloudProvider>, places: Arc<Places>, gather: Duration) -> Arc<Observer> {
-        Arc::new(Observer { provider, places, gather, gathering: Mutex::default() })
+        Arc::new(Observer { provider, places, gather, gathering: Mutex::default(), fits: AtomicUsize::new(usize::MAX) })
     }
 
     /// One answer, asked for along with what others ask in the same moment if that spares calls.
@@ -99,16 +104,45 @@ impl Observer {
         }
     }
 
+    /// Reads a batch, in halves if its answer is too large; one after the other, because both at once would take as much memory.
     async fn read(&self, batch: Vec<Question>) {
-        let Ok((balancers, _)) = self.balancers() else { return };
-        let wishes: Vec<_> = batch.iter().map(|question| question.wish.clone()).collect();
-        let observed = self.places.run_each(OPERATION, batch.len(), balancers.observe(&wishes)).await;
-        batch.into_iter().zip(observed).for_each(|(question, answer)| question.settle(answer));
+        let mut batches = vec![batch];
+        while let Some(batch) = batches.pop() {
+            let mut left = self.read_once(batch).await;
+            let second = left.split_off(left.len().div_ceil(2));
+            batches.extend([second, left].into_iter().filter(|half| !half.is_empty()));
+        }
     }
 
-    /// The provider's balancers, and how many are best asked about at once.
+    /// Returns the questions that are to be asked again in smaller batches.
+    async fn read_once(&self, batch: Vec<Question>) -> Vec<Question> {
+        let Ok((balancers, _)) = self.balancers() else { return Vec::new() };
+        let wishes: Vec<_> = batch.iter().map(|question| question.wish.clone()).collect();
+        let observed = self.places.run_each(OPERATION, batch.len(), balancers.observe(&wishes)).await;
+        let (size, mut left) = (batch.len(), Vec::new());
+        for (question, answer) in batch.into_iter().zip(observed) {
+            match answer {
+                Err(error) if size > 1 && error.is_too_large() => left.push(question),
+                answer => question.settle(answer),
+            }
+        }
+        self.learn(size, left.is_empty());
+        left
+    }
+
+    /// Adapts the size of later batches: half of one that was too large, and one more than the largest that fits.
+    fn learn(&self, size: usize, has_fit: bool) {
+        if !has_fit {
+            self.fits.fetch_min(size.div_ceil(2), Ordering::Relaxed);
+        } else if size == self.fits.load(Ordering::Relaxed) {
+            self.fits.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The provider's load balancers, and how many to ask about at once.
     fn balancers(&self) -> Result<(&dyn LoadBalancers, usize)> {
         let batch = self.provider.capabilities().load_balancers.as_ref().map(|limits| limits.batch_observe.max(1));
+        let batch = batch.map(|batch| batch.min(self.fits.load(Ordering::Relaxed)));
         let balancers = self.provider.load_balancers().zip(batch);
         balancers.ok_or_else(|| super::unsupported(&*self.provider, OPERATION, "load balancers"))
     }

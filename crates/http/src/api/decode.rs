@@ -148,10 +148,10 @@ pub(super) fn by_failure(
         }
         Failure::Connect(_) | Failure::Tls(_) => error(ErrorKind::Unavailable, ""),
         Failure::Request(_) => error(ErrorKind::InvalidConfig, "").retry(Retry::Backoff),
-        Failure::Timeout(_) | Failure::Broken(_) | Failure::Crowded(_) => {
-            error(ErrorKind::Unavailable, "").unanswered()
-        }
-        Failure::TooLarge(_) | Failure::Encoded(_) => error(ErrorKind::Unexpected, "").unanswered(),
+        Failure::Timeout(_) | Failure::Broken(_) => error(ErrorKind::Unavailable, "").unanswered(),
+        Failure::Crowded(_) => error(ErrorKind::Unavailable, "").unanswered().too_large(),
+        Failure::TooLarge(_) => error(ErrorKind::Unexpected, "").unanswered().too_large(),
+        Failure::Encoded(_) => error(ErrorKind::Unexpected, "").unanswered(),
     }
 }
 

@@ -76,6 +76,24 @@ async fn questions_of_one_moment_are_asked_together_in_batches_that_run_side_by_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_batch_whose_answer_is_too_large_is_read_in_halves() {
+    let fake = cloud(100);
+    fake.largest_observation.store(30, Ordering::SeqCst);
+    let layers = layers(&fake);
+    let services: Vec<String> = (0..100).map(|n| format!("s{n}")).collect();
+    for (asked, expected) in [(100, vec![100, 50, 25, 25, 50, 25, 25]), (100, vec![26, 26, 26, 22]), (28, vec![27, 1])]
+    {
+        let before = sizes(&fake).len();
+        let services = &services[..asked];
+        let answers = join_all(services.iter().map(|service| ask(layers.clone(), service))).await;
+        assert_eq!(answers, services);
+        assert_eq!(sizes(&fake)[before..], expected);
+    }
+    fake.largest_observation.store(0, Ordering::SeqCst);
+    assert_eq!(ask(layers.clone(), "a").await, "unexpected", "one that is too large alone fails");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cloud_that_answers_one_by_one_is_asked_at_once() {
     for batch in [0, 1] {
         let (fake, begun) = (cloud(batch), Instant::now());
