@@ -13,6 +13,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, PROXY_AUTHORIZATION};
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Body as _;
 use hyper::rt::Executor;
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -23,6 +24,9 @@ use crate::{BadTls, Failure, Handler, Proxies, Tls};
 
 /// The largest answer that anybody has a use for. A page of a thousand servers is about two million bytes.
 const LARGEST: usize = 64 << 20;
+
+/// Memory that is reserved for an announced body before any of it has come.
+const RESERVED: usize = 1 << 20;
 
 /// How long a connection is kept for the next request.
 const IDLE: Duration = Duration::from_secs(30);
@@ -183,7 +187,9 @@ async fn whole(outcome: Result<Response<hyper::body::Incoming>, legacy::Error>) 
         return Err(Failure::Encoded(String::from_utf8_lossy(encoding.as_bytes()).into_owned()));
     }
     let share = Share::default();
-    let body = within_budget(Limited::new(body, LARGEST), &share).await?;
+    // A body that is as long as announced is not copied while it grows; one that is longer than announced is.
+    let announced = body.size_hint().exact().and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
+    let body = within_budget(Limited::new(body, LARGEST), announced.min(RESERVED), &share).await?;
     let mut answer = Response::from_parts(head, body);
     // The budget has it back when the answer is dropped.
     answer.extensions_mut().insert(share);
@@ -191,8 +197,12 @@ async fn whole(outcome: Result<Response<hyper::body::Incoming>, legacy::Error>) 
 }
 
 /// All of the body, as long as it and the answers of other calls fit into the budget.
-async fn within_budget(mut body: Limited<hyper::body::Incoming>, share: &Share) -> Result<Bytes, Failure> {
-    let mut bytes = BytesMut::new();
+async fn within_budget(
+    mut body: Limited<hyper::body::Incoming>,
+    reserved: usize,
+    share: &Share,
+) -> Result<Bytes, Failure> {
+    let mut bytes = BytesMut::with_capacity(reserved);
     while let Some(frame) = body.frame().await {
         match frame {
             Ok(frame) => {
