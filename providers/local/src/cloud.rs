@@ -143,6 +143,8 @@ pub(crate) struct Now {
     faults: Faults,
     latency: Duration,
     calls: BTreeMap<String, u64>,
+    /// Bytes of requests and of answers.
+    bytes: (u64, u64),
 }
 
 /// All that the cloud has at one moment, and that survives a restart.
@@ -222,7 +224,8 @@ impl LocalCloud {
         }
         let world = options.snapshot.as_deref().map_or_else(|| Ok(World::default()), snapshot::load)?;
         let (faults, work) = (Faults::new(options.seed), Workload::new(options.balancers.work_time));
-        let now = Mutex::new(Now { world, work, faults, latency: options.latency, calls: BTreeMap::new() });
+        let now =
+            Mutex::new(Now { world, work, faults, latency: options.latency, calls: BTreeMap::new(), bytes: (0, 0) });
         let CloudOptions { snapshot, page_size, balancers: balancing, max_routes, token_file, .. } = options;
         let (max_routes, route_changes) = (max_routes.filter(|most| *most > 0), watch::Sender::default());
         let sockets = balancing.data_plane.then(Sockets::open).transpose()?;
@@ -343,9 +346,22 @@ impl LocalCloud {
         self.now().calls.clone()
     }
 
-    /// Counts from zero again.
+    /// Bytes of all requests and of all answers, without their headers.
+    pub fn bytes(&self) -> (u64, u64) {
+        self.now().bytes
+    }
+
+    /// Adds the sizes of a request and its answer.
+    pub(crate) fn count_bytes(&self, request: usize, answer: usize) {
+        let bytes = &mut self.now().bytes;
+        *bytes = (bytes.0 + request as u64, bytes.1 + answer as u64);
+    }
+
+    /// Counts calls and bytes from zero again.
     pub fn reset_calls(&self) {
-        self.now().calls.clear();
+        let now = &mut *self.now();
+        now.calls.clear();
+        now.bytes = (0, 0);
     }
 
     /// The faults in force.

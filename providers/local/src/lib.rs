@@ -38,6 +38,7 @@ mod workload;
 pub use api::{BalancerView, FaultInForce};
 pub use balancers::{
     Balancer, BalancerCheck, BalancerOptions, BalancerSettings, BalancerTarget, CloudAddress, Listener, NewBalancer,
+    Targets,
 };
 pub use client::ManagementClient;
 pub use cloud::{CloudError, CloudOptions, LocalCloud, Machine, MachineState, NewMachine};

@@ -12,6 +12,7 @@ use bowline_config::{Problem, Problems};
 
 use crate::api::FindRequest;
 use crate::client::{Client, Endpoint};
+use crate::load_balancers::TargetPlans;
 use crate::tags::Tags;
 use crate::token::Token;
 use crate::{Config, LocalCloud};
@@ -27,6 +28,7 @@ pub struct LocalProvider {
     cluster_id: Option<String>,
     capabilities: Capabilities,
     pub(crate) config: Config,
+    pub(crate) target_plans: TargetPlans,
     pub(crate) client: Arc<Client>,
     token: Token,
     calls: Calls,
@@ -68,8 +70,9 @@ impl LocalProvider {
     fn new(client: Client, token: Token, config: Config, calls: &Calls) -> LocalProvider {
         let info = ProviderInfo { name: NAME.to_owned(), id_prefixes: vec![config.id_prefix.clone()] };
         let capabilities = capabilities(&config);
-        let client = Arc::new(client);
-        LocalProvider { info, cluster_id: None, capabilities, config, client, token, calls: calls.clone() }
+        let (client, calls) = (Arc::new(client), calls.clone());
+        let target_plans = TargetPlans::new(&config);
+        LocalProvider { info, cluster_id: None, capabilities, config, target_plans, client, token, calls }
     }
 
     /// The same, marking what it makes as this cluster's.

@@ -407,7 +407,7 @@ async fn load_balancers_with_15000_targets_are_made_and_observed_in_answers_of_b
     assert_eq!(made.targets.len(), 15_000);
     for wish in &wishes[1..] {
         let (name, owner) = (wish.key.service.clone(), Some(wish.key.clone()));
-        let (settings, targets) = (made.settings.clone(), made.targets.clone());
+        let (settings, targets) = (made.settings.clone(), made.targets.to_vec());
         cloud.add_balancer(NewBalancer { name, owner, settings, targets, ..NewBalancer::default() }).unwrap();
     }
     cloud.reset_calls();

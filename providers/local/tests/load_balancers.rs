@@ -204,7 +204,7 @@ async fn a_change_of_targets_alone_is_one_call_for_targets() {
         spec.targets.edit(|targets| targets.insert(0, third));
     });
     assert_eq!(world.converge(&more).await.unwrap(), ["update-targets 1"]);
-    let machines: Vec<_> = world.only().targets.into_iter().map(|target| target.machine).collect();
+    let machines: Vec<_> = world.only().targets.iter().map(|target| target.machine.clone()).collect();
     assert_eq!(machines, [None, None, Some("i-0003".to_owned())], "only machines of this cloud are known by their ID");
 }
 
@@ -216,7 +216,7 @@ async fn a_target_that_is_leaving_is_kept_and_never_taken_in() {
     assert_eq!(world.only().targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>(), ["n2"]);
     world.converge(&web()).await.unwrap();
     assert_eq!(world.converge(&leaving).await.unwrap(), ["update-targets 1"]);
-    let draining: Vec<_> = world.only().targets.into_iter().map(|target| (target.name, target.draining)).collect();
+    let draining: Vec<_> = world.only().targets.iter().map(|target| (target.name.clone(), target.draining)).collect();
     assert_eq!(draining, [("n1".to_owned(), true), ("n2".to_owned(), false)]);
 }
 

@@ -88,12 +88,18 @@ enum Place<'a> {
 
 /// Answers a request, in the cloud's own time.
 pub(crate) async fn answer(cloud: &LocalCloud, request: Request<Bytes>) -> Reply {
-    handle(cloud, None, &request).await.unwrap_or_else(Refusal::into_reply)
+    counted(cloud, None, &request).await
 }
 
 /// The same for a request that came through this door.
 pub(crate) async fn answer_at(door: &Door, cloud: &LocalCloud, request: Request<Bytes>) -> Reply {
-    handle(cloud, Some(door), &request).await.unwrap_or_else(Refusal::into_reply)
+    counted(cloud, Some(door), &request).await
+}
+
+async fn counted(cloud: &LocalCloud, door: Option<&Door>, request: &Request<Bytes>) -> Reply {
+    let reply = handle(cloud, door, request).await.unwrap_or_else(Refusal::into_reply);
+    cloud.count_bytes(request.body().len(), reply.body().len());
+    reply
 }
 
 async fn handle(cloud: &LocalCloud, door: Option<&Door>, request: &Request<Bytes>) -> Outcome {

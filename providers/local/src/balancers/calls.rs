@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use bowline_core::{IpFamily, LoadBalancerKey};
 use serde::{Deserialize, Serialize};
 
-use super::records::{BalancerSettings, BalancerTarget, CloudAddress};
+use super::records::{BalancerSettings, CloudAddress};
+use super::targets::Targets;
 
 /// Who asks, and what for. It comes with every call, because the answer to every call is all that there is for the asker:
 /// what carries its mark, and what stands in the way of what it wants.
@@ -47,7 +48,7 @@ pub(crate) enum Change {
     /// Allocates an address, or joins the one of the share group.
     CreateAddress { wish: AddressWish },
     /// Makes a balancer at the addresses that the asker wants and has.
-    CreateBalancer { name: String, settings: BalancerSettings, targets: Vec<BalancerTarget> },
+    CreateBalancer { name: String, settings: BalancerSettings, targets: Targets },
     /// Changes what it does, its addresses and its targets.
     UpdateBalancer { id: String, settings: BalancerSettings, targets: TargetChange },
     /// Changes its targets alone.
@@ -69,19 +70,20 @@ pub(crate) enum Change {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TargetChange {
     /// Targets to add, or to put in the place of those of the same name.
-    pub(crate) set: Vec<BalancerTarget>,
+    pub(crate) set: Targets,
     /// Names of targets to remove.
     pub(crate) remove: Vec<String>,
 }
 
 impl TargetChange {
-    /// Changes these targets, and sorts them by name.
-    pub(crate) fn apply(self, targets: &mut Vec<BalancerTarget>) {
-        let replaced: HashSet<&str> =
-            self.set.iter().map(|target| &*target.name).chain(self.remove.iter().map(|name| &**name)).collect();
-        targets.retain(|target| !replaced.contains(target.name.as_str()));
-        targets.extend(self.set);
+    /// Returns these targets with the change, sorted by name.
+    pub(crate) fn apply(&self, targets: &Targets) -> Targets {
+        let set = self.set.iter().map(|target| &*target.name);
+        let replaced: HashSet<&str> = set.chain(self.remove.iter().map(|name| &**name)).collect();
+        let kept = targets.iter().filter(|target| !replaced.contains(target.name.as_str()));
+        let mut targets: Vec<_> = kept.chain(self.set.iter()).cloned().collect();
         targets.sort_by(|one, other| one.name.cmp(&other.name));
+        targets.into()
     }
 }
 

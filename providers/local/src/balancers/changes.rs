@@ -9,7 +9,8 @@ use crate::cloud::CloudError;
 use crate::fleet::check_name;
 
 use super::calls::{AddressWish, Asking, Change, TargetChange};
-use super::records::{Balancer, BalancerSettings, BalancerTarget, CloudAddress, Listener, NewBalancer, family_of};
+use super::records::{Balancer, BalancerSettings, CloudAddress, Listener, NewBalancer, family_of};
+use super::targets::Targets;
 use super::{BalancerOptions, Balancers};
 
 impl Balancers {
@@ -114,7 +115,7 @@ impl Balancers {
         asking: &Asking,
         name: String,
         settings: BalancerSettings,
-        targets: Vec<BalancerTarget>,
+        targets: Targets,
     ) -> Result<bool, CloudError> {
         if self.balancer_of(&asking.key).is_some() {
             return Ok(false);
@@ -129,7 +130,7 @@ impl Balancers {
         owner: Option<LoadBalancerKey>,
         addresses: Vec<String>,
         settings: BalancerSettings,
-        targets: Vec<BalancerTarget>,
+        targets: Targets,
     ) -> Result<String, CloudError> {
         check_name(&name)?;
         if let Some(namesake) = self.named(&name) {
@@ -149,19 +150,19 @@ impl Balancers {
         settings: BalancerSettings,
         targets: TargetChange,
     ) -> Result<bool, CloudError> {
-        let mut old = self.own(&asking.key, id)?;
+        let old = self.own(&asking.key, id)?;
         let addresses = self.marked_for(asking)?;
         check_settings(&settings)?;
         self.check_ports(Some(id), &addresses, &settings.listeners)?;
-        targets.apply(&mut old.targets);
-        self.put_balancer(Balancer { addresses, settings, ..old });
+        let targets = targets.apply(&old.targets);
+        self.put_balancer(Balancer { addresses, settings, targets, ..old });
         Ok(true)
     }
 
     fn update_targets(&mut self, key: &LoadBalancerKey, id: &str, targets: TargetChange) -> Result<bool, CloudError> {
-        let mut balancer = self.own(key, id)?;
-        targets.apply(&mut balancer.targets);
-        self.put_balancer(balancer);
+        let balancer = self.own(key, id)?;
+        let targets = targets.apply(&balancer.targets);
+        self.put_balancer(Balancer { targets, ..balancer });
         Ok(true)
     }
 
@@ -218,7 +219,7 @@ impl Balancers {
         // Of a balancer that cannot be made no address is left.
         let mut after = self.clone();
         let addresses = after.addresses_by_hand(options, &new)?;
-        let id = after.make(new.name, new.owner, addresses, new.settings, new.targets)?;
+        let id = after.make(new.name, new.owner, addresses, new.settings, new.targets.into())?;
         *self = after;
         self.balancer(&id).map(|made| Balancer::clone(made))
     }

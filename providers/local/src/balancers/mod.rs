@@ -16,6 +16,7 @@ mod changes;
 mod observation;
 mod pools;
 mod records;
+mod targets;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -31,6 +32,7 @@ pub(crate) use observation::{Adoptee, ListenerError, Observation, Standing};
 pub use pools::BalancerOptions;
 pub use records::{Balancer, BalancerCheck, BalancerSettings, BalancerTarget, CloudAddress, Listener, NewBalancer};
 pub(crate) use records::{Whose, family_of};
+pub use targets::Targets;
 
 /// All balancers and addresses. Cloning it is cheap enough to keep an old one beside the present one: records are shared.
 #[derive(Debug, Clone, Default)]

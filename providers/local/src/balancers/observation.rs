@@ -99,7 +99,7 @@ impl Observation {
     pub(crate) fn size(&self) -> usize {
         let balancers =
             [self.balancer.as_ref(), self.namesake.as_ref(), self.adoptee.as_ref().map(|found| &found.balancer)];
-        let targets = balancers.into_iter().flatten().flat_map(|balancer| &balancer.targets);
+        let targets = balancers.into_iter().flatten().flat_map(|balancer| balancer.targets.iter());
         let target = |target: &BalancerTarget| {
             let machine = target.machine.as_ref().map_or(0, String::len);
             64 + target.name.len() + machine + 42 * target.addresses.len()

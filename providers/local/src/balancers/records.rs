@@ -8,6 +8,8 @@ use bowline_core::{IpFamily, LoadBalancerKey, Protocol};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use super::targets::Targets;
+
 /// An address on which balancers listen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -43,7 +45,7 @@ pub struct Balancer {
     /// What it does.
     pub settings: BalancerSettings,
     /// Who takes its traffic.
-    pub targets: Vec<BalancerTarget>,
+    pub targets: Targets,
 }
 
 /// What a balancer does.
@@ -105,7 +107,7 @@ pub struct BalancerTarget {
     #[serde(default)]
     pub addresses: Vec<IpAddr>,
     /// It keeps the connections that it has and gets no new ones.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub draining: bool,
 }
 

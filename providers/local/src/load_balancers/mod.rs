@@ -26,12 +26,12 @@ use bowline_core::{
     Pacing, Plan, PortStatus, Progress,
 };
 
+use crate::LocalProvider;
 use crate::api::{ChangeRequest, FindBalancersRequest, OwnersRequest};
 use crate::balancers::{Asking, Change, CloudAddress, Listener, ListenerError, Observation};
 use crate::error::garbled;
-use crate::{Config, LocalProvider};
 
-use targets::TargetRules;
+pub(crate) use targets::TargetPlans;
 
 const OBSERVE: &str = "observe balancers";
 const LIST: &str = "list balancers";
@@ -95,8 +95,7 @@ impl TypedLoadBalancers for LocalProvider {
 
     fn plan(&self, wish: &LoadBalancerWish, state: Option<&Observation>) -> Result<Plan<Payload>> {
         let seen = state.cloned().unwrap_or_else(|| Observation::nothing(wish.key.clone()));
-        let Config { id_prefix, load_balancers, .. } = &self.config;
-        plan::plan(wish, seen, TargetRules { prefix: id_prefix, drain: load_balancers.drain })
+        plan::plan(wish, seen, &self.target_plans)
     }
 
     async fn apply(&self, key: &LoadBalancerKey, payload: &Payload, _: Option<&()>) -> Result<Applied<Observation>> {

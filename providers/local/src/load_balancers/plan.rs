@@ -12,7 +12,7 @@ use crate::balancers::{
     Whose, has_another, other_group_address, outside_pool,
 };
 
-use super::targets::{self, TargetPlan, TargetRules};
+use super::targets::{TargetPlan, TargetPlans};
 use super::wanted;
 use super::{PLAN, Payload, ip_mode};
 
@@ -36,11 +36,11 @@ struct Steps {
 }
 
 /// How to get from what is seen to what is wished.
-pub(super) fn plan(wish: &LoadBalancerWish, seen: Observation, rules: TargetRules<'_>) -> Result<Plan<Payload>> {
+pub(super) fn plan(wish: &LoadBalancerWish, seen: Observation, targets: &TargetPlans) -> Result<Plan<Payload>> {
     let asking = wanted::asking(wish).map_err(|error| error.explain(PLAN))?;
     let mut steps = Steps { asking, ip_mode: ip_mode(wish), plan: Plan { locks: locks(wish), ..Plan::default() } };
     match &wish.spec {
-        Some(spec) => steps.build(wish, spec, seen, rules)?,
+        Some(spec) => steps.build(wish, spec, seen, targets)?,
         None if wish.settings.policy == DeletionPolicy::Retain => steps.release(&seen),
         None => steps.tear_down(&seen),
     }
@@ -70,7 +70,7 @@ impl Steps {
         wish: &LoadBalancerWish,
         spec: &LoadBalancerSpec,
         mut seen: Observation,
-        rules: TargetRules<'_>,
+        targets: &TargetPlans,
     ) -> Result<()> {
         let wanted = Wanted {
             name: self.asking.name.clone().unwrap_or_default(),
@@ -80,11 +80,11 @@ impl Steps {
         self.adopt(wish, &mut seen)?;
         check_way(&wanted, &seen)?;
         self.create_addresses(&wanted, &seen);
-        let had = seen.balancer.as_ref().map_or(&[][..], |balancer| &balancer.targets);
-        let targets = targets::plan(had, &spec.targets, rules);
+        let had = seen.balancer.as_ref().map(|balancer| balancer.targets.clone()).unwrap_or_default();
+        let targets = targets.get(&had, &spec.targets);
         match &seen.balancer {
-            None => self.create_balancer(&wanted, targets),
-            Some(balancer) => self.update_balancer(&wanted, &seen, balancer, targets),
+            None => self.create_balancer(&wanted, &targets),
+            Some(balancer) => self.update_balancer(&wanted, &seen, balancer, &targets),
         }
         self.delete_addresses(seen.addresses.iter().filter(|address| !wanted.has(address)));
         Ok(())
@@ -118,17 +118,17 @@ impl Steps {
         }
     }
 
-    fn create_balancer(&mut self, wanted: &Wanted, targets: TargetPlan) {
+    fn create_balancer(&mut self, wanted: &Wanted, targets: &TargetPlan) {
         let Wanted { name, settings, .. } = wanted;
         let mut changes = vec![field(OWNER, None, Some(mark(&self.asking.key)))];
         changes.extend(settings_changes(&BalancerSettings::default(), settings));
         changes.extend(targets.fields());
-        let targets = targets.change.set;
+        let targets = targets.change.set.clone();
         let change = Change::CreateBalancer { name: name.clone(), settings: settings.clone(), targets };
         self.push(Verb::Create, BALANCER, name, changes, change);
     }
 
-    fn update_balancer(&mut self, wanted: &Wanted, seen: &Observation, balancer: &Balancer, targets: TargetPlan) {
+    fn update_balancer(&mut self, wanted: &Wanted, seen: &Observation, balancer: &Balancer, targets: &TargetPlan) {
         let mut changes = wanted.address_changes(seen, balancer);
         changes.extend(settings_changes(&balancer.settings, &wanted.settings));
         let targets_alone = changes.is_empty();
@@ -136,7 +136,7 @@ impl Steps {
         if changes.is_empty() {
             return;
         }
-        let (id, targets) = (balancer.id.clone(), targets.change);
+        let (id, targets) = (balancer.id.clone(), targets.change.clone());
         let change = match targets_alone {
             true => Change::UpdateTargets { id, targets },
             false => Change::UpdateBalancer { id, settings: wanted.settings.clone(), targets },

@@ -133,7 +133,7 @@ fn seen(balancer: Balancer) -> SeenBalancer {
         name: balancer.name,
         addresses: Vec::new(),
         listeners: settings.listeners.iter().map(listener).collect(),
-        targets: balancer.targets.into_iter().map(target).collect(),
+        targets: balancer.targets.iter().cloned().map(target).collect(),
         source_ranges: settings.source_ranges,
         affinity: Some(settings.affinity_seconds.map_or(SessionAffinity::None, affinity)),
         health_check,
