@@ -285,7 +285,7 @@ pub(crate) struct ServiceArgs {
     )]
     pub(crate) load_balancer_drain_period: Given<Duration>,
 
-    /// Debounce period for new nodes, so that many of them cause one update. They become targets 1s after the last one, or after
+    /// Debounce period for new nodes, so that many of them cause one update. They become targets 500ms after the last one, or after
     /// this period while another node is still to be initialised or if load balancers were updated within it.
     #[arg(
         long,

@@ -9,7 +9,7 @@
 //! A hundred Nodes that join one after the other are thus one update of each balancer, not a hundred. A balancer without
 //! any target does not wait for further ones.
 //!
-//! New Nodes wait for a second after the last of them. They wait for the whole gather period if a further Node is still to be
+//! New Nodes wait for half a second after the last of them. They wait for the whole gather period if a further Node is still to be
 //! initialised, or if the load balancers were updated within that period: more are likely to come.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -26,7 +26,7 @@ use tokio::time::Instant;
 const MOMENT: Duration = Duration::from_millis(500);
 
 /// New Nodes are passed on after this long without a further one, if nothing speaks for waiting longer.
-const SETTLED: Duration = Duration::from_secs(1);
+const SETTLED: Duration = Duration::from_millis(500);
 
 /// However many Nodes come, none waits for more than so many gather periods.
 const LONGEST: u32 = 10;
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(told_after(&crowd).await, None, "told once");
         let begin = Instant::now();
         let coming = async {
-            for index in 0..100 {
+            for index in 0..200 {
                 comes(&crowd, &index.to_string());
                 tokio::time::sleep(SETTLED / 2).await;
             }

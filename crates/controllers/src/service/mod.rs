@@ -114,7 +114,7 @@ pub struct Options {
     /// zero takes it out when something else calls for an update, as the Go managers do.
     pub drain: Duration,
     /// `--load-balancer-node-gather-period`: debounce period for new Nodes while another one is still to be initialised or if load
-    /// balancers were updated within it; otherwise new Nodes become targets one second after the last, or after this, if shorter.
+    /// balancers were updated within it; otherwise new Nodes become targets 500 ms after the last, or after this, if shorter.
     pub gather: Duration,
     /// `--load-balancer-classes`: Services of the class `bowline.dev/<cloud>` are taken, too, by that cloud.
     pub classes: bool,

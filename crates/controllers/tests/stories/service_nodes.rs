@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use bowline_core::service::NodeSet;
+use bowline_core::well_known::UNINITIALIZED_TAINT;
 use bowline_local::{Fault, FaultSpec};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::balancing::{ports, targets};
-use crate::world::{World, machine};
+use crate::world::{World, has_taint, machine};
 
 const WHILE: Duration = Duration::from_secs(20);
 /// Longer than a Node drains.
@@ -256,6 +258,35 @@ async fn a_hundred_nodes_that_join_one_after_the_other_are_one_update_of_each_ba
     assert_eq!(world.called("update-targets"), 4);
     assert_eq!(world.cloud().writes(), 4);
     world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_join_are_targets_within_two_seconds_and_are_all_that_is_sent() {
+    const SERVICES: u64 = 40;
+    const JOINING: u64 = 100;
+    let world = three_nodes_and(SERVICES as usize).await;
+    world.cloud().set_latency(Duration::from_millis(20));
+    let name = |index: u64| format!("n{index:03}");
+    for index in 0..JOINING {
+        world.cloud().add(machine(&name(index), "", &[&format!("I10.1.0.{index}")])).unwrap();
+        world.register(&name(index)).await;
+    }
+    let initialised = async || {
+        for index in 0..JOINING {
+            world.get(&name(index)).await.filter(|node| !has_taint(node, UNINITIALIZED_TAINT))?;
+        }
+        Some(Instant::now())
+    };
+    let begin = world.eventually("all are initialised", initialised).await;
+    let is_updated = async || (world.called("update-targets") >= SERVICES).then_some(());
+    world.eventually("all load balancers are updated", is_updated).await;
+    assert!(begin.elapsed() <= Duration::from_secs(2), "{:?}", begin.elapsed());
+    world.pass(WHILE).await;
+    assert_eq!((world.called("update-targets"), world.cloud().writes()), (SERVICES, SERVICES));
+    assert!(world.cloud().balancers().iter().all(|balancer| balancer.targets.len() as u64 == 3 + JOINING));
+    // A new target has some 80 bytes. Each load balancer is observed and changed, and each Node is looked up a few times.
+    let (sent, _) = world.cloud().bytes();
+    assert!(sent < SERVICES * (JOINING * 100 + 1_000) + JOINING * 200, "{sent} bytes");
 }
 
 #[tokio::test(start_paused = true)]
