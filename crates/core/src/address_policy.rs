@@ -20,8 +20,8 @@ pub struct AddressPolicy {
 }
 
 impl AddressPolicy {
-    /// Returns the machine with the addresses that its Node gets. A machine without any address in the networks keeps all: a Node
-    /// that cannot be reached helps nobody.
+    /// Returns the machine with the addresses that its Node gets. A machine without any address in the networks keeps all,
+    /// because a Node without addresses is of no use.
     pub fn apply<'a>(&self, instance: &'a Instance) -> Cow<'a, Instance> {
         if *self == AddressPolicy::default() || instance.addresses.is_empty() {
             return Cow::Borrowed(instance);

@@ -41,9 +41,9 @@ pub(super) async fn forecast(
     for cloud in clouds.iter() {
         ask(cloud, &mut cases).await;
     }
-    let told = cases.into_iter().map(|case| (case.service.key(), scene.told(case)));
+    let planned = cases.into_iter().map(|case| (case.service.key(), scene.told(case)));
     let items: BTreeMap<_, _> =
-        told.chain(snapshot.services.iter().filter_map(|service| scene.paused(service))).collect();
+        planned.chain(snapshot.services.iter().filter_map(|service| scene.paused(service))).collect();
     Ok(items.into_values().collect())
 }
 

@@ -1,5 +1,5 @@
-//! Keeping addresses fresh (NODE-19 to NODE-26), the annotations that a cloud has for Nodes, and on request the labels: a look at all
-//! initialised Nodes every period, with one cloud read.
+//! Keeping addresses fresh (NODE-19 to NODE-26), the annotations that a cloud has for Nodes, and on request the labels: all initialised
+//! Nodes are compared with their machines every period, with one cloud read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

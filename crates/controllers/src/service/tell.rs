@@ -18,6 +18,9 @@ use super::{COMPONENT, Reason, Shared};
 /// Maximum number of nodes that an Event or a log line names.
 pub(super) const NAMES: usize = 20;
 
+/// Pause between two Events about Nodes that are left out of one load balancer.
+const LEFT_OUT_PAUSE: Duration = Duration::from_secs(300);
+
 impl Shared {
     /// Why there may be something to do in this pass.
     pub(super) fn reason(&self, key: &ServiceKey, before: Option<&TargetSet>, targets: &TargetSet) -> Reason {
@@ -112,14 +115,14 @@ impl Shared {
         }
     }
 
-    /// Nodes that are not behind the load balancer. Reported once as long as they are the same.
+    /// Nodes that are not behind the load balancer. Reported once as long as they are the same, and not for each Node of many that join.
     pub(super) fn report_left_out(&self, service: &Service, left_out: &LeftOut) {
         let key = service.key();
         if left_out.is_empty() {
-            return self.left_out.forget(&key);
+            return self.left_out.forget_after(&key, LEFT_OUT_PAUSE);
         }
         let message = format!("Nodes left out of the load balancer: {left_out}");
-        if self.left_out.is_news(&key, &service.uid, &message) {
+        if self.left_out.is_news_after(&key, &service.uid, &message, LEFT_OUT_PAUSE) {
             let kind = if left_out.is_over_limit() { EventType::Warning } else { EventType::Normal };
             self.event(service, kind, "NodesLeftOut", &message);
         }
