@@ -20,28 +20,33 @@ pub(crate) fn page(mut program: Command) -> String {
     // Fills in what clap derives late: usage lines, version flags.
     program.build();
     let mut page = HEAD.to_owned();
-    section(&mut page, &program);
+    section(&mut page, &program, &program);
     page
 }
 
 /// A command, then those below it.
-fn section(page: &mut String, command: &Command) {
+fn section(page: &mut String, command: &Command, program: &Command) {
     let name = command.get_bin_name().unwrap_or(command.get_name());
     let usage = command.clone().render_usage().to_string();
     let about = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
     push(page, format_args!("\n## `{name}`\n\n{about}\n\n```text\n{usage}\n```\n"));
-    flags(page, command);
+    flags(page, command, program);
     if let Some(after) = command.get_after_help() {
         push(page, format_args!("\n{after}\n"));
     }
     for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
-        section(page, below);
+        section(page, below, program);
     }
 }
 
-/// The tables of a command's own flags, one for each group in the order of the help; `--help` explains itself.
-fn flags(page: &mut String, command: &Command) {
-    let own = |flag: &&Arg| !flag.is_hide_set() && flag.get_id().as_str() != "help";
+/// The tables of a command's own flags, one for each group in the order of the help; `--help` explains itself. A command that has
+/// all flags of the program refers to them.
+fn flags(page: &mut String, command: &Command, program: &Command) {
+    let has = |command: &Command, flag: &Arg| command.get_arguments().any(|known| known.get_id() == flag.get_id());
+    let repeats = command.get_name() != program.get_name()
+        && program.get_arguments().count() > 1
+        && program.get_arguments().all(|flag| has(command, flag));
+    let own = |flag: &&Arg| !flag.is_hide_set() && flag.get_id().as_str() != "help" && !(repeats && has(program, flag));
     let mut groups: Vec<(Option<&str>, Vec<&Arg>)> = Vec::new();
     for flag in command.get_arguments().filter(own) {
         let heading = flag.get_help_heading();
@@ -54,6 +59,10 @@ fn flags(page: &mut String, command: &Command) {
         heading.into_iter().for_each(|heading| push(page, format_args!("\n### {heading}\n")));
         push(page, format_args!("\n| flag | default | meaning |\n|---|---|---|\n"));
         flags.into_iter().for_each(|flag| row(page, flag));
+    }
+    if repeats {
+        let name = program.get_name();
+        push(page, format_args!("\nBeside these it takes [every flag of `{name}`](#{name}), with the same meaning.\n"));
     }
 }
 
@@ -106,6 +115,21 @@ mod tests {
         let page = page(command);
         let places = ["### One", "`--a", "`--c", "### Two", "`--b"].map(|part| page.find(part));
         assert!(places.is_sorted() && places.iter().all(Option::is_some), "{page}");
+    }
+
+    #[test]
+    fn a_command_with_all_flags_of_the_program_refers_to_them() {
+        let flag = |name: &'static str| Arg::new(name).long(name).help("Its meaning.");
+        let all = Command::new("all").args([flag("own"), flag("a"), flag("b")]);
+        let some = Command::new("some").args([flag("a")]);
+        let page = page(Command::new("demo").args([flag("a"), flag("b")]).subcommands([all, some]));
+        let (_, behind) = page.split_once("## `demo all`").unwrap();
+        let (all, some) = behind.split_once("## `demo some`").unwrap();
+        assert!(
+            all.contains("`--own") && !all.contains("`--a") && all.contains("[every flag of `demo`](#demo)"),
+            "{all}"
+        );
+        assert!(some.contains("`--a") && !some.contains("every flag"), "{some}");
     }
 
     #[test]

@@ -93,15 +93,18 @@ pub(crate) enum Command {
     /// Show what the manager would change, in the clouds and in the cluster, and change nothing.
     ///
     /// It looks once at all nodes and Services, asks the clouds, and prints what the controllers would do about what is
-    /// there now. The exit code is 0 if that is nothing, 2 if there is something, and 1 if something went wrong, which
-    /// includes flags that cannot work.
+    /// there now. It takes every flag of the manager, written as there; those that make no difference to a plan have no effect.
+    /// The exit code is 0 if that is nothing, 2 if there is something, and 1 if something went wrong, which includes flags that
+    /// cannot work.
     Plan(Box<PlanArgs>),
 
     /// List what this cluster has left behind in its clouds: load balancers without a Service, or what is left of them, and routes
     /// without a Node.
     ///
-    /// Of each Service all is shown that is left. With --delete they are removed, after a question. The exit code is 1 if anything
-    /// went wrong.
+    /// Of each Service all is shown that is left. With --delete they are removed, after a question. It takes every flag of the
+    /// manager, written as there: with --cluster-cidr, routes of these ranges count too in a cloud whose routes have no mark, and
+    /// unless --route-deletion-max-share is 1, the routes of a cluster without any Node stay, as such a cluster is often the wrong
+    /// one. The exit code is 1 if anything went wrong.
     Orphans(Box<OrphansArgs>),
 
     /// Look whether the manager can work here, before it does: inside or outside of a cluster.
@@ -214,6 +217,18 @@ pub(crate) struct PlaygroundArgs {
     /// Take the tour by itself and check every step: exit code 0, or 1 and the name of the step that failed.
     #[arg(long)]
     pub(crate) script: bool,
+}
+
+impl Command {
+    /// The manager's flags, of a command that takes them all.
+    pub(crate) fn manager_args(&mut self) -> Option<&mut ManagerArgs> {
+        match self {
+            Command::Plan(args) => Some(&mut args.manager),
+            Command::Orphans(args) => Some(&mut args.manager),
+            Command::Check(args) => Some(&mut args.manager),
+            _ => None,
+        }
+    }
 }
 
 // ---- into the options of the crates below

@@ -39,9 +39,9 @@ const MARGIN: Duration = Duration::from_secs(6);
 /// called all the time comes back at once, for a few hundred faults that need no disk.
 const SETTLED_AFTER: Duration = Duration::from_secs(20);
 
-/// Runs the manager until it is told to stop. `problems` are those that the command line had already.
-pub(crate) async fn run(args: &ManagerArgs, problems: Problems, logs: Handle) -> anyhow::Result<()> {
-    let prepared = Prepared::new(args, problems).await?;
+/// Runs the manager until a signal stops it.
+pub(crate) async fn run(args: &ManagerArgs, logs: Handle) -> anyhow::Result<()> {
+    let prepared = Prepared::new(args).await?;
     for remark in &prepared.settings.remarks {
         tracing::warn!(target: logging::AS_WRITTEN, "{remark}");
     }
@@ -67,7 +67,8 @@ struct Prepared {
 
 impl Prepared {
     /// Looks at everything there is to look at, and starts nothing.
-    async fn new(args: &ManagerArgs, mut problems: Problems) -> anyhow::Result<Prepared> {
+    async fn new(args: &ManagerArgs) -> anyhow::Result<Prepared> {
+        let mut problems = Problems::new();
         let mut settings = Settings::resolve(args, &mut problems);
         let metrics = prometheus::Registry::new();
         settings.reach.client.metrics = Some(RestMetrics::register(&metrics)?);

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  argv ──► whose? ─┬─ bowline COMMAND …                              ──► clap ──► Command
+//!                   ├─ bowline plan|orphans|check --FLAGS             ──► tidy ──► --config ──► clap ──► Command
 //!                   ├─ bowline --FLAGS                                ──┐
 //!                   ├─ …/cloud-controller-manager --FLAGS             ──┼─► tidy ──► --config ──► clap ──► Manager
 //!                   └─ bowline /bin/…-cloud-controller-manager --FLAGS ─┘
@@ -14,7 +15,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use bowline_config::{Problem, Problems};
+use bowline_config::Problem;
 use clap::{Args as _, FromArgMatches as _};
 
 use crate::argv::{self, Argv};
@@ -31,6 +32,9 @@ const MANAGER: &str = "cloud-controller-manager";
 /// The groups of flags that are taken and have no effect.
 const WITHOUT_EFFECT: [&str; 4] = ["IdleArgs", "FormerArgs", "KlogArgs", "CloudSpecificArgs"];
 
+/// The commands that take all flags of the manager, in all spellings that it takes.
+const WITH_MANAGER_FLAGS: [&str; 3] = ["plan", "orphans", "check"];
+
 /// What to do.
 pub(crate) enum Invocation {
     Manager(Box<Manager>),
@@ -44,8 +48,6 @@ pub(crate) struct Manager {
     pub(crate) args: ManagerArgs,
     /// What was right and has no effect.
     pub(crate) remarks: Vec<String>,
-    /// What was wrong already; the manager tells it with all the rest.
-    pub(crate) problems: Problems,
 }
 
 impl Invocation {
@@ -74,19 +76,35 @@ fn exit(error: &clap::Error, code: i32) -> ! {
 
 fn command(arguments: Vec<OsString>) -> Result<Invocation, clap::Error> {
     let mut definition = crate::cli();
-    let matches = definition.try_get_matches_from_mut(arguments)?;
-    let cli = cli::Cli::from_arg_matches(&matches)?;
+    let argv = tidied(arguments, &mut definition);
+    let matches = definition.try_get_matches_from_mut(argv.arguments)?;
+    let mut cli = cli::Cli::from_arg_matches(&matches)?;
+    if let Some(args) = cli.command.as_mut().and_then(cli::Command::manager_args) {
+        args.problems = argv.problems;
+    }
     let missing = || definition.error(clap::error::ErrorKind::MissingSubcommand, "a command is missing");
     cli.command.map(Invocation::Command).ok_or_else(missing)
 }
 
+/// The command line of a command that takes the manager's flags, tidied as the manager's own is; any other as it is.
+fn tidied(arguments: Vec<OsString>, definition: &mut clap::Command) -> Argv {
+    definition.build();
+    let name = arguments.get(1).and_then(|name| name.to_str()).filter(|name| WITH_MANAGER_FLAGS.contains(name));
+    let Some(command) = name.and_then(|name| definition.find_subcommand_mut(name)) else {
+        return Argv { arguments, ..Argv::default() };
+    };
+    // What was pasted may begin with the program.
+    let manager = arguments.get(2).and_then(manager_name);
+    let flags = arguments.iter().skip(if manager.is_some() { 3 } else { 2 });
+    let mut argv = argv::tidy(arguments.iter().skip(1).take(1).chain(flags).cloned().collect(), command);
+    read_config(&mut argv);
+    name_cloud(&manager.unwrap_or_default(), &mut argv);
+    argv.arguments.insert(0, "bowline".into());
+    argv
+}
+
 /// The name under which the program is the manager, and how many arguments come before the one that is its name.
 fn managed(arguments: &[OsString]) -> Option<(String, usize)> {
-    let manager_name = |argument: &OsString| {
-        let name = Path::new(argument).file_name().and_then(OsStr::to_str)?;
-        let is_manager = name == MANAGER || name.strip_suffix(MANAGER).is_some_and(|cloud| cloud.ends_with('-'));
-        is_manager.then(|| name.to_owned())
-    };
     if let Some(name) = arguments.first().and_then(manager_name) {
         return Some((name, 0));
     }
@@ -95,6 +113,13 @@ fn managed(arguments: &[OsString]) -> Option<(String, usize)> {
         Some(name) => Some((name, 1)),
         None => first.to_str().is_some_and(|first| first.starts_with('-')).then(|| ("bowline".to_owned(), 0)),
     }
+}
+
+/// The file name of a path to a Go manager, or to this program under such a name.
+fn manager_name(argument: &OsString) -> Option<String> {
+    let name = Path::new(argument).file_name().and_then(OsStr::to_str)?;
+    let is_manager = name == MANAGER || name.strip_suffix(MANAGER).is_some_and(|cloud| cloud.ends_with('-'));
+    is_manager.then(|| name.to_owned())
 }
 
 impl Manager {
@@ -108,7 +133,7 @@ impl Manager {
         let mut args = ManagerArgs::from_arg_matches(&matches)?;
         args.effective = EffectiveFlags::new(&definition, &matches);
         let mut remarks = idle_remarks(&definition, &args.effective);
-        let mut problems = argv.problems;
+        args.problems = argv.problems;
         match asked_version(args.generic.version.as_deref()) {
             Ok(Asked::Nothing) => {}
             Ok(Asked::Print(text)) => {
@@ -116,9 +141,9 @@ impl Manager {
                 std::process::exit(i32::from(printed.is_err()))
             }
             Ok(Asked::Remark(remark)) => remarks.push(remark),
-            Err(problem) => problems.push(problem),
+            Err(problem) => args.problems.push(problem),
         }
-        Ok(Manager { name, args, remarks, problems })
+        Ok(Manager { name, args, remarks })
     }
 }
 

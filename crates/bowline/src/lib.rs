@@ -143,7 +143,7 @@ fn manage(invocation: &Manager) -> ExitCode {
     remarks.for_each(|remark| tracing::warn!(target: logging::AS_WRITTEN, "{remark}"));
     let ended = logging.and_then(|handle| run_manager(invocation, exporter, handle));
     let Err(error) = ended else { return ExitCode::SUCCESS };
-    if !invocation.problems.is_empty() {
+    if !invocation.args.problems.is_empty() {
         complain(format_args!("Usage: {name} [flags]; {name} --help lists them\n", name = invocation.name));
     }
     complain(format_args!("Error: {error:#}\n"));
@@ -155,7 +155,7 @@ fn manage(invocation: &Manager) -> ExitCode {
 fn run_manager(invocation: &Manager, exporter: Option<Exporter>, logs: logging::Handle) -> anyhow::Result<()> {
     let runtime = runtime(Some(MANAGER_THREADS))?;
     let sending = exporter.map(|exporter| exporter.start(&runtime));
-    let ended = runtime.block_on(daemon::run(&invocation.args, invocation.problems.clone(), logs));
+    let ended = runtime.block_on(daemon::run(&invocation.args, logs));
     if let Some(sending) = sending {
         runtime.block_on(sending.finish());
     }

@@ -21,18 +21,18 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use bowline_cloud::{Cloud, Clouds, Error};
-use bowline_config::Problems;
+use bowline_config::{Problem, Problems};
 use bowline_core::service::ServiceType;
 use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerWish, Plan, Service};
 use bowline_kube::Cluster;
 use ipnet::IpNet;
 
 use crate::BadInput;
-use crate::cli::{OrphansArgs, Output};
+use crate::cli::{NetworkArgs, OrphansArgs, Output};
 use crate::plan::plain;
 use crate::reach::Reached;
 use crate::serve::{self, say};
-use crate::settings::{self, Reach};
+use crate::settings::{self, Settings};
 use routes::{LostRoute, Routes};
 
 /// A balancer without a Service, or what is left of one.
@@ -67,12 +67,14 @@ struct Findings {
     silent: Vec<(Arc<str>, Error)>,
 }
 
-/// Lists them, and removes them if that is wished.
+/// Lists them, and removes them with `--delete`.
 pub(crate) async fn run(args: &OrphansArgs) -> anyhow::Result<ExitCode> {
     let mut problems = Problems::new();
-    let reach = Reach::resolve(&args.reach, &mut problems);
-    let ranges = settings::pod_ranges(args.cluster_cidr.as_deref().unwrap_or_default(), &mut problems).read;
-    let max_share = settings::taken(&args.route_deletion_max_share, &mut problems).unwrap_or_default();
+    let Settings { reach, .. } = Settings::resolve(&args.manager, &mut problems);
+    if args.delete && reach.layers.dry_run {
+        problems.push(Problem::flag("delete", "a dry run deletes nothing").hint("leave out --dry-run or --delete"));
+    }
+    let (ranges, max_share) = route_flags(&args.manager.controllers.network);
     let Reached { providers, client, .. } =
         Reached::new(&reach, &prometheus::Registry::new(), problems, |_, _| ()).await?;
     let clouds = Clouds::around(providers, &reach.layers, &prometheus::Registry::new());
@@ -96,6 +98,14 @@ pub(crate) async fn run(args: &OrphansArgs) -> anyhow::Result<ExitCode> {
         serve::print(format_args!("{:#}\n", print::json(&findings)))?;
     }
     Ok(if findings.is_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The pod ranges, and the share of routes that may go. What is wrong with these flags is in the settings' problems already, whether
+/// or not the route controller runs.
+fn route_flags(args: &NetworkArgs) -> (Vec<IpNet>, f64) {
+    let mut known = Problems::new();
+    let ranges = settings::pod_ranges(args.cluster_cidr.as_deref().unwrap_or_default(), &mut known).read;
+    (ranges, settings::taken(&args.route.route_deletion_max_share, &mut known).unwrap_or_default())
 }
 
 /// Asks, unless the answer was given with the command.

@@ -22,7 +22,7 @@ use bowline_runtime::Clock;
 use crate::cli::{Output, PlanArgs};
 use crate::reach::{self, Reached};
 use crate::serve;
-use crate::settings::{self, Reach};
+use crate::settings::Settings;
 
 pub(crate) use print::{indented, plain, steps_json};
 
@@ -49,11 +49,10 @@ fn exit_code(summary: Summary) -> ExitCode {
 
 async fn made(args: &PlanArgs) -> anyhow::Result<Forecast> {
     let mut problems = Problems::new();
-    let mut reach = Reach::resolve(&args.reach, &mut problems);
+    let Settings { mut reach, manager: options, .. } = Settings::resolve(&args.manager, &mut problems);
     reach.calls.dry_run = true;
-    let (options, _) = settings::manager_options(&args.controllers, &reach.cluster, &mut problems);
     let check = |providers: &[_], problems: &mut _| {
-        reach::check(providers, &reach, &options, &args.controllers.network, problems);
+        reach::check(providers, &reach, &options, &args.manager.controllers.network, problems);
     };
     let Reached { providers, client, .. } = Reached::new(&reach, &prometheus::Registry::new(), problems, check).await?;
     // Nothing here applies anything; if something did, the layers and the gate for calls would not let it through.

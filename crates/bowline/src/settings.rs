@@ -106,6 +106,7 @@ impl Reach {
 
 impl Settings {
     pub(crate) fn resolve(args: &ManagerArgs, problems: &mut Problems) -> Settings {
+        problems.extend(args.problems.clone());
         let mut reach = Reach::resolve(&args.reach, problems);
         let gates = FeatureGates::new(&args.controllers.selection.feature_gates, problems);
         let (mut manager, mut remarks) = controllers(&args.controllers, &gates, &reach.cluster, problems);
@@ -146,15 +147,6 @@ fn generic(
 }
 
 /// The controllers, and what a person should know about the choice of them.
-pub(crate) fn manager_options(
-    args: &ControllerArgs,
-    cluster: &ClusterName,
-    problems: &mut Problems,
-) -> (ManagerOptions, Vec<String>) {
-    let gates = FeatureGates::new(&args.selection.feature_gates, problems);
-    controllers(args, &gates, cluster, problems)
-}
-
 fn controllers(
     args: &ControllerArgs,
     gates: &FeatureGates,

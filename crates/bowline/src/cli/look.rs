@@ -1,25 +1,23 @@
-//! The flags of the commands that look at a cluster and its clouds once: `plan` and `orphans`.
+//! The flags of the commands that read a cluster and its clouds once: `plan` and `orphans`.
+//!
+//! Both take every flag of the manager, so that the arguments of a Deployment can be pasted.
 
-use bowline_controllers::route;
 use clap::{Args, ValueEnum};
 
-use super::manager::{ControllerArgs, ReachArgs};
-use crate::flags::{self, Given, given};
+use super::ManagerArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) output: OutputArgs,
     #[command(flatten)]
-    pub(crate) reach: ReachArgs,
-    #[command(flatten)]
-    pub(crate) controllers: ControllerArgs,
+    pub(crate) manager: ManagerArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct OrphansArgs {
     /// Remove them, after a question on the terminal. The cluster must be named then: unless given, its name is that of
-    /// every cluster without one, whose balancers and routes would be taken for orphans of this one.
+    /// every cluster without one, whose load balancers and routes would be taken for orphans of this one.
     #[arg(long, requires = "cluster_name")]
     pub(crate) delete: bool,
 
@@ -27,25 +25,10 @@ pub(crate) struct OrphansArgs {
     #[arg(long, requires = "delete")]
     pub(crate) yes: bool,
 
-    /// Where pods may live, as the manager is told: routes of these ranges count, too, in a cloud whose routes carry no
-    /// mark.
-    #[arg(long, value_name = "CIDRS")]
-    pub(crate) cluster_cidr: Option<String>,
-
-    /// As the manager is told: unless it is 1, the routes of a cluster that has no node at all stay, if there is more than
-    /// one of them. Such a cluster is often the wrong one.
-    #[arg(
-        long,
-        value_name = "SHARE",
-        default_value = route::MAX_SHARE.to_string(),
-        value_parser = given(flags::share),
-    )]
-    pub(crate) route_deletion_max_share: Given<f64>,
-
     #[command(flatten)]
     pub(crate) output: OutputArgs,
     #[command(flatten)]
-    pub(crate) reach: ReachArgs,
+    pub(crate) manager: ManagerArgs,
 }
 
 #[derive(Debug, Args)]

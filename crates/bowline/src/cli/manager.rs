@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_cloud::CallPolicy;
-use bowline_config::format_duration;
+use bowline_config::{Problems, format_duration};
 use bowline_controllers::{node, node_lifecycle, service};
 use bowline_core::AddressType;
 use bowline_core::service::NodeSet;
@@ -60,6 +60,10 @@ pub(crate) struct ManagerArgs {
     /// All flags with the values that they have, given or not. Not a flag itself.
     #[arg(skip)]
     pub(crate) effective: EffectiveFlags,
+
+    /// Errors of the command line itself, which are reported with all others. Not a flag itself.
+    #[arg(skip)]
+    pub(crate) problems: Problems,
 }
 
 /// How the cluster and its clouds are reached: the manager's way, and that of the commands that look for it.

@@ -35,7 +35,8 @@ impl Drop for Written {
 /// The settings and the flags that these come to, or what is wrong with them.
 fn resolved(flags: &[String]) -> Result<Settings, String> {
     let arguments = ["bowline".to_owned()].iter().chain(flags).map(OsString::from).collect();
-    let Manager { args, mut problems, .. } = Manager::read("bowline".to_owned(), arguments).unwrap();
+    let Manager { args, .. } = Manager::read("bowline".to_owned(), arguments).unwrap();
+    let mut problems = Problems::new();
     let settings = Settings::resolve(&args, &mut problems);
     if problems.is_empty() { Ok(settings) } else { Err(problems.to_string()) }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bowline_config::ConfigFile;
+use bowline_config::{ConfigFile, Problems};
 use clap::Arg;
 use serde_json::Value;
 
@@ -16,7 +16,8 @@ fn words(arguments: &[&str]) -> Vec<OsString> {
 /// What the manager makes of its flags: settings, what was remarked, what is wrong.
 fn resolved(name: &str, flags: &[String]) -> (Settings, Vec<String>, Vec<String>) {
     let arguments = [name.to_owned()].iter().chain(flags).map(OsString::from).collect();
-    let Manager { args, mut remarks, mut problems, .. } = Manager::read(name.to_owned(), arguments).unwrap();
+    let Manager { args, mut remarks, .. } = Manager::read(name.to_owned(), arguments).unwrap();
+    let mut problems = Problems::new();
     let settings = Settings::resolve(&args, &mut problems);
     remarks.extend(settings.remarks.clone());
     (settings, remarks, problems.iter().map(ToString::to_string).collect())
@@ -96,6 +97,57 @@ fn the_manifests_that_people_have_are_understood() {
     }
 }
 
+/// The manager's flags as the command has them, resolved: settings without what is about the flags themselves, and problems.
+fn of_command(command: &str, arguments: &[String]) -> (String, Vec<String>) {
+    let words = ["bowline".to_owned(), command.to_owned()].iter().chain(arguments).map(OsString::from).collect();
+    let Ok(Invocation::Command(mut command)) = super::command(words) else { panic!("{command} {arguments:?}") };
+    let mut problems = Problems::new();
+    let settings = Settings::resolve(command.manager_args().unwrap(), &mut problems);
+    (without_flags(settings), problems.iter().map(ToString::to_string).collect())
+}
+
+fn without_flags(settings: Settings) -> String {
+    format!("{:#?}", Settings { flags: EffectiveFlags::default(), remarks: Vec::new(), ..settings })
+}
+
+#[test]
+fn commands_that_read_a_cluster_take_the_arguments_of_a_manifest() {
+    for path in manifests() {
+        let arguments = container(&path);
+        let (name, skip) = managed(&arguments.iter().map(OsString::from).collect::<Vec<_>>()).unwrap();
+        let (settings, _, _) = resolved(&name, &arguments[skip + 1..]);
+        let expected = (without_flags(settings), Vec::new());
+        let from = if arguments[skip].starts_with("/bowline") { skip + 1 } else { skip };
+        for command in WITH_MANAGER_FLAGS {
+            assert_eq!(of_command(command, &arguments[from..]), expected, "{command}: {}", path.display());
+        }
+    }
+}
+
+#[test]
+fn commands_that_read_a_cluster_take_every_flag_in_every_spelling() {
+    let definition = definition("bowline");
+    let flags: Vec<_> = definition.get_arguments().filter_map(Arg::get_long).collect();
+    for command in WITH_MANAGER_FLAGS {
+        let taken = definition.find_subcommand(command).unwrap();
+        let taken: Vec<_> = taken.get_arguments().filter_map(Arg::get_long).collect();
+        let missing: Vec<_> = flags.iter().filter(|flag| !taken.contains(flag)).collect();
+        assert_eq!(missing, [&""; 0], "{command}");
+        let given = ["--cloud_provider", "local", "-v4", "--leader-elect", "--cluster_cidr=10.0.0.0/8"];
+        let (settings, problems) = of_command(command, &given.map(str::to_owned));
+        assert_eq!(problems, [""; 0], "{command}");
+        assert!(settings.contains("10.0.0.0/8"), "{command}: {settings}");
+        let (_, problems) = of_command(command, &["--cloud-provder=local".to_owned(), "sail".to_owned()]);
+        assert!(problems[0].ends_with("did you mean --cloud-provider?") && problems.len() == 3, "{problems:#?}");
+    }
+}
+
+#[test]
+fn a_command_reads_the_file_that_config_names() {
+    let missing = of_command("plan", &["--config=/nonexistent/file".to_owned(), "--cloud-provider=local".to_owned()]);
+    assert!(missing.1.len() == 1 && missing.1[0].contains("/nonexistent/file"), "{:?}", missing.1);
+}
+
 /// Values that are right for some flag, or for none.
 const ODD: [&str; 24] = [
     "",
@@ -150,7 +202,8 @@ fn no_command_line_is_too_odd() {
         let name = if round % 2 == 0 { "bowline" } else { "cloud-controller-manager" };
         let words = [name.to_owned()].iter().chain(&arguments).map(OsString::from).collect();
         let manager = Manager::read(name.to_owned(), words);
-        let Manager { args, mut problems, .. } = manager.unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
+        let Manager { args, .. } = manager.unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
+        let mut problems = Problems::new();
         let settings = Settings::resolve(&args, &mut problems);
         let _ = (configuration::configz(&settings.flags), problems.to_string());
     }

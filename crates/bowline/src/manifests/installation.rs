@@ -73,10 +73,9 @@ pub(super) struct Serving {
 impl Installation {
     /// Works it out, or says all that is wrong.
     pub(super) fn new(args: &ManifestsArgs, registry: &Registry) -> Result<Installation, Problems> {
-        let Argv { arguments, problems: unknown } = arguments(args);
-        let Manager { args: args_of_manager, mut remarks, mut problems, .. } =
+        let Argv { arguments, mut problems } = arguments(args);
+        let Manager { args: args_of_manager, mut remarks, .. } =
             Manager::read("bowline".to_owned(), arguments.clone()).map_err(|error| Problem::new(error.to_string()))?;
-        problems.extend(unknown);
         let mut settings = Settings::resolve(&args_of_manager, &mut problems);
         let read = |wanted: &Wanted| read(wanted, registry);
         let (reach, surroundings) = (&settings.reach, settings.reach.surroundings(&prometheus::Registry::new()));

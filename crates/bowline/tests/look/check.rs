@@ -264,11 +264,12 @@ async fn other_managers_are_found_by_their_leases() {
 }
 
 #[tokio::test]
-async fn flags_that_cannot_work_are_findings_and_unknown_ones_end_it() {
+async fn flags_that_cannot_work_are_findings_and_so_are_unknown_ones() {
     let world = World::start("check-flags").await;
-    let (document, code) = check(&world, &["--cluster-name=", "--node-monitor-period=1d"]);
-    assert_eq!((code, found(&document, "configuration").len()), (Some(2), 2), "{document:#}");
+    let (document, code) = check(&world, &["--cluster-name=", "--node-monitor-period=1d", "--knots=3"]);
+    assert_eq!((code, found(&document, "configuration").len()), (Some(2), 3), "{document:#}");
+    assert!(found(&document, "configuration").iter().any(|found| found.contains("--knots: there is no such flag")));
     assert!(ids(&document).contains(&"api-reached"), "the rest is looked at anyway: {document:#}");
-    let output = world.run("check", &["--knots=3"]);
+    let output = world.run("check", &["-o", "xml"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
 }

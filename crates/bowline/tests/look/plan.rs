@@ -70,6 +70,20 @@ async fn a_plan_tells_what_would_change_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_arguments_of_a_deployment_can_be_pasted_behind_plan_and_orphans() {
+    let world = World::start("pasted").await;
+    let pasted = ["--leader-elect=true", "--secure_port", "10258", "-v=2", "--bind-address=127.0.0.1", "--logtostderr"];
+    let plan = world.plan(&pasted);
+    assert_eq!((plan.status.code(), text(&plan.stdout)), (Some(0), "Nothing would change.\n".to_owned()), "{plan:?}");
+    let orphans = world.run("orphans", &pasted);
+    assert_eq!(orphans.status.code(), Some(0), "{orphans:?}");
+    // What would look like a deletion and is none.
+    let both = world.run("orphans", &["--cluster-name=harbour", "--dry-run", "--delete", "--yes"]);
+    assert_eq!(both.status.code(), Some(2), "{both:?}");
+    assert!(text(&both.stderr).contains("--delete: a dry run deletes nothing"), "{both:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_goes_wrong_with_a_plan_is_one() {
     let world = World::start("plan-wrong").await;
     world.cloud(&["add", "worker-1", "--id=one"]);
