@@ -12,6 +12,8 @@ use std::ffi::OsString;
 use bowline_config::{Problem, Problems, nearest};
 use clap::{Arg, Command};
 
+use crate::migration::Migration;
+
 /// What may have been meant by a word that is no flag.
 const WORD_HINT: &str = "a command such as apiserver stands in front of its flags, a value behind its flag, and that of a \
                          switch behind a =";
@@ -21,6 +23,8 @@ const WORD_HINT: &str = "a command such as apiserver stands in front of its flag
 pub(crate) struct Argv {
     pub(crate) arguments: Vec<OsString>,
     pub(crate) problems: Problems,
+    /// The part of `--config` that is no flag.
+    pub(crate) migration: Option<Migration>,
 }
 
 impl Argv {

@@ -145,13 +145,14 @@ async fn settle(shutdown: Shutdown) -> Result<(), Infallible> {
 /// What is told of the process while it runs.
 fn pages(settings: &Settings, board: &Board, metrics: &prometheus::Registry, logs: Handle) -> Pages {
     let (configured, flags) = (settings.flags.clone(), settings.flags.clone());
+    let migration = settings.election.as_ref().and_then(|election| election.migration.clone());
     let (seen, clock) = (board.clone(), Clock::system());
     let started = crate::metrics::start_time().and_then(|start| jiff::Timestamp::from_second(start as i64).ok());
     let about = statusz::About { started: started.unwrap_or_else(|| clock.now()) };
     Pages {
         board: board.clone(),
         metrics: metrics.clone(),
-        configz: Arc::new(move || configuration::configz(&configured)),
+        configz: Arc::new(move || configuration::configz(&configured, migration.as_ref())),
         flagz: Arc::new(move || (effective::flagz(&flags), effective::flagz_json(&flags))),
         statusz: Arc::new(move || statusz::page(&seen, about, clock.now())),
         set_verbosity: Arc::new(move |verbosity| logs.set_verbosity(verbosity)),

@@ -20,7 +20,7 @@ use clap::{Args as _, FromArgMatches as _};
 
 use crate::argv::{self, Argv};
 use crate::cli::{self, ManagerArgs};
-use crate::configuration;
+use crate::configuration::{self, Configuration};
 use crate::effective::EffectiveFlags;
 use crate::flags::go_bool;
 use crate::providers;
@@ -80,7 +80,7 @@ fn command(arguments: Vec<OsString>) -> Result<Invocation, clap::Error> {
     let matches = definition.try_get_matches_from_mut(argv.arguments)?;
     let mut cli = cli::Cli::from_arg_matches(&matches)?;
     if let Some(args) = cli.command.as_mut().and_then(cli::Command::manager_args) {
-        args.problems = argv.problems;
+        (args.problems, args.election.migration) = (argv.problems, argv.migration);
     }
     let missing = || definition.error(clap::error::ErrorKind::MissingSubcommand, "a command is missing");
     cli.command.map(Invocation::Command).ok_or_else(missing)
@@ -133,7 +133,7 @@ impl Manager {
         let mut args = ManagerArgs::from_arg_matches(&matches)?;
         args.effective = EffectiveFlags::new(&definition, &matches);
         let mut remarks = idle_remarks(&definition, &args.effective);
-        args.problems = argv.problems;
+        (args.problems, args.election.migration) = (argv.problems, argv.migration);
         match asked_version(args.generic.version.as_deref()) {
             Ok(Asked::Nothing) => {}
             Ok(Asked::Print(text)) => {
@@ -165,7 +165,8 @@ fn definition(name: &str) -> clap::Command {
 fn read_config(argv: &mut Argv) {
     let Some(path) = argv.values("config").last().filter(|path| !path.is_empty()).map(str::to_owned) else { return };
     match configuration::read(Path::new(&path)) {
-        Ok(flags) => {
+        Ok(Configuration { flags, migration }) => {
+            argv.migration = migration;
             let behind: Vec<_> = argv.arguments.drain(1.min(argv.arguments.len())..).collect();
             let given = Argv { arguments: behind, ..Argv::default() };
             let written = flags.into_iter().filter(|(flag, _)| !given.has(flag));

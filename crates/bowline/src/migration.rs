@@ -7,6 +7,7 @@ use bowline_config::{ConfigFile, Problem, Problems};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::cli::LEASES;
 use crate::controllers::{self, canonical_name};
@@ -61,6 +62,23 @@ impl Migration {
     /// Reads a `LeaderMigrationConfiguration` (MIG-1).
     pub(crate) fn read(path: &Path) -> Result<Migration, Problems> {
         Document::read(&ConfigFile::read(path)?)
+    }
+
+    /// As a field of another document has it: the name of the Lease, the lock, and controllers with their managers.
+    pub(crate) fn of_field(
+        lease: String,
+        lock: Option<String>,
+        leaders: impl Iterator<Item = [String; 2]>,
+    ) -> Migration {
+        let leaders = leaders.map(|[name, component]| Leader { name, component }).collect();
+        Migration { lease, lock: lock.filter(|lock| !lock.is_empty()).unwrap_or_else(|| LEASES.to_owned()), leaders }
+    }
+
+    /// The same as JSON.
+    pub(crate) fn field(&self) -> Value {
+        let leader = |leader: &Leader| json!({ "name": leader.name, "component": leader.component });
+        let leaders: Vec<_> = self.leaders.iter().map(leader).collect();
+        json!({ "leaderName": self.lease, "resourceLock": self.lock, "controllerLeaders": leaders })
     }
 
     /// Whether the second lease can be held at all: what passes for a lock may have no way to be one (MIG-6).

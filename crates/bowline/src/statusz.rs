@@ -7,12 +7,13 @@ use jiff::{SpanRound, Timestamp, Unit};
 use serde_json::{Map, Value, json};
 
 /// The kinds of parts, in the order of the page, with what they are called in JSON.
-const KINDS: [(Kind, &str, &str); 5] = [
+const KINDS: [(Kind, &str, &str); 6] = [
     (Kind::Lease, "Leases", "leases"),
     (Kind::Controller, "Controllers", "controllers"),
     (Kind::Queue, "Queues", "queues"),
     (Kind::Watch, "Watches", "watches"),
     (Kind::Cloud, "Clouds", "clouds"),
+    (Kind::Credentials, "Credentials", "credentials"),
 ];
 
 /// What is known of the process itself.
@@ -150,7 +151,8 @@ impl Page {
                 (Some(_), true) => "ok      ",
                 (Some(_), false) => "FAILED  ",
             };
-            self.line(format_args!("{:indent$}  {key:width$}  {outcome}{}{error}", "", rest.join(", ")));
+            let line = format!("{:indent$}  {key:width$}  {outcome}{}{error}", "", rest.join(", "));
+            self.line(format_args!("{}", line.trim_end()));
         }
     }
 }
@@ -275,6 +277,10 @@ mod tests {
         let cloud = json!({"callsUnderWay": 0, "lastSuccessSecondsAgo": 100_000.0,
             "lastError": {"kind": "rate_limited", "message": "slow down", "secondsAgo": 1.0}});
         let ailment = Err("service: no key was finished for 901s".to_owned());
+        let credentials = json!({"sources": [{"key": "/etc/kc", "writtenSecondsAgo": 7200.0},
+            {"key": "Secret a/b", "writtenSecondsAgo": null}], "inUseSeconds": 60.0, "expires": "2030-01-01T00:00:00Z",
+            "lastRenewal": {"time": "2026-01-02T03:03:05Z", "secondsAgo": 60.0, "result": "success", "error": null}});
+        board.put(Kind::Credentials, "cluster", Arc::new(Fixed(credentials, Ok(()))));
         board.put(Kind::Cloud, "local", Arc::new(Fixed(cloud, Ok(()))));
         board.put(Kind::Queue, "service", Arc::new(Fixed(queue, Ok(()))));
         board.put(Kind::Controller, "service-lb-controller", Arc::new(Fixed(parts, ailment)));
@@ -319,6 +325,15 @@ Clouds
     calls under way 0, last success 1d 3h 46m 40s ago
     last error:
       kind rate_limited, message slow down, 1s ago
+
+Credentials
+  cluster  [ok]
+    expires 2030-01-01T00:00:00Z, in use 1m
+    last renewal:
+      1m ago, result success, time 2026-01-02T03:03:05Z
+    sources:
+      /etc/kc     written 2h ago
+      Secret a/b
 ",
             env!("CARGO_PKG_VERSION")
         );

@@ -147,6 +147,10 @@ impl Renewable for Reloading {
         files(&self.config, &*self.current())
     }
 
+    fn other_sources(&self) -> Vec<String> {
+        self.current().secrets().iter().map(|secret| format!("Secret {secret}")).collect()
+    }
+
     fn made_from(&self) -> Fingerprint {
         self.made_from
     }

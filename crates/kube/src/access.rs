@@ -30,6 +30,7 @@ use tokio::time::Instant;
 use tower::{BoxError, Service};
 
 use crate::client::{ClientOptions, ConnectError, Probe, config, files, user_agent};
+use crate::expiry::expiry;
 use crate::fenced::{FencedExecutor, fence_of};
 use crate::rest::{Counted, Meter, RestMetrics};
 use crate::told::Told;
@@ -235,6 +236,16 @@ impl Renewable for Access {
 
     fn made_from(&self) -> Fingerprint {
         self.0.made_from
+    }
+
+    fn other_sources(&self) -> Vec<String> {
+        let is_pod = self.0.options.master.is_none() && self.files().is_empty();
+        is_pod.then(|| "service account of the pod".to_owned()).into_iter().collect()
+    }
+
+    fn expires(&self) -> Option<Timestamp> {
+        let way = self.way();
+        way.client.valid_until().iter().copied().chain(expiry(&way.config.auth_info)).min()
     }
 
     fn is_due(&self) -> bool {

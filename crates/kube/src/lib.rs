@@ -18,6 +18,7 @@ mod clients;
 mod cluster;
 mod events;
 mod exchange;
+mod expiry;
 mod fenced;
 mod health;
 mod lease;

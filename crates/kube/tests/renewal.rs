@@ -70,9 +70,22 @@ async fn a_token_file_that_changes_is_used_by_clients_that_are_there_already() -
     let world = world().await?;
     let client = world.access.client();
     assert_eq!(who(&client).await?, "first", "the end of the line is not a part of the token");
+    assert_eq!(world.access.expires(), None, "a token that is no JWT");
+    let sources = &world.renewals.part("cluster").status()["sources"];
+    assert_eq!(sources[1]["key"], world.token.0.display().to_string(), "{sources}");
     std::fs::write(&world.token.0, "second-token")?;
     renewed(&world, "success").await?;
     assert_eq!(who(&client).await?, "second");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_client_certificate_says_when_it_expires() -> Result<(), Failure> {
+    let server = ApiServer::start(Options::default()).await?;
+    let kubeconfig = Scratch::write(&server.kubeconfig())?;
+    let options = ClientOptions { kubeconfig: Some(kubeconfig.0.clone()), ..ClientOptions::default() };
+    let end = Access::open(&options).await?.expires();
+    assert!(end.is_some_and(|end| end > jiff::Timestamp::now()), "{end:?}");
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 //! good is told once, tried again, and harms nobody: the old stays. It is tried less and less often: many a cloud locks the
 //! account of whoever comes with a wrong password again and again.
 
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,6 +43,16 @@ pub trait Renewable: Send + Sync {
     /// What was in them, from before they were read for the first time: a change right after that must not be missed.
     fn made_from(&self) -> Fingerprint;
 
+    /// Sources other than files, in words for people: a Secret, the service account of the pod.
+    fn other_sources(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// When the credentials in use expire, as far as is known.
+    fn expires(&self) -> Option<Timestamp> {
+        None
+    }
+
     /// Whether it must be made anew although no file has changed.
     fn is_due(&self) -> bool {
         false
@@ -57,13 +68,13 @@ pub trait Renewable: Send + Sync {
 pub struct Renewals {
     period: Duration,
     count: IntCounterVec,
-    last: Arc<Mutex<serde_json::Map<String, Value>>>,
+    states: Arc<Mutex<HashMap<String, State>>>,
 }
 
 impl Renewals {
     /// Counts in these metrics.
     pub fn register(metrics: &Registry) -> prometheus::Result<Renewals> {
-        Ok(Renewals { period: PERIOD, count: RELOADS.register(metrics)?, last: Arc::default() })
+        Ok(Renewals { period: PERIOD, count: RELOADS.register(metrics)?, states: Arc::default() })
     }
 
     /// With another pause between two looks.
@@ -71,21 +82,34 @@ impl Renewals {
         Renewals { period, ..self }
     }
 
-    /// For the board: how the last renewal of this went. It is well in any case, as the old stays in use.
+    /// For the board: where these credentials come from, how old they are and how the last renewal went, and never a secret. They
+    /// are healthy in any case, as the old ones stay in use.
     pub fn part(&self, what: &str) -> Arc<dyn Part> {
-        Arc::new(LastRenewal(self.clone(), what.to_owned()))
+        Arc::new(Watched(self.clone(), what.to_owned()))
     }
 
     /// How the last renewal of this went; `null` if there was none.
     pub fn last(&self, what: &str) -> Value {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).get(what).cloned().unwrap_or_default()
+        self.status(what, Timestamp::now())["lastRenewal"].take()
+    }
+
+    fn status(&self, what: &str, now: Timestamp) -> Value {
+        let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        states.get(what).map_or_else(|| json!({}), |state| state.status(now))
+    }
+
+    fn note(&self, what: &str, note: impl FnOnce(&mut State)) {
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        note(states.entry(what.to_owned()).or_default());
     }
 
     /// Looks after `subject` until shutdown is requested. `what` names it in logs and metrics.
     pub async fn watch(self, what: String, subject: Arc<dyn Renewable>, shutdown: Shutdown) {
         let mut files = Files { taken: subject.made_from(), seen: None, refused: None };
+        self.note(&what, |state| state.see(&*subject));
         while shutdown.or(tokio::time::sleep(self.period)).await.is_some() {
             let content = Fingerprint::of(&subject.files());
+            self.note(&what, |state| state.see(&*subject));
             if !files.want_renewal(content) && !subject.is_due() {
                 continue;
             }
@@ -106,16 +130,68 @@ impl Renewals {
             Err(error) => tracing::error!(what, error, "credentials have changed, but the new ones are no good"),
         }
         self.count.with_label_values(&[what, result]).inc();
-        let entry = json!({"time": Timestamp::now().to_string(), "result": result, "error": outcome.err()});
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).insert(what.to_owned(), entry);
+        self.note(what, |state| state.renewed(outcome));
     }
 }
 
-struct LastRenewal(Renewals, String);
+/// Credentials that are looked after, by what they are for.
+struct Watched(Renewals, String);
 
-impl Part for LastRenewal {
+impl Part for Watched {
     fn status(&self) -> Value {
-        json!({"last renewal": self.0.last(&self.1)})
+        self.0.status(&self.1, Timestamp::now())
+    }
+}
+
+/// What is known of credentials, for the board.
+struct State {
+    /// Names, and when each file was last written.
+    sources: Vec<(String, Option<Timestamp>)>,
+    in_use_since: Timestamp,
+    expires: Option<Timestamp>,
+    last: Option<(Timestamp, Result<(), String>)>,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State { sources: Vec::new(), in_use_since: Timestamp::now(), expires: None, last: None }
+    }
+}
+
+impl State {
+    fn see(&mut self, subject: &dyn Renewable) {
+        let written = |file: &PathBuf| file.metadata().and_then(|file| file.modified()).ok();
+        let file = |file: PathBuf| {
+            let written = written(&file).and_then(|time| Timestamp::try_from(time).ok());
+            (file.display().to_string(), written)
+        };
+        let others = subject.other_sources().into_iter().map(|source| (source, None));
+        self.sources = subject.files().into_iter().map(file).chain(others).collect();
+        self.expires = subject.expires();
+    }
+
+    fn renewed(&mut self, outcome: Result<(), String>) {
+        let now = Timestamp::now();
+        if outcome.is_ok() {
+            self.in_use_since = now;
+        }
+        self.last = Some((now, outcome));
+    }
+
+    fn status(&self, now: Timestamp) -> Value {
+        let ago = |time: Timestamp| now.duration_since(time).as_secs_f64();
+        let source =
+            |(name, written): &(String, Option<Timestamp>)| json!({"key": name, "writtenSecondsAgo": written.map(ago)});
+        let last = self.last.as_ref().map(|(time, outcome)| {
+            let result = if outcome.is_ok() { "success" } else { "error" };
+            json!({"time": time.to_string(), "secondsAgo": ago(*time), "result": result, "error": outcome.as_ref().err()})
+        });
+        json!({
+            "sources": self.sources.iter().map(source).collect::<Vec<_>>(),
+            "inUseSeconds": ago(self.in_use_since),
+            "expires": self.expires.map(|end| end.to_string()),
+            "lastRenewal": last,
+        })
     }
 }
 
@@ -196,6 +272,14 @@ mod tests {
 
         fn made_from(&self) -> Fingerprint {
             Fingerprint::of(&self.files())
+        }
+
+        fn other_sources(&self) -> Vec<String> {
+            vec!["Secret kube-system/it".to_owned()]
+        }
+
+        fn expires(&self) -> Option<Timestamp> {
+            "2030-01-01T00:00:00Z".parse().ok()
         }
 
         fn renew(&self) -> BoxFuture<'_, Result<(), String>> {
@@ -283,6 +367,27 @@ mod tests {
         world.looks(3).await;
         assert_eq!((world.inside().as_str(), world.counted("success")), ("good", 1));
         assert_eq!(world.renewals.last("it")["result"], "success");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_board_shows_where_credentials_come_from_and_no_content() {
+        let world = World::new("board").await;
+        let part = world.renewals.part("it");
+        let status = part.status();
+        assert_eq!(status["sources"][0]["key"], world.subject.file.display().to_string());
+        assert!(status["sources"][0]["writtenSecondsAgo"].as_f64().is_some_and(|ago| ago < 600.0), "{status}");
+        assert_eq!(status["sources"][1], json!({"key": "Secret kube-system/it", "writtenSecondsAgo": null}));
+        assert_eq!((&status["expires"], &status["lastRenewal"]), (&json!("2030-01-01T00:00:00Z"), &Value::Null));
+        assert!(status["inUseSeconds"].is_number(), "{status}");
+        world.swap("bad");
+        world.looks(2).await;
+        assert_eq!(part.status()["lastRenewal"]["result"], "error");
+        world.swap("new-password");
+        world.looks(2).await;
+        let status = part.status();
+        assert_eq!(status["lastRenewal"]["result"], "success", "{status}");
+        assert!(!status.to_string().contains("new-password"), "{status}");
+        assert_eq!(part.health(), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]

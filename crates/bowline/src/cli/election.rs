@@ -8,6 +8,7 @@ use bowline_kube::LeaseOptions;
 use clap::Args;
 
 use crate::flags::{self, Given, Switch as _, given};
+use crate::migration::Migration;
 
 /// Leader election, and leader migration.
 #[derive(Debug, Args)]
@@ -66,6 +67,10 @@ pub(crate) struct ElectionArgs {
     /// in YAML or JSON. Without it they are those for routes, for Services and for the lifecycle of nodes.
     #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) leader_migration_config: Option<PathBuf>,
+
+    /// The same from the file of --config. Not a flag itself.
+    #[arg(skip)]
+    pub(crate) migration: Option<Migration>,
 }
 
 /// What a Lease is called where it is chosen.

@@ -9,6 +9,7 @@ use bowline_config::{Problem, Problems};
 use serde::{Deserialize, Serialize};
 
 use super::{API_VERSION, KIND};
+use crate::migration::Migration;
 
 /// The root. What is left out stays as the flags have it.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -97,7 +98,7 @@ struct Debugging {
     enable_contention_profiling: Option<bool>,
 }
 
-/// Read, and left to the file that `--leader-migration-config` names.
+/// What the file that `--leader-migration-config` names says; that file counts more.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct LeaderMigration {
@@ -210,10 +211,21 @@ impl Document {
         if self.generic.port.is_some_and(|port| port != 0) {
             wrong("Port", "nothing is served without TLS".to_owned(), "leave it out, and see --secure-port".to_owned());
         }
-        if self.generic.leader_migration.leader_name.as_deref().is_some_and(|name| !name.is_empty()) {
-            let hint = "name a file that holds it with --leader-migration-config";
-            wrong("LeaderMigration", "it is not read here".to_owned(), hint.to_owned());
+        for (index, leader) in self.generic.leader_migration.controller_leaders.iter().flatten().enumerate() {
+            if leader.name.is_empty() || leader.component.is_empty() {
+                let key = format!("LeaderMigration.controllerLeaders[{index}]");
+                wrong(&key, "name or component is missing".to_owned(), "give both, such as component: '*'".to_owned());
+            }
         }
         problems
+    }
+
+    /// Which controllers move between managers, if the document says so.
+    pub(super) fn take_migration(&mut self) -> Option<Migration> {
+        let LeaderMigration { leader_name, resource_lock, controller_leaders } =
+            std::mem::take(&mut self.generic.leader_migration);
+        let leaders = controller_leaders.into_iter().flatten().map(|leader| [leader.name, leader.component]);
+        let lease = leader_name.filter(|name| !name.is_empty())?;
+        Some(Migration::of_field(lease, resource_lock, leaders))
     }
 }

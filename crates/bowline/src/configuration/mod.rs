@@ -20,6 +20,7 @@ use bowline_config::{ConfigFile, Problem, Problems};
 use serde_json::{Map, Value, json};
 
 use crate::effective::EffectiveFlags;
+use crate::migration::Migration;
 use crate::settings::KUBE_API_RATE;
 use document::Document;
 use fields::{FIELDS, Field, Kind};
@@ -32,12 +33,12 @@ const API_VERSION: &str = "cloudcontrollermanager.config.k8s.io/v1alpha1";
 const KIND: &str = "CloudControllerManagerConfiguration";
 
 /// The document at `/configz`.
-pub(crate) fn configz(flags: &EffectiveFlags) -> Value {
+pub(crate) fn configz(flags: &EffectiveFlags, migration: Option<&Migration>) -> Value {
     let mut document = json!({ "kind": KIND, "apiVersion": API_VERSION });
     // upstream: kept for those who read them; nothing is served there, and nothing is asked of the API server.
     put(&mut document, "/Generic", json!({ "Port": 0, "Address": "0.0.0.0" }));
     put(&mut document, "/Generic/ClientConnection/acceptContentTypes", json!(""));
-    put(&mut document, "/Generic/LeaderMigration", no_migration());
+    put(&mut document, "/Generic/LeaderMigration", migration.map_or_else(no_migration, Migration::field));
     for field in &FIELDS {
         put(&mut document, field.path, field.value(flags));
     }
@@ -62,7 +63,7 @@ fn follow(document: &mut Value, path: &str, other: &str) {
     }
 }
 
-/// What moves between managers has a file of its own (`--leader-migration-config`).
+/// No controller moves between managers.
 fn no_migration() -> Value {
     json!({ "leaderName": "", "resourceLock": "", "controllerLeaders": null })
 }
@@ -80,17 +81,27 @@ fn put(document: &mut Value, path: &str, value: Value) {
     *place = value;
 }
 
-/// The flags that a file sets, with their values.
-pub(crate) fn read(path: &Path) -> Result<Vec<(&'static str, String)>, Problems> {
+/// The settings that a file has.
+pub(crate) struct Configuration {
+    /// The flags that it sets, with their values.
+    pub(crate) flags: Vec<(&'static str, String)>,
+    /// What `--leader-migration-config` would name a file of.
+    pub(crate) migration: Option<Migration>,
+}
+
+/// Reads such a file.
+pub(crate) fn read(path: &Path) -> Result<Configuration, Problems> {
     let file = ConfigFile::read(path)?;
     let document: Document = file.yaml()?;
-    let document = document.unwrapped();
+    let mut document = document.unwrapped();
     let wrong = document.wrong(path);
     if !wrong.is_empty() {
         return Err(wrong);
     }
+    let migration = document.take_migration();
     let document = serde_json::to_value(&document).map_err(|error| Problem::file(path, None, error.to_string()))?;
-    Ok(FIELDS.iter().filter_map(|field| Some((field.flag, field.text(&document)?))).collect())
+    let flags = FIELDS.iter().filter_map(|field| Some((field.flag, field.text(&document)?))).collect();
+    Ok(Configuration { flags, migration })
 }
 
 impl Field {

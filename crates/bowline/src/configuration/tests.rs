@@ -41,6 +41,11 @@ fn resolved(flags: &[String]) -> Result<Settings, String> {
     if problems.is_empty() { Ok(settings) } else { Err(problems.to_string()) }
 }
 
+/// What the manager shows at `/configz`.
+fn shown(settings: &Settings) -> Value {
+    configz(&settings.flags, settings.election.as_ref().and_then(|election| election.migration.as_ref()))
+}
+
 /// All but what is about the flags themselves.
 fn told(settings: Settings) -> String {
     format!("{:#?}", Settings { flags: EffectiveFlags::default(), remarks: Vec::new(), ..settings })
@@ -77,7 +82,7 @@ fn configz_is_the_document_that_the_go_managers_show() {
     ];
     let settings = resolved(&strings(&[&flags[..], &same[..]].concat())).unwrap();
     let expected: Value = serde_json::from_str(include_str!("go_configz.json")).unwrap();
-    assert_eq!(configz(&settings.flags), expected);
+    assert_eq!(shown(&settings), expected);
 }
 
 #[test]
@@ -86,15 +91,41 @@ fn what_configz_shows_makes_the_same_settings_when_it_is_read() {
     for _ in 0..60 {
         let flags = some_flags(&mut random);
         let settings = resolved(&flags).unwrap_or_else(|error| panic!("{flags:?}: {error}"));
-        let document = configz(&settings.flags);
+        let document = shown(&settings);
         let settings = told(settings);
         for text in [document.to_string(), document[GROUP].to_string()] {
             let file = Written::new(&text);
             let again = resolved(&[file.flag()]).unwrap_or_else(|error| panic!("{flags:?}: {error}\n{text}"));
-            assert_eq!(configz(&again.flags), document, "{flags:?}");
+            assert_eq!(shown(&again), document, "{flags:?}");
             assert_eq!(told(again), settings, "{flags:?}");
         }
     }
+}
+
+#[test]
+fn configz_shows_which_controllers_move_and_config_reads_it() {
+    let with = |flags: &[&str]| resolved(&strings(&[&["--cloud-provider=local"], flags].concat()));
+    let migration = |settings: &Settings| shown(settings)[GROUP]["Generic"]["LeaderMigration"].clone();
+    assert_eq!(migration(&with(&[]).unwrap())["leaderName"], "");
+    let by_default = migration(&with(&["--enable-leader-migration"]).unwrap());
+    assert_eq!(by_default["leaderName"], "cloud-provider-extraction-migration");
+    assert_eq!(by_default["controllerLeaders"][0], json!({"name": "route-controller", "component": "*"}));
+    let file = Written::new(
+        "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: shared\n\
+         controllerLeaders: [{name: service, component: kube-controller-manager}]\n",
+    );
+    let named = format!("--leader-migration-config={}", file.0.display());
+    let settings = with(&["--enable-leader-migration", &named]).unwrap();
+    assert!(settings.manager.service.is_none(), "another manager runs it");
+    let leader = json!({"name": "service", "component": "kube-controller-manager"});
+    let expected = json!({"leaderName": "shared", "resourceLock": "leases", "controllerLeaders": [leader]});
+    assert_eq!(migration(&settings), expected);
+    let again = Written::new(&shown(&settings).to_string());
+    let again = resolved(&[again.flag()]).unwrap();
+    assert_eq!((migration(&again), again.manager.service.is_none()), (expected, true));
+    let broken = Written::new(&format!("{HEAD}Generic: {{LeaderMigration: {{controllerLeaders: [{{name: x}}]}}}}\n"));
+    let error = with(&[&broken.flag()]).unwrap_err();
+    assert!(error.contains("LeaderMigration.controllerLeaders[0]: name or component is missing"), "{error}");
 }
 
 /// Values that are right, for about half of the fields.

@@ -205,7 +205,7 @@ fn no_command_line_is_too_odd() {
         let Manager { args, .. } = manager.unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
         let mut problems = Problems::new();
         let settings = Settings::resolve(&args, &mut problems);
-        let _ = (configuration::configz(&settings.flags), problems.to_string());
+        let _ = (configuration::configz(&settings.flags, None), problems.to_string());
     }
 }
 

@@ -73,7 +73,7 @@ pub(super) struct Serving {
 impl Installation {
     /// Works it out, or says all that is wrong.
     pub(super) fn new(args: &ManifestsArgs, registry: &Registry) -> Result<Installation, Problems> {
-        let Argv { arguments, mut problems } = arguments(args);
+        let Argv { arguments, mut problems, .. } = arguments(args);
         let Manager { args: args_of_manager, mut remarks, .. } =
             Manager::read("bowline".to_owned(), arguments.clone()).map_err(|error| Problem::new(error.to_string()))?;
         let mut settings = Settings::resolve(&args_of_manager, &mut problems);

@@ -101,7 +101,7 @@ fn migration(args: &ElectionArgs, problems: &mut Problems) -> Option<Migration> 
         return None;
     }
     let path = args.leader_migration_config.as_deref().filter(|path| !path.as_os_str().is_empty());
-    let Some(path) = path else { return Some(Migration::default()) };
+    let Some(path) = path else { return Some(args.migration.clone().unwrap_or_default()) };
     Migration::read(path).map_err(|found| problems.extend(found)).ok()
 }
 
