@@ -55,6 +55,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bowline_config::Problems;
+use bowline_core::with_causes;
 use clap::CommandFactory as _;
 
 use invocation::{Invocation, Manager};
@@ -146,7 +147,7 @@ fn manage(invocation: &Manager) -> ExitCode {
     if !invocation.args.problems.is_empty() {
         complain(format_args!("Usage: {name} [flags]; {name} --help lists them\n", name = invocation.name));
     }
-    complain(format_args!("Error: {error:#}\n"));
+    complain(format_args!("Error: {}\n", with_causes(error.as_ref())));
     let nothing_was_started = error.is::<BadInput>() || error.is::<CannotStart>();
     ExitCode::from(if nothing_was_started { BAD_MANAGER_INPUT } else { MANAGER_FAILED })
 }
@@ -166,7 +167,7 @@ fn run_manager(invocation: &Manager, exporter: Option<Exporter>, logs: logging::
 
 fn command_ended(result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|error| {
-        complain(format_args!("error: {error:#}\n"));
+        complain(format_args!("error: {}\n", with_causes(error.as_ref())));
         if error.is::<BadInput>() { ExitCode::from(BAD_INPUT) } else { ExitCode::FAILURE }
     })
 }

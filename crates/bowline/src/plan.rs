@@ -31,7 +31,7 @@ const CHANGES: u8 = 2;
 
 /// Prints what would change. Whatever goes wrong is a failure and not bad input: its exit code would mean changes.
 pub(crate) async fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
-    let forecast = made(args).await.map_err(|error| anyhow::anyhow!("{error:#}"))?;
+    let forecast = made(args).await.map_err(|error| anyhow::anyhow!(bowline_core::with_causes(error.as_ref())))?;
     match args.output.output {
         Output::Text => serve::print(format_args!("{}", plain(&print::text(&forecast)))),
         Output::Json => serve::print(format_args!("{:#}\n", print::json(&forecast))),

@@ -159,6 +159,13 @@ fn an_address_that_is_taken_is_a_failure_that_names_it() {
     let kubeconfig = scratch.path("kubeconfig");
     refused(&["apiserver", "--listen", &address, "--kubeconfig", kubeconfig.to_str().unwrap()], 1, &[&address]);
     assert!(!kubeconfig.exists(), "a kubeconfig for a server that is not there");
+    for flags in [["apiserver", "--listen"], ["playground", "--listen"], ["cloud", "--listen"]] {
+        let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+        let more = if flags[0] == "cloud" { Vec::new() } else { vec![kubeconfig.as_str()] };
+        let output = support::bowline(&[&flags[..], &[&address], &more].concat());
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(text.matches("in use").count(), 1, "the cause is printed once: {text}");
+    }
 }
 
 #[test]

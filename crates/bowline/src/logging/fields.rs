@@ -7,6 +7,14 @@ use tracing::field::{Field, Visit};
 /// The name under which the message of an event comes.
 const MESSAGE: &str = "message";
 
+/// Maximum length of a text, in characters: enough for any message of a cloud, and little enough to read.
+const LONGEST: usize = 4_000;
+
+/// Length of all texts of a line from which on each further one is cut to [`SHORT`]. Container runtimes split lines at 16 KiB, and
+/// what collects logs then finds parts that are no JSON.
+const LONG_LINE: usize = 12_000;
+const SHORT: usize = 100;
+
 /// A value, ready to be written.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
@@ -47,6 +55,18 @@ impl Fields {
         }
     }
 
+    /// Cuts what is too long, and says how much is left out.
+    pub(super) fn cut(&mut self) {
+        let mut length = cut(&mut self.message, LONGEST);
+        for (_, value) in &mut self.values {
+            let limit = if length < LONG_LINE { LONGEST } else { SHORT };
+            length += match value {
+                Value::Text(text) => cut(text, limit),
+                Value::Bare(text) => text.len(),
+            };
+        }
+    }
+
     fn set(&mut self, field: &Field, value: Value) {
         // For traces only.
         if field.name().starts_with("otel.") {
@@ -66,6 +86,18 @@ impl Fields {
     fn set_bare(&mut self, field: &Field, value: impl ToString) {
         self.set(field, Value::Bare(value.to_string()));
     }
+}
+
+/// Cuts a text to this many characters; its length in bytes afterwards.
+fn cut(text: &mut String, limit: usize) -> usize {
+    // A text with no more bytes than that has no more characters.
+    let end = if text.len() <= limit { None } else { text.char_indices().nth(limit).map(|(end, _)| end) };
+    if let Some(end) = end {
+        let left_out = text[end..].chars().count();
+        text.truncate(end);
+        text.push_str(&format!("… ({left_out} characters cut)"));
+    }
+    text.len()
 }
 
 /// upstream: klog and zapr both write `err`. A field that is named like a word of Rust comes with a mark.

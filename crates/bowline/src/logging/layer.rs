@@ -42,6 +42,7 @@ impl Lines {
                 fields.add_missing(around);
             }
         }
+        fields.cut();
         fields
     }
 
@@ -149,6 +150,28 @@ mod tests {
         );
         assert_eq!(lines[2]["v"], serde_json::Value::Null);
         assert_eq!((&lines[2]["err"], &lines[2]["key"]), (&"no \"route\"".into(), &"default/web".into()));
+    }
+
+    #[test]
+    fn long_values_are_cut_and_say_by_how_much() {
+        let names = "ü".repeat(165_000);
+        let exact = "x".repeat(4_000);
+        let line = written(Format::Text, || tracing::warn!(names, exact, "targets"));
+        let cut = format!("\"targets\" names=\"{}… (161000 characters cut)\" exact=\"{exact}\"\n", "ü".repeat(4_000));
+        assert!(line.ends_with(&cut), "{}", line.get(..200).unwrap_or(&line));
+        let all = || tracing::warn!(a = names, b = names, c = names, d = names, message = names.clone());
+        let line = written(Format::Json, all);
+        let document: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(
+            document["d"],
+            format!("{}… (164900 characters cut)", "ü".repeat(100)),
+            "a line is cut as a whole, too"
+        );
+        let ascii = "x".repeat(50_000);
+        let line = written(Format::Json, || {
+            tracing::warn!(a = ascii, b = ascii, c = ascii, d = ascii, e = ascii, message = ascii.clone());
+        });
+        assert!(line.len() < 16 * 1024, "no more than a container runtime keeps together: {}", line.len());
     }
 
     /// Names of nodes come from outside, and so do errors.
