@@ -150,6 +150,11 @@ impl Reader<'_> {
                 let problem = place.problem(K::auth_url, "has a user or a password in it, which is sent to nobody");
                 self.problems.push(problem.hint("write them as username and password, and the URL without them"));
             }
+            // The paths of calls are appended to it, and would end up in the query.
+            Some(url) if url.contains(['?', '#']) => {
+                let problem = place.problem(K::auth_url, "has a query or a fragment, which Keystone has no use for");
+                self.problems.push(problem.hint("write the URL without what begins with ? or #"));
+            }
             Some(_) => {}
         }
         fields.text(K::auth_url)

@@ -186,6 +186,12 @@ fn the_address_of_keystone_is_required_and_a_url() {
         assert_eq!(field, "[Global] auth-url");
         assert!(text.contains("has a user or a password in it") && !text.contains("s3cret"), "{text}");
     }
+    for url in ["https://k/v3?key=s3cret", "https://k:5000/v3#top", "https://k?"] {
+        // Quoted, as # begins a comment otherwise.
+        let (field, text) = wrong(&format!("token = t\nauth-url = \"{url}\"\n"));
+        assert_eq!(field, "[Global] auth-url");
+        assert!(text.contains("has a query or a fragment") && !text.contains("s3cret"), "{text}");
+    }
     for url in ["https://k/identity/v3", "http://[::1]:5000", "https://k:5000/v2.0/"] {
         assert_eq!(with(&format!("[Global]\nauth-url = {url}\n")).global.auth_url, url);
     }
