@@ -72,6 +72,7 @@ mod validation;
 mod value;
 mod verbs;
 
+pub use crate::http::KUBERNETES_MINOR;
 pub use faults::{Effect, FaultRule, Faults};
 pub use metrics::RequestKind;
 pub use options::{AuthorizationMode, ConnectionLimits, Options};

@@ -40,6 +40,7 @@ use self::negotiate::Wants;
 use self::path::{ResourcePath, Target};
 use self::query::Query;
 use self::respond::Body;
+pub use self::site::KUBERNETES_MINOR;
 
 /// What is known of a connection.
 #[derive(Debug, Clone, Default)]

@@ -256,16 +256,19 @@ fn aggregated(core: bool) -> (Bytes, HeaderValue) {
     (document, quoted(&hex))
 }
 
+/// Minor version of the Kubernetes 1.x API server that this server answers like, and which it reports.
+pub const KUBERNETES_MINOR: u32 = 38;
+
 /// The Kubernetes version this server speaks like.
 static VERSION: LazyLock<Value> = LazyLock::new(|| {
     json!({
         "major": "1",
-        "minor": "38",
+        "minor": KUBERNETES_MINOR.to_string(),
         "emulationMajor": "1",
-        "emulationMinor": "38",
+        "emulationMinor": KUBERNETES_MINOR.to_string(),
         "minCompatibilityMajor": "1",
-        "minCompatibilityMinor": "37",
-        "gitVersion": concat!("v1.38.0-bowline.", env!("CARGO_PKG_VERSION")),
+        "minCompatibilityMinor": (KUBERNETES_MINOR - 1).to_string(),
+        "gitVersion": format!("v1.{KUBERNETES_MINOR}.0-bowline.{}", env!("CARGO_PKG_VERSION")),
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",

@@ -9,8 +9,8 @@ use bowline_kube::{Right, Scope, Server, Unreached, Unseen};
 use super::finding::{Finding, Kind};
 use super::observed::{Observed, Review, SeenCloud};
 
-/// The minor versions of the API server that this version is tried with.
-const TRIED: std::ops::RangeInclusive<u32> = 30..=37;
+/// The minor versions of the API server that this version is tried with; the last one is that of the embedded API server.
+const TRIED: std::ops::RangeInclusive<u32> = 30..=bowline_apiserver::KUBERNETES_MINOR;
 /// The last one in which other components had cloud controllers of their own.
 const LAST_IN_TREE: u32 = 30;
 /// How many minor versions a kubelet may be behind.

@@ -140,13 +140,13 @@ fn cases() -> Vec<(Observed, &'static [&'static str])> {
         (server("v1.36.1", "system:anonymous"), &["api-anonymous|https://10.0.0.1:6443|it answers, but knows no user"]),
         (server("v1.36.1", "me"), &["api-reached|https://10.0.0.1:6443|version v1.36.1, which takes us for me"]),
         (server("v1.29.9+k3s1", "me"), &[
-            "server-old|https://10.0.0.1:6443|version v1.29.9+k3s1; tried are 1.30 to 1.37",
+            "server-old|https://10.0.0.1:6443|version v1.29.9+k3s1; tried are 1.30 to 1.38",
             "in-tree-clouds|https://10.0.0.1:6443|version v1.29.9+k3s1",
             "api-reached|https://10.0.0.1:6443|version v1.29.9+k3s1, which takes us for me",
         ]),
         (server("v1.99.0", "me"), &[
             "api-reached|https://10.0.0.1:6443|version v1.99.0, which takes us for me",
-            "server-new|https://10.0.0.1:6443|version v1.99.0; tried are 1.30 to 1.37",
+            "server-new|https://10.0.0.1:6443|version v1.99.0; tried are 1.30 to 1.38",
         ]),
         (server("unknown", "me"), &["api-reached|https://10.0.0.1:6443|version unknown, which takes us for me"]),
         (reviewed(Ok(true), None, Scope::Cluster), &["rights-complete| |1 rights"]),

@@ -270,6 +270,7 @@ async fn flags_that_cannot_work_are_findings_and_so_are_unknown_ones() {
     assert_eq!((code, found(&document, "configuration").len()), (Some(2), 3), "{document:#}");
     assert!(found(&document, "configuration").iter().any(|found| found.contains("--knots: there is no such flag")));
     assert!(ids(&document).contains(&"api-reached"), "the rest is looked at anyway: {document:#}");
+    assert!(!ids(&document).contains(&"server-new"), "the version of our own API server is known: {document:#}");
     let output = world.run("check", &["-o", "xml"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
