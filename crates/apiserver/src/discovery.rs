@@ -268,6 +268,7 @@ mod tests {
             "events.k8s.io",
             "authentication.k8s.io",
             "authorization.k8s.io",
+            "policy",
             "rbac.authorization.k8s.io",
             "coordination.k8s.io",
             "discovery.k8s.io",
@@ -301,6 +302,6 @@ mod tests {
             "subresources": [{"subresource": "token", "verbs": ["create"], "responseKind": {
                 "group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"}}]});
         assert_eq!(accounts, &expected);
-        assert_eq!(aggregated(false).list("items").len(), 7);
+        assert_eq!(aggregated(false).list("items").len(), 8);
     }
 }

@@ -302,7 +302,7 @@ fn add_list_extensions(property: &mut Value, field: &Field) {
 }
 
 fn add_patch_extensions(property: &mut Value, rule: &PatchRule) {
-    let strategies = [(rule.merge, "merge"), (rule.retain_keys, "retainKeys")];
+    let strategies = [(rule.merge, "merge"), (rule.retain_keys, "retainKeys"), (rule.replace, "replace")];
     let strategies: Vec<&str> = strategies.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect();
     if !strategies.is_empty() {
         property["x-kubernetes-patch-strategy"] = strategies.join(",").into();

@@ -132,7 +132,16 @@ fn merge_key(place: Place, doc: &mut Map<String, Value>, key: &str, patch: &mut 
         return Ok(());
     }
     match (doc.get_mut(key), patch) {
-        (Some(Value::Object(doc)), Value::Object(patch)) => merge_object(Place::of(&place.field(key)?.ty), doc, patch),
+        (Some(Value::Object(doc)), Value::Object(patch)) => {
+            let field = place.field(key)?;
+            match field.patch.replace {
+                true => {
+                    doc.clone_from(patch);
+                    Ok(())
+                }
+                false => merge_object(Place::of(&field.ty), doc, patch),
+            }
+        }
         (Some(Value::Array(items)), Value::Array(patch)) => {
             let rule = place.list_rule(key)?;
             match rule.merges || deletes {

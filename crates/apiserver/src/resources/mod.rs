@@ -6,6 +6,7 @@
 mod apps;
 mod check;
 mod configmap;
+mod disruption_budget;
 mod endpoints;
 mod event;
 pub(crate) mod label_selector;
@@ -383,6 +384,20 @@ pub(crate) static RESOURCES: &[Resource] = &[
         singular: "subjectaccessreview",
         type_name: "authorization/v1.SubjectAccessReview",
         ..REVIEW
+    },
+    Resource {
+        group: "policy",
+        kind: "PodDisruptionBudget",
+        plural: "poddisruptionbudgets",
+        singular: "poddisruptionbudget",
+        short_names: &["pdb"],
+        subresources: &[status("PodDisruptionBudget")],
+        type_name: "policy/v1.PodDisruptionBudget",
+        storage: "poddisruptionbudgets",
+        strategy: &disruption_budget::PodDisruptionBudget,
+        returns_deleted: true,
+        unconditional_put: false,
+        ..BASE
     },
     Resource {
         group: "rbac.authorization.k8s.io",

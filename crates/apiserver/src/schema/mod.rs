@@ -72,6 +72,8 @@ pub(crate) enum Ty {
 pub(crate) struct PatchRule {
     pub(crate) merge: bool,
     pub(crate) retain_keys: bool,
+    /// An object is replaced as a whole.
+    pub(crate) replace: bool,
     /// The key of list items; `None` on a merged list of primitives.
     pub(crate) key: Option<&'static str>,
 }
@@ -266,6 +268,7 @@ fn parse_patch_rule(rule: &'static str) -> PatchRule {
     PatchRule {
         merge: strategies.split(',').any(|s| s == "merge"),
         retain_keys: strategies.split(',').any(|s| s == "retainKeys"),
+        replace: strategies.split(',').any(|s| s == "replace"),
         key,
     }
 }

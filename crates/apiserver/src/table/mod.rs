@@ -128,6 +128,7 @@ fn printer(resource: &Resource, first: Option<&Value>) -> &'static Printer {
         ("coordination.k8s.io", "leases") => &core::LEASE,
         ("discovery.k8s.io", "endpointslices") => &discovery::ENDPOINT_SLICE,
         ("events.k8s.io", "events") => &event::NEW,
+        ("policy", "poddisruptionbudgets") => &workload::DISRUPTION_BUDGET,
         ("rbac.authorization.k8s.io", "clusterrolebindings" | "rolebindings") => &rbac::BINDING,
         _ => &FALLBACK,
     }

@@ -49,6 +49,25 @@ pub(super) static SCALE: Printer = Printer::new(
     |scale, clock| vec![name(scale), count(scale, "spec.replicas"), count(scale, "status.replicas"), clock.age(scale)],
 );
 
+pub(super) static DISRUPTION_BUDGET: Printer = Printer::new(
+    &[
+        NAME,
+        text("Min Available", "Pods that must stay available."),
+        text("Max Unavailable", "Pods that may be unavailable."),
+        number("Allowed Disruptions", "Pods that may be disrupted now."),
+        AGE,
+    ],
+    |budget, clock| {
+        let amount = |field: &str| match budget.at("spec").at(field) {
+            Value::Null => "N/A".into(),
+            Value::String(text) => text.clone().into(),
+            number => Value::from(number.to_string()),
+        };
+        let allowed = count(budget, "status.disruptionsAllowed");
+        vec![name(budget), amount("minAvailable"), amount("maxUnavailable"), allowed, clock.age(budget)]
+    },
+);
+
 const CONTAINERS: Column = wide("Containers", "The containers of the template.");
 const IMAGES: Column = wide("Images", "The images of the template.");
 const SELECTOR: Column = wide("Selector", "Labels of the pods that belong to it.");

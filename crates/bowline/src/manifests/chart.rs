@@ -8,7 +8,7 @@ use bowline_kube::{
 };
 
 use super::fill::{Fillings, scalar};
-use super::objects::{ACCOUNT, LABELS, rule};
+use super::objects::{ACCOUNT, DISRUPTION_BUDGET, LABELS, rule};
 use crate::providers;
 use crate::rights::{self, SYSTEM};
 
@@ -35,12 +35,16 @@ fn switches() -> [Switch; 6] {
     ]
 }
 
+/// The condition of Helm for it.
+const IS_DEPLOYMENT: &str = r#"eq .Values.kind "Deployment""#;
+
 /// The files of the chart, by their paths in it.
 pub(super) fn files() -> Vec<(&'static str, String)> {
     let fillings = Fillings::default().with("namespace", "{{ .Release.Namespace }}").with("labels", LABELS);
     let config = fillings.clone().with("secret", "bowline");
     let config = config.with("files", "{{ quote .Values.cloudConfigKey }}: {{ quote .Values.cloudConfig }}");
     let config = config.fill(include_str!("templates/config.yaml"));
+    let budget = fillings.fill(DISRUPTION_BUDGET);
     vec![
         ("Chart.yaml", chart()),
         ("values.yaml", values()),
@@ -48,6 +52,7 @@ pub(super) fn files() -> Vec<(&'static str, String)> {
         ("templates/roles.yaml", [role(None, &everywhere()), role(Some(SYSTEM), &in_system())].join("---\n")),
         ("templates/secrets.yaml", secrets()),
         ("templates/config.yaml", when(".Values.cloudConfig", &config) + "\n"),
+        ("templates/disruption_budget.yaml", when(IS_DEPLOYMENT, &budget) + "\n"),
         ("templates/workload.yaml", workload(&fillings)),
     ]
 }
@@ -151,7 +156,6 @@ fn role(namespace: Option<&str>, rules: &str) -> String {
 // ---- pods
 
 fn workload(fillings: &Fillings) -> String {
-    let is_deployment = r#"eq .Values.kind "Deployment""#;
     let serving = Fillings::default().with("port", "{{ .Values.port }}").fill(include_str!("templates/serving.yaml"));
     let of_deployment = either(
         ".Values.leaderElection",
@@ -163,9 +167,9 @@ fn workload(fillings: &Fillings) -> String {
     let fillings = fillings
         .clone()
         .with("kind", "{{ .Values.kind }}")
-        .with("scale", when(is_deployment, &replicas))
-        .with("rollout", either(is_deployment, &of_deployment, include_str!("templates/daemonset.yaml")))
-        .with("affinity", when(is_deployment, include_str!("templates/affinity.yaml")))
+        .with("scale", when(IS_DEPLOYMENT, &replicas))
+        .with("rollout", either(IS_DEPLOYMENT, &of_deployment, include_str!("templates/daemonset.yaml")))
+        .with("affinity", when(IS_DEPLOYMENT, include_str!("templates/affinity.yaml")))
         .with("nodes", include_str!("templates/chart/nodes.yaml"))
         .with("image", "{{ quote .Values.image }}")
         .with("args", args())

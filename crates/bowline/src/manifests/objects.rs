@@ -13,6 +13,9 @@ pub(super) const ACCOUNT: &str = "cloud-controller-manager";
 pub(super) const LABELS: &str =
     "app.kubernetes.io/name: bowline\napp.kubernetes.io/component: cloud-controller-manager";
 
+/// For the pods of a Deployment. Drains leave those of a DaemonSet alone.
+pub(super) const DISRUPTION_BUDGET: &str = include_str!("templates/disruption_budget.yaml");
+
 /// All of them, in an order in which they can be applied.
 pub(super) fn all(installation: &Installation) -> Vec<String> {
     let fillings = common(installation);
@@ -26,6 +29,9 @@ pub(super) fn all(installation: &Installation) -> Vec<String> {
         let files: Vec<String> = secret.files.iter().map(|(name, text)| block(name, text)).collect();
         let fillings = fillings.clone().with("secret", secret.name).with("files", files.join("\n"));
         objects.push(fillings.fill(include_str!("templates/config.yaml")));
+    }
+    if matches!(installation.workload, Workload::Deployment { .. }) {
+        objects.push(fillings.fill(DISRUPTION_BUDGET));
     }
     objects.push(workload(installation, &fillings));
     objects

@@ -127,8 +127,8 @@ fn rendered(values: Value, namespace: &str) -> String {
     let mut all: Value = bowline_config::ConfigFile::from_text("values.yaml", read("values.yaml")).yaml().unwrap();
     merge(&mut all, values);
     let root = json!({"Values": all, "Release": {"Namespace": namespace}});
-    let templates =
-        ["account", "roles", "secrets", "config", "workload"].map(|name| read(&format!("templates/{name}.yaml")));
+    let names = ["account", "roles", "secrets", "config", "disruption_budget", "workload"];
+    let templates = names.map(|name| read(&format!("templates/{name}.yaml")));
     templates.map(|template| Renderer { root: root.clone() }.render(&template)).join("\n---\n")
 }
 
@@ -177,6 +177,9 @@ async fn without_an_election_one_pod_works_and_is_gone_before_the_next() {
     let objects = create(&server().await, &rendered(values, "kube-system")).await;
     let spec = &objects.last().unwrap()["spec"];
     assert_eq!((&spec["replicas"], &spec["strategy"]["type"]), (&json!(1), &json!("Recreate")));
+    let budget = objects.iter().find(|object| object["kind"] == "PodDisruptionBudget").unwrap();
+    assert_eq!((&budget["spec"]["maxUnavailable"], &budget["spec"]["selector"]), (&json!(1), &spec["selector"]));
+    assert!(!rendered(json!({"kind": "DaemonSet"}), "kube-system").contains("PodDisruptionBudget"));
 }
 
 #[tokio::test]

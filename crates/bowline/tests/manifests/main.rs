@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use support::{Scratch, bowline, refused, skip, workspace};
 
 /// Where a kind is found.
-const PATHS: [(&str, &str); 10] = [
+const PATHS: [(&str, &str); 11] = [
     ("Namespace", "/api/v1/namespaces"),
     ("ServiceAccount", "/api/v1/namespaces/NS/serviceaccounts"),
     ("Secret", "/api/v1/namespaces/NS/secrets"),
@@ -28,6 +28,7 @@ const PATHS: [(&str, &str); 10] = [
     ("Role", "/apis/rbac.authorization.k8s.io/v1/namespaces/NS/roles"),
     ("RoleBinding", "/apis/rbac.authorization.k8s.io/v1/namespaces/NS/rolebindings"),
     ("Service", "/api/v1/namespaces/NS/services"),
+    ("PodDisruptionBudget", "/apis/policy/v1/namespaces/NS/poddisruptionbudgets"),
     ("DaemonSet", "/apis/apps/v1/namespaces/NS/daemonsets"),
     ("Deployment", "/apis/apps/v1/namespaces/NS/deployments"),
 ];
@@ -314,6 +315,19 @@ async fn who_works_alone_is_gone_before_the_next_one_comes() {
     let objects = create(&server().await, &manifests(&["--kind", "Deployment"])).await;
     let affinity = &pod(&objects)["affinity"]["podAntiAffinity"];
     assert!(affinity["requiredDuringSchedulingIgnoredDuringExecution"].is_array(), "one pod on a node: {affinity}");
+}
+
+#[tokio::test]
+async fn a_drain_evicts_one_pod_of_a_deployment_at_a_time() {
+    let objects = create(&server().await, &manifests(&["--kind", "Deployment"])).await;
+    let budget = objects.iter().find(|object| object["kind"] == "PodDisruptionBudget").unwrap();
+    assert_eq!(
+        (&budget["spec"]["maxUnavailable"], &budget["metadata"]["namespace"]),
+        (&json!(1), &json!("kube-system"))
+    );
+    let workload = objects.last().unwrap();
+    assert_eq!(budget["spec"]["selector"], workload["spec"]["selector"], "it is about the pods of the Deployment");
+    assert!(!manifests(&[]).contains("PodDisruptionBudget"), "drains leave the pods of a DaemonSet alone");
 }
 
 // ---- rights

@@ -2,7 +2,7 @@
 
 mod daemon_set;
 mod deployment;
-mod rollout;
+pub(super) mod rollout;
 
 use serde_json::Value;
 

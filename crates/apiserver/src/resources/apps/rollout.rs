@@ -8,7 +8,7 @@ use crate::validation;
 use crate::value::Json;
 
 /// A number, or a share such as `25%`.
-fn amount(value: &Value, at: Path<'_>, found: &mut Findings) {
+pub(in crate::resources) fn amount(value: &Value, at: Path<'_>, found: &mut Findings) {
     match value {
         Value::String(text) => found.form(at, text, validation::percent(text)),
         number => found.not_negative(at, number.as_i64().unwrap_or(0)),
@@ -27,7 +27,7 @@ fn number(value: &Value) -> i64 {
     percent(value).or_else(|| value.as_i64()).or_else(plain).unwrap_or(0)
 }
 
-fn at_most_all(value: &Value, at: Path<'_>, found: &mut Findings) {
+pub(in crate::resources) fn at_most_all(value: &Value, at: Path<'_>, found: &mut Findings) {
     if percent(value).is_some_and(|percent| percent > 100) {
         found.invalid(at, value.clone(), "must not be greater than 100%");
     }

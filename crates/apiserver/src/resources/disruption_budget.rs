@@ -1,0 +1,151 @@
+//! PodDisruptionBudget: how many pods of a workload must stay. Stored and checked; nothing here counts pods, and evictions do not
+//! ask it.
+
+use serde_json::Value;
+
+use super::apps::rollout;
+use super::check::{Findings, Path};
+use super::pod::bump_generation;
+use super::strategy::{clear_status, keep_status};
+use super::{Strategy, WriteCx};
+use crate::field_error::{FieldError, go_struct};
+use crate::validation;
+use crate::value::Json;
+
+const POLICIES: &[&str] = &["AlwaysAllow", "IfHealthyBudget"];
+
+pub(crate) struct PodDisruptionBudget;
+
+impl Strategy for PodDisruptionBudget {
+    fn prepare_create(&self, cx: &WriteCx<'_>, obj: &mut Value) {
+        clear_status(cx, obj);
+        obj.put("metadata.generation", 1);
+    }
+
+    fn prepare_update(&self, cx: &WriteCx<'_>, new: &mut Value, old: &Value) {
+        keep_status(cx, new, old);
+        bump_generation(new, old, new.at("spec") != old.at("spec"));
+    }
+
+    fn validate_create(&self, _cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
+        spec_errors(obj.at("spec"))
+    }
+
+    fn validate_update(&self, _cx: &WriteCx<'_>, new: &Value, _old: &Value) -> Vec<FieldError> {
+        spec_errors(new.at("spec"))
+    }
+
+    fn validate_status_update(&self, _cx: &WriteCx<'_>, new: &Value, _old: &Value) -> Vec<FieldError> {
+        status_errors(new.at("status"))
+    }
+}
+
+fn spec_errors(spec: &Value) -> Vec<FieldError> {
+    let (mut found, at) = (Findings::default(), Path::new("spec"));
+    if spec.has("minAvailable") && spec.has("maxUnavailable") {
+        found.push(FieldError::invalid_as(
+            "spec",
+            go_struct(&[
+                ("MinAvailable", spec.at("minAvailable").clone()),
+                ("Selector", spec.at("selector").clone()),
+                ("MaxUnavailable", spec.at("maxUnavailable").clone()),
+                ("UnhealthyPodEvictionPolicy", spec.at("unhealthyPodEvictionPolicy").clone()),
+            ]),
+            "minAvailable and maxUnavailable cannot be both set",
+        ));
+    }
+    for field in ["minAvailable", "maxUnavailable"].into_iter().filter(|field| spec.has(field)) {
+        rollout::amount(spec.at(field), at.child(field), &mut found);
+        rollout::at_most_all(spec.at(field), at.child(field), &mut found);
+    }
+    found.extend(validation::label_selector("spec.selector", spec.at("selector")));
+    if spec.has("unhealthyPodEvictionPolicy") {
+        found.one_of(at.child("unhealthyPodEvictionPolicy"), spec.text("unhealthyPodEvictionPolicy"), POLICIES);
+    }
+    found.into_errors()
+}
+
+fn status_errors(status: &Value) -> Vec<FieldError> {
+    let (mut found, at) = (Findings::default(), Path::new("status"));
+    conditions(status.list("conditions"), at.child("conditions"), &mut found);
+    for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+        found.not_negative(at.child(field), status.int(field).unwrap_or(0));
+    }
+    found.into_errors()
+}
+
+fn conditions(conditions: &[Value], at: Path<'_>, found: &mut Findings) {
+    for (index, condition) in conditions.iter().enumerate() {
+        let (at, kind) = (at.index(index), condition.text("type"));
+        if conditions.iter().take(index).any(|earlier| earlier.text("type") == kind) {
+            found.duplicate(at.child("type"), kind);
+        }
+        found.form(at.child("type"), kind, validation::qualified_name(kind));
+        found.one_of(at.child("status"), condition.text("status"), &["False", "True", "Unknown"]);
+        if condition.at("lastTransitionTime").is_null() {
+            found.required(at.child("lastTransitionTime"), "");
+        }
+        if condition.text("reason").is_empty() {
+            found.required(at.child("reason"), "");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn complaints(errors: Vec<FieldError>) -> Vec<String> {
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_budget_says_how_many_stay_or_how_many_may_go() {
+        for spec in [
+            json!({}),
+            json!({"minAvailable": 0}),
+            json!({"maxUnavailable": "100%", "selector": {"matchLabels": {"a": "b"}}}),
+            json!({"minAvailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow"}),
+        ] {
+            assert_eq!(complaints(spec_errors(&spec)), [""; 0], "{spec}");
+        }
+        let both = json!({"minAvailable": 1, "maxUnavailable": "10%"});
+        assert_eq!(
+            complaints(spec_errors(&both)),
+            ["spec: Invalid value: {\"MinAvailable\":1,\"Selector\":null,\"MaxUnavailable\":\"10%\",\
+              \"UnhealthyPodEvictionPolicy\":null}: minAvailable and maxUnavailable cannot be both set"]
+        );
+        let cases = [
+            (json!({"minAvailable": -1}), "spec.minAvailable: Invalid value: -1: must be greater than or equal to 0"),
+            (
+                json!({"minAvailable": "101%"}),
+                "spec.minAvailable: Invalid value: \"101%\": must not be greater than 100%",
+            ),
+            (json!({"maxUnavailable": "half"}), "spec.maxUnavailable: Invalid value: \"half\": a valid percent string"),
+            (
+                json!({"unhealthyPodEvictionPolicy": "Never"}),
+                "spec.unhealthyPodEvictionPolicy: Unsupported value: \"Never\": supported values: \"AlwaysAllow\", ",
+            ),
+            (json!({"selector": {"matchLabels": {"a": "b c"}}}), "spec.selector.matchLabels: Invalid value: \"b c\": "),
+        ];
+        for (spec, expected) in cases {
+            let found = complaints(spec_errors(&spec));
+            assert!(found.len() == 1 && found[0].starts_with(expected), "{spec}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_status_counts_from_zero_and_has_each_condition_once() {
+        let condition = json!({"type": "DisruptionAllowed", "status": "True", "reason": "SufficientPods",
+            "lastTransitionTime": "2026-01-01T00:00:00Z", "message": ""});
+        let sound = json!({"disruptionsAllowed": 1, "conditions": [condition]});
+        assert_eq!(complaints(status_errors(&sound)), [""; 0]);
+        let wrong =
+            json!({"currentHealthy": -1, "conditions": [condition, {"type": "DisruptionAllowed", "status": "Yes"}]});
+        let found = complaints(status_errors(&wrong));
+        assert_eq!(found.len(), 5, "{found:#?}");
+        assert!(found[0].starts_with("status.conditions[1].type: Duplicate value"), "{found:#?}");
+        assert_eq!(found[4], "status.currentHealthy: Invalid value: -1: must be greater than or equal to 0");
+    }
+}
