@@ -93,8 +93,8 @@ fn accept_header(headers: &HeaderMap) -> &str {
 /// One entry of an Accept header.
 #[derive(Debug, Default)]
 pub(crate) struct MediaRange<'a> {
-    kind: &'a str,
-    subtype: &'a str,
+    pub(crate) kind: &'a str,
+    pub(crate) subtype: &'a str,
     quality: f32,
     params: Vec<(&'a str, &'a str)>,
 }

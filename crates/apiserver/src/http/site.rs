@@ -84,6 +84,7 @@ impl SiteRequest<'_> {
                 Ok(self.raw(&VERSION))
             }
             "/metrics" => Ok(self.metrics()),
+            "/openapi/v2" | "/openapi/v2/" => Ok(self.openapi_v2()),
             "/openapi/v3" | "/openapi/v3/" => Ok(self.openapi_index()),
             "/.well-known/openid-configuration" => {
                 self.routed(Offer::Json)?;
@@ -147,6 +148,16 @@ impl SiteRequest<'_> {
     }
 
     // === OpenAPI ===
+
+    fn openapi_v2(&self) -> Response<Body> {
+        let version = VERSION["gitVersion"].as_str().unwrap_or_default();
+        let Some((media_type, document)) = openapi::v2::document(&accept(self.headers), version) else {
+            return without_type(StatusCode::NOT_ACCEPTABLE);
+        };
+        let mut answer = bytes_response(StatusCode::OK, media_type, self.headers, document);
+        answer.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+        answer
+    }
 
     fn openapi_index(&self) -> Response<Body> {
         bytes_response(StatusCode::OK, "text/plain; charset=utf-8", self.headers, openapi::index())
@@ -288,6 +299,7 @@ const PATHS: &[&str] = &[
     "/livez",
     "/livez/ping",
     "/metrics",
+    "/openapi/v2",
     "/openapi/v3",
     "/openid/v1/jwks",
     "/readyz",

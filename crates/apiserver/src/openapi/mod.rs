@@ -2,7 +2,7 @@
 //!
 //! kubectl reads these documents to learn whether the server checks fields, how lists merge (apply, diff), and what
 //! to tell about a field (explain). There is one document per group and version; each is made when it is first asked
-//! for and kept. Version 2 of the format is not served.
+//! for and kept. Of version 2 of the format there is an empty document.
 //!
 //! ```text
 //!  index ──► document(api/v1) ──► paths ──► components ──► schema table
@@ -13,6 +13,7 @@ mod components;
 mod descriptions;
 mod operations;
 mod parameters;
+pub(crate) mod v2;
 
 use std::sync::{LazyLock, OnceLock};
 

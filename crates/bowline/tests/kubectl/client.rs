@@ -126,9 +126,6 @@ impl Kubectl {
     fn spawn(&self, arguments: &str) -> Child {
         let mut command = Command::new(&self.program.path);
         command.args(arguments.split_whitespace());
-        if self.wants_openapi_v2(arguments) {
-            command.arg("--validate=false");
-        }
         command
             .current_dir(workspace())
             .env("KUBECONFIG", self.server.kubeconfig())
@@ -138,13 +135,6 @@ impl Kubectl {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command.spawn().unwrap()
-    }
-
-    /// Before 1.29 manifests are checked by OpenAPI v2 only, which is not served.
-    fn wants_openapi_v2(&self, arguments: &str) -> bool {
-        let reads_manifest =
-            arguments.contains("-f ") && ["apply ", "create ", "replace "].iter().any(|c| arguments.starts_with(c));
-        reads_manifest && !self.since(29)
     }
 
     /// Puts a manifest where `-f` can name it.

@@ -31,6 +31,31 @@ fn apply_creates_changes_and_knows_when_nothing_is_to_do() {
     });
 }
 
+const LIST: &str = "
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: chart}, data: {depth: shallow}}
+- {apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: crew}, spec: {minAvailable: 50%}}
+";
+
+#[test]
+fn a_list_is_applied_item_by_item() {
+    with_every_kubectl("list", &[], |kubectl| {
+        let list = kubectl.manifest("list.yaml", LIST);
+        let created = ["configmap/chart created", "poddisruptionbudget.policy/crew created"];
+        kubectl.run(&format!("apply -f {list}")).says(&created);
+        kubectl.run(&format!("apply -f {list}")).says(&["configmap/chart unchanged", "crew unchanged"]);
+        let list = kubectl.manifest("list.yaml", &LIST.replace("50%", "1"));
+        kubectl.run(&format!("apply -f {list}")).says(&["configmap/chart unchanged", "crew configured"]);
+        kubectl.run("get pdb").lists("NAME MIN AVAILABLE MAX UNAVAILABLE ALLOWED DISRUPTIONS AGE");
+        kubectl.run("get pdb crew -o jsonpath={.spec}").prints(r#"{"minAvailable":1}"#);
+        let list = kubectl.manifest("list.yaml", &LIST.replace("data:", "dat: {}, data:"));
+        kubectl.refused(&format!("apply -f {list}")).says(&[r#"unknown field "dat""#]);
+        kubectl.run(&format!("delete -f {list}")).says(&[r#""chart" deleted"#, r#""crew" deleted"#]);
+    });
+}
+
 #[test]
 fn apply_reports_what_is_wrong_with_a_manifest() {
     with_every_kubectl("invalid", &[], |kubectl| {
