@@ -49,7 +49,8 @@ pub(crate) fn tidy(arguments: Vec<OsString>, command: &mut Command) -> Argv {
     command.build();
     let mut rest = arguments.into_iter();
     let argv = Argv { arguments: rest.next().into_iter().collect(), ..Argv::default() };
-    let mut tidied = Tidied { command, argv, words: Vec::new() };
+    let values_left = command.get_positionals().count();
+    let mut tidied = Tidied { command, argv, words: Vec::new(), values_left };
     while let Some(argument) = rest.next() {
         match argument.to_str() {
             Some("--") => rest.by_ref().for_each(|word| tidied.word(&word.to_string_lossy())),
@@ -66,6 +67,8 @@ struct Tidied<'a> {
     argv: Argv,
     /// What is no flag and no flag's value.
     words: Vec<String>,
+    /// Number of values without a flag that the command still takes.
+    values_left: usize,
 }
 
 impl Tidied<'_> {
@@ -137,8 +140,15 @@ impl Tidied<'_> {
         self.problem(Problem::flag(name, "there is no such flag").hint(hint));
     }
 
+    /// A value of its own, if the command takes one; else it is kept for an error.
     fn word(&mut self, word: &str) {
-        self.words.push(word.to_owned());
+        match self.values_left {
+            0 => self.words.push(word.to_owned()),
+            left => {
+                self.values_left = left - 1;
+                self.argv.arguments.push(word.into());
+            }
+        }
     }
 
     // upstream: these words (FLAG-3); one that is empty is none, unless there is another.

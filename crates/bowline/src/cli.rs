@@ -30,7 +30,7 @@ pub(crate) use check::CheckArgs;
 pub(crate) use cloud::{CloudArgs, CloudCommand, EndpointArgs};
 pub(crate) use election::{ElectionArgs, LEASES};
 pub(crate) use logging::LoggingArgs;
-pub(crate) use look::{OrphansArgs, Output, PlanArgs};
+pub(crate) use look::{ExplainArgs, OrphansArgs, Output, PlanArgs};
 pub(crate) use manager::{
     CloudCallArgs, ControllerArgs, GenericArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs,
 };
@@ -97,6 +97,13 @@ pub(crate) enum Command {
     /// The exit code is 0 if that is nothing, 2 if there is something, and 1 if something went wrong, which includes flags that
     /// cannot work.
     Plan(Box<PlanArgs>),
+
+    /// Explain why a Node or a Service is as it is: what is desired, what is observed, what blocks it, and what comes next.
+    ///
+    /// It takes every flag of the manager, written as there, reads the cluster and its clouds once, and changes nothing. The exit
+    /// code is 0 if nothing would change, 2 if something would, and 1 if something went wrong, which includes an object that is not
+    /// there.
+    Explain(Box<ExplainArgs>),
 
     /// List what this cluster has left behind in its clouds: load balancers without a Service, or what is left of them, and routes
     /// without a Node.
@@ -224,6 +231,7 @@ impl Command {
     pub(crate) fn manager_args(&mut self) -> Option<&mut ManagerArgs> {
         match self {
             Command::Plan(args) => Some(&mut args.manager),
+            Command::Explain(args) => Some(&mut args.manager),
             Command::Orphans(args) => Some(&mut args.manager),
             Command::Check(args) => Some(&mut args.manager),
             _ => None,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  argv ──► whose? ─┬─ bowline COMMAND …                              ──► clap ──► Command
-//!                   ├─ bowline plan|orphans|check --FLAGS             ──► tidy ──► --config ──► clap ──► Command
+//!                   ├─ bowline plan|explain|orphans|check --FLAGS     ──► tidy ──► --config ──► clap ──► Command
 //!                   ├─ bowline --FLAGS                                ──┐
 //!                   ├─ …/cloud-controller-manager --FLAGS             ──┼─► tidy ──► --config ──► clap ──► Manager
 //!                   └─ bowline /bin/…-cloud-controller-manager --FLAGS ─┘
@@ -33,7 +33,10 @@ const MANAGER: &str = "cloud-controller-manager";
 const WITHOUT_EFFECT: [&str; 4] = ["IdleArgs", "FormerArgs", "KlogArgs", "CloudSpecificArgs"];
 
 /// The commands that take all flags of the manager, in all spellings that it takes.
-const WITH_MANAGER_FLAGS: [&str; 3] = ["plan", "orphans", "check"];
+const WITH_MANAGER_FLAGS: [&str; 4] = ["plan", "explain", "orphans", "check"];
+
+/// The commands whose exit code 2 is a result, so that wrong flags end them with 1.
+const WITH_RESULTS: [&str; 3] = ["plan", "explain", "check"];
 
 /// What to do.
 pub(crate) enum Invocation {
@@ -59,8 +62,8 @@ impl Invocation {
                 Invocation::Manager(Box::new(manager.unwrap_or_else(|error| exit(&error, 1))))
             }
             None => {
-                // For these, 2 is what was found, so it is not for a flag that is wrong.
-                let finds = arguments.get(1).is_some_and(|command| command == "plan" || command == "check");
+                let name = arguments.get(1).and_then(|name| name.to_str()).unwrap_or_default();
+                let finds = WITH_RESULTS.contains(&name);
                 command(arguments).unwrap_or_else(|error| exit(&error, if finds { 1 } else { 2 }))
             }
         }

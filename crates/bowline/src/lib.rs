@@ -3,7 +3,7 @@
 //! ```text
 //! argv ──► invocation ──► a command: cli (clap: flags, help, exit code 2)
 //!              │            ├─ apiserver, playground, cloud    start, wait for a signal, stop
-//!              │            ├─ plan, orphans, check            look once at a cluster and its clouds
+//!              │            ├─ plan, explain, orphans, check   read a cluster and its clouds once
 //!              │            └─ manifests                       look at nothing but the flags
 //!              └─ flags only, or another name: the manager
 //!                 argv (Go's spelling) ──► cli ──► settings ──► reach ──► daemon
@@ -25,6 +25,7 @@ mod credentials;
 mod daemon;
 mod effective;
 mod election;
+mod explain;
 mod exposition;
 mod feature_gates;
 mod flags;
@@ -199,6 +200,7 @@ fn run(command: cli::Command) -> anyhow::Result<ExitCode> {
         cli::Command::Apiserver(args) => runtime.block_on(serve::run(args)).map(success),
         cli::Command::Playground(args) => runtime.block_on(playground::run(args)).map(success),
         cli::Command::Plan(args) => runtime.block_on(plan::run(&args)),
+        cli::Command::Explain(args) => runtime.block_on(explain::run(&args)),
         cli::Command::Check(args) => runtime.block_on(check::run(&args)),
         cli::Command::Manifests(args) => manifests::run(&args).map(success),
         cli::Command::Orphans(args) => runtime.block_on(orphans::run(&args)),

@@ -19,19 +19,20 @@ use bowline_core::lifecycle::Moment;
 use bowline_kube::Cluster;
 use bowline_runtime::Clock;
 
-use crate::cli::{Output, PlanArgs};
+use crate::cli::{ManagerArgs, Output, PlanArgs};
 use crate::reach::{self, Reached};
 use crate::serve;
 use crate::settings::Settings;
 
-pub(crate) use print::{indented, plain, steps_json};
+pub(crate) use print::{counted, indented, kind_name, plain, steps_json, words, write_plan};
 
 /// The exit code for "something would change".
 const CHANGES: u8 = 2;
 
 /// Prints what would change. Whatever goes wrong is a failure and not bad input: its exit code would mean changes.
 pub(crate) async fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
-    let forecast = made(args).await.map_err(|error| anyhow::anyhow!(bowline_core::with_causes(error.as_ref())))?;
+    let forecast =
+        made(&args.manager).await.map_err(|error| anyhow::anyhow!(bowline_core::with_causes(error.as_ref())))?;
     match args.output.output {
         Output::Text => serve::print(format_args!("{}", plain(&print::text(&forecast)))),
         Output::Json => serve::print(format_args!("{:#}\n", print::json(&forecast))),
@@ -39,7 +40,7 @@ pub(crate) async fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     Ok(exit_code(forecast.summary()))
 }
 
-fn exit_code(summary: Summary) -> ExitCode {
+pub(crate) fn exit_code(summary: Summary) -> ExitCode {
     match summary {
         Summary { failed: 1.., .. } => ExitCode::FAILURE,
         summary if summary.is_unchanged() => ExitCode::SUCCESS,
@@ -47,23 +48,42 @@ fn exit_code(summary: Summary) -> ExitCode {
     }
 }
 
-async fn made(args: &PlanArgs) -> anyhow::Result<Forecast> {
-    let mut problems = Problems::new();
-    let Settings { mut reach, manager: options, .. } = Settings::resolve(&args.manager, &mut problems);
-    reach.calls.dry_run = true;
-    let check = |providers: &[_], problems: &mut _| {
-        reach::check(providers, &reach, &options, &args.manager.controllers.network, problems);
-    };
-    let Reached { providers, client, .. } = Reached::new(&reach, &prometheus::Registry::new(), problems, check).await?;
-    // Nothing here applies anything; if something did, the layers and the gate for calls would not let it through.
-    let layers = LayerOptions { dry_run: true, ..reach.layers };
-    let clouds = Clouds::around(providers, &layers, &prometheus::Registry::new());
-    secrets::read(&clouds, &client).await;
-    let snapshot = snapshot(&Cluster::new(client), &options).await?;
-    clouds.start().await;
-    let clock = Clock::system();
-    let now = Moment { instant: clock.instant(), wall: clock.now() };
+async fn made(args: &ManagerArgs) -> anyhow::Result<Forecast> {
+    let Scene { snapshot, clouds, options, now, .. } = Scene::read(args).await?;
     Ok(forecast::forecast(&snapshot, &clouds, &options, now).await?)
+}
+
+/// A cluster and its clouds, as the controllers would find them.
+pub(crate) struct Scene {
+    pub(crate) cluster: Cluster,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) clouds: Clouds,
+    pub(crate) options: ManagerOptions,
+    pub(crate) now: Moment,
+}
+
+impl Scene {
+    /// Reads the cluster and starts the clouds, for reading alone.
+    pub(crate) async fn read(args: &ManagerArgs) -> anyhow::Result<Scene> {
+        let mut problems = Problems::new();
+        let Settings { mut reach, manager: options, .. } = Settings::resolve(args, &mut problems);
+        reach.calls.dry_run = true;
+        let check = |providers: &[_], problems: &mut _| {
+            reach::check(providers, &reach, &options, &args.controllers.network, problems);
+        };
+        let metrics = prometheus::Registry::new();
+        let Reached { providers, client, .. } = Reached::new(&reach, &metrics, problems, check).await?;
+        // Nothing here applies anything; if something did, the layers and the gate for calls would not let it through.
+        let layers = LayerOptions { dry_run: true, ..reach.layers };
+        let clouds = Clouds::around(providers, &layers, &prometheus::Registry::new());
+        secrets::read(&clouds, &client).await;
+        let cluster = Cluster::new(client);
+        let snapshot = snapshot(&cluster, &options).await?;
+        clouds.start().await;
+        let clock = Clock::system();
+        let now = Moment { instant: clock.instant(), wall: clock.now() };
+        Ok(Scene { cluster, snapshot, clouds, options, now })
+    }
 }
 
 async fn snapshot(cluster: &Cluster, options: &ManagerOptions) -> anyhow::Result<Snapshot> {

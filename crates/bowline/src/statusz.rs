@@ -228,7 +228,7 @@ fn spelled(key: &str, value: &Value) -> Option<String> {
 }
 
 /// `3d 4h 5m`, `12s`, `0.25s`.
-fn duration(seconds: Option<f64>) -> String {
+pub(crate) fn duration(seconds: Option<f64>) -> String {
     let seconds = seconds.unwrap_or_default();
     if seconds < 10.0 {
         return format!("{}s", (seconds * 100.0).round() / 100.0);

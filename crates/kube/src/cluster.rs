@@ -1,5 +1,6 @@
 //! Writing to the API server: each write is one targeted request (W-1 to W-10).
 
+mod events;
 mod list;
 mod patches;
 
@@ -31,6 +32,8 @@ metrics! {
     WRITES = Metric::counter("bowline_api_writes_total", "Writes to the API server, by verb, resource and how they ended.")
         .labels(&["verb", "resource", "result"]);
 }
+
+pub use events::SeenEvent;
 
 /// Why a write did not happen.
 #[derive(Debug, thiserror::Error)]

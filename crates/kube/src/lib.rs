@@ -36,7 +36,7 @@ pub use access::Access;
 pub use accounts::rights as account_rights;
 pub use client::{ClientOptions, ConnectError, Probe, connect};
 pub use clients::Clients;
-pub use cluster::{Cluster, WriteError};
+pub use cluster::{Cluster, SeenEvent, WriteError};
 pub use events::{EventSink, EventSource, EventType, ObjectRef};
 pub use health::{Unwell, wait_until_well};
 pub use lease::{ElectionMetrics, Elector, Held, Identity, LeaseOptions, LeaseOptionsError, Lost};

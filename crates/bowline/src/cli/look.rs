@@ -1,6 +1,6 @@
-//! The flags of the commands that read a cluster and its clouds once: `plan` and `orphans`.
+//! The flags of the commands that read a cluster and its clouds once: `plan`, `explain` and `orphans`.
 //!
-//! Both take every flag of the manager, so that the arguments of a Deployment can be pasted.
+//! All take every flag of the manager, so that the arguments of a Deployment can be pasted.
 
 use clap::{Args, ValueEnum};
 
@@ -8,6 +8,17 @@ use super::ManagerArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) manager: ManagerArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The object.
+    #[arg(value_name = "node/NAME|service/NAMESPACE/NAME")]
+    pub(crate) object: String,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
     #[command(flatten)]

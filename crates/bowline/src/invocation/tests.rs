@@ -99,7 +99,9 @@ fn the_manifests_that_people_have_are_understood() {
 
 /// The manager's flags as the command has them, resolved: settings without what is about the flags themselves, and problems.
 fn of_command(command: &str, arguments: &[String]) -> (String, Vec<String>) {
-    let words = ["bowline".to_owned(), command.to_owned()].iter().chain(arguments).map(OsString::from).collect();
+    let object = (command == "explain").then(|| "node/a".to_owned());
+    let words = ["bowline".to_owned(), command.to_owned()].into_iter().chain(arguments.iter().cloned()).chain(object);
+    let words = words.map(OsString::from).collect();
     let Ok(Invocation::Command(mut command)) = super::command(words) else { panic!("{command} {arguments:?}") };
     let mut problems = Problems::new();
     let settings = Settings::resolve(command.manager_args().unwrap(), &mut problems);
@@ -137,7 +139,8 @@ fn commands_that_read_a_cluster_take_every_flag_in_every_spelling() {
         let (settings, problems) = of_command(command, &given.map(str::to_owned));
         assert_eq!(problems, [""; 0], "{command}");
         assert!(settings.contains("10.0.0.0/8"), "{command}: {settings}");
-        let (_, problems) = of_command(command, &["--cloud-provder=local".to_owned(), "sail".to_owned()]);
+        let words = ["--cloud-provder=local", "sail", "away"].map(str::to_owned);
+        let (_, problems) = of_command(command, &words);
         assert!(problems[0].ends_with("did you mean --cloud-provider?") && problems.len() == 3, "{problems:#?}");
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn text(forecast: &Forecast) -> String {
     text + ".\n"
 }
 
-fn counted(count: usize, thing: &str) -> String {
+pub(crate) fn counted(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
@@ -47,7 +47,7 @@ fn write_item(text: &mut String, item: &Item) {
 }
 
 /// The steps of a plan below their heading.
-fn write_plan(text: &mut String, heading: &str, plan: &Plan) {
+pub(crate) fn write_plan(text: &mut String, heading: &str, plan: &Plan) {
     if !plan.is_empty() {
         let _ = write!(text, "  {heading}:\n{}", indented(plan));
     }
@@ -58,7 +58,7 @@ pub(crate) fn indented(plan: &Plan) -> String {
     plan.to_string().lines().map(|line| format!("    {line}\n")).collect()
 }
 
-fn words(kind: RemarkKind) -> &'static str {
+pub(crate) fn words(kind: RemarkKind) -> &'static str {
     match kind {
         RemarkKind::Note => "note",
         RemarkKind::HeldBack => "held back",
@@ -100,7 +100,7 @@ fn item_json(item: &Item) -> Value {
     })
 }
 
-fn kind_name(kind: RemarkKind) -> &'static str {
+pub(crate) fn kind_name(kind: RemarkKind) -> &'static str {
     match kind {
         RemarkKind::Note => "note",
         RemarkKind::HeldBack => "heldBack",

@@ -4,6 +4,7 @@
 
 mod check;
 mod credentials;
+mod explain;
 mod orphans;
 mod plan;
 #[path = "../support/mod.rs"]

@@ -12,6 +12,7 @@
 //! and sees what its own writes have led to. A forecast is made from what is there now, so what only follows from its steps
 //! (a Node that becomes a target once it is initialised, the address that a new balancer gets) shows up in the next one.
 
+mod explain;
 mod network;
 mod nodes;
 mod services;
@@ -21,6 +22,8 @@ use std::sync::Arc;
 use bowline_cloud::Clouds;
 use bowline_core::lifecycle::Moment;
 use bowline_core::{FieldChange, Node, Opaque, Plan, Service, Step, Verb};
+
+pub use explain::{Comparison, Explanation, explain_node, explain_service};
 
 use crate::manager::ManagerOptions;
 use crate::service::RoutingError;

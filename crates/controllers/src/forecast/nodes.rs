@@ -124,7 +124,7 @@ fn known(item: &mut Item, node: &Node, instance: &Instance, refresh_labels: bool
     }
 }
 
-fn list(addresses: &[Address]) -> String {
+pub(super) fn list(addresses: &[Address]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 

@@ -5,6 +5,8 @@
 //!                └─ not ours: nothing to tell            └─ what is wrong with the Service: refused
 //! ```
 
+mod explain;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -24,6 +26,8 @@ use crate::service::decide::{self, Need};
 use crate::service::target_sets::TargetSets;
 use crate::service::trouble::{Cause, Failures, Next, Task, Trouble};
 use crate::service::{Options, Routing, RoutingError, condition};
+
+pub(super) use explain::{explain, observed};
 
 /// What is said of a status that the cloud decides on.
 const KNOWN_AFTERWARDS: &str = "(known when the cloud is done)";

@@ -66,7 +66,7 @@ impl Routing {
 
     /// The cloud that the class of this Service was probably meant to name. A class that resembles none of ours may be that of
     /// another manager.
-    pub(super) fn misspelt_class(&self, service: &Service) -> Option<&str> {
+    pub(crate) fn misspelt_class(&self, service: &Service) -> Option<&str> {
         let class = service.class.as_ref().filter(|class| !self.classes.contains_key(*class))?;
         nearest(class.strip_prefix(CLASS_PREFIX)?, self.classes.values().map(|cloud| &**cloud.name()))
     }

@@ -44,6 +44,11 @@ impl LeftOut {
         self.0.is_empty()
     }
 
+    /// The reasons, each with the first names in alphabetical order and the number of all Nodes.
+    pub fn reasons(&self) -> impl Iterator<Item = (Exclusion, &[NodeName], usize)> {
+        self.0.iter().map(|(why, names)| (*why, names.first.as_slice(), names.count))
+    }
+
     /// Whether Nodes are left out that would be targets if the load balancer took more.
     pub fn is_over_limit(&self) -> bool {
         self.0.keys().any(|why| matches!(why, Exclusion::OverLimit(_)))

@@ -1,0 +1,150 @@
+//! `bowline explain`: why one Node or Service is as it is, and what comes next. It reads, and changes nothing.
+//!
+//! ```text
+//!  node/NAME ─────────┐
+//!  service/NS/NAME ───┴─► the same reads as plan ──► explanation, last Events ──► text or JSON ──► exit code
+//!                              └─ no such object: the nearest names
+//! ```
+
+mod print;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use bowline_controllers::forecast::{Explanation, Forecast, explain_node, explain_service};
+use bowline_core::{Node, Service, nearest, with_causes};
+use bowline_kube::SeenEvent;
+
+use crate::cli::{ExplainArgs, Output};
+use crate::plan::{self, Scene, plain};
+use crate::serve;
+
+/// Maximum number of names that an error suggests.
+const SUGGESTIONS: usize = 3;
+
+/// The object that is asked about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Target {
+    Node(String),
+    Service { namespace: String, name: String },
+}
+
+/// All that is printed.
+struct Report {
+    explanation: Explanation,
+    /// The last Events, or why they cannot be read.
+    events: Result<Vec<SeenEvent>, String>,
+}
+
+/// Explains the object. Whatever goes wrong is a failure and not bad input: its exit code would mean changes.
+pub(crate) async fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
+    let report = report(args).await.map_err(|error| anyhow!(with_causes(error.as_ref())))?;
+    let now = jiff::Timestamp::now();
+    match args.output.output {
+        Output::Text => serve::print(format_args!("{}", plain(&print::text(&report, now)))),
+        Output::Json => serve::print(format_args!("{:#}\n", print::json(&report))),
+    }?;
+    let forecast = Forecast { items: vec![report.explanation.item] };
+    Ok(plan::exit_code(forecast.summary()))
+}
+
+async fn report(args: &ExplainArgs) -> anyhow::Result<Report> {
+    let target: Target = args.object.parse().map_err(|error: String| anyhow!(error))?;
+    let scene = Scene::read(&args.manager).await?;
+    let Scene { snapshot, clouds, options, now, .. } = &scene;
+    let explanation = match &target {
+        Target::Node(name) => {
+            let node = find_node(&snapshot.nodes, name)?;
+            explain_node(node, snapshot, clouds, options, *now).await
+        }
+        Target::Service { namespace, name } => {
+            let services = match options.service {
+                Some(_) => snapshot.services.clone(),
+                None => scene.cluster.list_services().await.context("cannot list Services")?,
+            };
+            let service = find_service(&services, namespace, name)?;
+            explain_service(service, snapshot, clouds, options, *now).await?
+        }
+    };
+    let object = &explanation.item.object;
+    let events = scene.cluster.events(object.kind, object.namespace.as_deref(), &object.name).await;
+    Ok(Report { events: events.map_err(|error| error.to_string()), explanation })
+}
+
+impl std::str::FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Target, String> {
+        let parts: Vec<&str> = text.split('/').collect();
+        match parts.as_slice() {
+            ["node" | "nodes" | "no", name] if !name.is_empty() => Ok(Target::Node((*name).to_owned())),
+            ["service" | "services" | "svc", namespace, name] if !namespace.is_empty() && !name.is_empty() => {
+                Ok(Target::Service { namespace: (*namespace).to_owned(), name: (*name).to_owned() })
+            }
+            _ => Err(format!("{text:?} is no object; write node/NAME or service/NAMESPACE/NAME")),
+        }
+    }
+}
+
+fn find_node<'a>(nodes: &'a [Arc<Node>], name: &str) -> anyhow::Result<&'a Node> {
+    let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+    let found = nodes.iter().find(|node| node.name.as_str() == name);
+    found.map(|node| &**node).ok_or_else(|| anyhow!("there is no Node {name}{}", suggestion(name, names)))
+}
+
+fn find_service<'a>(services: &'a [Arc<Service>], namespace: &str, name: &str) -> anyhow::Result<&'a Service> {
+    let found = services.iter().find(|service| service.namespace == namespace && service.name == name);
+    found.map(|service| &**service).ok_or_else(|| {
+        let key = |service: &Arc<Service>| format!("{}/{}", service.namespace, service.name);
+        let (same_name, others): (Vec<_>, Vec<_>) = services.iter().partition(|service| service.name == name);
+        // The name may be right, and the namespace not.
+        let (same_name, others): (Vec<_>, Vec<_>) =
+            (same_name.into_iter().map(key).collect(), others.into_iter().map(key).collect());
+        let wanted = format!("{namespace}/{name}");
+        let hint = match same_name.is_empty() {
+            true => suggestion(&wanted, others.iter().map(String::as_str).collect()),
+            false => format!("; there is {}", same_name.join(", ")),
+        };
+        anyhow!("there is no Service {wanted}{hint}")
+    })
+}
+
+/// The nearest names, if any resembles this one.
+fn suggestion(name: &str, mut known: Vec<&str>) -> String {
+    let mut near = Vec::new();
+    while let Some(next) = nearest(name, known.iter().copied()).filter(|_| near.len() < SUGGESTIONS) {
+        near.push(next.to_owned());
+        known.retain(|known| *known != next);
+    }
+    if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bowline_core::testing::service;
+
+    #[test]
+    fn an_object_is_named_by_kind_and_name() {
+        assert_eq!("node/a.b".parse(), Ok(Target::Node("a.b".to_owned())));
+        let web = Target::Service { namespace: "default".to_owned(), name: "web".to_owned() };
+        assert_eq!("svc/default/web".parse(), Ok(web));
+        for wrong in ["", "web", "node/", "node/a/b", "service/web", "service//web", "pod/default/web"] {
+            let error = wrong.parse::<Target>().unwrap_err();
+            assert!(error.contains("node/NAME or service/NAMESPACE/NAME"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_object_is_answered_with_the_nearest_names() {
+        let services = ["default/web-1", "default/web-2", "prod/api"].map(|key| Arc::new(service(key)));
+        let error = |namespace, name| find_service(&services, namespace, name).unwrap_err().to_string();
+        let near = error("default", "web-3");
+        assert!(near.contains("default/web-1") && near.contains(" or ") && near.contains("default/web-2"), "{near}");
+        assert_eq!(error("default", "api"), "there is no Service default/api; there is prod/api");
+        assert_eq!(error("default", "postgres"), "there is no Service default/postgres");
+        assert!(find_service(&services, "prod", "api").is_ok());
+        assert_eq!(find_node(&[], "n").unwrap_err().to_string(), "there is no Node n");
+    }
+}

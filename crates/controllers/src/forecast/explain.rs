@@ -1,0 +1,206 @@
+//! Why one Node or Service is as it is: a forecast for it alone, with the facts that it was decided on.
+//!
+//! ```text
+//!  object ──► observed fields ──┐
+//!         └─► forecast ──► Item ┴─► desired = observed, with the writes of the Item applied
+//! ```
+//!
+//! What is desired follows from the steps, so that an explanation and a plan cannot disagree.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bowline_cloud::{Clouds, Error, Freshness, Nobody, Sighting};
+use bowline_core::lifecycle::Moment;
+use bowline_core::service::LeftOut;
+use bowline_core::well_known::{INSTANCE_TYPE, REGION, UNMANAGED_LABELS, ZONE};
+use bowline_core::{FieldChange, Instance, InstanceRef, InstanceState, Node, Service, is_paused};
+
+use super::{Item, RemarkKind, Snapshot, nodes, services};
+use crate::manager::ManagerOptions;
+use crate::service::RoutingError;
+
+/// Everything that is known of one object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Explanation {
+    /// The cloud, the steps and the remarks, as in a forecast.
+    pub item: Item,
+    /// Which cloud is responsible, and why; or why none is.
+    pub ownership: String,
+    /// Desired and observed state, field by field.
+    pub fields: Vec<Comparison>,
+    /// Nodes behind the load balancer of a Service.
+    pub targets: Option<usize>,
+    /// Nodes that are not, with the reason.
+    pub left_out: Arc<LeftOut>,
+}
+
+/// A field as it should be, and as it is; an empty text if it has no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Comparison {
+    /// What is compared.
+    pub field: String,
+    /// The value that the controllers set, or leave as it is.
+    pub desired: String,
+    /// The value that there is.
+    pub observed: String,
+}
+
+/// Explains a Node. All Nodes count: the share of them that may be deleted does.
+pub async fn explain_node(
+    node: &Node,
+    snapshot: &Snapshot,
+    clouds: &Clouds,
+    options: &ManagerOptions,
+    now: Moment,
+) -> Explanation {
+    let items = nodes::forecast(snapshot, clouds, options, now).await;
+    let is_own = |item: &Item| item.object.kind == "Node" && item.object.name == node.name.as_str();
+    let mut item = items.into_iter().find(is_own).unwrap_or_else(|| Item::of_node(node));
+    let sighting = clouds.observe_all(&[InstanceRef::of(node)], Freshness::Now).await.pop();
+    let ownership = sighting.as_ref().map_or_else(String::new, |sighting| ownership(node, sighting));
+    if let Some(Ok(Sighting::Owned { provider, state })) = &sighting {
+        item.cloud = Some(provider.clone());
+        if let InstanceState::Running(instance) | InstanceState::Stopped(instance) = state {
+            note_labels(&mut item, node, instance);
+        }
+    }
+    Explanation::new(item, ownership, |item| observed_node(node, item))
+}
+
+/// Explains a Service. Of other Services nothing is asked.
+pub async fn explain_service(
+    service: &Service,
+    snapshot: &Snapshot,
+    clouds: &Clouds,
+    options: &ManagerOptions,
+    now: Moment,
+) -> Result<Explanation, RoutingError> {
+    match &options.service {
+        Some(options) => services::explain(service, snapshot, clouds, options, now.wall).await,
+        None => {
+            let ownership = "none: the service-lb-controller is switched off (--controllers)".to_owned();
+            Ok(Explanation::new(Item::of_service(service), ownership, |_| services::observed(service)))
+        }
+    }
+}
+
+impl Explanation {
+    pub(super) fn new(item: Item, ownership: String, observed: impl FnOnce(&Item) -> Vec<Comparison>) -> Explanation {
+        let mut fields = observed(&item);
+        for change in item.in_cluster.steps.iter().flat_map(|step| &step.changes).map(Comparison::of) {
+            match fields.iter_mut().find(|field| field.field == change.field) {
+                Some(known) => known.change_to(change),
+                None => fields.push(change),
+            }
+        }
+        Explanation { item, ownership, fields, targets: None, left_out: Arc::default() }
+    }
+}
+
+impl Comparison {
+    /// A field that no step has changed yet.
+    pub(super) fn unchanged(field: impl Into<String>, observed: impl Into<String>) -> Comparison {
+        let observed = observed.into();
+        Comparison { field: field.into(), desired: observed.clone(), observed }
+    }
+
+    /// Whether something is still to be done.
+    pub fn differs(&self) -> bool {
+        self.desired != self.observed
+    }
+
+    fn of(change: &FieldChange) -> Comparison {
+        let text = |side: &Option<String>| side.clone().unwrap_or_default();
+        let FieldChange { field, from, to } = change;
+        // Taints differ by their keys.
+        match from.as_ref().or(to.as_ref()).filter(|_| field == "taint") {
+            Some(key) => {
+                let word = |side: &Option<String>| side.as_ref().map_or("", |_| "present").to_owned();
+                Comparison { field: format!("taint {key}"), desired: word(to), observed: word(from) }
+            }
+            None => Comparison { field: field.clone(), desired: text(to), observed: text(from) },
+        }
+    }
+
+    fn change_to(&mut self, change: Comparison) {
+        self.desired = change.desired;
+        if !change.observed.is_empty() {
+            self.observed = change.observed;
+        }
+    }
+}
+
+fn ownership(node: &Node, sighting: &Result<Sighting, Error>) -> String {
+    if let Some((key, value)) =
+        UNMANAGED_LABELS.iter().find(|(key, value)| node.labels.get(*key).is_some_and(|is| is == value))
+    {
+        return format!("none: the label {key}={value} keeps every cloud controller manager off");
+    }
+    let owner = match sighting {
+        Ok(Sighting::Owned { provider, state }) => format!("{provider}: {}", machine(state)),
+        Ok(Sighting::Nobody(Nobody::ForeignId(id))) => format!("none: the provider ID {id} belongs to no cloud here"),
+        Ok(Sighting::Nobody(Nobody::Unclaimed)) => "none: no cloud here knows a machine of this name".to_owned(),
+        Ok(Sighting::Nobody(Nobody::Declined(cloud))) => format!("none: the cloud {cloud} declines the Node"),
+        Err(error) => format!("unknown: {error}"),
+    };
+    owner + pause_suffix(&node.annotations)
+}
+
+/// The addition for an object that an operator has paused.
+pub(super) fn pause_suffix(annotations: &BTreeMap<String, String>) -> &'static str {
+    if is_paused(annotations) { "; paused by the annotation bowline.dev/paused" } else { "" }
+}
+
+fn machine(state: &InstanceState) -> &'static str {
+    match state {
+        InstanceState::Running(_) => "the machine runs",
+        InstanceState::Stopped(_) => "the machine is stopped",
+        InstanceState::Gone => "the cloud has no such machine",
+        InstanceState::NotMine => "the cloud declines the Node",
+    }
+}
+
+/// The facts of an initialised machine that its Node's labels no longer show.
+fn note_labels(item: &mut Item, node: &Node, instance: &Instance) {
+    let facts = [(INSTANCE_TYPE, &instance.instance_type), (ZONE, &instance.zone), (REGION, &instance.region)];
+    for (pair, reported) in facts.into_iter().filter(|(_, reported)| !reported.is_empty()) {
+        let label = node.labels.get(pair.ga);
+        if !node.is_uninitialized() && label != Some(reported) && !is_written(item, pair.ga) {
+            let now = label.map_or("absent", String::as_str);
+            let message =
+                format!("the cloud reports {reported}, and the label {} is {now}: see --refresh-node-labels", pair.ga);
+            item.remark(RemarkKind::Note, message);
+        }
+    }
+}
+
+fn is_written(item: &Item, label: &str) -> bool {
+    written_labels(item).any(|written| written == label)
+}
+
+fn written_labels(item: &Item) -> impl Iterator<Item = &str> {
+    let changes = item.in_cluster.steps.iter().flat_map(|step| &step.changes);
+    changes.filter_map(|change| change.field.strip_prefix("label "))
+}
+
+/// The fields of a Node that controllers write, and those that they decide on.
+fn observed_node(node: &Node, item: &Item) -> Vec<Comparison> {
+    let id = node.provider_id.as_ref().map(ToString::to_string).unwrap_or_default();
+    let mut fields = vec![
+        Comparison::unchanged("condition Ready", format!("{:?}", node.ready)),
+        Comparison::unchanged("spec.providerID", id),
+        Comparison::unchanged("spec.podCIDRs", node.pod_cidrs.join(", ")),
+        Comparison::unchanged("status.addresses", nodes::list(&node.addresses)),
+    ];
+    let of_cloud = [INSTANCE_TYPE.ga, ZONE.ga, REGION.ga].into_iter().chain(written_labels(item));
+    let mut labels: Vec<_> = of_cloud.collect();
+    labels.sort_unstable();
+    labels.dedup();
+    let label = |key: &str| node.labels.get(key).cloned().unwrap_or_default();
+    fields.extend(labels.into_iter().map(|key| Comparison::unchanged(format!("label {key}"), label(key))));
+    fields.extend(node.taints.iter().map(|taint| Comparison::unchanged(format!("taint {}", taint.key), "present")));
+    let network = node.network.iter().map(|network| format!("{} ({})", network.status, network.reason));
+    fields.extend(network.map(|network| Comparison::unchanged("condition NetworkUnavailable", network)));
+    fields
+}

@@ -1,0 +1,86 @@
+//! The explanation of one Service.
+
+use super::*;
+use crate::forecast::explain::{Comparison, Explanation, pause_suffix};
+use bowline_core::ServiceType;
+use bowline_core::service::Choice;
+
+/// Explains a Service, with what its cloud has for it.
+pub(in crate::forecast) async fn explain(
+    service: &Service,
+    snapshot: &Snapshot,
+    clouds: &Clouds,
+    options: &Options,
+    now: Timestamp,
+) -> std::result::Result<Explanation, RoutingError> {
+    let routing = Routing::new(clouds, &options.default_cloud, options.classes)?;
+    let scene = Scene { snapshot, clouds, options, routing: &routing, now, targets: TargetSets::default() };
+    let mut cases: Vec<_> = scene.case(service).into_iter().collect();
+    for cloud in clouds.iter() {
+        ask(cloud, &mut cases).await;
+    }
+    let is_wanted = matches!(decide::need(service, &routing, false), Need::Balancer(_));
+    let balancer = cases.first().map(|case| load_balancer(case, is_wanted));
+    let choice = scene.choice(service);
+    let item = cases.pop().map(|case| scene.told(case)).or_else(|| Some(scene.paused(service)?.1));
+    let item = item.unwrap_or_else(|| Item::of_service(service));
+    let observed = |_: &Item| balancer.into_iter().chain(observed(service)).collect();
+    let explanation = Explanation::new(item, ownership(service, &routing), observed);
+    let targets = choice.as_ref().map(|choice| choice.targets.len());
+    Ok(Explanation { targets, left_out: choice.unwrap_or_default().left_out, ..explanation })
+}
+
+impl Scene<'_> {
+    /// The Nodes behind the load balancer, if there is to be one.
+    fn choice(&self, service: &Service) -> Option<Choice> {
+        let Need::Balancer(cloud) = decide::need(service, self.routing, false) else { return None };
+        let settings = decide::settings(cloud, service, service::read(service)).ok()?;
+        let rules = self.options.target_rules();
+        let rules = decide::target_rules(cloud, &self.options.cluster, service, &settings, rules);
+        Some(self.targets.targets(cloud, &settings, rules, || self.snapshot.nodes.clone(), |_| true))
+    }
+}
+
+/// Where there is a load balancer, and where there should be one.
+fn load_balancer(case: &Case<'_>, is_wanted: bool) -> Comparison {
+    let names = case.clouds.iter().map(|cloud| &**cloud.name());
+    let seen = case.sights.iter().filter_map(|(cloud, sight)| match sight {
+        Ok(sight) => sight.state.as_ref().map(|_| format!("in {cloud}")),
+        Err(_) => Some(format!("unknown in {cloud}")),
+    });
+    let desired = names.filter(|_| is_wanted).map(|cloud| format!("in {cloud}")).collect::<Vec<_>>().join(", ");
+    Comparison { field: "load balancer".to_owned(), desired, observed: seen.collect::<Vec<_>>().join(", ") }
+}
+
+/// The fields of a Service that its controller writes.
+pub(in crate::forecast) fn observed(service: &Service) -> Vec<Comparison> {
+    let finalizer = if service.has_finalizer() { LOAD_BALANCER_CLEANUP } else { "" };
+    let ready = service.condition(LOAD_BALANCER_READY).map(|condition| condition.status.clone()).unwrap_or_default();
+    vec![
+        Comparison::unchanged("finalizer", finalizer),
+        Comparison::unchanged("status.loadBalancer", places(&service.status)),
+        Comparison::unchanged(format!("condition {LOAD_BALANCER_READY}"), ready),
+    ]
+}
+
+/// Whose Service it is, by type and class.
+fn ownership(service: &Service, routing: &Routing) -> String {
+    let deleting = if service.deleting { "; the Service is being deleted" } else { "" };
+    let owner = match (service.kind, &service.class, routing.cloud(service)) {
+        (ServiceType::LoadBalancer, None, Some(cloud)) => {
+            format!("{}: it takes Services without a class (--load-balancer-default-cloud)", cloud.name())
+        }
+        (ServiceType::LoadBalancer, Some(class), Some(cloud)) => {
+            format!("{}: named by the class {class}", cloud.name())
+        }
+        (ServiceType::LoadBalancer, None, None) => {
+            "none: no cloud takes Services without a class (--load-balancer-default-cloud)".to_owned()
+        }
+        (ServiceType::LoadBalancer, Some(class), None) => match routing.misspelt_class(service) {
+            Some(cloud) => format!("none: the class {class} names no cloud here; did you mean bowline.dev/{cloud}?"),
+            None => format!("none: the class {class} is that of another controller"),
+        },
+        (kind, _, _) => format!("none: a Service of type {kind:?} has no load balancer"),
+    };
+    owner + deleting + pause_suffix(&service.annotations)
+}
