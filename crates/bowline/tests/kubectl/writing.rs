@@ -50,8 +50,9 @@ fn a_list_is_applied_item_by_item() {
         kubectl.run(&format!("apply -f {list}")).says(&["configmap/chart unchanged", "crew configured"]);
         kubectl.run("get pdb").lists("NAME MIN AVAILABLE MAX UNAVAILABLE ALLOWED DISRUPTIONS AGE");
         kubectl.run("get pdb crew -o jsonpath={.spec}").prints(r#"{"minAvailable":1}"#);
-        let list = kubectl.manifest("list.yaml", &LIST.replace("data:", "dat: {}, data:"));
-        kubectl.refused(&format!("apply -f {list}")).says(&[r#"unknown field "dat""#]);
+        let other = LIST.replace("{name: chart}, data:", "{name: other}, dat: {}, data:");
+        let other = kubectl.manifest("other.yaml", &other);
+        kubectl.refused(&format!("apply -f {other}")).says(&[r#"unknown field "dat""#, "crew configured"]);
         kubectl.run(&format!("delete -f {list}")).says(&[r#""chart" deleted"#, r#""crew" deleted"#]);
     });
 }
