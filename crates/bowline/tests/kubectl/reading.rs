@@ -71,7 +71,9 @@ fn get_watch_follows_changes() {
         let table = kubectl.follow("get nodes --watch");
         table.sees(&["NAME", "STATUS"]);
         table.sees(&["worker-2"]);
-        let events = kubectl.follow("get services --watch-only --output-watch-events");
+        // With --watch-only nothing would show that the watch has begun.
+        let events = kubectl.follow("get services --watch --output-watch-events");
+        events.sees(&["ADDED", "web"]);
         kubectl.run("cordon worker-1");
         table.sees(&["worker-1", "SchedulingDisabled"]);
         kubectl.run("create service clusterip late --tcp=80");
