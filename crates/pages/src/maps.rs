@@ -3,6 +3,9 @@
 
 use std::io;
 
+/// Length of a piece of code, in bytes: a multiple of every page size that is in use but 64 KiB, with which there is nothing to gain.
+pub(crate) const PIECE: usize = 16 * 1024;
+
 /// A range of addresses that holds code, or the constants beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Code {
@@ -11,9 +14,20 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    /// All code of this process that comes from files.
+    /// All code of this process that comes from files, with neighbours joined.
     pub(crate) fn of_this_process() -> io::Result<Vec<Code>> {
+        Ok(joined(Code::mappings()?))
+    }
+
+    /// The same as the kernel has it.
+    pub(crate) fn mappings() -> io::Result<Vec<Code>> {
         Ok(std::fs::read_to_string("/proc/self/maps")?.lines().filter_map(Code::read).collect())
+    }
+
+    /// The whole pieces of the range.
+    pub(crate) fn pieces(self) -> impl Iterator<Item = Code> {
+        let starts = (self.start..self.end.saturating_sub(PIECE - 1)).step_by(PIECE);
+        starts.map(|start| Code { start, end: start + PIECE })
     }
 
     /// `55d0c0a00000-55d0c1000000 r-xp 002d4000 fe:01 123   /bin/bowline`
@@ -32,9 +46,40 @@ impl Code {
     }
 }
 
+/// Joins ranges that follow each other: one call serves all of them.
+fn joined(ranges: Vec<Code>) -> Vec<Code> {
+    let mut joined: Vec<Code> = Vec::new();
+    for range in ranges {
+        match joined.last_mut().filter(|last| last.end == range.start) {
+            Some(last) => last.end = range.end,
+            None => joined.push(range),
+        }
+    }
+    joined
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn neighbours_are_joined() {
+        let ranges =
+            |ranges: &[(usize, usize)]| ranges.iter().map(|&(start, end)| Code { start, end }).collect::<Vec<_>>();
+        assert_eq!(joined(ranges(&[(1, 2), (2, 3), (4, 5), (5, 6)])), ranges(&[(1, 3), (4, 6)]));
+        assert_eq!(joined(Vec::new()), []);
+    }
+
+    #[test]
+    fn a_range_has_whole_pieces_only() {
+        let pieces =
+            |start, end| Code { start, end }.pieces().map(|piece| (piece.start, piece.end)).collect::<Vec<_>>();
+        assert_eq!(pieces(0x1000, 0x1000 + PIECE - 1), []);
+        assert_eq!(
+            pieces(0x1000, 0x2000 + 2 * PIECE),
+            [(0x1000, 0x1000 + PIECE), (0x1000 + PIECE, 0x1000 + 2 * PIECE)]
+        );
+    }
 
     #[test]
     fn only_what_is_code_of_a_file_and_nothing_that_can_be_written_counts() {
