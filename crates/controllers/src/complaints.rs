@@ -48,6 +48,11 @@ impl<K: Clone + Eq + Hash> Complaints<K> {
         }
     }
 
+    /// Names of the objects that there is a complaint about, in any order.
+    pub(crate) fn names(&self) -> Vec<K> {
+        self.lock().keys().cloned().collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<K, Complaint>> {
         // Every change above leaves the map whole, so a panic elsewhere does not spoil it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

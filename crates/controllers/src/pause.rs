@@ -1,7 +1,7 @@
 //! Objects that an operator has paused: each is reported in one Event, and all are listed on `/statusz`.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::hash::Hash;
 
 use bowline_core::annotations::PAUSED;
 use bowline_core::invalid_pause;
@@ -9,18 +9,15 @@ use bowline_kube::{EventSource, EventType, ObjectRef};
 use bowline_runtime::Part;
 use serde_json::{Value, json};
 
+use crate::complaints::Complaints;
+
 /// Maximum number of names on `/statusz`.
 const NAMES: usize = 100;
 
-/// Paused objects, by name. Bounded by their number, if those that are gone are forgotten.
-pub(crate) struct Paused<K>(Mutex<BTreeMap<K, Report>>);
+/// Paused objects, by name, with the last report of each.
+pub(crate) struct Paused<K>(Complaints<K>);
 
-struct Report {
-    uid: String,
-    message: String,
-}
-
-impl<K: Clone + Ord> Paused<K> {
+impl<K: Clone + Eq + Hash> Paused<K> {
     /// Records that this object is paused, and emits an Event unless the same was reported already.
     pub(crate) fn report(
         &self,
@@ -31,36 +28,28 @@ impl<K: Clone + Ord> Paused<K> {
         events: &EventSource,
     ) {
         let (kind, message) = message(annotations, deleting);
-        let report = Report { uid: object.uid.clone(), message: message.clone() };
-        let before = self.lock().insert(name.clone(), report);
-        if before.is_none_or(|before| before.uid != object.uid || before.message != message) {
+        if self.0.is_news(name, &object.uid, &message) {
             events.emit(object, kind, "Paused", message);
         }
     }
 
     /// The object is not paused, or it is gone.
     pub(crate) fn forget(&self, name: &K) {
-        self.lock().remove(name);
-    }
-}
-
-impl<K> Paused<K> {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<K, Report>> {
-        // Every change above leaves the map whole, so a panic elsewhere does not spoil it.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.forget(name);
     }
 }
 
 impl<K> Default for Paused<K> {
     fn default() -> Paused<K> {
-        Paused(Mutex::default())
+        Paused(Complaints::default())
     }
 }
 
-impl<K: Clone + Ord + ToString + Send + Sync> Part for Paused<K> {
+impl<K: Clone + Eq + Hash + Ord + ToString + Send + Sync> Part for Paused<K> {
     fn status(&self) -> Value {
-        let paused = self.lock();
-        let names: Vec<String> = paused.keys().take(NAMES).map(ToString::to_string).collect();
+        let mut paused = self.0.names();
+        paused.sort_unstable();
+        let names: Vec<String> = paused.iter().take(NAMES).map(ToString::to_string).collect();
         json!({"count": paused.len(), "names": names})
     }
 }

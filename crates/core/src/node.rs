@@ -135,8 +135,13 @@ impl Node {
     /// An operator wants no cloud controller manager to touch it: for now, by the annotation `bowline.dev/paused`, or for good, by one
     /// of the labels for that.
     pub fn is_paused(&self) -> bool {
-        let has = |(key, value): &(&str, &str)| self.labels.get(*key).is_some_and(|found| found == value);
-        UNMANAGED_LABELS.iter().any(has) || is_paused(&self.annotations)
+        self.unmanaged_label().is_some() || is_paused(&self.annotations)
+    }
+
+    /// The label, key and value, that keeps every cloud controller manager off the Node for good.
+    pub fn unmanaged_label(&self) -> Option<(&'static str, &'static str)> {
+        let has = |(key, value): &&(&str, &str)| self.labels.get(*key).is_some_and(|found| found == value);
+        UNMANAGED_LABELS.iter().find(has).copied()
     }
 
     /// An operator said that it may be deleted although something looks wrong.

@@ -10,10 +10,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bowline_cloud::{Clouds, Error, Freshness, Nobody, Sighting};
+use bowline_cloud::{Clouds, Error, Nobody, Sighting};
 use bowline_core::lifecycle::Moment;
 use bowline_core::service::LeftOut;
-use bowline_core::well_known::{INSTANCE_TYPE, REGION, UNMANAGED_LABELS, ZONE};
+use bowline_core::well_known::{INSTANCE_TYPE, REGION, ZONE};
 use bowline_core::{FieldChange, Instance, InstanceRef, InstanceState, Node, Service, is_paused};
 
 use super::{Item, RemarkKind, Snapshot, nodes, services};
@@ -57,7 +57,7 @@ pub async fn explain_node(
     let items = nodes::forecast(snapshot, clouds, options, now).await;
     let is_own = |item: &Item| item.object.kind == "Node" && item.object.name == node.name.as_str();
     let mut item = items.into_iter().find(is_own).unwrap_or_else(|| Item::of_node(node));
-    let sighting = clouds.observe_all(&[InstanceRef::of(node)], Freshness::Now).await.pop();
+    let sighting = clouds.observe_all(&[InstanceRef::of(node)], nodes::FRESHNESS).await.pop();
     let ownership = sighting.as_ref().map_or_else(String::new, |sighting| ownership(node, sighting));
     if let Some(Ok(Sighting::Owned { provider, state })) = &sighting {
         item.cloud = Some(provider.clone());
@@ -132,9 +132,7 @@ impl Comparison {
 }
 
 fn ownership(node: &Node, sighting: &Result<Sighting, Error>) -> String {
-    if let Some((key, value)) =
-        UNMANAGED_LABELS.iter().find(|(key, value)| node.labels.get(*key).is_some_and(|is| is == value))
-    {
+    if let Some((key, value)) = node.unmanaged_label() {
         return format!("none: the label {key}={value} keeps every cloud controller manager off");
     }
     let owner = match sighting {

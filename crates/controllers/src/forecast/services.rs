@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bowline_cloud::{Cloud, Clouds, ErrorKind, Result};
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
-use bowline_core::service::{self, ConditionChange, FinalizerChange, ServiceChange, status_equal};
+use bowline_core::service::{self, Choice, ConditionChange, FinalizerChange, ServiceChange, status_equal};
 use bowline_core::well_known::{LOAD_BALANCER_CLEANUP, LOAD_BALANCER_READY};
 use bowline_core::{
     FieldChange, Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Notice, Opaque, Plan,
@@ -111,15 +111,19 @@ impl<'a> Scene<'a> {
         notes: &mut Vec<String>,
     ) -> std::result::Result<LoadBalancerWish, Trouble> {
         let settings = settings.map_err(decide::mistaken)?;
-        // Since when a Node has been leaving is not known here: it is taken to have just begun.
-        let cluster = &self.options.cluster;
-        let rules = decide::target_rules(cloud, cluster, service, &settings, self.options.target_rules());
-        let nodes = || self.snapshot.nodes.clone();
-        let choice = self.targets.targets(cloud, &settings, rules, nodes, |_| true);
+        let choice = self.choose(service, &settings, cloud);
         if choice.left_out.is_over_limit() {
             notes.push(format!("Nodes left out of the load balancer: {}", choice.left_out));
         }
-        decide::wish(cloud, cluster, service, &settings, choice.targets)
+        decide::wish(cloud, &self.options.cluster, service, &settings, choice.targets)
+    }
+
+    /// The Nodes behind the load balancer, and those that are not.
+    fn choose(&self, service: &Service, settings: &LoadBalancerSettings, cloud: &Cloud) -> Choice {
+        let rules = self.options.target_rules();
+        let rules = decide::target_rules(cloud, &self.options.cluster, service, settings, rules);
+        // Since when a Node has been leaving is not known here: it is taken to have just begun.
+        self.targets.targets(cloud, settings, rules, || self.snapshot.nodes.clone(), |_| true)
     }
 
     fn cleanup_wish(&self, service: &Service) -> std::result::Result<LoadBalancerWish, Trouble> {

@@ -16,6 +16,17 @@ async fn pause(world: &World, node: &str, value: Option<&str>) {
     world.patch(node, json!({"metadata": {"annotations": {PAUSED: value}}})).await;
 }
 
+/// The Service `web` with its load balancer on the Node `a`, paused.
+async fn with_paused_service() -> World {
+    let mut world = World::with_nodes(&["a"]).await;
+    world.start();
+    world.serve("web").await;
+    world.addressed("web").await;
+    world.annotate("web", PAUSED, Some("true")).await;
+    world.told("web", "Paused").await;
+    world
+}
+
 /// Names of the paused objects that the controller shows.
 fn shown(world: &World, controller: &str) -> String {
     let entries = world.board.entries();
@@ -62,12 +73,7 @@ async fn no_controller_touches_a_paused_node_until_the_pause_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_paused_service_keeps_its_load_balancer_as_it_is_and_its_deletion_waits() {
-    let mut world = World::with_nodes(&["a"]).await;
-    world.start();
-    world.serve("web").await;
-    world.addressed("web").await;
-    world.annotate("web", PAUSED, Some("true")).await;
-    world.told("web", "Paused").await;
+    let world = with_paused_service().await;
     world.patch_service("web", json!({"spec": {"ports": [{"port": 81}]}})).await;
     world.join_machine("b", 1).await;
     world.pass(WHILE * 20).await;
@@ -89,12 +95,7 @@ async fn a_paused_service_keeps_its_load_balancer_as_it_is_and_its_deletion_wait
 
 #[tokio::test(start_paused = true)]
 async fn the_load_balancer_of_a_paused_service_outlives_it_if_its_finalizer_is_removed() {
-    let mut world = World::with_nodes(&["a"]).await;
-    world.start();
-    world.serve("web").await;
-    world.addressed("web").await;
-    world.annotate("web", PAUSED, Some("true")).await;
-    world.told("web", "Paused").await;
+    let world = with_paused_service().await;
     world.patch_service("web", json!({"metadata": {"finalizers": null}})).await;
     world.delete_service("web").await;
     world.service_gone("web").await;

@@ -3,7 +3,6 @@
 use super::*;
 use crate::forecast::explain::{Comparison, Explanation, pause_suffix};
 use bowline_core::ServiceType;
-use bowline_core::service::Choice;
 
 /// Explains a Service, with what its cloud has for it.
 pub(in crate::forecast) async fn explain(
@@ -35,9 +34,7 @@ impl Scene<'_> {
     fn choice(&self, service: &Service) -> Option<Choice> {
         let Need::Balancer(cloud) = decide::need(service, self.routing, false) else { return None };
         let settings = decide::settings(cloud, service, service::read(service)).ok()?;
-        let rules = self.options.target_rules();
-        let rules = decide::target_rules(cloud, &self.options.cluster, service, &settings, rules);
-        Some(self.targets.targets(cloud, &settings, rules, || self.snapshot.nodes.clone(), |_| true))
+        Some(self.choose(service, &settings, cloud))
     }
 }
 
